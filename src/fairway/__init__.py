@@ -1,0 +1,1 @@
+"""Fairway decides which AI workload runs when, and on which accelerators."""

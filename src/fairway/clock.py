@@ -1,0 +1,109 @@
+"""Time and chance: the only places that ask the operating system for either.
+
+A Clock says what time it is (seconds since the epoch, a float) and sleeps. Everything that waits for time goes
+through it, so that a test can run a day in a second. The virtual clock is an event loop whose selector, instead of
+waiting for the next timer, moves time on to it: code under it sees ordinary asyncio, and a wait that nothing can
+end raises `Deadlock`. There are no threads and no sockets under a virtual clock: they would not move with it.
+
+A Chance gives uids, tokens and jitter; seeded, it gives the same ones again.
+"""
+
+import asyncio
+import random
+import secrets
+import selectors
+import time
+import uuid
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Deadlock(RuntimeError):
+    """Under a virtual clock, every task waits for another."""
+
+
+class Clock:
+    """The system's time. `now` is in seconds since the epoch."""
+
+    def now(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+    async def until(self, moment: float | None) -> None:
+        """Sleeps until `moment`; for ever where there is none."""
+        if moment is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self.sleep(moment - self.now())
+
+    async def within(self, seconds: float | None, work: Awaitable[T]) -> T:
+        """The result of `work`, or TimeoutError after `seconds` (None: no bound)."""
+        async with asyncio.timeout(seconds):
+            return await work
+
+
+class _Selector(selectors.SelectSelector):
+    """Never waits: an idle loop's time moves on to its next timer."""
+
+    moment = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock("every task waits for another, and no timer will wake one")
+        self.moment += max(0.0, timeout)
+        return []
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self, selector: _Selector) -> None:
+        super().__init__(selector)
+        self._virtual = selector
+
+    def time(self) -> float:
+        return self._virtual.moment
+
+
+class VirtualClock(Clock):
+    """Time that moves only when nothing else can happen. `run` is to it what asyncio.run is to the system's."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._start = start
+        self._selector = _Selector()
+
+    def now(self) -> float:
+        return self._start + self._selector.moment
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        self._start, self._selector = self.now(), _Selector()
+        with asyncio.Runner(loop_factory=lambda: _Loop(self._selector)) as runner:
+            return runner.run(main)
+
+
+class Chance:
+    """The system's randomness."""
+
+    def __init__(self, source: random.Random | None = None) -> None:
+        self._source = source or random.SystemRandom()
+
+    def uid(self) -> str:
+        return str(uuid.UUID(int=self._source.getrandbits(128), version=4))
+
+    def word(self, letters: int = 5) -> str:
+        """A suffix for generated names, in Kubernetes' alphabet (no vowels: no words by accident)."""
+        return "".join(self._source.choices("bcdfghjklmnpqrstvwxz2456789", k=letters))
+
+    def jitter(self, seconds: float) -> float:
+        """Between half of `seconds` and the whole: so that many do not come back at once."""
+        return seconds * (0.5 + self._source.random() / 2)
+
+    def token(self) -> str:
+        return secrets.token_urlsafe(32)
+
+
+def seeded(seed: int) -> Chance:
+    """The same uids, words and jitter for the same seed."""
+    return Chance(random.Random(seed))

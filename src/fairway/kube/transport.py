@@ -1,0 +1,31 @@
+"""One HTTP exchange with an API server, as values: the seam between the client and any server.
+
+A Transport is a function from a Request to a Response. There are two: `kube.client.http_transport` (sockets), and
+the embedded server's own `handle`, called in process by tests and by the controllers that live in the same process.
+A body that is an iterator is a stream (a watch, a followed log): chunks of bytes in order, of any size; closing the
+iterator ends the exchange.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`path` is percent-decoded and starts with a slash; `query` keeps order and repeats; header names are lower case."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | AsyncIterator[bytes]
+
+
+Transport = Callable[[Request], Awaitable[Response]]
