@@ -1,0 +1,424 @@
+"""What the engine knows of the world: values, frozen and hashable, with no behaviour beyond reading themselves.
+
+Amounts are whole numbers in base units: milli-CPU for `cpu`, milli-GPU for `nvidia.com/gpu`, bytes for memory and
+storage, units for everything else. Times are seconds since the epoch, durations seconds. A key is "namespace/name".
+Absent is None or an empty tuple. What is read from Kubernetes objects is made in `fairway.api`, nothing else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Amounts = tuple[tuple[str, int], ...]
+"""Resource name and amount, sorted by name, no zeros unless a zero means something (a quota of 0)."""
+
+CPU, MEMORY, PODS, GPU = "cpu", "memory", "pods", "nvidia.com/gpu"
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One requirement on a label (or, in `Term.fields`, on metadata.name)."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+Selector = tuple[Expression, ...]
+"""All must hold; empty selects everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A node selector term: all of its expressions and fields must hold; a term with neither matches nothing."""
+
+    expressions: Selector = ()
+    fields: Selector = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    weight: int
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """An empty key with Exists tolerates everything; an empty effect every effect."""
+
+    key: str = ""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinity:
+    """A pod (anti-)affinity term; `weight` None = required. `namespaces` empty = the pod's own."""
+
+    selector: Selector | None
+    topology_key: str
+    namespaces: tuple[str, ...] = ()
+    any_namespace: bool = False
+    anti: bool = False
+    weight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A topology spread constraint; `hard` = DoNotSchedule."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    hard: bool = True
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodClass:
+    """All that placement reads of a pod; pods alike share one value. `requests` holds no pod slot (each takes one) and,
+    with a fraction or GPU memory, no GPU. `affinity` is one of: any of its terms; `volumes`: each of them likewise."""
+
+    namespace: str = "default"
+    requests: Amounts = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] = ()
+    volumes: tuple[tuple[Term, ...], ...] = ()
+    preferences: tuple[Preference, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    pod_affinity: tuple[PodAffinity, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    host_ports: tuple[tuple[str, str, int], ...] = ()  # (ip, protocol, port)
+    gpu_fraction: int = 0  # milli-GPU of one shared device
+    gpu_memory: int = 0  # bytes of one shared device
+    alignment_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    level: str
+    size: int  # pods
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels are node label keys. `segments`: outer first, each inner size divides the outer."""
+
+    required: str = ""
+    preferred: str = ""
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    name: str
+    count: int
+    min_count: int
+    pod: PodClass
+    topology: Topology = Topology()
+
+    @property
+    def is_elastic(self) -> bool:
+        return self.min_count < self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    time: float
+    reason: str
+    by: str = ""  # queue
+    beneficiary: str = ""  # key of the workload it was for
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is queued, admitted and evicted as a whole. `submitted` never changes, evicted or not."""
+
+    key: str
+    queue: str
+    podsets: tuple[PodSet, ...]
+    uid: str = ""
+    user: str = ""
+    kind: str = "Training"  # Interactive | Inference
+    priority: int = 0
+    preemptible: bool = True
+    submitted: float = 0.0
+    pools: tuple[str, ...] = ()
+    topology: Topology = Topology()
+    expected_runtime: float | None = None
+    time_limit: float | None = None
+    deadline: float | None = None
+    restart: Literal["Gang", "Pod"] = "Gang"
+    restart_seconds: float = 0.0
+    checkpoint_interval: float | None = None
+    last_checkpoint: float | None = None
+    grace: float = 30.0
+    after: tuple[str, ...] = ()  # keys that must have succeeded
+    is_active: bool = True
+    backs_off_until: float | None = None
+    excluded_nodes: tuple[str, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    attained: float = 0.0  # GPU-seconds served so far
+    refused: str = ""  # why the last plan for it was struck
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.key.partition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """`count` pods of a podset on a node. `devices`: per pod the device indices; empty where others choose them."""
+
+    node: str
+    count: int
+    devices: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetPlacement:
+    name: str
+    nodes: tuple[NodeShare, ...]  # in rank order
+
+    @property
+    def count(self) -> int:
+        return sum(share.count for share in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    pool: str
+    podsets: tuple[PodSetPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A workload that holds room: admitted, or promised it while `waits_for` leave, or leaving. `moves_to`: where it is
+    admitted when it is gone from here. `lost`: podset and number of pods that a running gang lost (they hold no room)."""
+
+    workload: Workload
+    admission: Admission
+    admitted_at: float | None = None
+    waits_for: tuple[str, ...] = ()
+    is_promised: bool = False  # the Admitted condition is not True yet
+    is_leaving: bool = False
+    leaving_since: float | None = None
+    moves_to: Admission | None = None
+    lost: tuple[tuple[str, int], ...] = ()
+    lost_since: float | None = None
+    backfilled_for: str = ""  # key of the held workload into whose room it started at its own risk
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An accelerator in a node. Groups are small numbers; -1 = unknown."""
+
+    index: int
+    numa: int = -1
+    nvlink: int = -1
+    memory: int = 0  # bytes
+    is_partitioned: bool = False  # MIG
+    is_healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Numa:
+    """What one NUMA group of a node offers."""
+
+    index: int
+    capacity: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    capacity: Amounts = ()  # allocatable
+    taints: tuple[Taint, ...] = ()
+    is_ready: bool = True
+    is_unschedulable: bool = False
+    is_unhealthy: bool = False  # fairway.dev/unhealthy: drains
+    is_leaving: bool = False  # being deleted
+    chooser: Literal["Scheduler", "Claim", "Kubelet"] = "Kubelet"
+    devices: tuple[Device, ...] = ()
+    numa: tuple[Numa, ...] = ()
+    load: tuple[tuple[str, int], ...] = ()  # measured use in milli of capacity per resource, for load risk
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that is not of a workload we admit: it takes room and takes part in affinity, no more."""
+
+    key: str
+    node: str
+    pod: PodClass
+    devices: tuple[int, ...] = ()
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    name: str
+    selector: Selector = ()
+    levels: tuple[str, ...] = ()  # widest first
+    strategy: str = "Binpack"
+    hold_depth: int | None = None  # None: the policy's; -1: all
+    eviction_gpus: int | None = None  # token bucket: milli-GPU per `eviction_period`; None: no bucket
+    eviction_period: float = 3600.0
+    max_nodes: int | None = None
+    shape: Amounts = ()
+    cost_per_gpu_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A quantity of a quota: absolute in base units, or milli of the live capacity of its pools."""
+
+    amount: int
+    is_relative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """`pool` "*": all pools. A resource in neither guaranteed nor limit is not governed here."""
+
+    pool: str = "*"
+    guaranteed: tuple[tuple[str, Share], ...] = ()
+    limit: tuple[tuple[str, Share], ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decayed:
+    """A quantity that halves every half-life, as it was at `time`."""
+
+    value: float
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Runtimes seen, as a mergeable quantile sketch: (seconds, weight), seconds ascending."""
+
+    points: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a queue remembers; kept in its status."""
+
+    usage: tuple[tuple[tuple[str, str], Decayed], ...] = ()  # (pool, resource) → amount·seconds
+    users: tuple[tuple[str, Decayed], ...] = ()  # GPU·seconds
+    budget_spent: float = 0.0  # GPU-seconds in the current period
+    budget_since: float | None = None
+    evicted: tuple[tuple[str, Decayed], ...] = ()  # pool → milli-GPU in the token bucket, drained linearly
+    runtimes: tuple[tuple[tuple[str, str], Sketch], ...] = ()  # (user, name) → runtimes; "" = wider group
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """None = inherited from the parent, then the default that SEMANTICS names."""
+
+    name: str
+    parent: str = ""
+    quotas: tuple[Quota, ...] = ()
+    priority: int = 0
+    order: str = "Priority"
+    pools: tuple[str, ...] = ()
+    namespaces: frozenset[str] | None = None  # who may submit, resolved from labels; None: any
+    max_priority: int | None = None
+    allows_nonpreemptible: bool | None = None
+    min_runtime: float | None = None
+    preempt_min_runtime: float | None = None
+    max_evictions: int | None = None
+    expected_runtime: float | None = None
+    default_time_limit: float | None = None
+    max_time_limit: float | None = None
+    max_wait: float | None = None
+    consolidates: bool | None = None  # consolidation: WhenStuck
+    budget: int | None = None  # GPU-seconds per period
+    budget_period: float | None = None
+    stop: Literal["None", "StopAdmitting", "Drain"] = "None"
+    created: float = 0.0
+    ledger: Ledger = Ledger()
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Capacity kept for a queue in a window; `queue` "" = maintenance. `nodes` or an amount of `pool`. `start`: the first."""
+
+    name: str
+    start: float
+    duration: float
+    queue: str = ""
+    pool: str = ""
+    amount: Amounts = ()
+    nodes: tuple[str, ...] = ()
+    repeat: Literal["", "Daily", "Weekly"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """A PodDisruptionBudget as far as moving is concerned: how many more pods it allows to go."""
+
+    key: str
+    selector: Selector
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A workload that is over; kept while others may name it in `after`."""
+
+    key: str
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Told to State: this is no more. `kind` is the name of a class of this module; a Workload, Running or Ended is gone
+    as "Workload"."""
+
+    kind: str
+    key: str
+
+
+Fact = Workload | Running | Ended | Node | Pod | Pool | Queue | Reservation | Disruption | Gone
+
+
+def amounts(values: Mapping[str, int]) -> Amounts:
+    """The canonical form of a mapping from resource to amount."""
+    return tuple(sorted(values.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A cluster written down: what State is made from in one go (tests, offline plan, records)."""
+
+    now: float = 0.0
+    nodes: tuple[Node, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    pending: tuple[Workload, ...] = ()
+    running: tuple[Running, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    disruptions: tuple[Disruption, ...] = ()
+    ended: tuple[Ended, ...] = field(default=())

@@ -1,0 +1,155 @@
+"""What a cycle decided: one verdict for each pending and each running workload, as values.
+
+A plan is data: checked by `check`, written by the controllers, applied to a State by `assume`, turned into words by
+`fairway.api.conditions`. It holds no English.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .model import Admission
+
+
+class Reason(StrEnum):
+    """Why a workload waits. The order is the precedence: of several, the first is told."""
+
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    QUEUE_INVALID = "QueueInvalid"
+    NOT_ALLOWED = "NotAllowed"
+    QUEUE_STOPPED = "QueueStopped"
+    LEVEL_UNKNOWN = "LevelUnknown"
+    NEVER_FITS = "NeverFits"
+    BACKING_OFF = "BackingOff"
+    DEPENDENCY_PENDING = "DependencyPending"
+    BUDGET_SPENT = "BudgetSpent"
+    OVER_LIMIT = "OverLimit"
+    OVER_GUARANTEED = "OverGuaranteed"
+    RESERVED = "Reserved"
+    HELD_FOR = "HeldFor"
+    WAITING_FOR_VICTIMS = "WaitingForVictims"
+    OVER_SHARE = "OverShare"
+    NO_DOMAIN = "NoDomain"
+    NO_DEVICE = "NoDevice"
+    FRAGMENTED = "Fragmented"
+    NO_ROOM = "NoRoom"
+    REFUSED = "Refused"
+
+
+class Cause(StrEnum):
+    """Why a running workload is evicted."""
+
+    PREEMPTED = "Preempted"
+    RECLAIMED = "Reclaimed"
+    CONSOLIDATED = "Consolidated"
+    HOLD_TAKEN = "HoldTaken"
+    RESERVED = "Reserved"
+    DRAINED = "Drained"
+    NODE_LOST = "NodeLost"
+    PODS_LOST = "PodsLost"
+    START_TIMEOUT = "StartTimeout"
+    SUSPENDED = "Suspended"
+
+
+class Ending(StrEnum):
+    """Why a workload finishes by decision."""
+
+    TIME_LIMIT = "TimeLimit"
+    DEPENDENCY_FAILED = "DependencyFailed"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a wait, for people and programs. Only what applies is set; amounts in base units."""
+
+    resource: str = ""
+    needed: int | None = None
+    most_free: int | None = None  # the most of `resource` free in any one node or domain
+    missing: int | None = None
+    pool: str = ""
+    queue: str = ""  # the queue (an ancestor, perhaps) at which it fails
+    level: str = ""
+    domain: str = ""
+    blocking: tuple[str, ...] = ()  # keys of workloads whose going would let it start
+    would_fit: Mapping[str, int] | None = None  # podset → count with which it would start now
+    other_queue: str = ""  # a queue in which it would start now
+    until: float | None = None  # BackingOff, Reserved, HeldFor: when this ends
+    detail: str = ""  # a name that is missing, a node or device fault
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start the workload there, when all in `after` are gone."""
+
+    workload: str
+    admission: Admission
+    after: tuple[str, ...] = ()
+    backfilled_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`."""
+
+    workload: str
+    reason: Reason
+    facts: Facts = Facts()
+    position: int = 0  # in its queue, from 1
+    starts_at: float | None = None
+    held: Admission | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    workload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Stop and requeue; with `admission` it moves there when gone."""
+
+    workload: str
+    cause: Cause
+    beneficiary: str = ""  # key of the workload it is for
+    admission: Admission | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Run on with other counts; `admission` is the whole afterwards."""
+
+    workload: str
+    before: tuple[tuple[str, int], ...]  # podset → count
+    after: tuple[tuple[str, int], ...]
+    admission: Admission
+    beneficiary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Stop for good."""
+
+    workload: str
+    ending: Ending
+
+
+Verdict = Admit | Wait | Keep | Evict | Resize | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`verdicts` in the order decided. `shares`: (queue, pool, resource) → its due now in base units, per governed
+    resource. `again_at`: the earliest time at which the answer may change by itself."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    shares: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    again_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way in which a plan would break the cluster or a promise: which item, which rule, and the figures."""
+
+    workload: str
+    rule: str  # a word of check.RULES
+    detail: str = ""

@@ -1,0 +1,48 @@
+"""The world at one moment, read-only: tuples of values and the arrays made from them.
+
+Rows of nodes are in the order of their names, so that a tie broken by row is broken by name. Columns of resources are
+those of `resources`, with cpu, memory, pods and nvidia.com/gpu first. `free` is capacity less what runs, is promised
+or is leaving, here and by pods of others; where a pod's devices are not known only the node's sum is charged.
+`memo` keeps what was found out about these nodes (masks, scores of a class); it never changes an answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
+
+if TYPE_CHECKING:
+    from .place import Memo
+
+Columns = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """`capacity`, `free`: int64[resource, node], base units. `device_free`: int64[node, device slot], milli-GPU free in
+    each device, -1 where there is none or others choose it; slot i is `nodes[row].devices[i]`. `pool_of`: int32[node],
+    row of `pools`. `is_usable`: ready, schedulable, not draining, not leaving."""
+
+    now: float
+    resources: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    row_of: Mapping[str, int]
+    capacity: Columns
+    free: Columns
+    device_free: Columns
+    pool_of: NDArray[np.int32]
+    is_usable: Mask
+    pools: tuple[Pool, ...]
+    queues: Mapping[str, Queue]
+    pending: tuple[Workload, ...]
+    running: tuple[Running, ...]
+    pods: tuple[Pod, ...]
+    reservations: tuple[Reservation, ...]
+    disruptions: tuple[Disruption, ...]
+    ended: Mapping[str, Ended]
+    memo: "Memo"
