@@ -1,0 +1,82 @@
+"""The command `fairway`, which is `kubectl fairway` too.
+
+Each command lives in its own module and is imported when it is named: `--help` costs neither numpy nor aiohttp.
+Exit status: 0 done, 1 the answer is no, 2 wrong use. An error is one line on standard error: what is wrong, what to do.
+"""
+
+import sys
+from importlib import import_module
+
+import click
+
+# name → (module, what the one-line help says); help texts stand here so that listing them imports nothing.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("up", "Run a cluster on this machine, in the foreground."),
+    "down": ("up", "Stop the cluster of this machine."),
+    "demo": ("demo", "The story of the README, on a cluster of its own."),
+    "submit": ("submit", "Queue a program, run in this directory with this environment."),
+    "ls": ("show", "List workloads."),
+    "status": ("show", "All that is known of one workload."),
+    "why": ("show", "Why a workload waits, and what would change it."),
+    "logs": ("act", "Print what a workload wrote."),
+    "cancel": ("act", "Delete a workload's job."),
+    "suspend": ("act", "Stop a workload and keep it from starting."),
+    "resume": ("act", "Let a suspended workload queue again."),
+    "queues": ("show", "List queues with their shares and use."),
+    "nodes": ("show", "List nodes with what is free on them."),
+    "plan": ("plan", "What would be decided about the objects of a file."),
+    "replay": ("replay", "Decide again on a recorded snapshot, and compare."),
+    "controller": ("controller", "Run the scheduler against an API server."),
+    "completion": ("completion", "Print the completion script of a shell."),
+}
+
+
+class Problem(click.ClickException):
+    """An error of one line; exits 2 (wrong use), or 1 where the answer is no."""
+
+    def __init__(self, message: str, *, exit_code: int = 2) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"fairway: {self.message}", err=True)
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"fairway.cli.{COMMANDS[name][0]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fairway")
+def cli() -> None:
+    """Fairway decides which AI workload runs when, and on which accelerators."""
+
+
+def main() -> None:
+    """The entry point. A usage error is one line too: what is wrong, and where the help is."""
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        click.echo(f"fairway: {error.format_message()}{where}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)
+    sys.exit(status if isinstance(status, int) else 0)
