@@ -211,7 +211,7 @@ class Admission:
 @dataclass(frozen=True, slots=True)
 class Running:
     """A workload that holds room: admitted, or promised it while `waits_for` leave, or leaving. `moves_to`: where it is
-    admitted when it is gone from here. `lost`: podset and number of pods that a running gang lost (they hold no room)."""
+    admitted when it is gone from here. `lost`: podset and number of pods a running gang lost (they hold no room)."""
 
     workload: Workload
     admission: Admission
@@ -362,7 +362,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Capacity kept for a queue in a window; `queue` "" = maintenance. `nodes` or an amount of `pool`. `start`: the first."""
+    """Capacity kept for a queue in a window; `queue` "" = maintenance. `nodes` or an amount of `pool`. `start`: the
+    first."""
 
     name: str
     start: float
@@ -393,8 +394,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Told to State: this is no more. `kind` is the name of a class of this module; a Workload, Running or Ended is gone
-    as "Workload"."""
+    """Told to State: this is no more. `kind` is the name of a class of this module; a Workload, Running or Ended is
+    gone as "Workload"."""
 
     kind: str
     key: str
