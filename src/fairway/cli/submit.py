@@ -1,0 +1,222 @@
+"""`fairway submit`: a program as an ordinary Job, in a queue.
+
+On the cluster of this machine the program runs in the directory and environment it was submitted from: the Job's
+container records the working directory and the variables of an allow-list (and what --env names), nothing else. On a
+real cluster it runs in an image, so --image is needed there.
+"""
+
+import asyncio
+import os
+import re
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request
+
+from .act import print_log
+from .connect import Target, connect, target_options
+from .find import seen
+from .main import Problem
+
+RECORDED = re.compile(r"PATH|HOME|LANG|VIRTUAL_ENV|CONDA_.*|PYTHON.*")
+HERE = "fairway.dev/this-machine"
+"""The image of a Job that runs as a process of this machine; no registry has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the options said."""
+
+    gpus: str
+    workers: int
+    min_workers: int | None
+    cpus: str
+    memory: str
+    queue: str
+    priority: str
+    image: str
+    kind: str
+    time_limit: str
+    topology: str
+    after: tuple[str, ...]
+    env: tuple[str, ...]
+    name: str
+    command: tuple[str, ...]
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--gpus", default="", metavar="N", help="GPUs of each worker; a fraction such as 0.5 shares one.")
+@click.option("--workers", default=1, type=click.IntRange(1, 100_000), help="Workers; they start together.")
+@click.option("--min-workers", type=click.IntRange(1), help="Start with as few as these, grow when there is room.")
+@click.option("--cpus", default="1", metavar="N", help="CPUs of each worker.", show_default=True)
+@click.option("--memory", default="", metavar="SIZE", help="Memory of each worker, e.g. 32Gi.")
+@click.option("--queue", default="default", help="The queue.", show_default=True)
+@click.option("--priority", default="", metavar="CLASS", help="A PriorityClass.")
+@click.option("--image", default="", help="A container image; needed on a real cluster.")
+@click.option("--type", "kind", type=click.Choice(["training", "interactive", "inference"]), help="What it is.")
+@click.option("--time-limit", default="", metavar="6h", help="Stop it after this time.")
+@click.option("--topology", default="", metavar="LEVEL", help="Keep all workers in one domain, e.g. rack.")
+@click.option("--after", multiple=True, metavar="JOB", help="Start only when this job has succeeded; repeatable.")
+@click.option("--env", multiple=True, metavar="NAME[=V]", help="Pass this variable on, or set it; repeatable.")
+@click.option("--name", default="", help="The job's name; default: made from the program's.")
+@click.option("--follow", is_flag=True, help="Print its log until it ends; exit as it does.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@target_options
+def submit(target: Target, follow: bool, **options: Any) -> None:
+    """Queue a program: fairway submit --gpus 2 -- python train.py"""
+    order = Order(**options)
+
+    async def work(client: Client, namespace: str) -> int:
+        job = await client.create(kinds.JOBS, await _job(client, order), namespace=namespace)
+        name = job["metadata"]["name"]
+        click.echo(f"{name} queued in {order.queue}", err=follow)
+        return await _follow(client, Ref(kinds.JOBS, name, namespace)) if follow else 0
+
+    status = connect(target, work)
+    if status:
+        raise click.exceptions.Exit(status)
+
+
+async def _job(client: Client, order: Order) -> dict[str, Any]:
+    here = await _is_this_machine(client)
+    if not here and not order.image:
+        raise Problem("--image: a cluster runs containers; name the image the program is in")
+    meta: dict[str, Any] = {"labels": {"fairway.dev/queue": order.queue}}
+    meta |= {"name": order.name} if order.name else {"generateName": f"{_stem(order.command)}-"}
+    annotations = _annotations(order) | await _topology(client, order.topology)
+    spec: dict[str, Any] = {
+        "parallelism": order.workers,
+        "completions": order.workers,
+        "suspend": True,
+        "backoffLimit": 0,
+        "template": {"metadata": {"annotations": _pod_annotations(order)}, "spec": _pod(order, here=here)},
+    }
+    if order.workers > 1:
+        spec["completionMode"] = "Indexed"
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta | {"annotations": annotations}, "spec": spec}
+
+
+def _annotations(order: Order) -> dict[str, str]:
+    said = {
+        "workload-type": order.kind.capitalize() if order.kind else "",
+        "min-count": str(order.min_workers or ""),
+        "time-limit": order.time_limit,
+        "after": ",".join(order.after),
+    }
+    return {f"fairway.dev/{name}": value for name, value in said.items() if value}
+
+
+def _pod_annotations(order: Order) -> dict[str, str]:
+    return {"fairway.dev/gpu-fraction": order.gpus} if _is_fraction(order.gpus) else {}
+
+
+def _is_fraction(gpus: str) -> bool:
+    try:
+        return 0 < float(gpus or 0) < 1
+    except ValueError as error:
+        raise Problem(f"--gpus: {gpus!r} is no number; use 2, or a fraction such as 0.5") from error
+
+
+def _pod(order: Order, *, here: bool) -> dict[str, Any]:
+    gpus = "" if _is_fraction(order.gpus) else order.gpus
+    amounts = {"cpu": order.cpus, "memory": order.memory, "nvidia.com/gpu": gpus}
+    asked = {name: value for name, value in amounts.items() if value}
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": order.image or HERE,
+        "command": list(order.command),
+        "env": [{"name": name, "value": value} for name, value in _environment(order, here=here).items()],
+        "resources": {"requests": asked, "limits": asked},
+    }
+    if here:
+        container["workingDir"] = os.getcwd()
+    pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    return pod | ({"priorityClassName": order.priority} if order.priority else {})
+
+
+def _environment(order: Order, *, here: bool) -> dict[str, str]:
+    """What the program will see; `$(` is written `$$(` so that the runner expands nothing."""
+    kept = {name: value for name, value in os.environ.items() if here and RECORDED.fullmatch(name)}
+    for item in order.env:
+        name, given, value = item.partition("=")
+        if not given and name not in os.environ:
+            raise Problem(f"--env: {name} is not set here; give it a value: --env {name}=…")
+        kept[name] = value if given else os.environ[name]
+    return {name: value.replace("$(", "$$(") for name, value in kept.items()}
+
+
+def _stem(command: tuple[str, ...]) -> str:
+    """A name from the program: the script where an interpreter runs one."""
+    script = next((it for it in command[1:] if re.search(r"\.(py|sh|jl|r)$", it)), command[0])
+    stem = re.sub(r"[^a-z0-9]+", "-", os.path.splitext(os.path.basename(script))[0].lower()).strip("-")
+    return stem[:40] or "job"
+
+
+async def _is_this_machine(client: Client) -> bool:
+    """Whether the server is the embedded one, by the word it puts into its version."""
+    import msgspec
+
+    said = msgspec.json.decode(await client.call(Request("GET", "/version")), type=dict[str, str])
+    return "fairway" in said.get("gitVersion", "")
+
+
+async def _topology(client: Client, word: str) -> dict[str, str]:
+    """A level's whole label, or its last part: `rack` is `fairway.dev/rack` where a pool has such a level."""
+    if not word:
+        return {}
+    pools = await client.list(Selection(kinds.NODE_POOLS))
+    levels = {level for pool in pools for level in (pool.get("spec") or {}).get("levels") or ()}
+    named = [level for level in sorted(levels) if level == word or level.rpartition("/")[2] == word]
+    if not named:
+        have = ", ".join(sorted(levels)) or "none"
+        raise Problem(f"--topology: no pool has a level {word!r}; there are: {have}")
+    return {"fairway.dev/topology-required": named[0]}
+
+
+async def _follow(client: Client, job: Ref) -> int:
+    """The logs of all workers as they are written; 0 if the job succeeds, else 1."""
+    async with asyncio.TaskGroup() as tasks:
+        printing = tasks.create_task(_print_all(client, job, tasks))
+        ended = await _end(client, job)
+        printing.cancel()
+    return 0 if ended == "Complete" else 1
+
+
+async def _print_all(client: Client, job: Ref, tasks: asyncio.TaskGroup) -> None:
+    """A task for each pod of the job, as they come."""
+    known: set[str] = set()
+    async with aclosing(seen(client, Selection(kinds.PODS, job.namespace, labels=f"job-name={job.name}"))) as pods:
+        async for change, pod in pods:
+            if change != "DELETED" and pod["metadata"]["uid"] not in known:
+                known.add(pod["metadata"]["uid"])
+                tasks.create_task(_print(client, pod))
+
+
+async def _end(client: Client, job: Ref) -> str:
+    async with aclosing(seen(client, Selection(job.kind, job.namespace, fields=f"metadata.name={job.name}"))) as states:
+        async for change, state in states:
+            if change == "DELETED":
+                raise Problem(f"{job.name} was deleted", exit_code=1)
+            if ended := _ended(state):
+                return ended
+    raise AssertionError("what is seen has no end")
+
+
+async def _print(client: Client, pod: dict[str, Any]) -> None:
+    """One worker's log; a pod that is gone before it wrote anything has none."""
+    try:
+        await print_log(client, pod, follow=True)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+def _ended(job: dict[str, Any]) -> str:
+    true = [it["type"] for it in (job.get("status") or {}).get("conditions") or () if it["status"] == "True"]
+    return next((it for it in true if it in ("Complete", "Failed")), "")
