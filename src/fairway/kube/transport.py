@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`path` is percent-decoded and starts with a slash; `query` keeps order and repeats; header names are lower case."""
+    """`path` is percent-decoded and starts with a slash; `query` keeps order and repeats; header names are lower
+    case."""
 
     method: str
     path: str

@@ -1,0 +1,243 @@
+"""The API client: verbs of the Kubernetes API as methods, over any Transport.
+
+It keeps three rules. An answer of 400 and more is an `ApiError`; everything that leaves open whether the server acted
+(no connection, a cut one, no answer in time) is an `OSError` (TimeoutError is one), so that a caller knows when to
+read back. A 429 that says when to come back was not acted upon: it is tried again here. Objects go in as plain
+values and come out as the msgspec type asked for (default: dict). It does not cache, and decides nothing.
+"""
+
+import builtins
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from fairway.clock import Chance, Clock
+
+from .kinds import Kind, Ref, Selection
+from .transport import Request, Response, Transport
+
+T = TypeVar("T")
+
+REQUEST_SECONDS = 30.0
+WATCH_SECONDS = 300
+PAGE = 500
+LINE_BYTES = 8 << 20
+TRIES = 5
+MERGE, STRATEGIC, JSON_PATCH = (
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/json-patch+json",
+)
+
+
+class ApiError(Exception):
+    """The server said no. `reason` is Kubernetes' word (NotFound, Conflict, Expired …), `body` what it sent."""
+
+    def __init__(self, status: int, reason: str = "", message: str = "", body: bytes = b"") -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status, self.reason, self.message, self.body = status, reason, message, body
+
+    @classmethod
+    def of(cls, status: int, body: bytes) -> "ApiError":
+        try:
+            said = msgspec.json.decode(body, type=_Status)
+        except msgspec.MsgspecError:
+            return cls(status, "", body[:200].decode(errors="replace"), body)
+        return cls(status or said.code, said.reason, said.message, body)
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _ListMeta(msgspec.Struct, rename={"version": "resourceVersion", "next": "continue"}):
+    version: str = ""
+    next: str = ""
+
+
+class Page(msgspec.Struct):
+    """A part of a list; the items are not decoded yet."""
+
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class Event(msgspec.Struct):
+    """One line of a watch; the object is not decoded yet."""
+
+    type: str
+    object: msgspec.Raw
+
+
+Events = AsyncGenerator[Event, None]
+
+
+class Client:
+    def __init__(self, transport: Transport, clock: Clock, chance: Chance | None = None) -> None:
+        self.transport, self.clock, self.chance = transport, clock, chance or Chance()
+
+    @overload
+    async def get(self, ref: Ref) -> dict[str, Any]: ...
+    @overload
+    async def get(self, ref: Ref, shape: type[T]) -> T: ...
+    async def get(self, ref: Ref, shape: Any = dict) -> Any:
+        return msgspec.json.decode(await self.call(Request("GET", ref.path())), type=shape)
+
+    async def pages(self, selection: Selection) -> AsyncGenerator[Page, None]:
+        """A list, page by page, all of one moment (`metadata.version`)."""
+        query = (*selection.query(), ("limit", str(PAGE)))
+        token = ""
+        while True:
+            more = (("continue", token),) if token else ()
+            page = msgspec.json.decode(await self.call(Request("GET", selection.path(), query + more)), type=Page)
+            yield page
+            token = page.metadata.next
+            if not token:
+                return
+
+    @overload
+    async def list(self, selection: Selection) -> builtins.list[dict[str, Any]]: ...
+    @overload
+    async def list(self, selection: Selection, shape: type[T]) -> builtins.list[T]: ...
+    async def list(self, selection: Selection, shape: Any = dict) -> Any:
+        return [
+            msgspec.json.decode(item, type=shape)
+            async for page in self.pages(selection)
+            for item in page.items or ()
+        ]
+
+    async def create(self, kind: Kind, value: dict[str, Any], *, namespace: str = "") -> dict[str, Any]:
+        """Made in `namespace`, or in the one the object names."""
+        place = namespace or value["metadata"].get("namespace", "")
+        return await self._send("POST", kind.path(place), value)
+
+    async def update(self, ref: Ref, value: dict[str, Any], *, subresource: str = "") -> dict[str, Any]:
+        """Replaced whole; conditional on the resourceVersion that `value` carries, if any."""
+        return await self._send("PUT", ref.path(subresource), value)
+
+    async def patch(self, ref: Ref, change: Any, *, subresource: str = "", form: str = MERGE) -> dict[str, Any]:
+        """A merge patch unless `form` says otherwise; conditional if it sets metadata.resourceVersion."""
+        return await self._send("PATCH", ref.path(subresource), change, form=form)
+
+    async def delete(self, ref: Ref, *, uid: str = "", grace: int | None = None) -> None:
+        """With `uid`, only that very object; what is gone already is no error."""
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        try:
+            await self._send("DELETE", ref.path(), options)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def bind(self, pod: Ref, node: str, *, uid: str = "", annotations: dict[str, str] | None = None) -> None:
+        """The pod gets its node; the annotations are put on the pod in the same write."""
+        meta: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "annotations": annotations or {}}
+        if uid:
+            meta["uid"] = uid
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        await self._send("POST", pod.path("binding"), body)
+
+    async def evict(self, pod: Ref, *, grace: int | None = None) -> None:
+        """Asks through the eviction subresource: a 429 says that a PodDisruptionBudget forbids it now."""
+        body: dict[str, Any] = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+        }
+        if grace is not None:
+            body["deleteOptions"] = {"gracePeriodSeconds": grace}
+        await self._send("POST", pod.path("eviction"), body)
+
+    async def watch(self, selection: Selection, version: str, *, bound: int = LINE_BYTES) -> Events:
+        """What happened since `version`, bookmarks included; ends when the server ends it. An ERROR event is raised."""
+        asked = (
+            ("watch", "true"),
+            ("resourceVersion", version),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(WATCH_SECONDS)),
+        )
+        chunks = await self._stream(Request("GET", selection.path(), selection.query() + asked))
+        async with aclosing(lines(chunks, bound)) as read:
+            async for line in read:
+                event = msgspec.json.decode(line, type=Event)
+                if event.type == "ERROR":
+                    raise ApiError.of(0, bytes(event.object))
+                yield event
+
+    async def logs(self, pod: Ref, *, query: tuple[tuple[str, str], ...] = ()) -> AsyncGenerator[bytes, None]:
+        """Chunks of the log; `query` as Kubernetes names it: follow, container, tailLines, previous …"""
+        async with aclosing(await self._stream(Request("GET", pod.path("log"), query))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def call(self, request: Request) -> bytes:
+        """One exchange with a whole body; the way to anything that has no method here."""
+        response = await self._answer(request)
+        return b"".join([chunk async for chunk in _chunks(response.body)])
+
+    async def _send(self, method: str, path: str, value: Any, *, form: str = "application/json") -> dict[str, Any]:
+        headers = {"content-type": form}
+        body = await self.call(Request(method, path, headers=headers, body=msgspec.json.encode(value)))
+        return msgspec.json.decode(body, type=dict[str, Any])
+
+    async def _stream(self, request: Request) -> AsyncGenerator[bytes, None]:
+        return _chunks((await self._answer(request)).body)
+
+    async def _answer(self, request: Request) -> Response:
+        for left in reversed(range(TRIES)):
+            response = await self.clock.within(REQUEST_SECONDS, self.transport(request))
+            if response.status < 400:
+                return response
+            body = b"".join([chunk async for chunk in _chunks(response.body)])
+            pause = _retry_after(request, response)
+            if pause is None or not left:
+                raise ApiError.of(response.status, body)
+            await self.clock.sleep(self.chance.jitter(2 * pause))
+        raise AssertionError("the last try returns or raises")
+
+
+def _retry_after(request: Request, response: Response) -> float | None:
+    """Seconds after which a throttled request may be sent again; an eviction's 429 is a refusal, not a throttle."""
+    said = response.headers.get("retry-after", "")
+    throttled = response.status == 429 and not request.path.endswith("/eviction")
+    return float(said) if throttled and said.isdecimal() else None
+
+
+async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    if isinstance(body, bytes):
+        yield body
+        return
+    try:
+        async for chunk in body:
+            yield chunk
+    finally:
+        close = getattr(body, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def lines(chunks: AsyncIterator[bytes], bound: int = LINE_BYTES) -> AsyncGenerator[bytes, None]:
+    """The chunks' bytes cut at newlines, empty lines left out. A last line that was cut off is dropped: it is no
+    event. A line over `bound` bytes is a ConnectionError, before it fills the memory."""
+    held: list[bytes] = []
+    size = 0
+    async with aclosing(_chunks(chunks)) as read:
+        async for chunk in read:
+            first, *rest = chunk.split(b"\n")
+            held.append(first)
+            size += len(first)
+            for piece in rest:
+                line = b"".join(held)
+                held, size = [piece], len(piece)
+                if line:
+                    yield line
+            if size > bound:
+                raise ConnectionError(f"a line of the stream is longer than {bound} bytes")

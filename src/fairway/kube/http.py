@@ -1,0 +1,102 @@
+"""The Transport over sockets: aiohttp, with the credentials of a Config.
+
+Watches and followed logs are streams without a total time limit; everything else is read whole, its time bounded by
+the client. Chunks are passed on as they come: lines are cut by the client, since aiohttp's own reader stops at 512 KB.
+What aiohttp raises is turned into ConnectionError, so that nobody above knows aiohttp.
+"""
+
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from fairway.clock import Clock
+
+from .config import Config, Credentials
+from .transport import Request, Response, Transport
+
+CONNECTIONS = 512
+CONNECT_SECONDS = 10
+READ_BYTES = 1 << 18
+
+
+@asynccontextmanager
+async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIterator[Transport]:
+    """A Transport to the server that `config` names; its connections are closed on leaving."""
+    credentials = Credentials(config, clock or Clock())
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls(config, await credentials.certificate()))
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        read_bufsize=READ_BYTES,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=True,
+    ) as session:
+
+        async def exchange(request: Request) -> Response:
+            url = URL(_url(config.server, request), encoded=True)
+            headers = {**request.headers, **await credentials.headers(), "accept": "application/json"}
+            try:
+                answer = await session.request(
+                    request.method, url, headers=headers, data=request.body or None, allow_redirects=False,
+                    server_hostname=config.server_name or None,
+                )  # fmt: skip
+                return await _response(request, answer)
+            except aiohttp.ClientError as error:
+                raise ConnectionError(f"{config.server}: {error}") from error
+
+        yield exchange
+
+
+def _url(server: str, request: Request) -> str:
+    query = f"?{urlencode(request.query)}" if request.query else ""
+    return f"{server}{quote(request.path, safe='/:@!$&()*+,;=~')}{query}"
+
+
+async def _response(request: Request, answer: aiohttp.ClientResponse) -> Response:
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    if answer.status < 400 and _is_stream(request):
+        return Response(answer.status, headers, _follow(answer))
+    async with answer:
+        return Response(answer.status, headers, await answer.read())
+
+
+def _is_stream(request: Request) -> bool:
+    return any(name in ("watch", "follow") and value in ("true", "1") for name, value in request.query)
+
+
+async def _follow(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in answer.content.iter_any():
+            yield chunk
+    except aiohttp.ClientError as error:
+        raise ConnectionError(f"the stream was cut: {error}") from error
+    finally:
+        answer.close()
+
+
+def tls(config: Config, certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext | bool:
+    """Trusts the config's authority alone where it names one, the system's otherwise."""
+    if not config.server.startswith("https:"):
+        return False
+    context = ssl.create_default_context(cadata=config.authority.decode() or None)
+    if config.is_insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate:
+        _load(context, *certificate)
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """The ssl module reads client certificates from files alone; they last for the moment of reading."""
+    with tempfile.TemporaryDirectory(prefix="fairway-") as folder:
+        paths = [Path(folder, name) for name in ("certificate", "key")]
+        for path, content in zip(paths, (certificate, key)):
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        context.load_cert_chain(paths[0], paths[1])

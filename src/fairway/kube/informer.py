@@ -1,0 +1,122 @@
+"""A copy of the objects of a selection, kept current: list, then watch from the list's version.
+
+The rules. Every change is told once, as (old, new): (None, new) for what came, (old, None) for what went; an object
+deleted and made again under its name is told as gone, then as come, even if both were missed. A cut watch goes on
+from the last version seen; 410 lists anew and tells the differences. Errors back off with jitter, for ever: an API
+server that is away is no reason to stop. `changed` is called in the task that runs the informer and must not wait.
+It keeps decoded values only, in the msgspec type given (the fields somebody reads), or dicts.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+import msgspec
+
+from .client import WATCH_SECONDS, ApiError, Client, Event
+from .kinds import Selection
+
+T = TypeVar("T")
+
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 30.0
+log = logging.getLogger(__name__)
+
+
+class _Meta(msgspec.Struct, rename={"version": "resourceVersion"}):
+    name: str = ""
+    namespace: str = ""
+    version: str = ""
+    uid: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta
+
+
+class Informer(Generic[T]):
+    """`store` maps "namespace/name" (or "name") to values; `synced` is set once the first list is in it."""
+
+    def __init__(
+        self, client: Client, selection: Selection, *, shape: type[T], changed: Callable[[T | None, T | None], None]
+    ) -> None:
+        self.client, self.selection, self.changed = client, selection, changed
+        self.store: dict[str, T] = {}
+        self.synced = asyncio.Event()
+        self._heads: dict[str, _Meta] = {}
+        self._decode = msgspec.json.Decoder(shape)
+        self._version = ""
+        self._pause = FIRST_SECONDS
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self.client.clock.within(WATCH_SECONDS + 30, self._watch())
+            except ApiError as error:
+                if error.status == 410 and self._version:
+                    self._version = ""
+                else:
+                    await self._back_off(error)
+            except (OSError, msgspec.MsgspecError) as error:
+                await self._back_off(error)
+
+    async def _back_off(self, error: Exception) -> None:
+        log.warning("%s: %s: %s", self.selection.path(), type(error).__name__, error)
+        await self.client.clock.sleep(self.client.chance.jitter(self._pause))
+        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+
+    async def _list(self) -> None:
+        found: dict[str, tuple[_Meta, msgspec.Raw]] = {}
+        version = ""
+        async for page in self.client.pages(self.selection):
+            version = page.metadata.version
+            for raw in page.items or ():
+                head = msgspec.json.decode(raw, type=_Head).metadata
+                found[head.key] = head, raw
+        for key in [key for key in self.store if key not in found]:
+            self._drop(key)
+        for head, raw in found.values():
+            self._keep(head, raw)
+        self._version, self._pause = version, FIRST_SECONDS
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        started, seen = self.client.clock.now(), False
+        async with aclosing(self.client.watch(self.selection, self._version)) as events:
+            async for event in events:
+                self._observe(event)
+                seen, self._pause = True, FIRST_SECONDS
+        if not seen and self.client.clock.now() < started + 1.0:
+            raise ConnectionError("the watch ended at once")
+
+    def _observe(self, event: Event) -> None:
+        head = msgspec.json.decode(event.object, type=_Head).metadata
+        if event.type == "DELETED":
+            self._drop(head.key)
+        elif event.type != "BOOKMARK":
+            self._keep(head, event.object)
+        self._version = head.version
+
+    def _keep(self, head: _Meta, raw: msgspec.Raw) -> None:
+        known = self._heads.get(head.key)
+        if known and known.version == head.version:
+            return
+        if known and known.uid != head.uid:
+            self._drop(head.key)
+        new = self._decode.decode(raw)
+        old = self.store.get(head.key)
+        self.store[head.key], self._heads[head.key] = new, head
+        self.changed(old, new)
+
+    def _drop(self, key: str) -> None:
+        if key in self.store:
+            del self._heads[key]
+            self.changed(self.store.pop(key), None)

@@ -1,0 +1,78 @@
+"""Where objects are served: kinds as values, and the paths made from them.
+
+A Kind knows its group, its plural and whether it lives in namespaces; a Ref names one object; a Selection names many.
+The kinds that Fairway reads or writes stand at the end, and are constants. Nothing here talks to a server.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str
+    plural: str
+    group_version: str = "v1"
+    is_namespaced: bool = True
+
+    @property
+    def root(self) -> str:
+        """`/api/v1` for the core group, `/apis/<group>/<version>` for the others."""
+        return f"/{'apis' if '/' in self.group_version else 'api'}/{self.group_version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        parts = [self.root]
+        if self.is_namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [self.plural, name, subresource]
+        return "/".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One object. `namespace` is empty for what is cluster-scoped."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+    def path(self, subresource: str = "") -> str:
+        return self.kind.path(self.namespace, self.name, subresource)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The objects of a kind; in one namespace, or with these labels and fields (Kubernetes' selector syntax)."""
+
+    kind: Kind
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+    def path(self) -> str:
+        return self.kind.path(self.namespace)
+
+    def query(self) -> tuple[tuple[str, str], ...]:
+        pairs = (("labelSelector", self.labels), ("fieldSelector", self.fields))
+        return tuple((name, value) for name, value in pairs if value)
+
+
+def ref(kind: Kind, key: str) -> Ref:
+    """The object with a key as informers and the engine write it: `namespace/name`, or `name`."""
+    namespace, _, name = key.rpartition("/")
+    return Ref(kind, name, namespace)
+
+
+FAIRWAY = "fairway.dev/v1alpha1"
+
+NAMESPACES = Kind("Namespace", "namespaces", is_namespaced=False)
+NODES = Kind("Node", "nodes", is_namespaced=False)
+PODS = Kind("Pod", "pods")
+EVENTS = Kind("Event", "events")
+JOBS = Kind("Job", "jobs", "batch/v1")
+PRIORITY_CLASSES = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io/v1", is_namespaced=False)
+LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1")
+DISRUPTION_BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy/v1")
+QUEUES = Kind("Queue", "queues", FAIRWAY, is_namespaced=False)
+NODE_POOLS = Kind("NodePool", "nodepools", FAIRWAY, is_namespaced=False)
+WORKLOADS = Kind("Workload", "workloads", FAIRWAY)
+RESERVATIONS = Kind("Reservation", "reservations", FAIRWAY, is_namespaced=False)

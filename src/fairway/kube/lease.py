@@ -1,0 +1,110 @@
+"""Leader election on a coordination Lease: of several controllers, one writes.
+
+The holder renews every quarter of the term, and may write until two thirds of a term after its last renewal was
+*sent*; others take over a whole term after they last saw the lease change, by their own clock. So two never write at
+once as long as clocks run at the same speed; they need not agree on the time. The same identity renews at once: a
+restart on one machine waits for nobody. Leaving in order gives the lease up; a crash lets it run out.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+import msgspec
+
+from .client import ApiError, Client
+from .kinds import Ref
+
+TERM_SECONDS = 15.0
+log = logging.getLogger(__name__)
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+
+
+class Election:
+    """`is_leader()` is to be asked before every write."""
+
+    def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
+        self.client, self.lease, self.identity, self.term = client, lease, identity, term
+        self.acquired = asyncio.Event()
+        self._renewed = float("-inf")
+        self._seen: tuple[str, float] = ("", float("-inf"))
+
+    def is_leader(self) -> bool:
+        return self.client.clock.now() - self._renewed <= self.term * 2 / 3
+
+    async def run(self) -> None:
+        """Holds the lease, or tries to; until cancelled, when it gives it up."""
+        try:
+            while True:
+                try:
+                    await self._turn()
+                except (ApiError, OSError, msgspec.MsgspecError) as error:
+                    log.warning("lease %s: %s", self.lease.name, error)
+                if self.acquired.is_set() and not self.is_leader():
+                    self.acquired.clear()
+                    log.warning("lease %s is lost", self.lease.name)
+                await self.client.clock.sleep(self.term / 4)
+        finally:
+            self.acquired.clear()
+
+    async def release(self) -> None:
+        """Gives the lease up, if it is ours: the next one need not wait for its end."""
+        if self.is_leader():
+            self._renewed = float("-inf")
+            await self.client.patch(self.lease, {"spec": {"holderIdentity": ""}})
+
+    async def _turn(self) -> None:
+        now = self.client.clock.now()
+        try:
+            found = await self.client.get(self.lease, _Lease)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await self.client.create(self.lease.kind, self._object(now, _Spec(), ""), namespace=self.lease.namespace)
+        else:
+            if not self._may_take(found, now):
+                return
+            await self.client.update(self.lease, self._object(now, found.spec, found.metadata.resource_version))
+        self._renewed = now
+        self.acquired.set()
+
+    def _may_take(self, found: _Lease, now: float) -> bool:
+        if found.spec.holder_identity in (None, "", self.identity):
+            return True
+        if self._seen[0] != found.metadata.resource_version:
+            self._seen = (found.metadata.resource_version, now)
+        return now - self._seen[1] > (found.spec.lease_duration_seconds or self.term)
+
+    def _object(self, now: float, before: _Spec, version: str) -> dict[str, object]:
+        ours = before.holder_identity == self.identity
+        moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = _Spec(
+            holder_identity=self.identity,
+            lease_duration_seconds=round(self.term),
+            acquire_time=before.acquire_time if ours else moment,
+            renew_time=moment,
+            lease_transitions=(before.lease_transitions or 0) + (0 if ours else 1),
+        )
+        metadata = {"name": self.lease.name, "namespace": self.lease.namespace, "resourceVersion": version}
+        return {
+            "apiVersion": self.lease.kind.group_version,
+            "kind": self.lease.kind.name,
+            "metadata": {name: value for name, value in metadata.items() if value},
+            "spec": msgspec.to_builtins(spec),
+        }
