@@ -1,4 +1,4 @@
-"""Completion scripts, as click makes them; also for `kubectl fairway` where kubectl finds `kubectl_complete-fairway`."""
+"""Completion scripts, as click makes them."""
 
 import click
 from click.shell_completion import get_completion_class

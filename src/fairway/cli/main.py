@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 # name → (module, what the one-line help says); help texts stand here so that listing them imports nothing.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -52,6 +53,10 @@ class LazyGroup(click.Group):
         command = getattr(import_module(f"fairway.cli.{COMMANDS[name][0]}"), name)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

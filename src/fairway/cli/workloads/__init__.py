@@ -1,0 +1,1 @@
+"""Small real workloads: what the demo and the examples run as jobs."""
