@@ -1,0 +1,329 @@
+"""The shim: the small parent of one container, a program of its own (`python -I -S -E shim.py FOLDER`).
+
+It outlives Fairway, so what must not be lost is its work: it holds the lock of its folder, starts the container,
+writes the log, and writes `exit` before it goes. Fairway reads the folder and sends one signal, SIGTERM, which means
+"look at `stop`". The rules:
+- *At most once.* The lock first, then `started`, which only one shim can make, then the process. So an `exit` tells
+  the truth; `started` without lock and `exit` means lost; without `started` nothing ran.
+- *Nothing stays behind.* The shim is the reaper of all its descendants and kills what is left when the first process
+  ends; the first process dies with the shim.
+- *Stopping is asked in a file* (`stop`: seconds of grace, and why): it can be asked again, or before the start. The
+  process group gets SIGTERM once and, after the grace, SIGKILL; a shorter grace asked later counts.
+
+It imports nothing of ours and as little as it can, since every container waits for it; hence marshal, and `_signal`:
+`signal` and json cost more than all the rest (enum and re, 10 ms a start).
+"""
+
+import _signal as signal
+import ctypes
+import fcntl
+import marshal
+import os
+import select
+import sys
+import time
+
+FILE_BYTES, FILES = 10 << 20, 4
+PARTIAL_BYTES = 16 << 10
+DEATH_SIGNAL, SUBREAPER = 1, 36
+NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
+BIND, REC, PRIVATE, REMOUNT, READ_ONLY, MOVE = 0x1000, 0x4000, 0x40000, 0x20, 0x1, 0x2000
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Log:
+    """Lines as container runtimes write them: time, stream, F or P (the line goes on), text. Full files are renamed
+    `log.1`, `log.2` …, and the oldest goes. On a full disk lines are lost, and the container runs on."""
+
+    def __init__(self, path):
+        self.path, self.rest = path, {"stdout": b"", "stderr": b""}
+        self.open()
+
+    def open(self):
+        self.file = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self.size = os.fstat(self.file).st_size
+
+    def add(self, stream, chunk):
+        *lines, rest = (self.rest[stream] + chunk).split(b"\n")
+        self.rest[stream] = rest
+        self.write(stream, b"F", lines)
+        if len(rest) >= PARTIAL_BYTES:
+            self.rest[stream] = b""
+            self.write(stream, b"P", [rest])
+
+    def finish(self):
+        for stream, rest in self.rest.items():
+            if rest:
+                self.write(stream, b"P", [rest])
+
+    def write(self, stream, mark, lines):
+        seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        head = b"%s.%09dZ %s %s " % (moment.encode(), nanos, stream.encode(), mark)
+        try:
+            self.size += os.write(self.file, b"".join([head + line + b"\n" for line in lines]))
+            if self.size > FILE_BYTES:
+                self.rotate()
+        except OSError:
+            pass
+
+    def rotate(self):
+        for number in range(FILES - 1, 0, -1):
+            older = f"{self.path}.{number - 1}" if number > 1 else self.path
+            if os.path.exists(older):
+                os.rename(older, f"{self.path}.{number}")
+        os.close(self.file)
+        self.open()
+
+
+def main(folder):
+    os.setsid()
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, lambda *_: None)
+    lock = os.open(f"{folder}/lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        begun = time.time_ns()
+        write(f"{folder}/started", str(begun), only=True)
+    except (BlockingIOError, FileExistsError):
+        return
+    libc.prctl(SUBREAPER, 1, 0, 0, 0)
+    with open(f"{folder}/spec", "rb") as file:
+        spec = marshal.load(file)
+    log = Log(f"{folder}/log")
+    child, pipes, error = start(spec)
+    os.close(1)  # tells Fairway that the process runs, or never will
+    code, why = attend(folder, child, wake, pipes, log)
+    reason, _, message = error.partition("\n")
+    if reason:
+        code = 128
+    write(f"{folder}/exit", f"{code} {begun} {time.time_ns()} {why or '-'} {reason or '-'}\n{message}")
+
+
+def write(path, text, only=False):
+    """The whole file or none of it; with `only`, FileExistsError where there is one."""
+    draft = f"{path}.{os.getpid()}"
+    file = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    os.write(file, text.encode())
+    os.close(file)
+    try:
+        (os.link if only else os.rename)(draft, path)
+    finally:
+        if only:
+            os.unlink(draft)
+
+
+def start(spec):
+    """The child's pid, the read ends of its output, and why it could not start (empty if it did)."""
+    (out, out_w), (err, err_w), (told, tell) = os.pipe(), os.pipe(), os.pipe()
+    shim = os.getpid()
+    child = os.fork()
+    if not child:
+        try:
+            become(spec, shim, out_w, err_w)
+        except BaseException as error:
+            reason = "CreateContainerConfigError" if isinstance(error, Refused) else "StartError"
+            os.write(tell, f"{reason}\n{error}".encode()[:4000])
+        os._exit(128)
+    for end in (out_w, err_w, tell):
+        os.close(end)
+    with os.fdopen(told, "rb") as file:
+        error = file.read().decode(errors="replace")
+    return child, {out: "stdout", err: "stderr"}, error
+
+
+class Refused(Exception):
+    """The container cannot be set up as it asks."""
+
+
+def become(spec, shim, out, err):
+    os.setsid()
+    if spec["mounts"]:
+        mount_all(spec["mounts"], spec["scratch"])
+    libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # after the mounts: a change of user would clear it
+    if os.getppid() != shim:
+        os._exit(137)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    os.chdir(spec["folder"])
+    try:
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+    except OSError as error:
+        raise OSError(f'exec: "{spec["argv"][0]}": {error.strerror}') from error
+
+
+def attend(folder, child, wake, pipes, log):
+    """Copies output and minds signals until the child has ended and nothing of it is left: exit code, why stopped."""
+    poll = select.poll()
+    for fd in (wake, *pipes):
+        poll.register(fd, select.POLLIN)
+    stop = Stop(folder, child)
+    stop.look()
+    code = reap(child)
+    while code is None:
+        for fd, _ in poll.poll():
+            if fd == wake:
+                numbers = os.read(wake, 256)
+                code = reap(child)
+                if code is None:
+                    stop.mind(numbers)
+            elif not copy(fd, pipes[fd], log):
+                poll.unregister(fd)
+    kill_rest()
+    for fd, stream in pipes.items():
+        os.set_blocking(fd, False)
+        while copy(fd, stream, log):
+            pass
+    log.finish()
+    return code, stop.why
+
+
+def copy(fd, stream, log):
+    try:
+        chunk = os.read(fd, 1 << 16)
+    except BlockingIOError:
+        return False
+    if chunk:
+        log.add(stream, chunk)
+    return bool(chunk)
+
+
+class Stop:
+    """What `stop` asks for, done once."""
+
+    def __init__(self, folder, child):
+        self.path, self.child, self.why = f"{folder}/stop", child, ""
+
+    def look(self):
+        try:
+            with open(self.path, encoding="ascii") as file:
+                seconds, why = file.read().split()
+        except FileNotFoundError:
+            return
+        if not self.why:
+            self.why = why
+            send(self.child, signal.SIGTERM)
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        grace = max(float(seconds), 1e-3)
+        if not left or grace < left:
+            signal.setitimer(signal.ITIMER_REAL, grace)
+
+    def mind(self, numbers):
+        if signal.SIGTERM in numbers:
+            self.look()
+        if signal.SIGALRM in numbers:
+            send(self.child, signal.SIGKILL)
+
+
+def send(child, number):
+    """To the child's process group; to the child alone while it has not made its group yet."""
+    try:
+        os.killpg(child, number)
+    except ProcessLookupError:
+        os.kill(child, number)
+
+
+def reap(child):
+    """Buries the dead; the exit code of `child` if it is among them."""
+    code = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if not pid:
+            return code
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            code = 128 - code if code < 0 else code
+
+
+def kill_rest():
+    """Descendants that lost their parent are our children now, and so in turn are theirs."""
+    me = os.getpid()
+    try:
+        while True:
+            with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
+                for pid in file.read().split():
+                    os.kill(int(pid), signal.SIGKILL)
+            os.waitpid(-1, 0)
+    except (ChildProcessError, FileNotFoundError):
+        return
+
+
+def mount_all(mounts, scratch):
+    """(source, target, is_read_only) each, in a mount namespace of the container's own."""
+    enter_namespace()
+    for source, target, is_read_only in mounts:
+        make_point(source, target, scratch)
+        mount(source, target, BIND | REC)
+        if is_read_only:
+            mount(source, target, BIND | REMOUNT | READ_ONLY)
+
+
+def enter_namespace():
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(NEW_MOUNTS) and libc.unshare(NEW_MOUNTS | NEW_USERS):
+        why = os.strerror(ctypes.get_errno())
+        raise Refused(f"volumes need a private mount namespace, which this system does not allow here: {why}")
+    if os.getuid() != user:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    mount(None, "/", REC | PRIVATE)
+
+
+def mount(source, target, flags, kind=None):
+    arguments = (name and os.fsencode(name) for name in (source, target, kind))
+    if libc.mount(*arguments, ctypes.c_ulong(flags), None):
+        raise Refused(f"cannot mount {source} at {target}: {os.strerror(ctypes.get_errno())}")
+
+
+def make_point(source, target, scratch):
+    """A place to mount on. Where we may not make one, its parent is first covered by a mirror of itself."""
+    if os.path.exists(target):
+        return
+    parent = os.path.dirname(target)
+    while not os.path.isdir(parent):
+        parent = os.path.dirname(parent)
+    if not os.access(parent, os.W_OK):
+        mirror(parent, scratch)
+    if os.path.isdir(source):
+        os.makedirs(target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def mirror(folder, scratch):
+    """Covers a folder by an empty one in memory that holds the same entries."""
+    mount("tmpfs", scratch, 0, "tmpfs")
+    for entry in os.scandir(folder):
+        copy_entry(entry, f"{scratch}/{entry.name}")
+    if folder == "/":
+        os.chroot(scratch)
+    else:
+        mount(scratch, folder, MOVE)
+
+
+def copy_entry(entry, place):
+    if entry.is_symlink():
+        os.symlink(os.readlink(entry.path), place)
+        return
+    if entry.is_dir():
+        os.mkdir(place)
+    else:
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
+    mount(entry.path, place, BIND | REC)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
