@@ -1,0 +1,58 @@
+"""Runtimes seen: quantiles within five per cent, merging without loss, back-off to wider groups."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairway.engine.model import Sketch, Workload
+from fairway.engine.sketch import add, count, known_runtimes, learn, mean, merge, quantile, stem
+
+seconds = st.floats(1.0, 3e7)
+
+
+@given(st.lists(seconds, min_size=1, max_size=60), st.sampled_from([0.1, 0.5, 0.9, 1.0]))
+def test_a_quantile_is_within_five_per_cent(runtimes: list[float], part: float) -> None:
+    sketch = Sketch()
+    for runtime in runtimes:
+        sketch = add(sketch, runtime)
+    exact = float(np.quantile(runtimes, part, method="inverted_cdf"))
+    found = quantile(sketch, part)
+    assert found is not None and abs(found / exact - 1) <= 0.051
+
+
+@given(st.lists(seconds, max_size=30), st.lists(seconds, max_size=30))
+def test_merging_is_the_same_as_adding_all(first: list[float], second: list[float]) -> None:
+    def sketch_of(values: list[float]) -> Sketch:
+        return merge([add(Sketch(), value) for value in values])
+
+    assert merge([sketch_of(first), sketch_of(second)]) == sketch_of(first + second)
+
+
+def test_what_has_already_run_counts_only_the_longer_ones() -> None:
+    sketch = merge([add(Sketch(), value) for value in (10, 10, 10, 1000)])
+    assert quantile(sketch, 0.5) < 11
+    assert quantile(sketch, 0.5, beyond=60) > 900
+    assert quantile(sketch, 0.5, beyond=5000) is None
+    assert mean(sketch, beyond=60) == quantile(sketch, 0.5, beyond=60)
+
+
+def test_few_runs_of_a_name_are_answered_by_the_users_and_then_by_the_queues() -> None:
+    def run(user: str, name: str) -> Workload:
+        return Workload(f"ns/{name}", "q", (), user=user)
+
+    known: dict[tuple[str, str], Sketch] = {}
+    for index in range(6):
+        known = learn(known, run("ann", f"job-short-{index}"), 10)
+    known = learn(known, run("bob", "job-long-1"), 5000)
+    assert count(known_runtimes(known, run("ann", "job-short-77"))) == 6
+    assert count(known_runtimes(known, run("ann", "job-other"))) == 6
+    assert count(known_runtimes(known, run("bob", "job-long-2"))) == 7
+
+
+def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
+    sketch = merge([add(Sketch(), float(value)) for value in np.geomspace(1, 3.15e7, 20_000)])
+    assert len(sketch.points) <= 185
+
+
+def test_a_name_is_known_again_under_another_number() -> None:
+    assert stem("job-train-17") == stem("job-train-x7k2p") == stem("job-train") == "job-train"
