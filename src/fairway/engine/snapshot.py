@@ -26,7 +26,9 @@ Mask = NDArray[np.bool_]
 class Snapshot:
     """`capacity`, `free`: int64[resource, node], base units. `device_free`: int64[node, device slot], milli-GPU free in
     each device, -1 where there is none or others choose it; slot i is `nodes[row].devices[i]`. `pool_of`: int32[node],
-    row of `pools`. `is_usable`: ready, schedulable, not draining, not leaving."""
+    row of `pools`, -1 outside all. `is_usable`: ready, schedulable, not draining, not leaving. `gpu_memory`: bytes of
+    the smallest GPU of each pool, 0 if unknown. `is_social`: some pod looks at the pods beside it (affinity, spread,
+    host ports)."""
 
     now: float
     resources: tuple[str, ...]
@@ -38,6 +40,7 @@ class Snapshot:
     pool_of: NDArray[np.int32]
     is_usable: Mask
     pools: tuple[Pool, ...]
+    gpu_memory: tuple[int, ...]
     queues: Mapping[str, Queue]
     pending: tuple[Workload, ...]
     running: tuple[Running, ...]
@@ -45,4 +48,5 @@ class Snapshot:
     reservations: tuple[Reservation, ...]
     disruptions: tuple[Disruption, ...]
     ended: Mapping[str, Ended]
+    is_social: bool
     memo: "Memo"

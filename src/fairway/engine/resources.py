@@ -1,0 +1,82 @@
+"""Resource names and the columns they stand in; what a pod takes of its node and what it counts in a quota.
+
+Whole numbers only. A pod takes its requests, one pod slot and, when it shares a device, so many milli-GPU of it. In
+quotas of `nvidia.com/gpu` a fraction counts as a fraction, GPU memory as request ÷ smallest GPU memory of the pool
+(rounded up), a MIG profile `nvidia.com/mig-<n>g.<m>gb` as n·1000/7 milli, summed over the pods before it is divided.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from .model import CPU, GPU, MEMORY, PODS, Admission, Node, PodClass, PodSet
+
+FIRST = (CPU, MEMORY, PODS, GPU)
+"""The columns every snapshot has, in this order; the others follow by name."""
+
+DEVICE = 1000
+"""Milli-GPU in a whole device."""
+
+UNIT = {CPU: 1000, MEMORY: 2**30, GPU: DEVICE}
+"""The whole unit in which shares are dealt out: one CPU, one GiB, one device; one of anything else."""
+
+MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.")
+MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB, as GPU feature discovery sets it
+
+
+def columns(names: Iterable[str]) -> tuple[str, ...]:
+    """Resource names in column order."""
+    return FIRST + tuple(sorted(set(names).difference(FIRST)))
+
+
+def shared(pod: PodClass, gpu_memory: int) -> int:
+    """Milli-GPU a pod takes of one shared device, 0 if it shares none; all of it where the memory is unknown."""
+    if not pod.gpu_memory:
+        return pod.gpu_fraction
+    return -(-pod.gpu_memory * DEVICE // gpu_memory) if gpu_memory else DEVICE
+
+
+def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
+    """What one pod takes of its node, by resource."""
+    amount = dict(pod.requests)
+    amount[PODS] = 1
+    if part := shared(pod, gpu_memory):
+        amount[GPU] = part
+    return amount
+
+
+def counted(podsets: Iterable[PodSet], counts: Iterable[int], gpu_memory: int) -> dict[str, int]:
+    """What so many pods of each podset count in quotas, by resource."""
+    total: dict[str, int] = {}
+    sevenths = 0
+    for podset, count in zip(podsets, counts):
+        for resource, amount in taken(podset.pod, gpu_memory).items():
+            total[resource] = total.get(resource, 0) + amount * count
+            if profile := MIG.match(resource):
+                sevenths += int(profile[1]) * amount * count
+    if sevenths:
+        total[GPU] = total.get(GPU, 0) + sevenths * DEVICE // 7
+    return total
+
+
+def counts_of(podsets: Iterable[PodSet], admission: Admission) -> tuple[int, ...]:
+    """How many pods of each podset an admission holds, in the order of the podsets."""
+    held = {placement.name: placement.count for placement in admission.podsets}
+    return tuple(held.get(podset.name, 0) for podset in podsets)
+
+
+def device_memory(node: Node) -> int:
+    """Bytes of the smallest GPU of a node, 0 if unknown."""
+    known = [device.memory for device in node.devices if device.memory]
+    if known:
+        return min(known)
+    label = dict(node.labels).get(MEMORY_LABEL, "")
+    return int(label) * 2**20 if label.isdecimal() else 0
+
+
+def capacity_of(node: Node) -> Mapping[str, int]:
+    """What a node offers: its capacity, without devices that are broken or partitioned where Fairway counts them."""
+    offered = dict(node.capacity)
+    if node.devices and node.chooser != "Kubelet" and GPU in offered:
+        whole = sum(DEVICE for device in node.devices if device.is_healthy and not device.is_partitioned)
+        offered[GPU] = min(offered[GPU], whole)
+    return offered

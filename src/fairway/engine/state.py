@@ -1,0 +1,400 @@
+"""State: what was observed and what was assumed, kept as columns so that an event rewrites one of them.
+
+It is told facts (`observe`), told to act as if a plan were done (`assume`), told that it was not, or that the world now
+shows it (`forget`), and makes snapshots. What is observed of a workload under an assumption is remembered; it takes the
+place of the assumption only when it shows what was assumed, so an event from before the write changes nothing.
+Charges are kept by node, whether the node is known yet or not: a node that comes back finds its pods again.
+It decides nothing and drops nothing that was not said to be gone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import (
+    GPU,
+    Device,
+    Disruption,
+    Ended,
+    Expression,
+    Fact,
+    Gone,
+    Node,
+    Pod,
+    PodClass,
+    PodSet,
+    Pool,
+    Queue,
+    Reservation,
+    Running,
+    Workload,
+    World,
+)
+from .place import Memo
+from .plan import Admit, Evict, Finish, Plan, Resize, Verdict
+from .resources import DEVICE, capacity_of, columns, device_memory, shared, taken
+from .snapshot import Columns, Mask, Snapshot
+
+DEFAULT_POOL = Pool("default")
+MOST_SHAPES = 1 << 17
+"""Shapes remembered; past it they are forgotten, which costs sharing and nothing else."""
+
+Array = TypeVar("Array", Columns, NDArray[np.int32], Mask)
+Charge = tuple[PodClass, int, tuple[int, ...]]
+"""Pods of a class on a node: how many, and their devices where known."""
+
+
+def selects(selector: tuple[Expression, ...], labels: dict[str, str]) -> bool:
+    """Whether labels satisfy every requirement, as Kubernetes reads them."""
+    return all(_holds(one, labels) for one in selector)
+
+
+def _holds(one: Expression, labels: dict[str, str]) -> bool:
+    found = labels.get(one.key)
+    match one.operator:
+        case "In":
+            return found in one.values
+        case "NotIn":
+            return found not in one.values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+    try:
+        left, right = int(found or ""), int(one.values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if one.operator == "Gt" else left < right
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is read off nodes and pools alone; made anew when one of them changes, and the memo with it."""
+
+    nodes: tuple[Node, ...]
+    pools: tuple[Pool, ...]
+    pool_of: NDArray[np.int32]
+    is_usable: Mask
+    gpu_memory: tuple[int, ...]
+    memo: Memo
+
+
+def layout_of(nodes: tuple[Node, ...], pools: dict[str, Pool]) -> Layout:
+    """A node belongs to the first pool by name that selects it; without pools there is one, `default`, with all."""
+    ordered = tuple(pools[name] for name in sorted(pools)) or (DEFAULT_POOL,)
+    pool_of = np.full(len(nodes), -1, np.int32)
+    least: dict[int, int] = {}
+    for row, node in enumerate(nodes):
+        labels = dict(node.labels)
+        for index, pool in enumerate(ordered):
+            if not pool.selector or selects(pool.selector, labels):
+                pool_of[row] = index
+                if memory := device_memory(node):
+                    least[index] = min(memory, least.get(index, memory))
+                break
+    usable = [one.is_ready and not (one.is_unschedulable or one.is_unhealthy or one.is_leaving) for one in nodes]
+    memory_of = tuple(least.get(index, 0) for index in range(len(ordered)))
+    return Layout(nodes, ordered, _frozen(pool_of), _frozen(np.array(usable, np.bool_)), memory_of, Memo())
+
+
+def _frozen(array: Array) -> Array:
+    """A copy that cannot be written."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def charges(running: Running) -> Iterator[tuple[str, Charge]]:
+    """Node and charge of every share it holds: where it is, and where it is moving to."""
+    pods = {podset.name: podset.pod for podset in running.workload.podsets}
+    for admission in (running.admission, running.moves_to):
+        for placement in admission.podsets if admission else ():
+            for share in placement.nodes:
+                if placement.name in pods:
+                    yield share.node, (pods[placement.name], share.count, tuple(chain(*share.devices)))
+
+
+def _shows(fact: Workload | Running | Ended | None, assumed: Running | None) -> bool:
+    """Whether what is observed shows what was assumed, so that the assumption ends."""
+    if assumed is None or not isinstance(fact, Workload | Running):
+        return not isinstance(fact, Workload)
+    if assumed.is_leaving:
+        return isinstance(fact, Workload) or fact.is_leaving
+    return isinstance(fact, Running) and (fact.admission == assumed.admission or fact.is_leaving)
+
+
+class State:
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._pools: dict[str, Pool] = {}
+        self._queues: dict[str, Queue] = {}
+        self._reservations: dict[str, Reservation] = {}
+        self._disruptions: dict[str, Disruption] = {}
+        self._pods: dict[str, Pod] = {}
+        self._pending: dict[str, Workload] = {}
+        self._running: dict[str, Running] = {}
+        self._ended: dict[str, Ended] = {}
+        self._told: dict[str, Workload | Running | Ended | None] = {}
+        self._shapes: dict[tuple[PodSet, ...], tuple[PodSet, ...]] = {}
+        self._is_social = False
+        self._on: defaultdict[str, dict[str, tuple[Charge, ...]]] = defaultdict(dict)
+        self._dirty: set[str] = set()  # nodes whose column is to be rewritten
+        self._moved = True  # nodes came, went or changed, or pools did
+        self._rows: dict[str, int] = {}
+        self._resources: tuple[str, ...] = columns(())
+        self._capacity = np.zeros((len(self._resources), 0), np.int64)
+        self._free = self._capacity.copy()
+        self._device_free = np.zeros((0, 0), np.int64)
+        self._layout = Layout((), (), np.zeros(0, np.int32), np.zeros(0, np.bool_), (), Memo())
+
+    # What is told
+
+    def observe(self, *facts: Fact) -> None:
+        """The world says so."""
+        for fact in facts:
+            match fact:
+                case Workload() | Running() | Ended():
+                    self._see(fact.workload.key if isinstance(fact, Running) else fact.key, fact)
+                case Pod():
+                    self._drop_pod(fact.key)
+                    self._pods[fact.key] = fact
+                    self._note(fact.pod)
+                    self._charge(fact.node, fact.key, (fact.pod, 1, fact.devices))
+                case Node():
+                    self._see_node(fact)
+                case Pool():
+                    self._moved |= self._pools.get(fact.name) != fact
+                    self._pools[fact.name] = fact
+                case Queue():
+                    self._queues[fact.name] = fact
+                case Reservation():
+                    self._reservations[fact.name] = fact
+                case Disruption():
+                    self._disruptions[fact.key] = fact
+                case Gone():
+                    self._lose(fact)
+
+    def assume(self, plan: Plan) -> None:
+        """Act as if the plan were done, until the world shows it or `forget` takes it back."""
+        for verdict in plan.verdicts:
+            key = verdict.workload
+            if (then := self._imagine(verdict)) is not None:
+                self._told.setdefault(key, self._running.get(key) or self._pending.get(key))
+                self._set(key, then)
+
+    def forget(self, key: str) -> None:
+        """Go back to what was last observed of a workload."""
+        if key in self._told:
+            self._set(key, self._told.pop(key))
+
+    def _imagine(self, verdict: Verdict) -> Workload | Running | Ended | None:
+        """What the verdict makes of the workload; None: no change."""
+        pending, running = self._pending.get(verdict.workload), self._running.get(verdict.workload)
+        match verdict:
+            case Admit(admission=admission, after=after) if pending:
+                return Running(
+                    pending, admission, waits_for=after, is_promised=True, backfilled_for=verdict.backfilled_for
+                )
+            case Admit(admission=admission, after=after) if running:
+                return replace(running, admission=admission, waits_for=after, lost=(), lost_since=None)
+            case Evict(admission=admission) if running:
+                return replace(running, is_leaving=True, moves_to=admission)
+            case Resize(admission=admission) if running:
+                return replace(running, admission=admission)
+            case Finish() if running:
+                return replace(running, is_leaving=True)
+            case Finish() if pending:
+                return Ended(pending.key, succeeded=False)
+        return None
+
+    def _see(self, key: str, fact: Workload | Running | Ended | None) -> None:
+        if key not in self._told:
+            self._set(key, fact)
+        elif _shows(fact, self._running.get(key)):
+            del self._told[key]
+            self._set(key, fact)
+        else:
+            self._told[key] = fact
+
+    def _see_node(self, node: Node) -> None:
+        if node.chooser != "Kubelet" and not node.devices:
+            count = dict(node.capacity).get(GPU, 0) // DEVICE
+            node = replace(node, devices=tuple(Device(index) for index in range(count)))
+        if self._nodes.get(node.name) != node:
+            self._nodes[node.name] = node
+            self._moved = True
+            self._dirty.add(node.name)
+
+    def _lose(self, gone: Gone) -> None:
+        match gone.kind:
+            case "Workload" | "Running" | "Ended":
+                self._see(gone.key, None)
+            case "Pod":
+                self._drop_pod(gone.key)
+            case "Node":
+                self._moved |= self._nodes.pop(gone.key, None) is not None
+            case "Pool":
+                self._moved |= self._pools.pop(gone.key, None) is not None
+            case "Queue":
+                self._queues.pop(gone.key, None)
+            case "Reservation":
+                self._reservations.pop(gone.key, None)
+            case "Disruption":
+                self._disruptions.pop(gone.key, None)
+
+    # What is held
+
+    def _set(self, key: str, fact: Workload | Running | Ended | None) -> None:
+        """One key, one place: pending, running or ended."""
+        if (before := self._running.pop(key, None)) is not None:
+            for node, _ in charges(before):
+                self._on[node].pop(key, None)
+                self._dirty.add(node)
+        match fact:
+            case Running():
+                self._pending.pop(key, None)
+                self._ended.pop(key, None)
+                self._running[key] = running = replace(fact, workload=self._shared(fact.workload))
+                for node, charge in charges(running):
+                    self._charge(node, key, charge)
+            case Workload():
+                self._ended.pop(key, None)
+                self._pending[key] = self._shared(fact)
+            case _:
+                self._pending.pop(key, None)
+                self._ended.pop(key, None)
+                if fact is not None:
+                    self._ended[key] = fact
+
+    def _shared(self, workload: Workload) -> Workload:
+        """The same workload; podsets alike are one object, so that a class is told by identity."""
+        if len(self._shapes) > MOST_SHAPES:
+            self._shapes.clear()
+        podsets = self._shapes.get(workload.podsets)
+        if podsets is None:
+            podsets = self._shapes[workload.podsets] = workload.podsets
+            for podset in podsets:
+                self._note(podset.pod)
+        return workload if podsets is workload.podsets else replace(workload, podsets=podsets)
+
+    def _note(self, pod: PodClass) -> None:
+        self._is_social |= bool(pod.pod_affinity or pod.spread or pod.host_ports)
+        for name, _ in pod.requests:
+            if name not in self._resources:
+                self._widen(name)
+
+    def _drop_pod(self, key: str) -> None:
+        if (pod := self._pods.pop(key, None)) is not None:
+            self._on[pod.node].pop(key, None)
+            self._dirty.add(pod.node)
+
+    def _charge(self, node: str, key: str, charge: Charge) -> None:
+        on = self._on[node]
+        on[key] = (*on.get(key, ()), charge)
+        self._dirty.add(node)
+
+    # Columns
+
+    def _widen(self, resource: str) -> None:
+        """One more resource: every column is laid out anew."""
+        before, self._resources = self._resources, columns((*self._resources, resource))
+        rows = [self._resources.index(name) for name in before]
+        for name in ("_capacity", "_free"):
+            wider = np.zeros((len(self._resources), len(self._rows)), np.int64)
+            wider[rows] = getattr(self, name)
+            setattr(self, name, wider)
+
+    def _lay_out(self) -> None:
+        """Rows in the order of names; columns of nodes that stay are carried over."""
+        for node in self._nodes.values():
+            for name, _ in node.capacity:
+                if name not in self._resources:
+                    self._widen(name)
+        names = sorted(self._nodes)
+        rows = {name: row for row, name in enumerate(names)}
+        slots = max((len(node.devices) for node in self._nodes.values()), default=0)
+        stay = [(row, self._rows[name]) for name, row in rows.items() if name in self._rows]
+        new, old = [pair[0] for pair in stay], [pair[1] for pair in stay]
+        capacity = np.zeros((len(self._resources), len(names)), np.int64)
+        free, device_free = capacity.copy(), np.full((len(names), slots), -1, np.int64)
+        capacity[:, new], free[:, new] = self._capacity[:, old], self._free[:, old]
+        both = min(slots, self._device_free.shape[1])
+        device_free[new, :both] = self._device_free[old, :both]
+        self._dirty.update(name for name in names if name not in self._rows)
+        self._capacity, self._free, self._device_free, self._rows = capacity, free, device_free, rows
+        layout = layout_of(tuple(self._nodes[name] for name in names), self._pools)
+        if layout.gpu_memory != self._layout.gpu_memory or layout.pools != self._layout.pools:
+            self._dirty.update(names)
+        self._layout = layout
+
+    def _write(self, name: str, row: int) -> None:
+        """The column of one node, from its capacity and all that is on it."""
+        node, resources = self._nodes[name], self._resources
+        offered = capacity_of(node)
+        self._capacity[:, row] = [offered.get(resource, 0) for resource in resources]
+        pool = self._layout.pool_of[row]
+        memory = self._layout.gpu_memory[pool] if pool >= 0 else device_memory(node)
+        devices = [DEVICE if one.is_healthy and not one.is_partitioned else 0 for one in node.devices]
+        slot_of = {one.index: slot for slot, one in enumerate(node.devices)}
+        used = dict.fromkeys(resources, 0)
+        for key_charges in self._on[name].values():
+            for pod, count, indices in key_charges:
+                for resource, amount in taken(pod, memory).items():
+                    used[resource] += amount * count
+                for index in indices:
+                    if index in slot_of:
+                        devices[slot_of[index]] -= shared(pod, memory) or DEVICE
+        self._free[:, row] = self._capacity[:, row] - [used[resource] for resource in resources]
+        self._device_free[row, :] = -1
+        if node.chooser != "Kubelet":
+            self._device_free[row, : len(devices)] = devices
+
+    def snapshot(self, now: float) -> Snapshot:
+        """The world at this moment, assumptions included."""
+        if self._moved:
+            self._lay_out()
+            self._moved = False
+        for name in self._dirty:
+            if (row := self._rows.get(name)) is not None:
+                self._write(name, row)
+        self._dirty.clear()
+        layout = self._layout
+        return Snapshot(
+            now=now,
+            resources=self._resources,
+            nodes=layout.nodes,
+            row_of=self._rows,
+            capacity=_frozen(self._capacity),
+            free=_frozen(self._free),
+            device_free=_frozen(self._device_free),
+            pool_of=layout.pool_of,
+            is_usable=layout.is_usable,
+            pools=layout.pools,
+            gpu_memory=layout.gpu_memory,
+            queues=dict(self._queues),
+            pending=tuple(self._pending.values()),
+            running=tuple(self._running.values()),
+            pods=tuple(self._pods.values()),
+            reservations=tuple(self._reservations.values()),
+            disruptions=tuple(self._disruptions.values()),
+            ended=dict(self._ended),
+            is_social=self._is_social,
+            memo=layout.memo,
+        )
+
+
+def state_of(world: World) -> State:
+    """The state that a written-down world makes."""
+    state = State()
+    state.observe(*world.pools, *world.queues, *world.nodes, *world.running, *world.pods, *world.pending)
+    state.observe(*world.reservations, *world.disruptions, *world.ended)
+    return state
+
+
+def snapshot_of(world: World) -> Snapshot:
+    return state_of(world).snapshot(world.now)
