@@ -1,0 +1,332 @@
+"""Objects of Kubernetes itself, as far as Fairway reads them: partial structs for msgspec to decode watch bytes into.
+
+A field that is not named here is skipped while decoding, which is what makes that cheap. Only what Go writes as null
+though it is unset (creationTimestamp) may be null; whoever reads hand-written objects drops nulls first (`world`).
+"""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from .quantities import Quantity
+
+GROUP = "fairway.dev"
+QUEUE, MANAGED, USER = "fairway.dev/queue", "fairway.dev/managed", "fairway.dev/user"
+FRACTION, GPU_MEMORY = "fairway.dev/gpu-fraction", "fairway.dev/gpu-memory"
+GROUP_NAME, GROUP_SIZE = "fairway.dev/group", "fairway.dev/group-size"
+CHOOSER, DEVICES, UNHEALTHY = "fairway.dev/devices", "fairway.dev/device-groups", "fairway.dev/unhealthy"
+ASSIGNED = "fairway.dev/assigned-devices"
+GATE, SCHEDULER = "fairway.dev/admission", "fairway"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+
+class Part(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What all structs of the API share: camelCase outside, absent where default."""
+
+
+class OwnerReference(Part, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class Metadata(Part, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int = 0
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Condition(Part, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+    observed_generation: int = 0
+
+
+class Requirement(Part, frozen=True):
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Part, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class NodeTerm(Part, frozen=True):
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(Part, frozen=True):
+    node_selector_terms: tuple[NodeTerm, ...] = ()
+
+
+class PreferredNode(Part, frozen=True):
+    weight: int
+    preference: NodeTerm
+
+
+class NodeAffinity(Part, frozen=True):
+    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredNode, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodTerm(Part, frozen=True):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PreferredPod(Part, frozen=True):
+    weight: int
+    pod_affinity_term: PodTerm
+
+
+class PodTerms(Part, frozen=True):
+    required: tuple[PodTerm, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredPod, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Part, frozen=True):
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodTerms = PodTerms()
+    pod_anti_affinity: PodTerms = PodTerms()
+
+
+class TolerationPart(Part, frozen=True):
+    key: str = ""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class TaintPart(Part, frozen=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class SpreadPart(Part, frozen=True):
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int = 1
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class Resources(Part, frozen=True):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class Port(Part, frozen=True):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(default="0.0.0.0", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Part, frozen=True):
+    name: str = ""
+    resources: Resources = Resources()
+    ports: tuple[Port, ...] = ()
+    restart_policy: str = ""
+
+
+class Claim(Part, frozen=True):
+    claim_name: str = ""
+
+
+class Volume(Part, frozen=True):
+    name: str = ""
+    persistent_volume_claim: Claim = Claim()
+
+
+class Gate(Part, frozen=True):
+    name: str
+
+
+class PodSpec(Part, frozen=True):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources = Resources()
+    overhead: dict[str, Quantity] = {}
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity = Affinity()
+    tolerations: tuple[TolerationPart, ...] = ()
+    topology_spread_constraints: tuple[SpreadPart, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
+    priority: int | None = None
+    priority_class_name: str = ""
+    scheduler_name: str = ""
+    scheduling_gates: tuple[Gate, ...] = ()
+    restart_policy: str = ""
+    termination_grace_period_seconds: int = 30
+
+
+class PodTemplate(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+
+
+class Terminated(Part, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(Part, frozen=True):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Part, frozen=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Part, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class NodeSpec(Part, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[TaintPart, ...] = ()
+
+
+class NodeStatus(Part, frozen=True):
+    allocatable: dict[str, Quantity] = {}
+    capacity: dict[str, Quantity] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodeObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class JobSpec(Part, frozen=True):
+    parallelism: int = 1
+    completions: int | None = None
+    suspend: bool = False
+    completion_mode: str = ""
+    template: PodTemplate = PodTemplate()
+
+
+class JobStatus(Part, frozen=True):
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class JobObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class NamespaceObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+
+
+class PriorityClassObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    value: int = 0
+    global_default: bool = False
+
+
+class BudgetSpec(Part, frozen=True):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class BudgetStatus(Part, frozen=True):
+    disruptions_allowed: int | None = None
+
+
+class DisruptionBudgetObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+
+class ZoneResource(Part, frozen=True):
+    name: str
+    allocatable: Quantity = 0
+    capacity: Quantity = 0
+
+
+class Zone(Part, frozen=True):
+    name: str
+    type: str = ""
+    resources: tuple[ZoneResource, ...] = ()
+
+
+class NodeTopologyObject(Part, frozen=True):
+    """NodeResourceTopology of topology.node.k8s.io; its name is the node's."""
+
+    metadata: Metadata = Metadata()
+    zones: tuple[Zone, ...] = ()
+
+
+class ClaimSpec(Part, frozen=True):
+    volume_name: str = ""
+
+
+class ClaimObject(Part, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: Metadata = Metadata()
+    spec: ClaimSpec = ClaimSpec()
+
+
+class VolumeAffinity(Part, frozen=True):
+    required: NodeSelector = NodeSelector()
+
+
+class VolumeSpec(Part, frozen=True):
+    node_affinity: VolumeAffinity = VolumeAffinity()
+
+
+class VolumeObject(Part, frozen=True):
+    """A PersistentVolume."""
+
+    metadata: Metadata = Metadata()
+    spec: VolumeSpec = VolumeSpec()

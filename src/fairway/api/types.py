@@ -1,0 +1,285 @@
+"""Our own resources, group fairway.dev/v1alpha1: Queue, NodePool, Workload, Reservation.
+
+These structs are the one description of the API: objects are decoded into them, the CRDs and the reference are made
+from them. A constraint stands here when it is about one value; `admission` holds what relates several. Quantities,
+durations and times stay text as the user wrote them; a pattern is for the schema alone, those who read them say more.
+"""
+
+# ruff: noqa: RUF012 -- msgspec gives every struct a dict of its own
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from .objects import GROUP, Condition, LabelSelector, Metadata, Part, PodTemplate
+from .quantities import Quantity
+
+VERSION = f"{GROUP}/v1alpha1"
+MOST_PODS = 100_000
+
+QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$"
+QUOTA = QUANTITY.replace(r")?$", r"|%)?$")
+DURATION = r"^(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d))+)$"
+NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+def says(description: str) -> Meta:
+    return Meta(description=description)
+
+
+def _form(pattern: str, *, name: str = "") -> Meta:
+    return Meta(extra_json_schema={"pattern": pattern} | ({"format": name} if name else {}))
+
+
+Amount = Annotated[Quantity, _form(QUANTITY)]
+QuotaAmount = Annotated[Quantity, _form(QUOTA)]
+Duration = Annotated[str, _form(DURATION)]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Count = Annotated[int, Meta(ge=0)]
+Pods = Annotated[int, Meta(ge=0, le=MOST_PODS)]
+Name = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": NAME})]
+PodDevices = tuple[Annotated[tuple[Count, ...], says("Indices of the devices of one pod.")], ...]
+
+
+class QuotaSpec(Part, frozen=True):
+    pool: Annotated[str, says('The pool it is for; "*" for all together.')] = "*"
+    guaranteed: Annotated[dict[str, QuotaAmount], says("Owed: an amount, or a percentage of live capacity.")] = {}
+    limit: Annotated[dict[str, QuotaAmount], says("The most it may use. Absent: no limit.")] = {}
+    weight: Annotated[Annotated[float, Meta(ge=0)] | None, says("Its part of the surplus; absent: 1.")] = None
+
+
+class TimeLimits(Part, frozen=True):
+    default: Annotated[Duration, says("For workloads that name none.")] = ""
+    max: Annotated[Duration, says("The longest that a workload may name.")] = ""
+
+
+class Budget(Part, frozen=True):
+    gpu_hours: Annotated[Amount, says("GPU-hours that may be used in a period.")]
+    period: Annotated[Duration, says("After this the budget is whole again.")]
+
+
+class QueueSpec(Part, frozen=True):
+    parent: Annotated[str, says("The queue above; absent: a root.")] = ""
+    quotas: Annotated[tuple[QuotaSpec, ...], says("Per pool; one for all pools and one for a pool both apply.")] = ()
+    priority: Annotated[int, says("The higher is served first when the surplus is divided.")] = 0
+    order: Annotated[
+        Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers"], says("Who is next inside it.")
+    ] = "Priority"
+    pools: Annotated[tuple[str, ...], says("Pools allowed, in order of preference; absent: any.")] = ()
+    namespaces: Annotated[LabelSelector | None, says("Namespaces that may submit; absent: any.")] = None
+    max_priority: Annotated[int | None, says("The highest priority its workloads may have.")] = None
+    allow_non_preemptible: Annotated[bool | None, says("Whether workloads may be non-preemptible.")] = None
+    min_runtime: Annotated[Duration, says("Protects from being reclaimed or moved this long; inherited.")] = ""
+    preempt_min_runtime: Annotated[Duration, says("Protects from being preempted this long; inherited.")] = ""
+    max_evictions: Annotated[Count | None, says("Evictions of one workload in a day; inherited.")] = None
+    expected_runtime: Annotated[Duration, says("For workloads that name none; inherited.")] = ""
+    time_limit: Annotated[TimeLimits, says("Default and longest time limit; inherited.")] = TimeLimits()
+    max_wait: Annotated[Duration, says("After this a workload counts as the highest of its queue; inherited.")] = ""
+    consolidation: Annotated[
+        Literal["Never", "WhenStuck"] | None, says("Whether its workloads may be moved to make room.")
+    ] = None
+    budget: Annotated[Budget | None, says("GPU-hours per period.")] = None
+    stop_policy: Annotated[
+        Literal["None", "StopAdmitting", "Drain"], says("Admit nothing new, or also evict what runs.")
+    ] = "None"
+
+
+class DecayedAmount(Part, frozen=True):
+    """A quantity that halves every half-life, as it was at `time`."""
+
+    value: float
+    time: Time
+
+
+class RuntimeSketch(Part, frozen=True):
+    user: str = ""
+    name: str = ""
+    points: Annotated[tuple[tuple[float, float], ...], says("Seconds and weight, seconds ascending.")] = ()
+
+
+class BudgetUse(Part, frozen=True):
+    gpu_hours: float = 0.0
+    since: Time = ""
+
+
+class QueueStatus(Part, frozen=True):
+    pending: Annotated[int, says("Workloads that wait.")] = 0
+    admitted: Annotated[int, says("Workloads admitted.")] = 0
+    usage: Annotated[dict[str, dict[str, Amount]], says("What it holds now, per pool and resource.")] = {}
+    share: Annotated[dict[str, dict[str, Amount]], says("What is its due now, per pool and resource.")] = {}
+    borrowed: Annotated[dict[str, dict[str, Amount]], says("Usage above guaranteed.")] = {}
+    decayed_usage: Annotated[dict[str, dict[str, DecayedAmount]], says("Amount times seconds.")] = {}
+    users: Annotated[dict[str, DecayedAmount], says("GPU-seconds per user.")] = {}
+    budget_spent: Annotated[BudgetUse | None, says("Of the current period.")] = None
+    evicted_gpus: Annotated[dict[str, DecayedAmount], says("Per pool, for its eviction budget.")] = {}
+    runtimes: Annotated[tuple[RuntimeSketch, ...], says("Runtimes seen, by user and name.")] = ()
+    charged: Annotated[tuple[str, ...], says("Workloads (uids) that are in usage, but not gone yet.")] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class QueueObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class EvictionBudget(Part, frozen=True):
+    gpus: Annotated[Amount, says("GPUs whose workloads may be evicted for others.")]
+    per: Annotated[Duration, says("The time after which all of them are there again.")] = "1h"
+
+
+class NodePoolSpec(Part, frozen=True):
+    node_selector: Annotated[LabelSelector, says("The nodes of the pool; absent: all.")] = LabelSelector()
+    levels: Annotated[tuple[str, ...], says("Node labels that name topology domains, widest first.")] = ()
+    strategy: Annotated[Literal["Binpack", "Spread", "Fragmentation"] | None, says("How nodes are preferred.")] = None
+    hold_depth: Annotated[
+        Annotated[int, Meta(ge=-1)] | None, says("How many blocked workloads have room kept; -1: all.")
+    ] = None
+    eviction_budget: Annotated[EvictionBudget | None, says("GPUs that may be evicted per time.")] = None
+    max_nodes: Annotated[Count | None, says("With shape: how far the pool may grow. Comes with real clusters.")] = None
+    shape: Annotated[dict[str, Amount], says("What a new node of the pool has. Comes with real clusters.")] = {}
+    cost_per_gpu_hour: Annotated[Amount | None, says("For choosing between clusters. Comes with many clusters.")] = None
+
+
+class NodePoolStatus(Part, frozen=True):
+    nodes: Annotated[int, says("Nodes that are ready.")] = 0
+    capacity: dict[str, Amount] = {}
+    free: dict[str, Amount] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodePoolObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: NodePoolSpec = NodePoolSpec()
+    status: NodePoolStatus = NodePoolStatus()
+
+
+class SegmentSpec(Part, frozen=True):
+    level: Annotated[str, says("A level of the pool.")]
+    size: Annotated[int, Meta(ge=1, le=MOST_PODS, description="Pods in one domain of it.")]
+
+
+class TopologySpec(Part, frozen=True):
+    required: Annotated[str, says("The level of which one domain must hold all pods.")] = ""
+    preferred: Annotated[str, says("The level of which one domain should hold all pods.")] = ""
+    unconstrained: Annotated[bool, says("Any nodes will do; what absent means too.")] = False
+    segments: Annotated[
+        tuple[SegmentSpec, ...], Meta(max_length=3, description="Groups of pods that stay together, outer first.")
+    ] = ()
+
+
+class PodSetSpec(Part, frozen=True):
+    name: Name = "main"
+    count: Annotated[Pods, says("Pods.")] = 1
+    min_count: Annotated[Pods | None, says("Fewest pods to start with; absent: count.")] = None
+    template: Annotated[PodTemplate, says("The pods; requests and constraints are read from it.")] = PodTemplate()
+    topology: Annotated[TopologySpec, says("Where the pods of this podset stand together.")] = TopologySpec()
+    alignment: Annotated[
+        Literal["Required", "Preferred"] | None, says("Devices, CPU and NIC of one NUMA group.")
+    ] = None
+
+
+class WorkloadSpec(Part, frozen=True):
+    queue: Annotated[str, says("The queue it waits in.")] = "default"
+    user: Annotated[str, says("Who made it; set at the door, immutable.")] = ""
+    priority_class_name: Annotated[str, says("A PriorityClass of scheduling.k8s.io/v1.")] = ""
+    workload_type: Annotated[Literal["Training", "Interactive", "Inference"], says("What it does.")] = "Training"
+    preemptible: Annotated[bool | None, says("Absent: training is, interactive and inference are not.")] = None
+    topology: Annotated[TopologySpec, says("Where all podsets stand together.")] = TopologySpec()
+    pod_sets: Annotated[tuple[PodSetSpec, ...], Meta(max_length=64, description="Pods that are alike.")] = ()
+    pools: Annotated[tuple[str, ...], says("Pools allowed, in order of preference; absent: any.")] = ()
+    expected_runtime: Annotated[Duration, says("How long it is expected to run.")] = ""
+    time_limit: Annotated[Duration, says("It is stopped and fails after this.")] = ""
+    deadline: Annotated[Time, says("When it should have ended.")] = ""
+    restart: Annotated[
+        Literal["Gang", "Pod"] | None, says("What comes back when a pod is lost: all, or the lost one.")
+    ] = None
+    checkpoint_interval: Annotated[Duration, says("How often it saves its work.")] = ""
+    last_checkpoint: Annotated[Time, says("When it last saved its work.")] = ""
+    on_disconnect: Annotated[
+        Literal["Keep", "Stop"] | None, says("When its cluster is not heard of. Comes with many clusters.")
+    ] = None
+    start_timeout: Annotated[Duration, says("Its pods must be ready this long after it starts.")] = ""
+    idle_timeout: Annotated[Duration, says("Interactive: parked after this long without GPU use.")] = ""
+    after: Annotated[tuple[str, ...], says("Workloads of the namespace that must have succeeded.")] = ()
+    data: Annotated[str, says("The cluster its data is in. Comes with many clusters.")] = ""
+    active: Annotated[bool, says("False: suspended by the user.")] = True
+
+
+class NodePods(Part, frozen=True):
+    """Pods of a podset on one node."""
+
+    node: str
+    count: Annotated[Pods | None, says("Pods.")] = None
+    devices: Annotated[PodDevices, says("Per pod its devices; absent where others choose them.")] = ()
+
+
+class PodSetNodes(Part, frozen=True):
+    name: str
+    nodes: Annotated[tuple[NodePods, ...], says("In rank order.")] = ()
+
+
+class AdmissionStatus(Part, frozen=True):
+    """Where a workload runs. What `placement` is in the output of `fairway plan` too."""
+
+    pool: str = ""
+    pod_sets: tuple[PodSetNodes, ...] = ()
+
+
+class EvictionRecord(Part, frozen=True):
+    time: Time
+    reason: str
+    by: Annotated[str, says("The queue that took the room.")] = ""
+    beneficiary: Annotated[str, says("The workload it was for.")] = field(default="", name="for")
+
+
+class Forecast(Part, frozen=True):
+    p50: Time = ""
+    p90: Time = ""
+    rough: bool = False
+
+
+class WorkloadStatus(Part, frozen=True):
+    phase: Annotated[
+        Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended", "Parked"],
+        says("Where it is in its life."),
+    ] = ""
+    reason: Annotated[str, says("Why it waits.")] = ""
+    message: Annotated[str, says("Why it waits, in a sentence.")] = ""
+    position: Annotated[int, says("Its place in its queue, from 1.")] = 0
+    forecast: Annotated[Forecast | None, says("When it is expected to start.")] = None
+    admission: Annotated[AdmissionStatus | None, says("Where it runs, or is about to.")] = None
+    moves_to: Annotated[AdmissionStatus | None, says("Where it is admitted when it is gone from where it runs.")] = None
+    attempt: Annotated[int, says("How often it was admitted.")] = 0
+    eviction_history: Annotated[tuple[EvictionRecord, ...], says("The last ten.")] = ()
+    excluded_nodes: Annotated[tuple[str, ...], says("Nodes that failed it.")] = ()
+    attained: Annotated[float, says("GPU-seconds served so far.")] = 0.0
+    conditions: tuple[Condition, ...] = ()
+
+
+class WorkloadObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class ReservationSpec(Part, frozen=True):
+    queue: Annotated[str, says("For whom.")] = ""
+    maintenance: Annotated[bool, says("For nobody.")] = False
+    pool: Annotated[str, says("Of which pool.")] = ""
+    amount: Annotated[dict[str, Amount], says("How much of the pool.")] = {}
+    nodes: Annotated[tuple[str, ...], says("Which nodes, instead of an amount.")] = ()
+    start: Annotated[Time, says("When the first window opens.")] = ""
+    duration: Annotated[Duration, says("How long a window is open.")] = ""
+    repeat: Annotated[Literal["Daily", "Weekly"] | None, says("Absent: once.")] = None
+
+
+class ReservationStatus(Part, frozen=True):
+    phase: Annotated[str, says("Waiting, Open or Over.")] = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReservationObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: ReservationSpec = ReservationSpec()
+    status: ReservationStatus = ReservationStatus()
