@@ -1,0 +1,111 @@
+"""What a simulation is fed: a cluster and the jobs that will come, as values.
+
+A Load says nothing about policies. Times are seconds from the start of the load. `duration` is how long a job runs
+when nothing stops it: the world knows it, the scheduler does not (unless its policy is an oracle).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from fairway.engine.model import (
+    CPU,
+    GPU,
+    MEMORY,
+    Expression,
+    Node,
+    PodClass,
+    PodSet,
+    Pool,
+    Queue,
+    Term,
+    Workload,
+    amounts,
+)
+
+GIB = 1 << 30
+NAMESPACE = "sim"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`gpus` is milli-GPU per worker, `cpus` milli-CPU, `memory` bytes; None = not asked for. `gpu_types`: any of them.
+    `estimate`: the time limit its user gave. `patience`: the user cancels after waiting so long."""
+
+    id: str
+    submit: float
+    duration: float
+    workers: int = 1
+    min_workers: int = 0  # 0: all
+    gpus: int = 1000
+    cpus: int | None = None
+    memory: int | None = None
+    gpu_types: tuple[str, ...] = ()
+    user: str = ""
+    queue: str = "default"
+    priority: int = 0
+    estimate: float | None = None
+    patience: float | None = None
+
+    @property
+    def total_gpus(self) -> float:
+        return self.workers * self.gpus / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A node that is not there from `start` to `end`."""
+
+    node: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    name: str
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]  # by submit time
+    pools: tuple[Pool, ...] = ()
+    queues: tuple[Queue, ...] = (Queue("default"),)
+    outages: tuple[Outage, ...] = ()
+
+
+def scaled(load: Load, factor: float) -> Load:
+    """`factor` times the arrivals in a given time: the same jobs, closer together (or further apart)."""
+    if factor == 1:
+        return load
+    return replace(load, jobs=tuple(replace(job, submit=job.submit / factor) for job in load.jobs))
+
+
+def until(load: Load, seconds: float | None) -> Load:
+    """Only the jobs submitted before `seconds`."""
+    return load if seconds is None else replace(load, jobs=tuple(job for job in load.jobs if job.submit < seconds))
+
+
+def on_nodes(load: Load, nodes: tuple[Node, ...], pools: tuple[Pool, ...]) -> Load:
+    """The same jobs on another cluster."""
+    return replace(load, nodes=nodes, pools=pools)
+
+
+def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:
+    """What the scheduler sees of a job. `pods` interns: jobs alike share one PodClass."""
+    whole = job.gpus % 1000 == 0 or job.gpus > 1000
+    asked = {GPU: job.gpus if whole else 0, CPU: job.cpus or 0, MEMORY: job.memory or 0}
+    pod = PodClass(
+        namespace=NAMESPACE,
+        requests=amounts({name: amount for name, amount in asked.items() if amount}),
+        affinity=(Term((Expression(GPU_PRODUCT, "In", job.gpu_types),)),) if job.gpu_types else (),
+        gpu_fraction=0 if whole else job.gpus,
+    )
+    podset = PodSet("worker", job.workers, job.min_workers or job.workers, pods.setdefault(pod, pod))
+    return Workload(
+        f"{NAMESPACE}/{job.id}", job.queue, (podset,), user=job.user, priority=job.priority, submitted=job.submit,
+        time_limit=job.estimate, grace=0.0,
+    )  # fmt: skip
+
+
+def gpu_queues(names: Iterable[str], pools: Iterable[str] = ()) -> tuple[Queue, ...]:
+    """Leaf queues without quotas; the n-th may use the n-th pool alone where pools are given."""
+    only = tuple(pools)
+    return tuple(Queue(name, pools=(only[row],) if only else ()) for row, name in enumerate(names))

@@ -1,0 +1,143 @@
+"""What a simulated schedule was worth: figures over its jobs and over its time.
+
+wait: time from submission to the end, less the time the job needs; for a job that was never stopped that is the time
+until it starts, for one that was stopped it counts queueing again and work done twice. jct: submission to end. Bounded
+slowdown: jct / max(duration, 10 s), at least 1 (Feitelson, Rudolph 1998). Utilisation: GPU-time held / GPU-time there,
+from the first submission to the last end. Fragmentation: of the GPUs free, the part on nodes that are not wholly free,
+weighted by time. Fairness: Jain's index (Jain, Chiu, Hawe 1984) over queues of the part of their jobs' time in the
+system that was work, Σ duration·gpus / Σ jct·gpus. Jobs that have not ended count in nothing but the number of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .load import Job
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt of a job: from when to when, on which nodes."""
+
+    start: float
+    end: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a job. `end` is -1 where it has not ended. `lost`: seconds of work done twice."""
+
+    job: Job
+    end: float = -1.0
+    runs: tuple[Run, ...] = ()
+    evictions: int = 0
+    lost: float = 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        return self.end >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A schedule over time, at each moment something changed: seconds; GPUs there, held, free on nodes partly used; and
+    GPUs held by each queue, float64[queue, moment]."""
+
+    times: Floats
+    capacity: Floats
+    held: Floats
+    stranded: Floats
+    queues: tuple[str, ...] = ()
+    by_queue: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Seconds, but for ratios and counts. The names are the keys of metrics.json and the heads of the table."""
+
+    jobs: int
+    unfinished: int
+    mean_wait: float
+    median_wait: float
+    p95_wait: float
+    p99_wait: float
+    p999_wait: float
+    max_wait: float
+    mean_jct: float
+    mean_bounded_slowdown: float
+    utilisation: float
+    fragmentation: float
+    evictions_per_job: float
+    lost_gpu_hours: float
+    queue_fairness: float
+    makespan: float
+
+
+def measure(outcomes: Sequence[Outcome], series: Series) -> Measures:
+    ended = [it for it in outcomes if it.has_ended]
+    submit, end, duration, gpus = _columns(ended)
+    jct = end - submit
+    wait = np.maximum(0.0, jct - duration)
+    p50, p95, p99, p999 = np.quantile(wait, (0.5, 0.95, 0.99, 0.999)) if ended else (0.0,) * 4
+    return Measures(
+        jobs=len(outcomes),
+        unfinished=len(outcomes) - len(ended),
+        mean_wait=_mean(wait),
+        median_wait=float(p50),
+        p95_wait=float(p95),
+        p99_wait=float(p99),
+        p999_wait=float(p999),
+        max_wait=float(wait.max(initial=0.0)),
+        mean_jct=_mean(jct),
+        mean_bounded_slowdown=_mean(np.maximum(1.0, jct / np.maximum(duration, 10.0))),
+        utilisation=_ratio(series, series.held, series.capacity),
+        fragmentation=_ratio(series, series.stranded, series.capacity - series.held),
+        evictions_per_job=_mean(np.array([it.evictions for it in ended], np.float64)),
+        lost_gpu_hours=float(sum(it.lost * it.job.total_gpus for it in outcomes)) / 3600,
+        queue_fairness=jain(_efficiencies(ended, duration * gpus, jct * gpus)),
+        makespan=float(end.max() - submit.min()) if ended else 0.0,
+    )
+
+
+def _columns(ended: Sequence[Outcome]) -> tuple[Floats, Floats, Floats, Floats]:
+    rows = [(it.job.submit, it.end, it.job.duration, it.job.total_gpus) for it in ended]
+    submit, end, duration, gpus = np.array(rows, np.float64).reshape(-1, 4).T
+    return submit, end, duration, gpus
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if values.size else 0.0
+
+
+def _ratio(series: Series, part: Floats, whole: Floats) -> float:
+    """Of two step functions: the integral of one over the other's."""
+    lasted = np.diff(series.times)
+    below = float((whole[:-1] * lasted).sum())
+    return float((part[:-1] * lasted).sum()) / below if below else 0.0
+
+
+def _efficiencies(ended: Sequence[Outcome], work: Floats, stay: Floats) -> Floats:
+    names = sorted({it.job.queue for it in ended})
+    row = np.array([names.index(it.job.queue) for it in ended], np.int64)
+    spent = np.bincount(row, stay, len(names))
+    return np.bincount(row, work, len(names)) / np.where(spent > 0, spent, 1.0)
+
+
+def jain(values: Floats) -> float:
+    """1 when all are alike, 1/n when one has everything."""
+    squares = float((values**2).sum()) * values.size
+    return float(values.sum()) ** 2 / squares if squares else 1.0
+
+
+def waits(outcomes: Sequence[Outcome]) -> Floats:
+    """Sorted: the horizontal axis of a CDF."""
+    submit, end, duration, _ = _columns([it for it in outcomes if it.has_ended])
+    return np.sort(np.maximum(0.0, end - submit - duration))
+
+
+NAMES = tuple(one.name for one in fields(Measures))
