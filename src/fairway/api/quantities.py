@@ -64,21 +64,21 @@ def exact(text: str) -> Fraction:
     return Fraction(f"{digits}e{exponent or _POWERS[suffix or '']}")
 
 
-def amount(value: Quantity, resource: str = "") -> int:
+def parse(value: Quantity, resource: str = "") -> int:
     """A quantity of `resource` in base units, rounded up."""
     if type(value) is int and 0 <= value <= LARGEST // 1000:
         return value * 1000 if resource in MILLI else value
-    return _amount(str(value), resource in MILLI)
+    return _whole(str(value), resource in MILLI)
 
 
 @lru_cache(maxsize=4096)
-def _amount(text: str, in_milli: bool) -> int:
+def _whole(text: str, in_milli: bool) -> int:
     return min(ceil(exact(text) * (1000 if in_milli else 1)), LARGEST)
 
 
 def amounts_of(values: Mapping[str, Quantity]) -> Amounts:
     """Resource list → amounts; zeros are kept."""
-    return amounts({name: within(f"[{name}]", amount, value, name) for name, value in values.items()})
+    return amounts({name: within(f"[{name}]", parse, value, name) for name, value in values.items()})
 
 
 def share(value: Quantity, resource: str) -> Share:
@@ -86,7 +86,7 @@ def share(value: Quantity, resource: str) -> Share:
     text = str(value)
     if text.endswith("%"):
         return Share(min(int(exact(text[:-1]) * 10), LARGEST), is_relative=True)
-    return Share(amount(value, resource))
+    return Share(parse(value, resource))
 
 
 def shown(value: object) -> str:
@@ -95,7 +95,7 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def quantity(value: int, resource: str = "") -> str:
+def format(value: int, resource: str = "") -> str:
     """An amount in base units as Kubernetes writes it: bytes with the largest binary suffix that stays whole."""
     if resource in MILLI:
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
@@ -112,7 +112,7 @@ def _is_bytes(resource: str) -> bool:
 
 def quantities(values: Amounts) -> dict[str, str]:
     """Amounts as a resource list."""
-    return {name: quantity(value, name) for name, value in values}
+    return {name: format(value, name) for name, value in values}
 
 
 def duration(value: str) -> float:

@@ -1,0 +1,99 @@
+"""Node objects → engine nodes: what they offer, who may use them, and which devices are inside.
+
+A node without conditions counts as ready, one without a number of pods takes as many as a kubelet does by default: so
+are nodes written down by hand. Devices are those of the annotation `fairway.dev/device-groups`; without it, where
+Fairway chooses devices, as many as `nvidia.com/gpu` says, in the NUMA groups that a NodeResourceTopology tells.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from fairway.engine.model import GPU, PODS, Device, Node, Numa, Taint, amounts
+
+from .objects import CHOOSER, DEVICES, UNHEALTHY, NodeObject, NodeTopologyObject, Part, Zone
+from .quantities import Malformed, Quantity, amounts_of, parse, shown, within
+
+KUBELET_PODS = 110
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB, set by GPU feature discovery
+MOST_DEVICES = 1024
+
+
+class DevicePart(Part, frozen=True):
+    """One device in the annotation."""
+
+    index: int
+    numa: int = -1
+    nvlink: int = -1
+    memory: Quantity = 0
+    mig: bool = False
+    healthy: bool = True
+
+
+def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
+    meta, status = said.metadata, said.status
+    capacity = dict(within("status.allocatable", amounts_of, status.allocatable))
+    if not capacity:
+        capacity = dict(within("status.capacity", amounts_of, status.capacity))
+    capacity.setdefault(PODS, KUBELET_PODS)
+    zones = tuple(zone for zone in topology.zones if zone.type in ("Node", "")) if topology else ()
+    return Node(
+        name=meta.name,
+        labels=tuple(sorted(meta.labels.items())),
+        capacity=amounts(capacity),
+        taints=tuple(Taint(one.key, one.value, one.effect) for one in said.spec.taints),
+        is_ready=all(one.status == "True" for one in status.conditions if one.type == "Ready"),
+        is_unschedulable=said.spec.unschedulable,
+        is_unhealthy=_is_marked(meta.labels.get(UNHEALTHY)) or _is_marked(meta.annotations.get(UNHEALTHY)),
+        is_leaving=meta.deletion_timestamp is not None,
+        chooser=chooser(meta.labels),
+        devices=devices(said, capacity.get(GPU, 0) // 1000, zones),
+        numa=tuple(Numa(index, amounts_of(_offered(zone))) for index, zone in enumerate(zones)),
+    )
+
+
+def _is_marked(value: str | None) -> bool:
+    return value is not None and value.lower() != "false"
+
+
+def chooser(labels: dict[str, str]) -> Literal["Scheduler", "Claim", "Kubelet"]:
+    """Who chooses devices; what is not a word we know is left to the kubelet."""
+    match labels.get(CHOOSER):
+        case "Scheduler":
+            return "Scheduler"
+        case "Claim":
+            return "Claim"
+    return "Kubelet"
+
+
+def devices(said: NodeObject, count: int, zones: tuple[Zone, ...]) -> tuple[Device, ...]:
+    """The accelerators of a node where somebody other than its kubelet chooses among them."""
+    meta = said.metadata
+    if DEVICES in meta.annotations:
+        return within(f"metadata.annotations[{DEVICES}]", _listed, meta.annotations[DEVICES])
+    if chooser(meta.labels) != "Scheduler":
+        return ()
+    label = meta.labels.get(GPU_MEMORY_LABEL, "")
+    memory = int(label) * 2**20 if label.isascii() and label.isdecimal() else 0
+    groups = [index for index, zone in enumerate(zones) for _ in range(parse(_offered(zone).get(GPU, 0)))]
+    count = min(count, MOST_DEVICES)
+    numa = (groups + [-1] * count)[:count]
+    return tuple(Device(index, numa=group, memory=memory) for index, group in enumerate(numa))
+
+
+def _listed(text: str) -> tuple[Device, ...]:
+    try:
+        parts = msgspec.json.decode(text, type=tuple[DevicePart, ...])
+    except msgspec.DecodeError as error:
+        raise Malformed(f"found {shown(text)}; a JSON list of devices is allowed ({error})") from None
+    found = tuple(
+        Device(one.index, one.numa, one.nvlink, within("memory", parse, one.memory), one.mig, one.healthy)
+        for one in sorted(parts, key=lambda one: one.index)
+    )
+    if len({one.index for one in found}) < len(found) or any(one.index < 0 for one in found):
+        raise Malformed(f"found {shown(text)}; each device has an index of its own, from 0")
+    return found
+
+
+def _offered(zone: Zone) -> dict[str, Quantity]:
+    return {one.name: one.allocatable or one.capacity for one in zone.resources}
