@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .model import Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
 
 if TYPE_CHECKING:
-    from .place import Memo
+    from .fit import Memo
 
 Columns = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .fit import Memo
 from .model import (
     GPU,
     Device,
@@ -35,7 +36,6 @@ from .model import (
     Workload,
     World,
 )
-from .place import Memo
 from .plan import Admit, Evict, Finish, Plan, Resize, Verdict
 from .resources import DEVICE, capacity_of, columns, device_memory, shared, taken
 from .snapshot import Columns, Mask, Snapshot

@@ -1,0 +1,227 @@
+"""Draft: a writable copy of a snapshot's room, on which a cycle is thought through.
+
+`free` and `device_free` are the room now: who leaves holds it until gone, who is promised holds it already, so it may
+be negative where both stand. `later` is the room once all who leave are gone, a draft like this one; None while nobody
+leaves. What starts is charged to both, what leaves is given back to `later` only; a place found in `later` but not now
+waits for someone. A run of the same admission is only counted (`repeats`) and written when somebody reads: alike
+workloads cost one write a node. `version[row]` rises at every write of a row, undone ones too, so that a stale cache
+is never taken for fresh. Changes inside `trial()` are undone unless kept; trials nest.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from .model import Admission, PodClass, PodSet, Running, Workload
+from .resources import DEVICE, device_memory, shared, taken
+from .snapshot import Columns, Snapshot
+
+NOWHERE = Admission("", ())
+
+
+class Trial:
+    """What is done in a trial lasts only if it is kept."""
+
+    is_kept = False
+
+    def keep(self) -> None:
+        self.is_kept = True
+
+
+class Draft:
+    def __init__(self, snapshot: Snapshot, now: "Draft | None" = None) -> None:
+        """A draft of the snapshot; with `now`, the one that looks at the same room later."""
+        self.snapshot = snapshot
+        self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
+        self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
+        self.later: Draft | None = None
+        self.repeats = 0
+        self.last = NOWHERE
+        self.version = np.zeros(len(snapshot.nodes), np.int64)
+        self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
+        self._free = (now or snapshot).free.copy()
+        self._device_free = (now or snapshot).device_free.copy()
+        self._last_podsets: tuple[PodSet, ...] = ()
+        self._vectors: dict[tuple[int, int], Columns] = {}
+        self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
+        self._undo: list[Callable[[], object]] = []
+        self._depth = 0
+        if now is None:
+            self._seat()
+            self._show_out()
+        elif now.residents is not None:
+            self.residents = {pod: counts.copy() for pod, counts in now.residents.items()}
+
+    @property
+    def free(self) -> Columns:
+        """int64[resource, node]: what is free in each node."""
+        if self.repeats:
+            self._flush()
+        return self._free
+
+    @property
+    def device_free(self) -> Columns:
+        """int64[node, device slot]: milli-GPU free in each device, -1 where there is none."""
+        if self.repeats:
+            self._flush()
+        return self._device_free
+
+    # Changes
+
+    def start(self, workload: Workload, admission: Admission) -> None:
+        """It holds its places from now on."""
+        self.started[workload.key] = workload, admission
+        if admission is self.last and workload.podsets is self._last_podsets and not self._depth and not self.later:
+            self.repeats += 1
+            return
+        self._both(workload, admission, 1)
+        if self._depth:
+            self._undo.append(lambda: self.started.pop(workload.key))
+        else:
+            self.last, self._last_podsets = admission, workload.podsets
+
+    def leave(self, key: str, moves_to: Admission | None = None) -> None:
+        """It is told to go: its room is free later; the place it moves to is taken at once."""
+        one = self.running[key]
+        self._only_later(one.workload, one.admission, -1)
+        self._both(one.workload, moves_to or NOWHERE, 1)
+        self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
+
+    def stop(self, key: str) -> None:
+        """It is gone, and its room is free."""
+        one = self.running[key]
+        if one.is_leaving:  # given back ahead already
+            self._only_later(one.workload, one.admission, 1)
+        self._both(one.workload, one.admission, -1)
+        self._both(one.workload, one.moves_to or NOWHERE, -1)
+        self._hold(key, None)
+
+    def resize(self, key: str, admission: Admission) -> None:
+        """It runs on with other counts; pods that go hold their room until gone, pods that come take theirs at once."""
+        workload, before = self.started.get(key) or (self.running[key].workload, self.running[key].admission)
+        is_shrinking = _pods(admission) < _pods(before) and key in self.running
+        charge = self._only_later if is_shrinking else self._both
+        charge(workload, before, -1)
+        charge(workload, admission, 1)
+        if key in self.running:
+            self._hold(key, replace(self.running[key], admission=admission))
+        else:
+            self.started[key] = workload, admission
+            self._note(lambda: self.started.update({key: (workload, before)}))
+
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """Whatever changes inside is undone at its end, unless the trial is kept."""
+        mark, depth, trial = len(self._undo), self._depth, Trial()
+        self._depth += 1
+        try:
+            yield trial
+        finally:
+            if not trial.is_kept:
+                self._depth = 0  # what undoes is not itself to be undone
+                while len(self._undo) > mark:
+                    self._undo.pop()()
+            self._depth = depth
+            if not depth:
+                self._undo.clear()
+
+    # What a change is made of; each remembers how to undo itself
+
+    def _note(self, undo: Callable[[], object]) -> None:
+        if self._depth:
+            self._undo.append(undo)
+
+    def _both(self, workload: Workload, admission: Admission, times: int) -> None:
+        self._charge(workload.podsets, admission, times)
+        if self.later:
+            self.later._charge(workload.podsets, admission, times)
+        self._note(lambda: self._both(workload, admission, -times))
+
+    def _only_later(self, workload: Workload, admission: Admission, times: int) -> None:
+        self._ahead()._charge(workload.podsets, admission, times)
+        self._note(lambda: self._only_later(workload, admission, -times))
+
+    def _hold(self, key: str, then: Running | None) -> None:
+        before = self.running.get(key)
+        if then:
+            self.running[key] = then
+        else:
+            del self.running[key]
+        self._note(lambda: self._hold(key, before))
+
+    def _ahead(self) -> "Draft":
+        if self.later is None:
+            self.later = Draft(self.snapshot, self)
+        return self.later
+
+    # Columns
+
+    def _flush(self) -> None:
+        times, self.repeats = self.repeats, 0
+        self._charge(self._last_podsets, self.last, times)
+
+    def _charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
+        """Take what an admission holds, so many times; give it back if `times` is negative."""
+        if self.repeats:
+            self._flush()
+        self.last = NOWHERE
+        memory, pods = self._memory.get(admission.pool, 0), {podset.name: podset.pod for podset in podsets}
+        for placement in admission.podsets:
+            if placement.name in pods:
+                for share in placement.nodes:
+                    if (row := self.snapshot.row_of.get(share.node)) is not None:
+                        self._write(pods[placement.name], row, share.count * times, memory)
+                        for devices in share.devices:
+                            self._write_devices(pods[placement.name], row, devices, times, memory)
+
+    def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
+        vector = self._vectors.get((id(pod), memory))
+        if vector is None:
+            takes = taken(pod, memory)
+            vector = np.array([takes.get(name, 0) for name in self.snapshot.resources], np.int64)
+            self._vectors[id(pod), memory] = vector
+        self._free[:, row] -= vector * count
+        self.version[row] += 1
+        if self.residents is not None:
+            self.residents.setdefault(pod, Counter())[row] += count
+
+    def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
+        part, known = (shared(pod, memory) or DEVICE) * times, self.snapshot.nodes[row].devices
+        for slot, device in enumerate(known):
+            if device.index in devices and self._device_free[row, slot] != -1:
+                self._device_free[row, slot] -= part
+
+    # The beginning
+
+    def _seat(self) -> None:
+        """Count who stands where, for pods that look at the pods beside them."""
+        if not self.snapshot.is_social:
+            return
+        self.residents = {}
+        version, free, device_free = self.version.copy(), self._free.copy(), self._device_free.copy()
+        for one in self.snapshot.running:
+            self._charge(one.workload.podsets, one.admission, 1)
+            self._charge(one.workload.podsets, one.moves_to or NOWHERE, 1)
+        for pod in self.snapshot.pods:
+            if (row := self.snapshot.row_of.get(pod.node)) is not None:
+                self._write(pod.pod, row, 1, 0)
+        self.version, self._free, self._device_free = version, free, device_free
+
+    def _show_out(self) -> None:
+        """Who is leaving already holds its room now and not later."""
+        for one in self.snapshot.running:
+            if one.is_leaving:
+                self._ahead()._charge(one.workload.podsets, one.admission, -1)
+        for pod in self.snapshot.pods:
+            if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
+                pool = self.snapshot.pool_of[row]
+                memory = self.snapshot.gpu_memory[pool] if pool >= 0 else device_memory(self.snapshot.nodes[row])
+                self._ahead()._write(pod.pod, row, -1, memory)
+                self._ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
+
+
+def _pods(admission: Admission) -> int:
+    return sum(placement.count for placement in admission.podsets)
