@@ -14,7 +14,7 @@ import secrets
 import selectors
 import time
 import uuid
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -44,6 +44,10 @@ class Clock:
         """The result of `work`, or TimeoutError after `seconds` (None: no bound)."""
         async with asyncio.timeout(seconds):
             return await work
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """The result of `work`, that computes for long; other tasks go on meanwhile."""
+        return await asyncio.to_thread(work)
 
 
 class _Selector(selectors.SelectSelector):
@@ -76,6 +80,9 @@ class VirtualClock(Clock):
 
     def now(self) -> float:
         return self._start + self._selector.moment
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return work()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         self._start, self._selector = self.now(), _Selector()

@@ -1,0 +1,61 @@
+"""What an administrator may set: one dataclass, one YAML file (`--config`), each key also a flag.
+
+A setting is a cost, so there are few, each with a default that needs no thought. Durations are written as in the API
+(`90s`, `7d`); whoever loads a file says how they are read, since this module stands below the one that knows.
+What users set about their own workloads, and operators about queues and pools, are objects of the API, not settings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term"})
+
+
+class SettingsError(ValueError):
+    """One line: which setting, what was found, what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Durations in seconds."""
+
+    policy: str = "fairway"  # a preset by name
+    batch_window: float = 0.01  # changes this close together are decided together
+    usage_half_life: float = 7 * 86400.0
+    usage_weight: float = 0.5  # k: how much history moves shares; 0 = not at all
+    writes_at_once: int = 32  # requests in flight to the API server
+    refreshes_per_second: int = 50  # writes that only renew a position or a message
+    namespace: str = "fairway-system"  # where the lease and the events of cluster-wide objects are
+    lease_term: float = 15.0
+    recordings: str = ""  # a folder for the snapshots of refused plans; empty: none are kept
+    metrics_port: int = 0  # 0: no port of its own
+    log_level: str = "info"
+
+
+def settings_of(values: Mapping[str, object], duration: Callable[[str], float]) -> Settings:
+    """Settings from a file's keys in camelCase; unknown keys and wrong types are refused."""
+    known = {_camel(field.name): field for field in fields(Settings)}
+    chosen: dict[str, object] = {}
+    for key, value in values.items():
+        if key not in known:
+            raise SettingsError(f"{key}: no such setting; there are {', '.join(sorted(known))}")
+        field = known[key]
+        chosen[field.name] = _read(key, value, type(field.default), duration if field.name in DURATIONS else None)
+    return Settings(**chosen)  # type: ignore[arg-type]
+
+
+def _read(key: str, value: object, kind: type, duration: Callable[[str], float] | None) -> object:
+    if duration and isinstance(value, str):
+        try:
+            return duration(value)
+        except ValueError as error:
+            raise SettingsError(f"{key}: {error}") from error
+    wanted = (int, float) if kind is float else kind
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        raise SettingsError(f"{key}: found {value!r}; {'a duration' if duration else kind.__name__} is allowed")
+    return kind(value)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
