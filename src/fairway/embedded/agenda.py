@@ -1,0 +1,85 @@
+"""Keys whose turn has come: what drives the controllers of this package.
+
+A controller notes keys when something happens to them, and its `work(key)` looks at that one thing as it is now and
+makes it as it should be; it returns when to look again (None: when noted). The rules: a key noted many times has one
+turn, at the earliest moment asked for; no key is worked on twice at once; whoever is noted during his turn has another.
+A turn that fails as writing to a server may fail is taken again after a pause that doubles; any other error ends `run`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+
+from fairway.clock import Chance, Clock
+from fairway.kube.client import ApiError
+
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 30.0
+WIDTH = 32
+log = logging.getLogger(__name__)
+
+Work = Callable[[str], Awaitable[float | None]]
+
+
+class Agenda:
+    def __init__(self, clock: Clock, chance: Chance) -> None:
+        self.clock, self.chance = clock, chance
+        self._due: dict[str, float] = {}
+        self._order: list[tuple[float, int, str]] = []
+        self._number = count()
+        self._busy: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._changed = asyncio.Event()
+
+    def note(self, key: str, at: float = 0.0) -> None:
+        """`key` gets a turn at `at`, or earlier."""
+        if at < self._due.get(key, float("inf")):
+            self._due[key] = at
+            if key not in self._busy:
+                heappush(self._order, (at, next(self._number), key))
+                self._changed.set()
+
+    async def run(self, work: Work) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._changed.clear()
+                while key := self._next():
+                    tasks.create_task(self._turn(key, work))
+                with suppress(TimeoutError):
+                    await self.clock.within(self._pause(), self._changed.wait())
+
+    def _next(self) -> str:
+        while self._order and len(self._busy) < WIDTH and self._order[0][0] <= self.clock.now():
+            at, _, key = heappop(self._order)
+            if self._due.get(key) == at and key not in self._busy:
+                del self._due[key]
+                self._busy.add(key)
+                return key
+        return ""
+
+    def _pause(self) -> float | None:
+        if not self._order or len(self._busy) >= WIDTH:
+            return None
+        return max(0.0, self._order[0][0] - self.clock.now())
+
+    async def _turn(self, key: str, work: Work) -> None:
+        try:
+            again = await work(key)
+            self._failures.pop(key, None)
+        except (ApiError, OSError) as error:
+            again = self.clock.now() + self._penalty(key, error)
+        self._busy.discard(key)
+        if again is not None:
+            self.note(key, again)
+        if key in self._due:
+            heappush(self._order, (self._due[key], next(self._number), key))
+        self._changed.set()
+
+    def _penalty(self, key: str, error: Exception) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if not isinstance(error, ApiError) or error.status != 409:
+            log.warning("%s: %s: %s", key, type(error).__name__, error)
+        return self.chance.jitter(min(FIRST_SECONDS * 2 ** min(failures, 10), LONGEST_SECONDS))

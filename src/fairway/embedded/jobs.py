@@ -1,0 +1,267 @@
+"""The Job controller: makes and removes the pods of Jobs and writes what became of them.
+
+What to do is decided in jobstatus.py; here it is done, through any API server. Every write may be repeated after a
+crash or an answer that was lost: a pod's name follows from the job's state, so making it again finds it made; a status
+is written only over the version it was computed from. Own writes count as seen until the informer shows them.
+"""
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from fairway.api.quantities import time_text
+from fairway.kube import kinds
+from fairway.kube.client import STRATEGIC, ApiError, Client
+from fairway.kube.informer import Informer
+from fairway.kube.kinds import Ref, Selection, ref
+
+from .agenda import Agenda
+from .events import About, Events
+from .jobstatus import FINALIZER, INDEX, Job, JobStatus, Pod, Step, settle
+
+WORLD_SIZE = "fairway.dev/world-size"
+ASSUMED_SECONDS = 30.0
+AT_ONCE = 64
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Assumed(NamedTuple):
+    """A pod as our own write left it; believed until the informer says more, but not for ever."""
+
+    pod: Pod
+    until: float
+
+
+class Jobs:
+    def __init__(self, client: Client) -> None:
+        self.client, self.clock = client, client.clock
+        self.events = Events(client, "job-controller")
+        self.agenda = Agenda(client.clock, client.chance)
+        self.jobs = Informer(client, Selection(kinds.JOBS), shape=Job, changed=self._job_changed)
+        self.pods = Informer(client, Selection(kinds.PODS), shape=Pod, changed=self._pod_changed)
+        self._owned: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        self._assumed: defaultdict[str, dict[str, Assumed]] = defaultdict(dict)
+        self._written: dict[str, Job] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self.jobs.run(), self.pods.run(), self.events.run()):
+                tasks.create_task(work)
+            await self.jobs.synced.wait()
+            await self.pods.synced.wait()
+            await self.agenda.run(self._sync)
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        job = new or old
+        assert job is not None
+        key = _key(job.metadata.namespace, job.metadata.name)
+        if new is None or _version(new) >= _version(self._written.get(key)):
+            self._written.pop(key, None)
+        self.agenda.note(key, self.clock.now())
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        owner = _owner(pod)
+        if owner:
+            key, name = _key(pod.metadata.namespace, owner[0]), pod.metadata.name
+            self._assumed[key].pop(name, None)
+            if new:
+                self._owned[key][name] = new
+            else:
+                self._owned[key].pop(name, None)
+            self.agenda.note(key)  # at once: before jobs that merely arrived
+
+    async def _sync(self, key: str) -> float | None:
+        job = self._job(key)
+        uid = job.metadata.uid if job else ""
+        await self._release(key, [pod for pod in self._pods(key) if pod.is_tracked and _uid(pod) != uid])
+        if job is None:
+            self._owned.pop(key, None)
+            self._assumed.pop(key, None)
+            return None
+        step = self._settle(key, job)
+        if step.is_expired:
+            await self.client.delete(ref(kinds.JOBS, key), uid=uid)
+            return None
+        if step.remove or step.stop or step.create:
+            await self._change(key, job, step)
+            step = self._settle(key, job)
+        if step.status != job.status:
+            await self._write(key, job, step.status)
+        await self._release(key, step.release)
+        return step.again_at
+
+    def _settle(self, key: str, job: Job) -> Step:
+        own = [pod for pod in self._pods(key) if _uid(pod) == job.metadata.uid]
+        return settle(job, own, self.clock.now())
+
+    def _job(self, key: str) -> Job | None:
+        seen = self.jobs.store.get(key)
+        return seen and max(seen, self._written.get(key, seen), key=_version)
+
+    def _pods(self, key: str) -> list[Pod]:
+        now, assumed = self.clock.now(), self._assumed[key]
+        for name in [name for name, (_, until) in assumed.items() if until <= now]:
+            del assumed[name]
+        return list((self._owned[key] | {name: pod for name, (pod, _) in assumed.items()}).values())
+
+    def _assume(self, key: str, pod: Pod) -> None:
+        self._assumed[key][pod.metadata.name] = Assumed(pod, self.clock.now() + ASSUMED_SECONDS)
+        self.agenda.note(key, self.clock.now() + ASSUMED_SECONDS)
+
+    async def _change(self, key: str, job: Job, step: Step) -> None:
+        await self._release(key, [pod for pod in step.remove if pod.is_tracked])
+        await _each([self._delete(key, job, pod) for pod in (*step.remove, *step.stop)])
+        taken = {pod.metadata.name for pod in self._pods(key)}
+        new = [_pod(job, index, taken) for index in step.create]
+        await _each([self._create(key, job, pod) for pod in new])
+
+    async def _delete(self, key: str, job: Job, pod: Pod) -> None:
+        await self.client.delete(_ref(pod), uid=pod.metadata.uid)
+        known = self._assumed[key].get(pod.metadata.name, Assumed(pod, 0.0)).pod
+        gone = replace(known.metadata, deletion_timestamp=time_text(self.clock.now()))
+        self._assume(key, replace(known, metadata=gone))
+        self.events.tell(_about(job), "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+
+    async def _create(self, key: str, job: Job, pod: dict[str, Any]) -> None:
+        try:
+            made = await self.client.create(kinds.PODS, pod)
+            self.events.tell(_about(job), "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+        except ApiError as error:
+            if error.status != 409:
+                self.events.tell(_about(job), "FailedCreate", f"Error creating: {error.message}", is_warning=True)
+                raise
+            made = await self.client.get(Ref(kinds.PODS, pod["metadata"]["name"], job.metadata.namespace))
+        self._assume(key, msgspec.convert(made, Pod))
+
+    async def _release(self, key: str, pods: tuple[Pod, ...] | list[Pod]) -> None:
+        await _each([self._release_one(key, pod) for pod in pods])
+
+    async def _release_one(self, key: str, pod: Pod) -> None:
+        meta = {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
+        try:
+            made = await self.client.patch(_ref(pod), {"metadata": meta}, form=STRATEGIC)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return
+        self._assume(key, msgspec.convert(made, Pod))
+
+    async def _write(self, key: str, job: Job, status: JobStatus) -> None:
+        meta = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+        change = {"metadata": meta, "status": _shown(status)}
+        made = await self.client.patch(ref(kinds.JOBS, key), change, subresource="status")
+        self._written[key] = msgspec.convert(made, Job)
+        said = {condition.type: condition.status for condition in job.status.conditions}
+        for condition in status.conditions:
+            if said.get(condition.type) != condition.status and condition.type != "FailureTarget":
+                reason = {"Complete": "Completed", "Suspended": "Suspended"}.get(condition.type, condition.reason)
+                reason = "Resumed" if condition.reason == "JobResumed" else reason
+                message = "Job completed" if reason == "Completed" else condition.message
+                self.events.tell(_about(job), reason, message, is_warning=condition.type == "Failed")
+
+
+async def _each(work: list[Any]) -> None:
+    """All of it, so many at once; the first error is raised when its part is done."""
+    for start in range(0, len(work), AT_ONCE):
+        for outcome in await asyncio.gather(*work[start : start + AT_ONCE], return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                for rest in work[start + AT_ONCE :]:
+                    rest.close()
+                raise outcome
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+def _version(job: Job | None) -> int:
+    return int(job.metadata.resource_version or 0) if job else 0
+
+
+def _owner(pod: Pod) -> tuple[str, str]:
+    """Name and uid of the Job that controls a pod; empty if none does."""
+    found = [it for it in pod.metadata.owner_references if it.controller and it.kind == "Job"]
+    return (found[0].name, found[0].uid) if found else ("", "")
+
+
+def _uid(pod: Pod) -> str:
+    return _owner(pod)[1]
+
+
+def _ref(pod: Pod) -> Ref:
+    return Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
+
+
+def _about(job: Job) -> About:
+    return About(kinds.JOBS, job.metadata.name, job.metadata.uid, job.metadata.namespace)
+
+
+def _shown(status: JobStatus) -> dict[str, Any]:
+    """Every field, so that the patch takes away what is no longer there."""
+    shown = msgspec.to_builtins(status)
+    absent = {msgspec.structs.fields(JobStatus)[i].encode_name: None for i in range(len(status.__struct_fields__))}
+    kept = {"uncountedTerminatedPods": {"succeeded": None, "failed": None} | shown.get("uncountedTerminatedPods", {})}
+    return absent | {"ready": 0, "terminating": 0} | shown | kept
+
+
+def _pod(job: Job, index: int | None, taken: set[str]) -> dict[str, Any]:
+    """The next pod of a job, of a name that none in `taken` has; the name is added to them."""
+    template = job.spec.template
+    meta, uid, name = template.get("metadata") or {}, job.metadata.uid, job.metadata.name
+    labels = {f"{prefix}{word}": value for prefix in ("", "batch.kubernetes.io/")
+              for word, value in (("controller-uid", uid), ("job-name", name))}
+    annotations = dict(meta.get("annotations") or {})
+    spec = dict(template.get("spec") or {})
+    stem = f"{name}-"
+    if index is not None:
+        stem = f"{name}-{index}-"
+        labels[INDEX] = annotations[INDEX] = str(index)
+        annotations[WORLD_SIZE] = str(job.spec.completions)
+        spec.setdefault("hostname", f"{name[:62 - len(str(index))]}-{index}")
+        for field in ("containers", "initContainers"):
+            if field in spec:
+                spec[field] = [_indexed(container) for container in spec[field]]
+    chosen = _name(job, stem, index, taken)
+    taken.add(chosen)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True,
+             "blockOwnerDeletion": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": chosen,
+            "generateName": stem[:58],
+            "namespace": job.metadata.namespace,
+            "labels": {**(meta.get("labels") or {}), **labels},
+            "annotations": annotations,
+            "finalizers": [*(meta.get("finalizers") or ()), FINALIZER],
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def _indexed(container: dict[str, Any]) -> dict[str, Any]:
+    env = container.get("env") or []
+    if any(variable["name"] == "JOB_COMPLETION_INDEX" for variable in env):
+        return container
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{INDEX}']"}}
+    return {**container, "env": [*env, {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]}
+
+
+def _name(job: Job, stem: str, index: int | None, taken: set[str]) -> str:
+    """The same for the same state of the job; another after a failure, or a change of its spec."""
+    state = f"{job.metadata.uid}/{job.metadata.generation}/{job.status.failed}/{index}"
+    for number in range(len(taken) + 1):
+        digest = hashlib.sha256(f"{state}/{number}".encode()).digest()
+        name = stem[:58] + "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:5])
+        if name not in taken:
+            return name
+    raise AssertionError("more names are tried than are taken")
