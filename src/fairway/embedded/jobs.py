@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
+from fairway.kube.agenda import Agenda
 from fairway.kube.client import STRATEGIC, ApiError, Client
+from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
 
-from .agenda import Agenda
-from .events import About, Events
 from .jobstatus import FINALIZER, INDEX, Job, JobStatus, Pod, Step, settle
 
 WORLD_SIZE = "fairway.dev/world-size"

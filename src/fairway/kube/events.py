@@ -9,8 +9,9 @@ import logging
 from typing import Any, NamedTuple
 
 from fairway.api.quantities import time_text
-from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+
+from . import kinds
+from .client import ApiError, Client
 
 BOUND = 1000
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Keys whose turn has come: what drives the controllers of this package.
+"""Keys whose turn has come: what drives controllers.
 
 A controller notes keys when something happens to them, and its `work(key)` looks at that one thing as it is now and
 makes it as it should be; it returns when to look again (None: when noted). The rules: a key noted many times has one
@@ -14,7 +14,8 @@ from heapq import heappop, heappush
 from itertools import count
 
 from fairway.clock import Chance, Clock
-from fairway.kube.client import ApiError
+
+from .client import ApiError
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 30.0
 WIDTH = 32
