@@ -54,8 +54,8 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def kept(self) -> bool:
-        """Reviews are questions: answered when they are created, and not kept."""
+    def stored(self) -> bool:
+        """Reviews are questions: answered when they are created, and not stored."""
         return self.group not in REVIEWS
 
 
