@@ -1,0 +1,53 @@
+"""What a schedule was worth, on schedules small enough to reckon by hand."""
+
+import numpy as np
+import pytest
+
+from fairway.sim.load import Job
+from fairway.sim.measure import Outcome, Run, Series, jain, measure, waits
+
+
+def outcome(name: str, *times: float, queue: str = "q", gpus: int = 1000) -> Outcome:
+    submit, start, end, duration = times
+    return Outcome(Job(name, submit, duration, queue=queue, gpus=gpus), end, (Run(start, end, ("n",)),))
+
+
+FLAT = Series(np.array([0.0, 50.0, 100.0]), np.full(3, 4.0), np.array([4.0, 2.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+
+
+def test_wait_is_time_in_the_system_less_the_time_needed() -> None:
+    found = measure([outcome("a", 0, 10, 30, 20), outcome("b", 0, 0, 40, 40)], FLAT)
+    assert (found.mean_wait, found.max_wait, found.mean_jct) == (5.0, 10.0, 35.0)
+
+
+def test_a_short_job_does_not_blow_up_the_slowdown() -> None:
+    assert measure([outcome("a", 0, 9, 10, 1)], FLAT).mean_bounded_slowdown == 1.0
+    assert measure([outcome("a", 0, 99, 100, 1)], FLAT).mean_bounded_slowdown == 10.0
+
+
+def test_utilisation_and_fragmentation_are_weighted_by_time() -> None:
+    found = measure([outcome("a", 0, 0, 100, 100)], FLAT)
+    assert found.utilisation == pytest.approx((4 * 50 + 2 * 50) / (4 * 100))
+    assert found.fragmentation == pytest.approx((1 * 50) / (2 * 50))
+
+
+def test_a_job_that_has_not_ended_is_only_counted() -> None:
+    found = measure([outcome("a", 0, 0, 10, 10), Outcome(Job("b", 0, 10))], FLAT)
+    assert (found.jobs, found.unfinished, found.mean_wait) == (2, 1, 0.0)
+
+
+def test_nothing_at_all_is_measured_as_nothing() -> None:
+    found = measure([], Series(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0)))
+    assert (found.jobs, found.mean_wait, found.utilisation, found.makespan) == (0, 0.0, 0.0, 0.0)
+
+
+def test_fairness_is_one_when_alike_and_falls_when_one_queue_waits() -> None:
+    alike = [outcome("a", 0, 10, 20, 10, queue="a"), outcome("b", 0, 10, 20, 10, queue="b")]
+    unlike = [outcome("a", 0, 0, 10, 10, queue="a"), outcome("b", 0, 990, 1000, 10, queue="b")]
+    assert measure(alike, FLAT).queue_fairness == pytest.approx(1.0)
+    assert measure(unlike, FLAT).queue_fairness < 0.6
+    assert jain(np.array([1.0, 0.0, 0.0, 0.0])) == 0.25
+
+
+def test_waits_are_sorted() -> None:
+    assert waits([outcome("a", 0, 30, 40, 10), outcome("b", 0, 5, 15, 10)]).tolist() == [5.0, 30.0]

@@ -1,0 +1,93 @@
+"""Traces are read as they are, and what is wrong with one is said in a line."""
+
+import csv
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from fairway.engine.model import GPU
+from fairway.sim.load import scaled, until, workload_of
+from fairway.sim.trace import TraceError, read
+
+POOLS = "queue,nodes\nq1,1\nq2,3\n"
+HEAD = ["job_id", "submit_time_s", "duration_s", "num_workers", "gpus_per_worker", "cpus_per_worker", "mem_gib_per_worker", "gpu_type", "user", "queue", "status", "priority", "requested_time_s", "total_gpus"]
+ROWS = (
+    ("b", "20", "5", "2", "8", "", "", "", "ann", "q2", "", "LS", "", "16"),
+    ("a", "10", "60.5", "1", "0.46", "6", "12", "V100|T4", "", "q1", "", "3", "120", "0.46"),
+)
+
+
+def write_trace(folder: Path, rows: tuple[tuple[str, ...], ...] = ROWS, pools: str = POOLS) -> Path:
+    with gzip.open(folder / "jobs.csv.gz", "wt", newline="") as file:
+        csv.writer(file).writerows([HEAD, *rows])
+    (folder / "pools.csv").write_text(pools)
+    return folder
+
+
+def traces() -> Path:
+    found = Path(os.environ.get("FAIRWAY_TRACES") or Path(__file__).parents[2] / ".." / "shared" / "traces")
+    if not found.is_dir():
+        pytest.skip("no traces: set FAIRWAY_TRACES to the folder that has them")
+    return found
+
+
+def test_jobs_are_read_in_the_order_of_submission_and_unknown_is_not_asked_for(tmp_path: Path) -> None:
+    load = read(write_trace(tmp_path))
+    first, second = load.jobs
+    assert (first.id, first.gpus, first.cpus, first.estimate, first.priority) == ("a", 460, 6000, 120.0, 3)
+    assert (second.workers, second.gpus, second.cpus, second.memory, second.priority) == (2, 8000, None, None, 0)
+
+
+def test_each_queue_of_pools_csv_has_nodes_of_its_own(tmp_path: Path) -> None:
+    load = read(write_trace(tmp_path))
+    assert [pool.name for pool in load.pools] == ["q1", "q2"]
+    assert {queue.name: queue.pools for queue in load.queues} == {"q1": ("q1",), "q2": ("q2",)}
+    assert len(load.nodes) == 4 and all(dict(node.capacity)[GPU] == 8000 for node in load.nodes)
+
+
+def test_a_star_in_pools_csv_is_one_pool_for_all(tmp_path: Path) -> None:
+    load = read(write_trace(tmp_path, pools="queue,nodes\n*,2\n"))
+    assert [pool.name for pool in load.pools] == ["default"] and len(load.nodes) == 2
+
+
+def test_a_fraction_becomes_a_shared_device(tmp_path: Path) -> None:
+    shared, whole = (workload_of(job, {}) for job in read(write_trace(tmp_path)).jobs)
+    assert shared.podsets[0].pod.gpu_fraction == 460 and GPU not in dict(shared.podsets[0].pod.requests)
+    assert whole.podsets[0].pod.gpu_fraction == 0 and dict(whole.podsets[0].pod.requests)[GPU] == 8000
+
+
+def test_load_scales_arrivals_and_until_cuts_them(tmp_path: Path) -> None:
+    load = read(write_trace(tmp_path))
+    assert [job.submit for job in scaled(load, 2.0).jobs] == [5.0, 10.0]
+    assert [job.id for job in until(load, 15.0).jobs] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": (("a", "x", *ROWS[0][2:]),)}, "jobs.csv.gz:2: submit_time_s: found 'x', need a number"),
+        ({"pools": "queue,nodes\nq1,1\n"}, "no nodes for queue 'q2'"),
+        ({"pools": "queue,size\nq1,1\n"}, "nodes: there is no such column"),
+    ],
+)
+def test_a_bad_trace_is_one_line_that_names_the_place(tmp_path: Path, change: dict, said: str) -> None:
+    with pytest.raises(TraceError, match=said.replace(".", r"\.")) as fault:
+        read(write_trace(tmp_path, **change))
+    assert "\n" not in str(fault.value)
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    write_trace(tmp_path)
+    (tmp_path / "jobs.csv.gz").write_bytes(b"no gzip")
+    with pytest.raises(TraceError, match="cannot be read"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["philly", "helios_venus", "pai_v2020", "openb_v2023"])
+def test_the_real_traces_are_read_whole(name: str) -> None:
+    load = read(traces() / name)
+    with gzip.open(traces() / name / "jobs.csv.gz", "rt") as file:
+        assert len(load.jobs) == sum(1 for _ in file) - 1
+    assert load.nodes and all(job.queue in {queue.name for queue in load.queues} for job in load.jobs)
