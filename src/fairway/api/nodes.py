@@ -71,7 +71,7 @@ def devices(said: NodeObject, count: int, zones: tuple[Zone, ...]) -> tuple[Devi
     meta = said.metadata
     if DEVICES in meta.annotations:
         return within(f"metadata.annotations[{DEVICES}]", _listed, meta.annotations[DEVICES])
-    if chooser(meta.labels) != "Scheduler":
+    if chooser(meta.labels) == "Kubelet":
         return ()
     label = meta.labels.get(GPU_MEMORY_LABEL, "")
     memory = int(label) * 2**20 if label.isascii() and label.isdecimal() else 0

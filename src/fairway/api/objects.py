@@ -1,14 +1,17 @@
 """Objects of Kubernetes itself, as far as Fairway reads them: partial structs for msgspec to decode watch bytes into.
 
 A field that is not named here is skipped while decoding, which is what makes that cheap. Only what Go writes as null
-though it is unset (creationTimestamp) may be null; whoever reads hand-written objects drops nulls first (`world`).
+though it is unset (creationTimestamp) may be null; `decode.cleaned` drops other nulls from what people wrote.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from .quantities import Quantity
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Natural = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 GROUP = "fairway.dev"
 QUEUE, MANAGED, USER = "fairway.dev/queue", "fairway.dev/managed", "fairway.dev/user"
@@ -41,7 +44,7 @@ class Metadata(Part, frozen=True):
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int = 0
+    deletion_grace_period_seconds: Natural = 0
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
@@ -76,7 +79,7 @@ class NodeSelector(Part, frozen=True):
 
 
 class PreferredNode(Part, frozen=True):
-    weight: int
+    weight: Int32
     preference: NodeTerm
 
 
@@ -95,7 +98,7 @@ class PodTerm(Part, frozen=True):
 
 
 class PreferredPod(Part, frozen=True):
-    weight: int
+    weight: Int32
     pod_affinity_term: PodTerm
 
 
@@ -124,11 +127,11 @@ class TaintPart(Part, frozen=True):
 
 
 class SpreadPart(Part, frozen=True):
-    max_skew: int
+    max_skew: Natural
     topology_key: str
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int = 1
+    min_domains: Natural = 1
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
     match_label_keys: tuple[str, ...] = ()
@@ -140,8 +143,8 @@ class Resources(Part, frozen=True):
 
 
 class Port(Part, frozen=True):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Natural = 0
+    host_port: Natural = 0
     host_ip: str = field(default="0.0.0.0", name="hostIP")
     protocol: str = "TCP"
 
@@ -178,12 +181,12 @@ class PodSpec(Part, frozen=True):
     topology_spread_constraints: tuple[SpreadPart, ...] = ()
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     scheduler_name: str = ""
     scheduling_gates: tuple[Gate, ...] = ()
     restart_policy: str = ""
-    termination_grace_period_seconds: int = 30
+    termination_grace_period_seconds: Natural = 30
 
 
 class PodTemplate(Part, frozen=True):
@@ -240,18 +243,19 @@ class NodeObject(Part, frozen=True):
 
 
 class JobSpec(Part, frozen=True):
-    parallelism: int = 1
-    completions: int | None = None
+    parallelism: Natural = 1
+    completions: Natural | None = None
+    active_deadline_seconds: Natural | None = None
     suspend: bool = False
     completion_mode: str = ""
     template: PodTemplate = PodTemplate()
 
 
 class JobStatus(Part, frozen=True):
-    active: int = 0
-    ready: int = 0
-    succeeded: int = 0
-    failed: int = 0
+    active: Natural = 0
+    ready: Natural = 0
+    succeeded: Natural = 0
+    failed: Natural = 0
     conditions: tuple[Condition, ...] = ()
 
 
@@ -267,7 +271,7 @@ class NamespaceObject(Part, frozen=True):
 
 class PriorityClassObject(Part, frozen=True):
     metadata: Metadata = Metadata()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
 
 
@@ -278,7 +282,7 @@ class BudgetSpec(Part, frozen=True):
 
 
 class BudgetStatus(Part, frozen=True):
-    disruptions_allowed: int | None = None
+    disruptions_allowed: Int32 | None = None
 
 
 class DisruptionBudgetObject(Part, frozen=True):

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from .objects import GROUP, Condition, LabelSelector, Metadata, Part, PodTemplate
+from .objects import GROUP, Condition, Int32, LabelSelector, Metadata, Part, PodTemplate
 from .quantities import Quantity
 
 VERSION = f"{GROUP}/v1alpha1"
@@ -35,7 +35,7 @@ Amount = Annotated[Quantity, _form(QUANTITY)]
 QuotaAmount = Annotated[Quantity, _form(QUOTA)]
 Duration = Annotated[str, _form(DURATION)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Pods = Annotated[int, Meta(ge=0, le=MOST_PODS)]
 Name = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": NAME})]
 PodDevices = tuple[Annotated[tuple[Count, ...], says("Indices of the devices of one pod.")], ...]
@@ -45,7 +45,7 @@ class QuotaSpec(Part, frozen=True):
     pool: Annotated[str, says('The pool it is for; "*" for all together.')] = "*"
     guaranteed: Annotated[dict[str, QuotaAmount], says("Owed: an amount, or a percentage of live capacity.")] = {}
     limit: Annotated[dict[str, QuotaAmount], says("The most it may use. Absent: no limit.")] = {}
-    weight: Annotated[Annotated[float, Meta(ge=0)] | None, says("Its part of the surplus; absent: 1.")] = None
+    weight: Annotated[Annotated[float, Meta(ge=0, le=1e9)] | None, says("Its part of the surplus; absent: 1.")] = None
 
 
 class TimeLimits(Part, frozen=True):
@@ -61,13 +61,13 @@ class Budget(Part, frozen=True):
 class QueueSpec(Part, frozen=True):
     parent: Annotated[str, says("The queue above; absent: a root.")] = ""
     quotas: Annotated[tuple[QuotaSpec, ...], says("Per pool; one for all pools and one for a pool both apply.")] = ()
-    priority: Annotated[int, says("The higher is served first when the surplus is divided.")] = 0
+    priority: Annotated[Int32, says("The higher is served first when the surplus is divided.")] = 0
     order: Annotated[
         Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers"], says("Who is next inside it.")
     ] = "Priority"
     pools: Annotated[tuple[str, ...], says("Pools allowed, in order of preference; absent: any.")] = ()
     namespaces: Annotated[LabelSelector | None, says("Namespaces that may submit; absent: any.")] = None
-    max_priority: Annotated[int | None, says("The highest priority its workloads may have.")] = None
+    max_priority: Annotated[Int32 | None, says("The highest priority its workloads may have.")] = None
     allow_non_preemptible: Annotated[bool | None, says("Whether workloads may be non-preemptible.")] = None
     min_runtime: Annotated[Duration, says("Protects from being reclaimed or moved this long; inherited.")] = ""
     preempt_min_runtime: Annotated[Duration, says("Protects from being preempted this long; inherited.")] = ""
@@ -133,7 +133,7 @@ class NodePoolSpec(Part, frozen=True):
     levels: Annotated[tuple[str, ...], says("Node labels that name topology domains, widest first.")] = ()
     strategy: Annotated[Literal["Binpack", "Spread", "Fragmentation"] | None, says("How nodes are preferred.")] = None
     hold_depth: Annotated[
-        Annotated[int, Meta(ge=-1)] | None, says("How many blocked workloads have room kept; -1: all.")
+        Annotated[int, Meta(ge=-1, le=MOST_PODS)] | None, says("How many blocked workloads have room kept; -1: all.")
     ] = None
     eviction_budget: Annotated[EvictionBudget | None, says("GPUs that may be evicted per time.")] = None
     max_nodes: Annotated[Count | None, says("With shape: how far the pool may grow. Comes with real clusters.")] = None

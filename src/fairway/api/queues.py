@@ -1,0 +1,187 @@
+"""Queues, pools, reservations, budgets of disruption and priorities → engine values; what a queue remembers, both ways.
+
+A queue's ledger (decayed usage, budget spent, the token bucket, sketches of runtimes) lives in its status, so that a
+restart loses nothing: `ledger` reads it, `ledger_status` writes it.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec.structs import replace
+
+from fairway.engine.model import (
+    GPU,
+    Amounts,
+    Decayed,
+    Disruption,
+    Ledger,
+    Pool,
+    Queue,
+    Quota,
+    Reservation,
+    Sketch,
+    amounts,
+)
+from fairway.engine.model import Share as QuotaShare
+from fairway.engine.state import selects
+
+from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
+from .pods import Surroundings, selector
+from .quantities import Malformed, Quantity, amounts_of, duration, exact, parse, share, time, time_text, within
+from .types import (
+    BudgetUse,
+    DecayedAmount,
+    NodePoolObject,
+    QueueObject,
+    QueueSpec,
+    QueueStatus,
+    QuotaSpec,
+    ReservationObject,
+    RuntimeSketch,
+)
+
+HOUR, DAY = 3600.0, 86_400.0
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def seconds(path: str, text: str) -> float | None:
+    """A duration at a field path; None where there is none."""
+    return within(path, duration, text) if text else None
+
+
+def moment(path: str, text: str | None) -> float | None:
+    return within(path, time, text) if text else None
+
+
+def queue(said: QueueObject, around: Surroundings) -> Queue:
+    """`around` resolves the namespace selector to names."""
+    spec, meta = said.spec, said.metadata
+    return Queue(
+        name=meta.name,
+        parent=spec.parent,
+        quotas=tuple(within(f"spec.quotas[{index}]", _quota, one) for index, one in enumerate(spec.quotas)),
+        priority=spec.priority,
+        order=spec.order,
+        pools=spec.pools,
+        namespaces=None if spec.namespaces is None else _namespaces(spec.namespaces, around),
+        max_priority=spec.max_priority,
+        allows_nonpreemptible=spec.allow_non_preemptible,
+        max_evictions=spec.max_evictions,
+        min_runtime=seconds("spec.minRuntime", spec.min_runtime),
+        preempt_min_runtime=seconds("spec.preemptMinRuntime", spec.preempt_min_runtime),
+        expected_runtime=seconds("spec.expectedRuntime", spec.expected_runtime),
+        default_time_limit=seconds("spec.timeLimit.default", spec.time_limit.default),
+        max_time_limit=seconds("spec.timeLimit.max", spec.time_limit.max),
+        max_wait=seconds("spec.maxWait", spec.max_wait),
+        consolidates=None if spec.consolidation is None else spec.consolidation == "WhenStuck",
+        budget=_budget(spec),
+        budget_period=seconds("spec.budget.period", spec.budget.period) if spec.budget else None,
+        stop=spec.stop_policy,
+        created=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
+        ledger=within("status", ledger, said.status),
+    )
+
+
+def _budget(spec: QueueSpec) -> int | None:
+    if spec.budget is None:
+        return None
+    return int(within("spec.budget.gpuHours", exact, str(spec.budget.gpu_hours)) * 3600)
+
+
+def _quota(said: QuotaSpec) -> Quota:
+    guaranteed, limit = within("guaranteed", _shares, said.guaranteed), within("limit", _shares, said.limit)
+    return Quota(said.pool, guaranteed, limit, 1.0 if said.weight is None else said.weight)
+
+
+def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, QuotaShare], ...]:
+    return tuple((name, within(f"[{name}]", share, value, name)) for name, value in sorted(said.items()))
+
+
+def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
+    wanted = selector(said)
+    return frozenset(name for name in around.namespaces if selects(wanted, around.labels(name)))
+
+
+def ledger(said: QueueStatus) -> Ledger:
+    """What a queue remembers, from its status."""
+    usage = {(pool, name): one for pool, held in said.decayed_usage.items() for name, one in held.items()}
+    spent = said.budget_spent or BudgetUse()
+    return Ledger(
+        usage=tuple((key, _decayed(one)) for key, one in sorted(usage.items())),
+        users=tuple((user, _decayed(one)) for user, one in sorted(said.users.items())),
+        budget_spent=spent.gpu_hours * HOUR,
+        budget_since=moment("budgetSpent.since", spent.since),
+        evicted=tuple((pool, _decayed(one)) for pool, one in sorted(said.evicted_gpus.items())),
+        runtimes=tuple(((one.user, one.name), Sketch(one.points)) for one in said.runtimes),
+    )
+
+
+def _decayed(said: DecayedAmount) -> Decayed:
+    return Decayed(said.value, time(said.time))
+
+
+def ledger_status(held: Ledger, status: QueueStatus) -> QueueStatus:
+    """`status` with what a queue remembers."""
+    usage: dict[str, dict[str, DecayedAmount]] = {}
+    for (pool, name), one in held.usage:
+        usage.setdefault(pool, {})[name] = _told(one)
+    since = "" if held.budget_since is None else time_text(held.budget_since)
+    return replace(
+        status,
+        decayed_usage=usage,
+        users={user: _told(one) for user, one in held.users},
+        budget_spent=BudgetUse(held.budget_spent / HOUR, since) if held.budget_spent or since else None,
+        evicted_gpus={pool: _told(one) for pool, one in held.evicted},
+        runtimes=tuple(RuntimeSketch(user, name, one.points) for (user, name), one in held.runtimes),
+    )
+
+
+def _told(one: Decayed) -> DecayedAmount:
+    return DecayedAmount(one.value, time_text(one.time))
+
+
+def pool(said: NodePoolObject) -> Pool:
+    spec = said.spec
+    evictions = spec.eviction_budget
+    cost = spec.cost_per_gpu_hour
+    return Pool(
+        name=said.metadata.name,
+        selector=selector(spec.node_selector),
+        levels=spec.levels,
+        strategy=spec.strategy or "Binpack",
+        hold_depth=spec.hold_depth,
+        eviction_gpus=within("spec.evictionBudget.gpus", parse, evictions.gpus, GPU) if evictions else None,
+        eviction_period=(seconds("spec.evictionBudget.per", evictions.per) if evictions else None) or HOUR,
+        max_nodes=spec.max_nodes,
+        shape=within("spec.shape", amounts_of, spec.shape),
+        cost_per_gpu_hour=0.0 if cost is None else float(within("spec.costPerGpuHour", exact, str(cost))),
+    )
+
+
+def reservation(said: ReservationObject) -> Reservation:
+    spec = said.spec
+    start, length = moment("spec.start", spec.start), seconds("spec.duration", spec.duration)
+    if start is None:
+        raise Malformed("absent; the time when the first window opens is needed", "spec.start")
+    if not length:
+        raise Malformed(f"found {spec.duration!r}; a duration above 0 is needed", "spec.duration")
+    amount: Amounts = within("spec.amount", amounts_of, spec.amount)
+    repeat: Literal["", "Daily", "Weekly"] = spec.repeat or ""
+    whom = "" if spec.maintenance else spec.queue
+    return Reservation(said.metadata.name, start, length, whom, spec.pool, amounts(dict(amount)), spec.nodes, repeat)
+
+
+def disruption(said: DisruptionBudgetObject) -> Disruption:
+    """How many more pods may go. Before a controller has said so: what `maxUnavailable` says as a number, else none."""
+    spec, allowed = said.spec, said.status.disruptions_allowed
+    if allowed is None:
+        allowed = spec.max_unavailable if isinstance(spec.max_unavailable, int) else 0
+    key = f"{said.metadata.namespace}/{said.metadata.name}"
+    return Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
+
+
+def priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:
+    """Value by name of PriorityClass; under "" what holds where none is named."""
+    values = {name: one.value for name, one in classes.items()}
+    default = min((one.value for one in classes.values() if one.global_default), default=0)
+    return {"": default} | SYSTEM_PRIORITIES | values

@@ -1,0 +1,237 @@
+"""Workload objects ⇄ engine values.
+
+`fact` says what a Workload object means to the engine: one that waits, one that holds room, one that is over, or
+nothing (suspended, parked, or deleted before it started). It holds room from the moment its admission is written until
+that is removed. It is *promised* that room while its condition Admitted is not True, and *leaving* it while it is being
+deleted or its condition Evicted is newer than Admitted. An admission without conditions, as people write it, runs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fairway.engine.model import (
+    Admission,
+    Ended,
+    Eviction,
+    NodeShare,
+    PodSet,
+    PodSetPlacement,
+    Running,
+    Segment,
+    Topology,
+    Workload,
+)
+
+from .objects import Condition, Metadata, PodSpec
+from .pods import ALONE, Surroundings, pod_class
+from .quantities import Malformed, shown, time_text, within
+from .queues import moment, seconds
+from .types import (
+    AdmissionStatus,
+    EvictionRecord,
+    NodePods,
+    PodSetNodes,
+    PodSetSpec,
+    TopologySpec,
+    WorkloadObject,
+    WorkloadSpec,
+)
+
+BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
+KEPT_EVICTIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a Workload's values depend on besides itself: priorities by class ("" = default), its pods' surroundings."""
+
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    around: Surroundings = ALONE
+
+
+def key_of(meta: Metadata) -> str:
+    return f"{meta.namespace}/{meta.name}"
+
+
+def fact(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended | None:
+    """What the object means to the engine."""
+    if (succeeded := outcome(said)) is not None:
+        return Ended(key_of(said.metadata), succeeded)
+    admission, is_deleted = said.status.admission, said.metadata.deletion_timestamp is not None
+    if admission is None and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
+        return None
+    value = workload(said, reading)
+    return value if admission is None else running(said, value)
+
+
+def outcome(said: WorkloadObject) -> bool | None:
+    """Whether it succeeded; None while it is not over."""
+    if said.status.phase in ("Succeeded", "Failed"):
+        return said.status.phase == "Succeeded"
+    finished = condition(said.status.conditions, "Finished")
+    return finished.reason == "Succeeded" if finished and finished.status == "True" else None
+
+
+def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
+    return next((one for one in conditions if one.type == name), None)
+
+
+def workload(said: WorkloadObject, reading: Reading) -> Workload:
+    """What is queued. `after` names workloads or owners of the namespace as the user wrote them."""
+    spec, meta, status = said.spec, said.metadata, said.status
+    evictions = tuple(_eviction(index, one, meta.namespace) for index, one in enumerate(status.eviction_history))
+    return Workload(
+        key=key_of(meta),
+        queue=spec.queue,
+        podsets=_podsets(spec, meta.namespace, reading.around),
+        uid=meta.uid,
+        user=spec.user,
+        kind=spec.workload_type,
+        priority=priority(spec, reading.priorities),
+        preemptible=spec.workload_type == "Training" if spec.preemptible is None else spec.preemptible,
+        submitted=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
+        pools=spec.pools,
+        topology=topology(spec.topology),
+        expected_runtime=seconds("spec.expectedRuntime", spec.expected_runtime),
+        time_limit=seconds("spec.timeLimit", spec.time_limit),
+        deadline=moment("spec.deadline", spec.deadline),
+        restart=spec.restart or "Gang",
+        checkpoint_interval=seconds("spec.checkpointInterval", spec.checkpoint_interval),
+        last_checkpoint=moment("spec.lastCheckpoint", spec.last_checkpoint),
+        grace=float(max(one.template.spec.termination_grace_period_seconds for one in spec.pod_sets)),
+        after=tuple(f"{meta.namespace}/{name}" for name in spec.after),
+        is_active=spec.active,
+        backs_off_until=_back_off(evictions),
+        excluded_nodes=status.excluded_nodes,
+        evictions=evictions,
+        attained=status.attained,
+    )
+
+
+def priority(spec: WorkloadSpec, priorities: Mapping[str, int]) -> int:
+    """That of the class named, else of a pod's class, else the number in a pod, else the default."""
+    pods: Sequence[PodSpec] = [one.template.spec for one in spec.pod_sets]
+    for name in (spec.priority_class_name, *(pod.priority_class_name for pod in pods)):
+        if name and name in priorities:
+            return priorities[name]
+    numbers = (pod.priority for pod in pods if pod.priority is not None)
+    return next(numbers, priorities.get("", 0))
+
+
+def _podsets(spec: WorkloadSpec, namespace: str, around: Surroundings) -> tuple[PodSet, ...]:
+    if not spec.pod_sets:
+        raise Malformed("absent; at least one podset is needed", "spec.podSets")
+    found = tuple(
+        within(f"spec.podSets[{index}]", podset, one, namespace, around) for index, one in enumerate(spec.pod_sets)
+    )
+    names = [one.name for one in found]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise Malformed(f"found {twice!r} twice; each podset has a name of its own", "spec.podSets")
+    return found
+
+
+def podset(said: PodSetSpec, namespace: str, around: Surroundings) -> PodSet:
+    least = said.count if said.min_count is None else said.min_count
+    if least > said.count:
+        raise Malformed(f"found {least}; at most count, which is {said.count}, is allowed", "minCount")
+    pod = within("template", pod_class, said.template, namespace, around)
+    if said.alignment == "Required":
+        pod = replace(pod, alignment_required=True)
+    return PodSet(said.name, said.count, least, pod, topology(said.topology))
+
+
+def topology(said: TopologySpec) -> Topology:
+    return Topology(said.required, said.preferred, tuple(Segment(one.level, one.size) for one in said.segments))
+
+
+def _eviction(index: int, said: EvictionRecord, namespace: str) -> Eviction:
+    whom = said.beneficiary if "/" in said.beneficiary or not said.beneficiary else f"{namespace}/{said.beneficiary}"
+    when = moment(f"status.evictionHistory[{index}].time", said.time)
+    return Eviction(when or 0.0, said.reason, said.by, whom)
+
+
+def _back_off(evictions: Sequence[Eviction]) -> float | None:
+    """60 s, doubled for each start in a row that timed out, at most an hour."""
+    failed = 0
+    while failed < len(evictions) and evictions[-1 - failed].reason == "StartTimeout":
+        failed += 1
+    return evictions[-1].time + min(BACK_OFF * 2 ** (failed - 1), LONGEST_BACK_OFF) if failed else None
+
+
+def running(said: WorkloadObject, value: Workload) -> Running:
+    """A workload that holds the room of its admission."""
+    status, meta = said.status, said.metadata
+    admitted, evicted = condition(status.conditions, "Admitted"), condition(status.conditions, "Evicted")
+    since, left = _turned(admitted), _turned(evicted)
+    is_evicted = evicted is not None and evicted.status == "True" and not (left and since and left < since)
+    deleted = moment("metadata.deletionTimestamp", meta.deletion_timestamp)
+    if deleted is not None:
+        left = deleted - meta.deletion_grace_period_seconds
+    holds = within("status.admission", admission, status.admission or AdmissionStatus(), value)
+    is_promised = _is_promised(said, admitted)
+    return Running(
+        value,
+        holds,
+        admitted_at=None if is_promised else since,
+        is_promised=is_promised,
+        is_leaving=deleted is not None or is_evicted,
+        leaving_since=left if deleted is not None or is_evicted else None,
+        moves_to=within("status.movesTo", admission, status.moves_to, value) if status.moves_to else None,
+        lost=_lost(value, holds),
+    )
+
+
+def _turned(said: Condition | None) -> float | None:
+    return moment(f"status.conditions[{said.type}].lastTransitionTime", said.last_transition_time) if said else None
+
+
+def _is_promised(said: WorkloadObject, admitted: Condition | None) -> bool:
+    if admitted is not None:
+        return admitted.status != "True"
+    return said.status.phase == "Pending" and said.status.reason == "WaitingForVictims"
+
+
+def _lost(value: Workload, holds: Admission) -> tuple[tuple[str, int], ...]:
+    """The pods by which podsets are below their minimum."""
+    held = {one.name: one.count for one in holds.podsets}
+    missing = ((one.name, one.min_count - held.get(one.name, 0)) for one in value.podsets)
+    return tuple((name, count) for name, count in missing if count > 0)
+
+
+def admission(said: AdmissionStatus, of: Workload) -> Admission:
+    """Where `of` runs; its podsets come in their order, those not named without nodes."""
+    placed: dict[str, PodSetPlacement] = {}
+    for index, one in enumerate(said.pod_sets):
+        placed[one.name] = within(f"podSets[{index}]", _placement, one)
+    known = [one.name for one in of.podsets]
+    if strange := next((name for name in placed if name not in known), ""):
+        raise Malformed(f"found {shown(strange)}; one of {', '.join(known)} is allowed", "podSets")
+    return Admission(said.pool, tuple(placed.get(name, PodSetPlacement(name, ())) for name in known))
+
+
+def _placement(said: PodSetNodes) -> PodSetPlacement:
+    nodes = (within(f"nodes[{index}]", _node_share, one) for index, one in enumerate(said.nodes))
+    return PodSetPlacement(said.name, tuple(one for one in nodes if one.count))
+
+
+def _node_share(said: NodePods) -> NodeShare:
+    count = len(said.devices) or 1 if said.count is None else said.count
+    if said.devices and len(said.devices) != count:
+        raise Malformed(f"found those of {len(said.devices)} pods; those of count, {count}, are allowed", "devices")
+    return NodeShare(said.node, count, said.devices)
+
+
+def admission_status(held: Admission) -> AdmissionStatus:
+    return AdmissionStatus(
+        held.pool,
+        tuple(
+            PodSetNodes(one.name, tuple(NodePods(share.node, share.count, share.devices) for share in one.nodes))
+            for one in held.podsets
+        ),
+    )
+
+
+def remembered(history: tuple[EvictionRecord, ...], more: Eviction) -> tuple[EvictionRecord, ...]:
+    """The last evictions with one more."""
+    record = EvictionRecord(time_text(more.time), more.reason, more.by, more.beneficiary)
+    return (*history, record)[-KEPT_EVICTIONS:]
