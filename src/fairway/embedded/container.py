@@ -1,0 +1,142 @@
+"""Containers on disk: one folder per attempt to run one, which says all there is to know of it.
+
+    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  log  log.1 …
+
+The shim (shim.py) holds `lock` while it lives and writes `started` and `exit`; Fairway writes `spec` and `stop`. So
+after any crash an attempt is: held (it runs, and its shim's pid is the lock's), ended (`exit`), lost (`started` only)
+or not started, and then starting it again is safe. Only the last two attempts are kept.
+"""
+
+import fcntl
+import marshal
+import os
+import shutil
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FLOCK = "hhqqi"  # struct flock on 64-bit Linux: type, whence, start, length, pid
+SHIM = Path(__file__).with_name("shim.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """`pid`: of the shim that holds the lock, 0 if none does. `code`: None until it ended. `stopped`: why it was asked
+    to stop. `reason`: why it never ran (StartError, CreateContainerConfigError)."""
+
+    number: int
+    folder: Path
+    pid: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
+    code: int | None = None
+    stopped: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.pid) and self.started_at is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.code is not None
+
+
+def holder(lock: Path) -> int:
+    """The pid of the process that holds a lock; asking does not take it."""
+    try:
+        file = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return 0
+    try:
+        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    finally:
+        os.close(file)
+    return 0 if kind == fcntl.F_UNLCK else pid
+
+
+def inspect(folder: Path) -> Attempt:
+    """The lock is asked first: a shim that is gone by then has written all it ever will."""
+    number, pid = int(folder.name), holder(folder / "lock")
+    started = _read(folder / "started")
+    began = int(started) / 1e9 if started else None
+    ended = "" if pid else _read(folder / "exit")
+    if ended:
+        head, _, message = ended.partition("\n")
+        code, _, finished, stopped, reason = head.split()
+        return Attempt(
+            number, folder, 0, began, int(finished) / 1e9, int(code), stopped.strip("-"), reason.strip("-"), message
+        )
+    if started and not pid:
+        message = "The container's process was lost: its keeper ended without telling how it ended."
+        return Attempt(number, folder, 0, began, began, 137, "", "ContainerStatusUnknown", message)
+    return Attempt(number, folder, pid, began)
+
+
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    return ""
+
+
+def history(folder: Path) -> tuple[Attempt, ...]:
+    """The attempts of a container that are kept, oldest first."""
+    numbers = sorted(int(it.name) for it in folder.iterdir()) if folder.exists() else []
+    return tuple(inspect(folder / str(number)) for number in numbers)
+
+
+def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any]) -> Path:
+    """The folder of the next attempt, ready to be started; an attempt that has not started yet is the next one."""
+    number = 0
+    if attempts:
+        number = attempts[-1].number + (1 if attempts[-1].started_at is not None else 0)
+    for old in attempts[:-1]:
+        shutil.rmtree(old.folder)
+    place = folder / str(number)
+    place.mkdir(parents=True, exist_ok=True)
+    _write(place / "spec", marshal.dumps(spec))
+    return place
+
+
+def launch(place: Path) -> tuple[int, int]:
+    """Starts the shim: its pid, and a pipe that is closed as soon as the process runs, or never will."""
+    read, write = os.pipe()
+    python = [sys.executable, "-I", "-S", "-E", str(SHIM), str(place)]
+    errors = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, write, 1),
+        (os.POSIX_SPAWN_OPEN, 2, str(place / "shim"), errors, 0o600),
+    ]
+    try:
+        return os.posix_spawn(python[0], python, {}, file_actions=files), read
+    except OSError:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+
+
+def stop(attempt: Attempt, grace: float, why: str) -> None:
+    """Asks the shim to end its container; asking again changes nothing unless the grace is shorter."""
+    _write(attempt.folder / "stop", f"{max(grace, 0.0):.3f} {why}".encode())
+    with suppress(ProcessLookupError):
+        file = os.pidfd_open(attempt.pid)
+        try:
+            if holder(attempt.folder / "lock") == attempt.pid:
+                signal.pidfd_send_signal(file, signal.SIGTERM)
+        finally:
+            os.close(file)
+
+
+def _write(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}")
+    draft.write_bytes(content)
+    draft.rename(path)

@@ -1,0 +1,220 @@
+"""What the process of a container finds: its variables and its arguments. Pure; what it needs is fetched before.
+
+Of Fairway's own environment a child sees an allow-list, nothing else. Over it stand, each replacing the ones before:
+HOSTNAME; for members of a gang RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; envFrom; env, with $(NAME)
+expanded as Kubernetes does. Last, so that nobody sees another's device: CUDA_VISIBLE_DEVICES, the pod's devices dealt
+out to its containers in their order (empty for one without), and CUDA_DEVICE_ORDER, since we count as NVML does.
+
+LOCAL_RANK is 0: a process sees only its own devices. A gang is an indexed Job (rank = completion index) or bare pods
+with a group label (rank = the number their name ends in, else their place in it).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE
+from fairway.api.quantities import Malformed, exact
+
+from .jobs import WORLD_SIZE
+from .jobstatus import INDEX
+
+GPU = "nvidia.com/gpu"
+ALLOWED = re.compile(r"(LD_LIBRARY_)?PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|CUDA_(HOME|PATH)")
+NAMED = {"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "configMap": "ConfigMap",
+         "secretRef": "Secret", "secretKeyRef": "Secret", "secret": "Secret"}
+REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+POD_UID = "FAIRWAY_POD_UID"
+
+Pod = dict[str, Any]
+Container = dict[str, Any]
+
+
+class Unusable(Exception):
+    """The container cannot be made as it is written: CreateContainerConfigError, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A ConfigMap or Secret: `files` are its entries as bytes; None where there is no such object."""
+
+    kind: str
+    name: str
+    files: Mapping[str, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the pod does not say itself. `peers`: names of the pods of its group; `port`: its workload's own."""
+
+    base: Mapping[str, str]
+    sources: Mapping[tuple[str, str], Source]
+    peers: tuple[str, ...] = ()
+    port: int = 0
+    capacity: Mapping[str, str] | None = None
+
+
+def references(value: Any) -> set[tuple[str, str]]:
+    """The (kind, name) of every ConfigMap and Secret named in a pod's spec, or in any part of it."""
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    if not isinstance(value, dict):
+        return set()
+    named = {(NAMED[key], _name(it)) for key, it in value.items() if key in NAMED and isinstance(it, dict)}
+    return {each for each in named if each[1]}.union(*map(references, value.values()))
+
+
+def _name(reference: dict[str, Any]) -> str:
+    return str(reference.get("name") or reference.get("secretName") or "")
+
+
+def environment(pod: Pod, container: Container, around: Surroundings) -> dict[str, str]:
+    env = {name: value for name, value in around.base.items() if ALLOWED.fullmatch(name)}
+    env["HOSTNAME"] = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    env |= gang(pod, around)
+    said: dict[str, str] = {}
+    for each in container.get("envFrom") or ():
+        said |= _all_of(each, around)
+    for each in container.get("env") or ():
+        value = _value(pod, container, each, around)
+        if value is not None:
+            said[each["name"]] = expand(value, said)
+    devices = {"CUDA_VISIBLE_DEVICES": devices_of(pod, container["name"]), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return env | said | devices | {POD_UID: pod["metadata"]["uid"]}
+
+
+def command(container: Container, env: Mapping[str, str]) -> list[str]:
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        raise Unusable(
+            f"container {container['name']!r} has no command: give it one, since the entry point of an image"
+            " needs a container engine"
+        )
+    return [expand(word, env) for word in words]
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """$(NAME) → its value, or left as it is where there is none; $$ → $."""
+    return REFERENCE.sub(lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]), text)
+
+
+def devices_of(pod: Pod, name: str) -> str:
+    """The devices of a container: as many as it asks for; all of the pod's where no container asks for whole ones."""
+    text = (pod["metadata"].get("annotations") or {}).get(ASSIGNED, "")
+    devices = [device for device in text.split(",") if device]
+    asked = {it["name"]: _asked(it) for it in pod["spec"]["containers"]}
+    if not any(asked.values()):
+        return ",".join(devices)
+    if name not in asked:
+        return ",".join(devices)  # an init container runs alone
+    before = 0
+    for other, count in asked.items():
+        if other == name:
+            return ",".join(devices[before : before + count])
+        before += count
+    return ""
+
+
+def _asked(container: Container) -> int:
+    resources = container.get("resources") or {}
+    amount = (resources.get("limits") or {}).get(GPU) or (resources.get("requests") or {}).get(GPU) or "0"
+    return int(exact(str(amount)))
+
+
+def gang_of(pod: Pod) -> str:
+    """What the members of the pod's gang have in common; empty if it is in none."""
+    meta = pod["metadata"]
+    if WORLD_SIZE in (meta.get("annotations") or {}):
+        return next((it["uid"] for it in meta.get("ownerReferences") or () if it.get("controller")), "")
+    group = (meta.get("labels") or {}).get(GROUP_NAME, "")
+    return f"{meta['namespace']}/{group}" if group else ""
+
+
+def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
+    if not gang_of(pod):
+        return {}
+    meta = pod["metadata"]
+    annotations = meta.get("annotations") or {}
+    if WORLD_SIZE in annotations:
+        rank, size = annotations[INDEX], annotations[WORLD_SIZE]
+    else:
+        size = (meta.get("labels") or {}).get(GROUP_SIZE, str(len(around.peers)))
+        rank = _rank(meta["name"], around.peers, size)
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(around.port),
+    }
+
+
+def _rank(name: str, peers: tuple[str, ...], size: str) -> str:
+    numbers = [re.search(r"-(\d{1,6})$", peer) for peer in peers]
+    ranks = {peer: int(found[1]) for peer, found in zip(peers, numbers) if found}
+    if len(set(ranks.values())) == len(peers) and sorted(ranks.values()) == list(range(int(size))):
+        return str(ranks[name])
+    return str(sorted(peers).index(name))
+
+
+def _all_of(each: dict[str, Any], around: Surroundings) -> dict[str, str]:
+    files = _looked_up(each, around)[2]
+    return {each.get("prefix", "") + name: value.decode(errors="replace") for name, value in (files or {}).items()}
+
+
+def _value(pod: Pod, container: Container, each: dict[str, Any], around: Surroundings) -> str | None:
+    source = each.get("valueFrom")
+    if not source:
+        return str(each.get("value", ""))
+    if field := source.get("fieldRef"):
+        return field_value(pod, field["fieldPath"])
+    if resource := source.get("resourceFieldRef"):
+        return _resource(pod, container, resource, around)
+    kind, ref, files = _looked_up(source, around)
+    if files is not None and ref["key"] not in files and not ref.get("optional"):
+        raise Unusable(f"couldn't find key {ref['key']} in {kind} {pod['metadata']['namespace']}/{ref['name']}")
+    return files[ref["key"]].decode(errors="replace") if files is not None and ref["key"] in files else None
+
+
+def _looked_up(holder: dict[str, Any], around: Surroundings) -> tuple[str, dict[str, Any], Mapping[str, bytes] | None]:
+    """Kind, reference and entries of the object that `holder` refers to; no entries where it is missing and may be."""
+    kind, ref = next((NAMED[key], it) for key, it in holder.items() if key in NAMED and it)
+    source = around.sources.get((kind, ref["name"]))
+    if source is None or source.files is None:
+        if not ref.get("optional"):
+            raise Unusable(f'{kind.lower()} "{ref["name"]}" not found')
+        return kind, ref, None
+    return kind, ref, source.files
+
+
+def field_value(pod: Pod, path: str) -> str:
+    meta, spec = pod["metadata"], pod["spec"]
+    if found := SUBSCRIPT.fullmatch(path):
+        return str((meta.get(found[1]) or {}).get(found[2], ""))
+    known = {
+        "metadata.name": meta["name"],
+        "metadata.namespace": meta["namespace"],
+        "metadata.uid": meta["uid"],
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+        **dict.fromkeys(("status.hostIP", "status.podIP", "status.hostIPs", "status.podIPs"), "127.0.0.1"),
+    }
+    if path not in known:
+        raise Unusable(f"fieldPath {path!r} is not supported")
+    return known[path]
+
+
+def _resource(pod: Pod, container: Container, ref: dict[str, Any], around: Surroundings) -> str:
+    """`limits.cpu` and the like, in units of the divisor, rounded up; no limit: what the machine has."""
+    among = (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ()))
+    named = next((it for it in among if it["name"] == ref.get("containerName")), container)
+    sort, _, resource = ref["resource"].partition(".")
+    fallback = (around.capacity or {}).get(resource, "0") if sort == "limits" else "0"
+    amount = ((named.get("resources") or {}).get(sort) or {}).get(resource, fallback)
+    try:
+        return str(ceil(exact(str(amount)) / (exact(str(ref.get("divisor") or "1")) or 1)))
+    except Malformed as error:
+        raise Unusable(f"resource {ref['resource']}: {error}") from error
