@@ -1,0 +1,125 @@
+"""One request, read: which object or objects of which kind, by whom, and how the answer is wanted.
+
+Paths are those of Kubernetes: /api/v1 or /apis/GROUP/VERSION, then [namespaces/NAMESPACE/]PLURAL[/NAME[/SUBRESOURCE]].
+Bodies are JSON, or the protobuf of the few kinds that kubectl posts so; answers are JSON, plain, as a Table, or as
+metadata only.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from fairway.embedded import protobuf
+from fairway.embedded.catalog import Catalog, Resource
+from fairway.embedded.errors import Failure, bad_request, unsupported_media
+from fairway.embedded.registry import Write
+from fairway.embedded.store import Key
+from fairway.kube.transport import Request
+
+JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
+_OF_NAMESPACES = ("status", "finalize")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    request: Request
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+    user: str
+    query: dict[str, str]
+    view: str  # "", "Table" or "PartialObjectMetadata"
+
+    @property
+    def method(self) -> str:
+        return self.request.method
+
+    @property
+    def key(self) -> Key:
+        return Key(self.resource.name, self.namespace, self.name)
+
+    def number(self, name: str) -> int | None:
+        text = self.query.get(name, "")
+        if not text:
+            return None
+        if not text.lstrip("-").isdigit():
+            raise bad_request(f'invalid value "{text}" for {name}: a whole number is needed')
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "") not in ("", "false", "0")
+
+    def with_body(self, thing: dict[str, Any]) -> "Call":
+        """The same call, carrying JSON."""
+        request = replace(self.request, headers={"content-type": JSON}, body=msgspec.json.encode(thing))
+        return replace(self, request=request)
+
+    def thing(self) -> dict[str, Any]:
+        """The body, an object of the API."""
+        media = self.request.headers.get("content-type", "").partition(";")[0].strip()
+        try:
+            if media == PROTOBUF:
+                return protobuf.decode(self.request.body)
+            if media not in ("", JSON):
+                raise unsupported_media(JSON, PROTOBUF)
+            thing = msgspec.json.decode(self.request.body)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        except ValueError as error:
+            raise unsupported_media(JSON) from error
+        if not isinstance(thing, dict):
+            raise bad_request(f"the body is no object of the API, but of type {type(thing).__name__}")
+        if not isinstance(thing.setdefault("metadata", {}), dict):
+            raise bad_request("metadata is no object")
+        return thing
+
+    def write(self) -> Write:
+        dry_run, validation = self.query.get("dryRun", ""), self.query.get("fieldValidation") or "Warn"
+        if dry_run not in ("", "All"):
+            raise bad_request(f'Invalid value: "{dry_run}": dryRun: supported values: "All"')
+        if validation not in ("Strict", "Warn", "Ignore"):
+            raise bad_request(f'Invalid value: "{validation}": fieldValidation: supported values: "Ignore", "Strict", '
+                              '"Warn"')
+        return Write(self.user, dry_run == "All", validation)
+
+
+def read(request: Request, catalog: Catalog, user: str) -> Call | None:
+    """None: the path leads nowhere."""
+    match request.path.strip("/").split("/"):
+        case ["api", "v1", *rest] if rest:
+            group, version = "", "v1"
+        case ["apis", group, version, *rest] if rest:
+            pass
+        case _:
+            return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and (group or rest[2] not in _OF_NAMESPACES):
+        _, namespace, *rest = rest
+    resource = catalog.find(group, version, rest[0])
+    if resource is None or len(rest) > 3 or (namespace and not resource.kind.namespaced):
+        return None
+    name, subresource = (*rest[1:], "", "")[:2]
+    if name and resource.kind.namespaced and not namespace:
+        return None
+    return Call(request, resource, namespace, name, subresource, user, dict(request.query), _view(request))
+
+
+def _view(request: Request) -> str:
+    """The first form of answer that is accepted and known."""
+    accepted = request.headers.get("accept") or "*/*"
+    for each in accepted.split(","):
+        media, *parameters = (part.strip() for part in each.split(";"))
+        wanted = dict(part.split("=", 1) for part in parameters if "=" in part)
+        if media not in (JSON, "application/*", "*/*"):
+            continue
+        if "as" not in wanted:
+            return ""
+        if wanted.get("g") == "meta.k8s.io" and wanted.get("v") == "v1":
+            view = wanted["as"].removesuffix("List")
+            if view in ("Table", "PartialObjectMetadata"):
+                return view
+    if any(word in accepted for word in ("text/", "yaml")) or "protobuf" not in accepted:
+        return ""
+    raise Failure(406, "NotAcceptable", f"only the following media types are accepted: {JSON}")

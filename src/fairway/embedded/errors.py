@@ -1,0 +1,132 @@
+"""What the server answers when it says no: Kubernetes' Status objects, to the letter, since clients act on them.
+
+A Failure is raised anywhere below `Server.handle` and becomes the response there. A Cause is one thing wrong with an
+object, at a field's path; `invalid` gathers them into one 422. The texts are those of Kubernetes: client libraries
+read the reason, people read the message.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Cause(NamedTuple):
+    """What is wrong with one field: `reason` is Kubernetes' word for the sort of fault."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class Failure(Exception):
+    """The Status that answers the request."""
+
+    def __init__(self, code: int, reason: str, message: str, *, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message, self.details = code, reason, message, details
+
+    def status(self) -> dict[str, Any]:
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
+                "reason": self.reason, "details": self.details or {}, "code": self.code}
+
+
+class Refused(Exception):
+    """An admission check says no; each cause is (field, reason, message). `forbidden`: 403 instead of 422."""
+
+    def __init__(self, causes: Sequence[tuple[str, str, str]], *, forbidden: bool = False) -> None:
+        super().__init__("; ".join(f"{field}: {message}" if field else message for field, _, message in causes))
+        self.causes, self.forbidden = tuple(Cause(*cause) for cause in causes), forbidden
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def wrong(field: str, value: object, detail: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def unsupported(field: str, value: object, allowed: Sequence[object]) -> Cause:
+    names = ", ".join(shown(each) for each in allowed)
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {names}")
+
+
+def denied(field: str, detail: str) -> Cause:
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def duplicate(field: str, value: object) -> Cause:
+    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def shown(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 300 else text[:300] + "…"
+
+
+def named(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _about(plural: str, group: str, name: str) -> dict[str, Any]:
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", plural)) if value}
+
+
+def not_found(plural: str, group: str, name: str) -> Failure:
+    return Failure(404, "NotFound", f'{named(plural, group)} "{name}" not found', details=_about(plural, group, name))
+
+
+def no_such_path() -> Failure:
+    return Failure(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(plural: str, group: str, name: str) -> Failure:
+    text = f'{named(plural, group)} "{name}" already exists'
+    return Failure(409, "AlreadyExists", text, details=_about(plural, group, name))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(plural: str, group: str, name: str, *, why: str = STALE) -> Failure:
+    text = f'Operation cannot be fulfilled on {named(plural, group)} "{name}": {why}'
+    return Failure(409, "Conflict", text, details=_about(plural, group, name))
+
+
+def invalid(kind: str, group: str, name: str, *, causes: Sequence[Cause]) -> Failure:
+    texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    text = f'{named(kind, group)} "{name}" is invalid: ' + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    details = _about(kind, group, name) | {
+        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+    }
+    return Failure(422, "Invalid", text, details=details)
+
+
+def forbidden(plural: str, group: str, name: str, *, why: str) -> Failure:
+    text = f'{named(plural, group)} "{name}" is forbidden: {why}'
+    return Failure(403, "Forbidden", text, details=_about(plural, group, name))
+
+
+def bad_request(message: str) -> Failure:
+    return Failure(400, "BadRequest", message)
+
+
+def method_not_allowed() -> Failure:
+    return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def unsupported_media(*accepted: str) -> Failure:
+    text = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return Failure(415, "UnsupportedMediaType", text)
+
+
+def expired(message: str) -> Failure:
+    return Failure(410, "Expired", message)
+
+
+def too_large(asked: int, current: int) -> Failure:
+    """A resourceVersion that this server has not reached."""
+    text = f"Too large resource version: {asked}, current: {current}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    return Failure(504, "Timeout", text, details={"causes": causes, "retryAfterSeconds": 1})

@@ -1,0 +1,142 @@
+"""The three patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7396) and Kubernetes' strategic merge.
+
+A strategic merge is a merge patch that knows which lists are keyed: their elements are merged by that key, where
+other lists are replaced. Directives: `$patch: delete | replace | merge`, `$retainKeys`, `$setElementOrder/<list>`,
+`$deleteFromPrimitiveList/<list>`. The keys belong to the built-in kinds and are found by the list's name, which is
+enough for these; custom resources have no keyed lists and answer 415, as in Kubernetes, and so does server-side
+apply. A patch takes the object it is given apart; whether the result is legal is not asked here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from fairway.embedded.errors import Failure, bad_request, unsupported_media
+
+JSON, MERGE = "application/json-patch+json", "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+KEYS: Mapping[str, tuple[str, ...]] = {  # the first that the elements have
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "volumes", "env", "imagePullSecrets",
+                     "secrets", "schedulingGates", "resourceClaims", "webhooks"), ("name",)),
+    "volumeMounts": ("mountPath",), "volumeDevices": ("devicePath",), "ports": ("containerPort", "port"),
+    "hostAliases": ("ip",), "podIPs": ("ip",), "topologySpreadConstraints": ("topologyKey",),
+    "conditions": ("type",), "addresses": ("type",), "ownerReferences": ("uid",),
+}
+MERGED = ("finalizers",)  # lists of plain values that are united
+
+
+def apply_patch(media: str, body: bytes, current: dict[str, Any], *, custom: bool) -> dict[str, Any]:
+    """`current` (which may be changed) as the patch makes it; `custom`: of a custom resource."""
+    if media not in (JSON, MERGE) and (media != STRATEGIC or custom):
+        raise unsupported_media(JSON, MERGE, *(() if custom else (STRATEGIC,)))
+    try:
+        patch = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    if media == JSON:
+        return _json(patch, current)
+    if not isinstance(patch, dict):
+        raise bad_request(f"error decoding patch: an object is needed, not {type(patch).__name__}")
+    result = merge(current, patch) if media == MERGE else strategic(current, patch)
+    return result if isinstance(result, dict) else {}
+
+
+def _json(patch: Any, current: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(patch, list):
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    try:
+        result = jsonpatch.apply_patch(current, patch, in_place=True)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
+        raise Failure(422, "Invalid", f"the server rejected our request due to an error in our request: {error}") from (
+            error)
+    if not isinstance(result, dict):
+        raise bad_request("the patch leaves no object")
+    return result
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    target = target if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        else:
+            target[name] = merge(target.get(name), value)
+    return target
+
+
+def strategic(target: Any, patch: dict[str, Any]) -> dict[str, Any] | None:
+    """None: the patch deletes the target."""
+    directive = patch.get("$patch")
+    if directive == "delete":
+        return None
+    target = target if isinstance(target, dict) and directive != "replace" else {}
+    if "$retainKeys" in patch:
+        target = {name: value for name, value in target.items() if name in patch["$retainKeys"]}
+    for name, value in patch.items():
+        if name.startswith("$deleteFromPrimitiveList/"):
+            name = name.partition("/")[2]
+            target[name] = [each for each in target.get(name) or () if each not in value]
+        elif not name.startswith("$"):
+            _merge_field(target, name, value)
+    for name, order in patch.items():
+        if name.startswith("$setElementOrder/"):
+            _reorder(target, name.partition("/")[2], order)
+    return target
+
+
+def _merge_field(target: dict[str, Any], name: str, value: Any) -> None:
+    if isinstance(value, dict):
+        value = strategic(target.get(name), value)
+    elif isinstance(value, list):
+        value = _merge_list(name, target.get(name) or [], value)
+    if value is None:
+        target.pop(name, None)
+    else:
+        target[name] = value
+
+
+def _merge_list(name: str, target: list[Any], patch: list[Any]) -> list[Any]:
+    if name in MERGED:
+        return target + [each for each in patch if each not in target]
+    key = _key(name, patch) or _key(name, target)
+    if key is None or {"$patch": "replace"} in patch:
+        return [each for each in patch if each != {"$patch": "replace"}]
+    merged = {each.get(key): each for each in target}
+    for each in patch:
+        if each.get(key) is None:
+            raise bad_request(f"map: {each} does not contain declared merge key: {key}")
+        result = strategic(merged.get(each[key]), each)
+        if result is None:
+            merged.pop(each[key], None)
+        else:
+            merged[each[key]] = result
+    return list(merged.values())
+
+
+def _key(name: str, elements: list[Any]) -> str | None:
+    if not all(isinstance(each, dict) for each in elements):
+        return None
+    return next((key for key in KEYS.get(name, ()) if any(key in each for each in elements)), None)
+
+
+def _reorder(target: dict[str, Any], name: str, order: list[Any]) -> None:
+    """The elements that `order` names in that order; each other one stays behind the one that it followed."""
+    elements = target.get(name)
+    if not elements:
+        return
+    key = _key(name, elements)
+    wanted = [each.get(key) if isinstance(each, dict) else each for each in order]
+    rank, place = {value: index for index, value in enumerate(wanted)}, -1
+    ranked = []
+    for element in elements:
+        place = rank.get(element.get(key) if key else element, place)
+        ranked.append((place, element))
+    target[name] = [element for _, element in sorted(ranked, key=lambda pair: pair[0])]

@@ -1,0 +1,201 @@
+"""Objects under the rules of the API: what create, update and delete make of what is asked. No HTTP here.
+
+A write goes: shape (prune, defaults of the schema) → types → metadata → Kubernetes' defaults → what other objects
+decide (namespace, priority) → admission → validation → the store. It happens in one step of the event loop, so that
+nothing comes between what it read and what it stages: two writers never meet, and the later one sees the earlier.
+Whoever called awaits `store.committed` before it says so. A write that changes nothing is none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from fairway.clock import Chance, Clock
+from fairway.embedded import crd, defaults, door, meta, rules
+from fairway.embedded.catalog import CRDS, Catalog, Resource
+from fairway.embedded.errors import Refused, already_exists, bad_request, conflict, forbidden, invalid, not_found
+from fairway.embedded.kinds import Kind
+from fairway.embedded.store import Key, Store
+
+Thing = dict[str, Any]
+KEEP_STATUS = ("nodes",)  # whoever makes one says at once how it is
+decode = msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How a write was asked for; what the asker is to be warned of is gathered here."""
+
+    user: str
+    dry_run: bool = False
+    validation: str = "Warn"  # of unknown fields: Strict, Warn, Ignore
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What is asked of the admission check. `old` is None for a CREATE; `new` may be changed."""
+
+    operation: str
+    kind: Kind
+    namespace: str
+    new: Thing
+    old: Thing | None
+    user: str
+
+
+Admit = Callable[[Admission], tuple[Thing, Sequence[str]]]
+
+
+def admit_all(admission: Admission) -> tuple[Thing, Sequence[str]]:
+    return admission.new, ()
+
+
+class Registry:
+    def __init__(self, store: Store, kinds: Sequence[Kind], clock: Clock, chance: Chance, *, admit: Admit = admit_all):
+        self.store, self.clock, self.chance = store, clock, chance
+        self.catalog = Catalog(store, kinds)
+        self._admit = admit
+
+    def current(self, resource: Resource, namespace: str, name: str) -> Thing:
+        """The object with what is staged: what a write starts from. NotFound if there is none."""
+        entry = self.store.latest(Key(resource.name, namespace, name))
+        if entry is None:
+            raise not_found(resource.kind.plural, resource.kind.group, name)
+        return decode(entry.value)
+
+    def create(self, resource: Resource, thing: Thing, write: Write) -> Thing:
+        self._shape(resource, thing, {}, write)
+        meta.begin(thing, uid=self.chance.uid(), now=self.clock.now())
+        self._name(resource, thing["metadata"])
+        if resource.has_status:
+            thing["metadata"]["generation"] = 1
+            if resource.name not in KEEP_STATUS:
+                thing.pop("status", None)
+        defaults.complete(resource.name, thing)
+        defaults.start(resource.name, thing)
+        door.enter(self.store, resource, thing)
+        thing = self._admitted(resource, thing, None, write)
+        self._check(resource, thing, {})
+        if resource.name == CRDS:
+            crd.establish(thing, self.catalog.kinds(), self.clock.now())
+            write.warnings.extend(crd.warnings(thing))
+        thing = resource.ordered(thing)
+        if not write.dry_run:
+            self.store.put(self.key(resource, thing), thing)
+        return thing
+
+    def update(self, resource: Resource, old: Thing, thing: Thing, write: Write) -> Thing:
+        """`thing` in the place of `old`, which is as in the store; its status stays where it is a subresource."""
+        self.expect(resource, old, thing.get("metadata") or {})
+        if resource.has_status:
+            _take(thing, old, "status")
+        self._shape(resource, thing, old, write)
+        meta.carry(thing["metadata"], old["metadata"])
+        defaults.complete(resource.name, thing)
+        thing = resource.ordered(thing)
+        if thing == old:
+            return old
+        if resource.has_status and any(thing.get(name) != old.get(name) for name in thing.keys() | old.keys()
+                                       if name not in ("metadata", "status")):
+            thing["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        thing = self._admitted(resource, thing, old, write)
+        self._check(resource, thing, old)
+        if resource.name == CRDS:
+            crd.establish(thing, self.catalog.kinds(), self.clock.now())
+        return self.replace(resource, thing, write)
+
+    def update_status(self, resource: Resource, old: Thing, thing: Thing, write: Write) -> Thing:
+        """The status of `thing` on what else `old` is."""
+        self.expect(resource, old, thing.get("metadata") or {})
+        new = {**old, "metadata": dict(old["metadata"])}
+        _take(new, thing, "status")
+        self._shape(resource, new, old, write)
+        return old if new == old else self.replace(resource, new, write)
+
+    def replace(self, resource: Resource, thing: Thing, write: Write) -> Thing:
+        """Stages the object as it is; its end, if nothing keeps it any more."""
+        about = thing["metadata"]
+        kept = about.get("finalizers") or about.get("deletionGracePeriodSeconds") or (
+            resource.name == "namespaces" and thing["spec"].get("finalizers"))
+        if write.dry_run:
+            return thing
+        if about.get("deletionTimestamp") and not kept:
+            self.store.remove(self.key(resource, thing), thing)
+        else:
+            self.store.put(self.key(resource, thing), thing)
+        return thing
+
+    def key(self, resource: Resource, thing: Thing) -> Key:
+        return Key(resource.name, thing["metadata"].get("namespace", ""), thing["metadata"]["name"])
+
+    def _shape(self, resource: Resource, thing: Thing, old: Mapping[str, Any], write: Write) -> None:
+        """Leaves the fields that the kind has, each of its type; in order, since what was stored is compared."""
+        kind = resource.kind
+        thing.setdefault("metadata", {})
+        unknown = resource.schema.shape(thing, old)
+        texts = [f'unknown field "{path}"' for path in unknown]
+        if texts and write.validation == "Strict":
+            raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict '
+                              f"decoding error: {', '.join(texts)}")
+        if write.validation == "Warn":
+            write.warnings.extend(texts)
+        causes = resource.schema.faults(thing, old)
+        typed = [cause for cause in causes if cause.reason == "FieldValueTypeInvalid"]
+        if typed and (not resource.custom or typed[0].field.startswith("metadata")):
+            raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+                              + "; ".join(f"{cause.field}: {cause.message}" for cause in typed))
+        if causes:
+            raise invalid(kind.kind, kind.group, _called(thing), causes=causes)
+
+    def _name(self, resource: Resource, about: Thing) -> None:
+        """A name for what has only the beginning of one; AlreadyExists for what is there."""
+        prefix = about.get("generateName")
+        while prefix and not about.get("name"):
+            name = prefix[:58] + self.chance.word()
+            if self.store.latest(Key(resource.name, about.get("namespace", ""), name)) is None:
+                about["name"] = name
+        if self.store.latest(Key(resource.name, about.get("namespace", ""), about.get("name", ""))):
+            raise already_exists(resource.kind.plural, resource.kind.group, about["name"])
+
+    def expect(self, resource: Resource, old: Thing, about: Mapping[str, Any]) -> None:
+        """Conflict where the writer saw another object, or another version of it."""
+        kind, known = resource.kind, old["metadata"]
+        if about.get("uid") and about["uid"] != known["uid"]:
+            why = f"Precondition failed: UID in precondition: {about['uid']}, UID in object meta: {known['uid']}"
+            raise conflict(kind.plural, kind.group, known["name"], why=why)
+        if about.get("resourceVersion", "") not in ("", "0", known["resourceVersion"]):
+            raise conflict(kind.plural, kind.group, known["name"])
+
+    def _admitted(self, resource: Resource, thing: Thing, old: Thing | None, write: Write) -> Thing:
+        kind, namespace = resource.kind, thing["metadata"].get("namespace", "")
+        operation = "CREATE" if old is None else "UPDATE"
+        try:
+            thing, warnings = self._admit(Admission(operation, kind, namespace, thing, old, write.user))
+        except Refused as refused:
+            if refused.forbidden:
+                raise forbidden(kind.plural, kind.group, _called(thing), why=str(refused)) from refused
+            raise invalid(kind.kind, kind.group, _called(thing), causes=refused.causes) from refused
+        write.warnings.extend(warnings)
+        return thing
+
+    def _check(self, resource: Resource, thing: Thing, old: Mapping[str, Any]) -> None:
+        causes = [*meta.faults(resource, thing["metadata"], old.get("metadata", {})),
+                  *rules.faults(resource.name, thing, old)]
+        if causes:
+            raise invalid(resource.kind.kind, resource.kind.group, _called(thing), causes=causes)
+
+
+def _take(thing: Thing, source: Thing, name: str) -> None:
+    if name in source:
+        thing[name] = source[name]
+    else:
+        thing.pop(name, None)
+
+
+def _called(thing: Thing) -> str:
+    about = thing["metadata"]
+    name = about.get("name") or about.get("generateName")
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,130 @@
+"""The embedded API server: `handle` answers a request. No sockets; `http` adapts it to them.
+
+It is a Transport: tests, simulation and the controllers of the same process may call it directly, under any clock. A
+write is answered when it is committed, in the order in which writes were staged; reads see what is committed. Every
+request carries a token that names its user, unless the server was given none (in process only).
+"""
+
+import hmac
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairway.embedded import reading, subresources, writing
+from fairway.embedded.call import Call, read
+from fairway.embedded.database import Full
+from fairway.embedded.discovery import discover
+from fairway.embedded.errors import Failure, method_not_allowed, no_such_path
+from fairway.embedded.registry import Registry, Write
+from fairway.embedded.store import encode
+from fairway.embedded.subresources import Logs, no_logs
+from fairway.kube.transport import Request, Response
+
+ADMIN = "fairway:admin"
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_HEALTH = ("/healthz", "/livez", "/readyz")
+_LATER = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize")
+
+Verb = Callable[[Registry, Call], Response]
+_ONE: Mapping[str, Verb] = {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch,
+                            "DELETE": writing.delete}
+_MANY: Mapping[str, Verb] = {"GET": reading.list_, "POST": writing.create, "DELETE": writing.delete_collection}
+_PARTS: Mapping[str, Mapping[str, Verb]] = {
+    "status": {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch},
+    "binding": {"POST": subresources.bind}, "eviction": {"POST": subresources.evict},
+    "finalize": {"PUT": writing.update},
+}
+
+
+class Server:
+    """`tokens`: token → user. `logs`: where the logs of pods are read."""
+
+    def __init__(self, registry: Registry, *, tokens: Mapping[str, str] | None = None, logs: Logs = no_logs) -> None:
+        self.registry = registry
+        self._tokens, self._logs = dict(tokens or {}), logs
+
+    async def start(self) -> None:
+        """Makes what every cluster has, where it is absent."""
+        for name in NAMESPACES:
+            await self._make("", "namespaces", {"metadata": {"name": name}})
+        for name, value in _CLASSES.items():
+            await self._make("scheduling.k8s.io", "priorityclasses", {"metadata": {"name": name}, "value": value})
+
+    async def handle(self, request: Request) -> Response:
+        try:
+            return await self._answer(request)
+        except Failure as failure:
+            headers = {"content-type": "application/json"}
+            if "retryAfterSeconds" in (failure.details or {}):
+                headers["retry-after"] = "1"
+            return Response(failure.code, headers, encode(failure.status()))
+
+    async def _answer(self, request: Request) -> Response:
+        user = self._user(request)
+        if request.path in _HEALTH:
+            return Response(200, {"content-type": "text/plain"}, b"ok")
+        call = read(request, self.registry.catalog, user)
+        if call is None:
+            found = discover(self.registry.catalog.kinds(), request.path, request.headers, request.query)
+            if found is None:
+                raise no_such_path()
+            return found
+        if call.subresource == "log" and call.method == "GET":
+            return await subresources.log(self.registry, call, self._logs)
+        verb = _verb(call)
+        if call.method == "GET":
+            return verb(self.registry, call)
+        if self.registry.store.closed:
+            raise Failure(503, "ServiceUnavailable", "the server is shutting down")
+        response = verb(self.registry, call)
+        await self._committed()
+        return response
+
+    async def _committed(self) -> None:
+        try:
+            await self.registry.store.committed()
+        except Full as error:
+            raise Failure(507, "InsufficientStorage", str(error)) from error
+        except sqlite3.Error as error:
+            raise Failure(500, "InternalError", f"the write did not happen: {error}") from error
+
+    def _user(self, request: Request) -> str:
+        """Who asks; with the one token everybody may be impersonated."""
+        user = ADMIN
+        if self._tokens:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+            users = [name for token, name in self._tokens.items() if hmac.compare_digest(token.encode(), given)]
+            if not users:
+                raise Failure(401, "Unauthorized", "Unauthorized")
+            user = users[0]
+        return request.headers.get("impersonate-user") or user
+
+    async def _make(self, group: str, plural: str, thing: dict[str, Any]) -> None:
+        resource = self.registry.catalog.find(group, "v1", plural)
+        assert resource is not None
+        if self.registry.store.get(self.registry.key(resource, thing)) is None:
+            self.registry.create(resource, thing, Write(ADMIN))
+            await self.registry.store.committed()
+
+
+def _verb(call: Call) -> Verb:
+    kind, method = call.resource.kind, call.method
+    if not kind.stored:
+        verbs: Mapping[str, Verb] = {} if call.name else {"POST": subresources.review}
+    elif not call.subresource:
+        verbs = _ONE if call.name else _MANY
+        if method == "GET" and call.flag("watch"):
+            return reading.watch
+        if not call.name and method in ("POST", "DELETE") and kind.namespaced and not call.namespace:
+            raise method_not_allowed()
+    elif call.subresource in _LATER and kind.plural == "pods":
+        raise Failure(501, "NotImplemented", f"{call.subresource} is not served: pods are processes of this machine")
+    elif call.subresource in kind.subresources:
+        verbs = _PARTS.get(call.subresource, {})
+    else:
+        raise no_such_path()
+    if method not in verbs:
+        raise method_not_allowed()
+    return verbs[method]
+

@@ -1,0 +1,98 @@
+"""create, update, patch, delete and deletecollection, as requests and answers; the rules are the registry's."""
+
+from typing import Any
+
+import msgspec
+
+from fairway.embedded import deletion
+from fairway.embedded.call import Call
+from fairway.embedded.deletion import Options
+from fairway.embedded.errors import bad_request
+from fairway.embedded.patch import apply_patch
+from fairway.embedded.reading import answer, selection
+from fairway.embedded.registry import Registry, Thing, Write
+from fairway.embedded.store import encode
+from fairway.kube.transport import Response
+
+
+def create(registry: Registry, call: Call) -> Response:
+    resource, thing, write = call.resource, call.thing(), call.write()
+    _belongs(call, thing)
+    thing = registry.create(resource, thing, write)
+    if not resource.kind.acted_on:
+        write.warnings.append(f"{resource.name} are kept as data here: nothing acts on them")
+    return warned(answer(registry, call, encode(thing), status=201), write)
+
+
+def update(registry: Registry, call: Call) -> Response:
+    thing, write = call.thing(), call.write()
+    _belongs(call, thing)
+    old = registry.current(call.resource, call.namespace, call.name)
+    return _updated(registry, call, old, thing, write)
+
+
+def patch(registry: Registry, call: Call) -> Response:
+    write, resource = call.write(), call.resource
+    old = registry.current(resource, call.namespace, call.name)
+    media = call.request.headers.get("content-type", "").partition(";")[0].strip()
+    copy = msgspec.json.decode(encode(resource.ordered(old)))
+    thing = apply_patch(media, call.request.body, copy, custom=resource.custom)
+    _belongs(call, thing)
+    return _updated(registry, call, old, thing, write)
+
+
+def delete(registry: Registry, call: Call) -> Response:
+    how, write = deletion.options(call), deletion.writing(call)
+    old = registry.current(call.resource, call.namespace, call.name)
+    thing, gone = deletion.delete(registry, call.resource, old, how, write)
+    value = deletion.outcome(call.resource, thing, gone=gone)
+    return warned(Response(200, {"content-type": "application/json"}, value), write)
+
+
+def delete_collection(registry: Registry, call: Call) -> Response:
+    """Deletes what a list would show, each object on its own; the answer is the list of them."""
+    how, write, chosen = deletion.options(call), deletion.writing(call), selection(call)
+    how = Options(how.grace, how.propagation)
+    items = []
+    for (namespace, name), entry in sorted(registry.store.objects(call.resource.name).items()):
+        if chosen.takes((namespace, name), entry.value):
+            old = registry.current(call.resource, namespace, name)
+            items.append(call.resource.ordered(deletion.delete(registry, call.resource, old, how, write)[0]))
+    kind = call.resource.kind
+    about = {"resourceVersion": str(registry.store.revision)}
+    value = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": about, "items": items}
+    return warned(Response(200, {"content-type": "application/json"}, encode(value)), write)
+
+
+def warned(response: Response, write: Write) -> Response:
+    """With a Warning header for each warning."""
+    if not write.warnings:
+        return response
+    texts = ", ".join("299 - " + encode(text).decode() for text in dict.fromkeys(write.warnings))
+    return Response(response.status, {**response.headers, "warning": texts}, response.body)
+
+
+def _updated(registry: Registry, call: Call, old: Thing, thing: Thing, write: Write) -> Response:
+    if call.subresource == "status":
+        thing = registry.update_status(call.resource, old, thing, write)
+    elif call.subresource == "finalize":
+        thing = registry.replace(call.resource, {**old, "spec": thing.get("spec", {})}, write)
+    else:
+        thing = registry.update(call.resource, old, thing, write)
+    return warned(answer(registry, call, encode(call.resource.ordered(thing))), write)
+
+
+def _belongs(call: Call, thing: dict[str, Any]) -> None:
+    """The object is of the kind, in the namespace and of the name that the path says."""
+    kind, about = call.resource.kind, thing.get("metadata")
+    if not isinstance(about, dict):
+        raise bad_request("metadata is no object")
+    for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+        if (thing.get(field) or wanted) != wanted:
+            raise bad_request(f"the {field} in the data ({thing[field]}) does not match the expected one ({wanted})")
+    if kind.namespaced and about.setdefault("namespace", call.namespace) != call.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if not kind.namespaced:
+        about.pop("namespace", None)
+    if call.name and about.setdefault("name", call.name) != call.name:
+        raise bad_request(f"the name of the object ({about['name']}) does not match the name on the URL ({call.name})")
