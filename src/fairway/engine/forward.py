@@ -1,0 +1,276 @@
+"""`decide` run forward: apply a plan, go to the next event, decide again.
+
+The simulator, the forecast and every what-if stand on this one loop. It owns a State and a queue of events; it
+observes what happens at a moment, decides, and does at once what the plan says: a start runs until its work is done, an
+eviction holds its room for its grace and then queues again at its old place, with the work since its last checkpoint to
+be done once more. What the plan cannot know (how long the work takes) is told by `work`; the engine sees it only
+through its policy.
+
+Work is in seconds at full size. An elastic workload runs at the part of its pods it has. Nothing here decides.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count as counter
+
+from .check import check
+from .decide import decide
+from .model import GPU, Admission, Ended, Fact, Gone, Running, Workload
+from .plan import Admit, Evict, Fault, Finish, Plan, Resize
+from .policy import Policy
+from .resources import DEVICE, counted, counts_of
+from .snapshot import Snapshot
+from .state import State
+
+Work = Callable[[Workload], float]
+
+MOST_CYCLES = 64  # at one moment; a plan that does not settle is a defect, not a long wait
+
+
+@dataclass(slots=True)
+class Progress:
+    """Of a workload: the work it needs, how much is done, and since when it runs at which rate. `ran` is when this
+    attempt began; `turn` tells a planned end from one that an eviction or resize made void."""
+
+    work: float
+    done: float = 0.0
+    since: float | None = None
+    ran: float | None = None
+    rate: float = 1.0
+    turn: int = 0
+    attained: float = 0.0
+    lost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a workload, over now: from when to when, where, and how it ended."""
+
+    key: str
+    start: float
+    end: float
+    admission: Admission
+    has_finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One cycle: what was seen, what was decided, what the referee found."""
+
+    now: float
+    snapshot: Snapshot
+    plan: Plan
+    faults: tuple[Fault, ...] = ()
+
+
+class Forward:
+    """`work(workload)` is asked once for each workload: the seconds it needs. `is_checked`: the referee sees all."""
+
+    def __init__(
+        self, state: State, policy: Policy, work: Work, *, now: float = 0.0, is_checked: bool = True
+    ) -> None:
+        self.state, self.policy, self.now = state, policy, now
+        self.progress: dict[str, Progress] = {}
+        self.running: dict[str, Running] = {}
+        self.attempts: list[Attempt] = []  # since somebody last emptied it
+        self._work, self._is_checked = work, is_checked
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = counter()
+        self._again: float | None = None
+        self._has_changed = True
+        self._awaited: set[str] = set()  # named in an `after`: how these end must be remembered
+        snapshot = state.snapshot(now)
+        self._awaited.update(key for one in snapshot.pending for key in one.after)
+        for one in snapshot.running:
+            self._go_on(one)
+
+    def at(self, time: float, act: Callable[[], None]) -> None:
+        """`act` is done at `time`, before that moment's decision."""
+        heappush(self._events, (time, next(self._order), act))
+
+    def observe(self, *facts: Fact) -> None:
+        """The world says so, now."""
+        self._has_changed = True
+        for fact in facts:
+            if isinstance(fact, Gone) and fact.kind == "Workload":
+                self._drop(fact.key)
+            elif isinstance(fact, Workload):
+                self._awaited.update(fact.after)
+        self.state.observe(*facts)
+
+    def steps(self, until: float = float("inf")) -> Iterator[Step]:
+        """One for each cycle, until nothing is to happen before `until`."""
+        while (moment := self._next()) is not None and moment <= until:
+            self.now = moment
+            self._has_changed |= self._again is not None and self._again <= moment
+            while self._events and self._events[0][0] <= moment:
+                heappop(self._events)[2]()
+            if self._has_changed:
+                yield from self._settle()
+
+    def _next(self) -> float | None:
+        if self._has_changed:
+            return self.now
+        moments = [self._events[0][0]] if self._events else []
+        return min((*moments, max(self._again, self.now))) if self._again is not None else min(moments, default=None)
+
+    def _settle(self) -> Iterator[Step]:
+        """Cycles of this moment: a plan that changed something is followed by another."""
+        for _ in range(MOST_CYCLES):
+            snapshot = self.state.snapshot(self.now)
+            plan = decide(snapshot, self.policy)
+            faults = tuple(check(snapshot, plan)) if self._is_checked else ()
+            self._has_changed = False
+            yield Step(self.now, snapshot, plan, faults)
+            self._apply(snapshot, plan)
+            self._again = plan.again_at if plan.again_at is not None and plan.again_at > self.now else None
+            if not self._has_changed:
+                return
+        raise RuntimeError(f"plans do not settle at {self.now}: {plan.verdicts[:3]}")
+
+    def _apply(self, snapshot: Snapshot, plan: Plan) -> None:
+        pending = {one.key: one for one in snapshot.pending}
+        for verdict in plan.verdicts:
+            match verdict:
+                case Admit(workload=key) if not verdict.after:
+                    self._start(pending.get(key) or self._promised(key), verdict.admission, verdict.backfilled_for)
+                case Admit(workload=key) if key in pending:
+                    self._promise(pending[key], verdict)
+                case Evict():
+                    self._evict(verdict)
+                case Resize():
+                    self._resize(verdict)
+                case Finish(workload=key):
+                    self._finish(key)
+                case _:
+                    pass
+
+    def _promised(self, key: str) -> Workload:
+        return self.running[key].workload
+
+    def _promise(self, workload: Workload, verdict: Admit) -> None:
+        """It holds its places while the others leave; it starts when a later plan says so."""
+        one = Running(workload, verdict.admission, waits_for=verdict.after, is_promised=True)
+        self.running[workload.key] = one
+        self.observe(one)
+
+    def _start(self, workload: Workload, admission: Admission, backfilled_for: str) -> None:
+        one = Running(workload, admission, admitted_at=self.now, backfilled_for=backfilled_for)
+        self._go_on(one)
+        self.observe(one)
+
+    def _go_on(self, one: Running) -> None:
+        """It runs from now on (or goes on, where it was found running)."""
+        key = one.workload.key
+        self.running[key] = one
+        if one.is_promised or one.is_leaving:
+            return
+        progress = self.progress.get(key)
+        if progress is None:
+            progress = self.progress[key] = Progress(self._work(one.workload))
+        progress.since, progress.rate = self.now, rate_of(one)
+        progress.ran = self.now
+        self._plan_end(key)
+
+    def _plan_end(self, key: str) -> None:
+        progress = self.progress[key]
+        progress.turn += 1
+        turn = progress.turn
+        left = (progress.work - progress.done) / progress.rate + self.running[key].workload.restart_seconds
+        self.at(self.now + max(0.0, left), lambda: self._end(key) if self.progress[key].turn == turn else None)
+
+    def _end(self, key: str) -> None:
+        self._bank(key)
+        self._note(key, has_finished=True)
+        self._drop(key)
+        self._forget(key, succeeded=True)
+
+    def _note(self, key: str, *, has_finished: bool) -> None:
+        ran = self.progress[key].ran if key in self.progress else None
+        if ran is not None:
+            self.attempts.append(Attempt(key, ran, self.now, self.running[key].admission, has_finished))
+
+    def _drop(self, key: str) -> None:
+        self.running.pop(key, None)
+        if key in self.progress:
+            self.progress[key].turn += 1
+            self.progress[key].since = None
+
+    def _bank(self, key: str) -> None:
+        """Count what was done since the last change of rate; the restart does no work."""
+        progress, one = self.progress[key], self.running[key]
+        if progress.since is None or progress.ran is None:
+            return
+        restart = max(0.0, progress.ran + one.workload.restart_seconds - progress.since)
+        progress.done += max(0.0, self.now - progress.since - restart) * progress.rate
+        progress.attained += (self.now - progress.since) * gpus_of(one)
+        progress.since = self.now
+
+    def _evict(self, verdict: Evict) -> None:
+        key = verdict.workload
+        one = self.running[key]
+        if one.is_promised:
+            self.running.pop(key)
+            self.observe(one.workload)
+            return
+        self._bank(key)
+        self._note(key, has_finished=False)
+        self._lose_unsaved(key)
+        leaving = replace(one, is_leaving=True, leaving_since=self.now, moves_to=verdict.admission)
+        self.running[key] = leaving
+        self.observe(leaving)
+        self.at(self.now + one.workload.grace, lambda: self._leave(key, verdict))
+
+    def _lose_unsaved(self, key: str) -> None:
+        """Work since the last checkpoint is to be done again; without checkpoints all of this attempt's is."""
+        progress, workload = self.progress[key], self.running[key].workload
+        every = workload.checkpoint_interval
+        safe = 0.0 if every is None else progress.done if every == 0 else progress.done - progress.done % every
+        progress.lost += progress.done - safe
+        progress.done, progress.since = safe, None
+        progress.turn += 1
+
+    def _leave(self, key: str, verdict: Evict) -> None:
+        one = self.running.pop(key, None)
+        if one is None:
+            return
+        again = replace(one.workload, attained=self.progress[key].attained)
+        self.observe(again)
+        if one.moves_to:
+            self._start(again, one.moves_to, "")
+
+    def _resize(self, verdict: Resize) -> None:
+        key = verdict.workload
+        self._bank(key)
+        one = replace(self.running[key], admission=verdict.admission, lost=())
+        self.running[key] = one
+        self.progress[key].rate = rate_of(one)
+        self._plan_end(key)
+        self.observe(one)
+
+    def _finish(self, key: str) -> None:
+        if key in self.running:
+            self._bank(key)
+            self._note(key, has_finished=True)
+        self._drop(key)
+        self._forget(key, succeeded=False)
+
+    def _forget(self, key: str, *, succeeded: bool) -> None:
+        """It is over; how, is kept only while somebody waits for it: a long run ends very many."""
+        self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
+
+
+def pods_of(one: Running) -> dict[str, int]:
+    return {podset.name: podset.count for podset in one.admission.podsets}
+
+
+def rate_of(one: Running) -> float:
+    """The part of its pods that a workload has."""
+    return sum(pods_of(one).values()) / max(1, sum(podset.count for podset in one.workload.podsets))
+
+
+def gpus_of(one: Running) -> float:
+    """GPUs that it holds; a shared one by its fraction."""
+    podsets = one.workload.podsets
+    return counted(podsets, counts_of(podsets, one.admission), 0).get(GPU, 0) / DEVICE

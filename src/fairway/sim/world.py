@@ -1,0 +1,200 @@
+"""A Load brought to life: jobs arrive, work, end, are cancelled; nodes fail and come back; `decide` answers.
+
+The engine's own `Forward` goes from event to event; this adds what happens from outside, and keeps the books. Of jobs
+that are alike to the scheduler (same queue, user, priority, podsets and limit) only the first few in order are shown to
+it: the others could not start before them, and when all that are shown start in a cycle, more are shown and the cycle
+is repeated at the same moment. So a backlog of a hundred thousand costs what its first few of each kind cost.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+import numpy as np
+
+from fairway.engine import Admit, Gone, PodClass, Policy, State, Workload
+from fairway.engine.forward import Attempt, Forward, Step
+from fairway.engine.model import GPU, Node
+from fairway.engine.resources import DEVICE
+from fairway.engine.sketch import learn
+
+from .load import Job, Load, workload_of
+from .measure import Floats, Outcome, Run, Series
+
+SHOWN = 4
+Kind = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanics:
+    """What an eviction costs: work since the last checkpoint (`checkpoint_seconds`; 0: nothing, None: all) and the time
+    a restart takes. `knows_durations`: an oracle tells the scheduler each job's runtime."""
+
+    checkpoint_seconds: float | None = 1800.0
+    restart_seconds: float = 30.0
+    knows_durations: bool = False
+
+
+class World:
+    def __init__(self, load: Load, policy: Policy, mechanics: Mechanics, *, is_checked: bool = True) -> None:
+        self.load, self.mechanics = load, mechanics
+        state = State()
+        state.observe(*load.pools, *load.queues, *load.nodes)
+        self.jobs = {f"sim/{job.id}": job for job in load.jobs}
+        self.forward = Forward(state, policy, lambda it: self.jobs[it.key].duration, is_checked=is_checked)
+        self.ended = 0
+        self._queues = {queue.name: queue for queue in load.queues}
+        self._pods: dict[PodClass, PodClass] = {}
+        self._hidden: defaultdict[Kind, list[tuple[float, str, Workload]]] = defaultdict(list)
+        self._shown: defaultdict[Kind, set[str]] = defaultdict(set)
+        self._kind: dict[str, Kind] = {}
+        self._runs: defaultdict[str, list[Run]] = defaultdict(list)
+        self._ends: dict[str, float] = {}
+        self._books = _Books()
+        self._schedule()
+
+    def run(self) -> Iterator[Step]:
+        """Cycle by cycle until everything has ended."""
+        for step in self.forward.steps():
+            self._settle_books(step)
+            yield step
+            self._after(step)
+
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of every job so far, in the order of submission."""
+        return tuple(self._outcome(key, job) for key, job in self.jobs.items())
+
+    def series(self) -> Series:
+        return self._books.series(self.outcomes())
+
+    # What happens from outside
+
+    def _schedule(self) -> None:
+        for key, job in self.jobs.items():
+            self.forward.at(job.submit, _calling(self._arrive, key, job))
+            if job.patience is not None:
+                self.forward.at(job.submit + job.patience, _calling(self._cancel, key))
+        nodes = {node.name: node for node in self.load.nodes}
+        for outage in self.load.outages:
+            self.forward.at(outage.start, _calling(self._fail, nodes[outage.node]))
+            self.forward.at(outage.end, _calling(self.forward.observe, nodes[outage.node]))
+
+    def _arrive(self, key: str, job: Job) -> None:
+        workload = replace(
+            workload_of(job, self._pods),
+            expected_runtime=job.duration if self.mechanics.knows_durations else None,
+            checkpoint_interval=self.mechanics.checkpoint_seconds,
+            restart_seconds=self.mechanics.restart_seconds,
+        )
+        kind = (job.queue, job.user, job.priority, workload.podsets, workload.time_limit)
+        self._kind[key] = kind
+        first = workload.expected_runtime or 0.0
+        heappush(self._hidden[kind], (first, f"{job.submit:020.3f}{key}", workload))
+        self._show(kind)
+
+    def _show(self, kind: Kind) -> None:
+        """Tell the scheduler of the first of a kind, until SHOWN of them are in sight."""
+        hidden, shown = self._hidden[kind], self._shown[kind]
+        while hidden and len(shown) < SHOWN:
+            workload = heappop(hidden)[2]
+            if workload.key not in self._ends:
+                shown.add(workload.key)
+                self.forward.observe(workload)
+
+    def _cancel(self, key: str) -> None:
+        """A user who has waited long enough gives up."""
+        if key in self._ends or key in self.forward.progress:
+            return
+        self._ends[key] = -1.0
+        self.ended += 1
+        shown = self._shown[self._kind[key]]
+        if key in shown:
+            shown.discard(key)
+            self.forward.observe(Gone("Workload", key))
+            self._show(self._kind[key])
+
+    def _fail(self, node: Node) -> None:
+        self.forward.observe(replace(node, is_ready=False))
+
+    # The books
+
+    def _after(self, step: Step) -> None:
+        """Those that start make room in sight for the next of their kind."""
+        for verdict in step.plan.verdicts:
+            kind = self._kind.get(verdict.workload)
+            if kind is not None and verdict.workload in self._shown[kind] and isinstance(verdict, Admit):
+                self._shown[kind].discard(verdict.workload)
+                self._show(kind)
+
+    def _settle_books(self, step: Step) -> None:
+        for attempt in self.forward.attempts:
+            self._runs[attempt.key].append(_run(attempt))
+            if attempt.has_finished:
+                self._ends[attempt.key] = attempt.end
+                self.ended += 1
+                self._learn(attempt)
+        self.forward.attempts.clear()
+        self._books.enter(step)
+
+    def _learn(self, attempt: Attempt) -> None:
+        """A queue remembers how long its workloads ran, as its status does on a cluster."""
+        job, progress = self.jobs[attempt.key], self.forward.progress[attempt.key]
+        queue = self._queues[job.queue]
+        known = learn(dict(queue.ledger.runtimes), workload_of(job, self._pods), progress.work)
+        queue = replace(queue, ledger=replace(queue.ledger, runtimes=tuple(known.items())))
+        self._queues[job.queue] = queue
+        self.forward.state.observe(queue)
+
+    def _outcome(self, key: str, job: Job) -> Outcome:
+        runs, progress = tuple(self._runs[key]), self.forward.progress.get(key)
+        if progress is not None and progress.ran is not None and key in self.forward.running and key not in self._ends:
+            one = self.forward.running[key]
+            runs += (_run(Attempt(key, progress.ran, self.forward.now, one.admission, has_finished=False)),)
+        evictions = max(0, len(self._runs[key]) - (self._ends.get(key, -1.0) >= 0))
+        return Outcome(job, self._ends.get(key, -1.0), runs, evictions, progress.lost if progress else 0.0)
+
+
+def _calling(act: Callable[..., None], *arguments: object) -> Callable[[], None]:
+    return lambda: act(*arguments)
+
+
+def _run(attempt: Attempt) -> Run:
+    shares = [share.node for podset in attempt.admission.podsets for share in podset.nodes]
+    return Run(attempt.start, attempt.end, tuple(dict.fromkeys(shares)))
+
+
+class _Books:
+    """GPUs there, held and stranded at each moment."""
+
+    def __init__(self) -> None:
+        self._moments: list[tuple[float, float, float, float]] = []
+
+    def enter(self, step: Step) -> None:
+        snapshot = step.snapshot
+        column = snapshot.resources.index(GPU)
+        capacity, free = snapshot.capacity[column], snapshot.free[column]
+        ready = snapshot.is_usable
+        partly = ready & (free > 0) & (free < capacity)
+        there, held = float(capacity[ready].sum()), float((capacity - free)[ready].sum())
+        moment = (step.now, there / DEVICE, held / DEVICE, float(free[partly].sum()) / DEVICE)
+        if self._moments and self._moments[-1][0] == step.now:
+            self._moments[-1] = moment
+        else:
+            self._moments.append(moment)
+
+    def series(self, outcomes: Sequence[Outcome]) -> Series:
+        times, there, held, stranded = np.array(self._moments, np.float64).reshape(-1, 4).T
+        names = tuple(sorted({it.job.queue for it in outcomes}))
+        by_queue = np.array([_held(times, [it for it in outcomes if it.job.queue == name]) for name in names])
+        return Series(times, there, held, stranded, names, by_queue.reshape(len(names), len(times)))
+
+
+def _held(times: Floats, outcomes: Sequence[Outcome]) -> Floats:
+    """GPUs held by the runs of these jobs at each moment."""
+    runs = np.array([(run.start, run.end, it.job.total_gpus) for it in outcomes for run in it.runs], np.float64)
+    starts, ends, gpus = runs.reshape(-1, 3).T
+    moments, deltas = np.concatenate((starts, ends)), np.concatenate((gpus, -gpus))
+    order = np.argsort(moments, kind="stable")
+    level = np.concatenate(([0.0], np.cumsum(deltas[order])))
+    return level[np.searchsorted(moments[order], times, side="right")]
