@@ -245,7 +245,6 @@ class NodeObject(Part, frozen=True):
 class JobSpec(Part, frozen=True):
     parallelism: Natural = 1
     completions: Natural | None = None
-    active_deadline_seconds: Natural | None = None
     suspend: bool = False
     completion_mode: str = ""
     template: PodTemplate = PodTemplate()

@@ -1,0 +1,311 @@
+"""The user's objects → the Workloads made for them: one function for each kind gives its podsets, one table names them.
+
+A Workload is named after its owner (`job-a`), owned by it, and mirrors the `fairway.dev/` annotations it carries. The
+pods of a Deployment, StatefulSet or of nobody are workloads each (`pod-a`), or a gang where a label groups them: its
+Workload is named after the group, and made when all its pods are there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from fairway.engine.model import PodClass
+
+from .decode import decode
+from .objects import (
+    FRACTION,
+    GPU_MEMORY,
+    GROUP,
+    GROUP_NAME,
+    GROUP_SIZE,
+    MANAGED,
+    QUEUE,
+    USER,
+    Condition,
+    JobObject,
+    JobSpec,
+    Metadata,
+    Natural,
+    OwnerReference,
+    Part,
+    PodObject,
+    PodTemplate,
+)
+from .pods import pod_class
+from .quantities import Malformed, shown, within
+from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
+
+DEFAULT_QUEUE = "default"
+MAIN = "main"
+
+
+class Conditions(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicatedJob(Part, frozen=True):
+    class Template(Part, frozen=True):
+        spec: JobSpec = JobSpec()
+
+    name: str
+    replicas: Natural = 1
+    template: Template = Template()
+
+
+class JobSetSpec(Part, frozen=True):
+    replicated_jobs: tuple[ReplicatedJob, ...] = ()
+
+
+class JobSetObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: JobSetSpec = JobSetSpec()
+    status: Conditions = Conditions()
+
+
+class ReplicaSpec(Part, frozen=True):
+    replicas: Natural = 1
+    template: PodTemplate = PodTemplate()
+
+
+class ElasticPolicy(Part, frozen=True):
+    min_replicas: Natural | None = None
+
+
+class PyTorchSpec(Part, frozen=True):
+    pytorch_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012  msgspec gives every struct a dict of its own
+    elastic_policy: ElasticPolicy = ElasticPolicy()
+
+
+class PyTorchJobObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: PyTorchSpec = PyTorchSpec()
+    status: Conditions = Conditions()
+
+
+class RayGroup(Part, frozen=True):
+    group_name: str = "head"
+    replicas: Natural = 1
+    min_replicas: Natural | None = None
+    num_of_hosts: Natural = 1
+    template: PodTemplate = PodTemplate()
+
+
+class RaySpec(Part, frozen=True):
+    head_group_spec: RayGroup = RayGroup()
+    worker_group_specs: tuple[RayGroup, ...] = ()
+    enable_in_tree_autoscaling: bool = False
+
+
+class RayClusterObject(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: RaySpec = RaySpec()
+    status: Conditions = Conditions()
+
+
+Owned = JobObject | JobSetObject | PyTorchJobObject | RayClusterObject
+S = TypeVar("S", JobObject, JobSetObject, PyTorchJobObject, RayClusterObject)
+
+
+def job(said: JobObject) -> tuple[PodSetSpec, ...]:
+    """As many pods at once as it still wants."""
+    return (PodSetSpec(MAIN, _at_once(said.spec, said.status.succeeded), template=said.spec.template),)
+
+
+def _at_once(spec: JobSpec, succeeded: int = 0) -> int:
+    left = spec.parallelism if spec.completions is None else max(0, spec.completions - succeeded)
+    return min(spec.parallelism, left)
+
+
+def job_set(said: JobSetObject) -> tuple[PodSetSpec, ...]:
+    """A podset for each replicated job."""
+    return tuple(
+        PodSetSpec(one.name, one.replicas * _at_once(one.template.spec), template=one.template.spec.template)
+        for one in said.spec.replicated_jobs
+    )
+
+
+def pytorch_job(said: PyTorchJobObject) -> tuple[PodSetSpec, ...]:
+    """A podset for each role, the master first; an elastic policy's minimum is the workers'."""
+    roles = sorted(said.spec.pytorch_replica_specs.items(), key=lambda role: (role[0] != "Master", role[0]))
+    least = said.spec.elastic_policy.min_replicas
+    return tuple(
+        PodSetSpec(name.lower(), one.replicas, least if name == "Worker" else None, one.template) for name, one in roles
+    )
+
+
+def ray_cluster(said: RayClusterObject) -> tuple[PodSetSpec, ...]:
+    """The head, and a podset for each group of workers; they are elastic where Ray scales them."""
+    scales = said.spec.enable_in_tree_autoscaling
+    workers = (
+        PodSetSpec(
+            one.group_name,
+            one.replicas * one.num_of_hosts,
+            min(one.min_replicas, one.replicas) * one.num_of_hosts if scales and one.min_replicas is not None else None,
+            one.template,
+        )
+        for one in said.spec.worker_group_specs
+    )
+    return PodSetSpec("head", 1, template=said.spec.head_group_spec.template), *workers
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership(Generic[S]):
+    """How a kind of owner is read. `suspend`: the field that keeps it from making pods."""
+
+    form: type[S]
+    podsets: Callable[[S], tuple[PodSetSpec, ...]]
+    suspend: tuple[str, ...] = ("spec", "suspend")
+
+    def workload(self, kind: str, said: object) -> WorkloadObject:
+        read = decode(said, self.form)
+        return workload_of(kind, read.metadata, self.podsets(read))
+
+
+OWNERS: Mapping[
+    tuple[str, str],
+    Ownership[JobObject] | Ownership[JobSetObject] | Ownership[PyTorchJobObject] | Ownership[RayClusterObject],
+] = {
+    ("batch", "Job"): Ownership(JobObject, job),
+    ("jobset.x-k8s.io", "JobSet"): Ownership(JobSetObject, job_set),
+    ("kubeflow.org", "PyTorchJob"): Ownership(PyTorchJobObject, pytorch_job, ("spec", "runPolicy", "suspend")),
+    ("ray.io", "RayCluster"): Ownership(RayClusterObject, ray_cluster),
+}
+GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
+"""Owners that cannot be suspended: their pods are workloads each, and wait at a scheduling gate."""
+
+
+def pod(said: PodObject) -> WorkloadObject:
+    """The workload of a pod of nobody, or of one of many that are served alike."""
+    template = PodTemplate(said.metadata, said.spec)
+    return workload_of("Pod", said.metadata, (PodSetSpec(MAIN, 1, template=template),))
+
+
+def pod_group(name: str, pods: Sequence[PodObject]) -> WorkloadObject | None:
+    """The gang of a group's pods; None while some are still to come, or when all have a node. Pods alike in what they
+    ask make a podset; the gang is as old as its youngest pod."""
+    waiting = sorted((one for one in pods if not one.spec.node_name), key=lambda one: one.metadata.name)
+    if not waiting or len(pods) < max(_size(one) for one in pods):
+        return None
+    alike: dict[PodClass, list[PodTemplate]] = {}
+    for one in waiting:
+        template = PodTemplate(one.metadata, one.spec)
+        alike.setdefault(_asked(template), []).append(template)
+    podsets = tuple(
+        PodSetSpec(f"{MAIN}-{index}" if index else MAIN, len(same), template=same[0])
+        for index, same in enumerate(alike.values())
+    )
+    youngest = max(waiting, key=lambda one: one.metadata.creation_timestamp or "")
+    return workload_of("Pod", replace(youngest.metadata, name=name, uid=""), podsets)
+
+
+def _asked(template: PodTemplate) -> PodClass:
+    return pod_class(replace(template, metadata=replace(template.metadata, labels={})), "")
+
+
+def _size(said: PodObject) -> int:
+    return within(f"metadata.labels[{GROUP_SIZE}]", number, said.metadata.labels.get(GROUP_SIZE, "1"))
+
+
+def group_of(meta: Metadata) -> str:
+    """The name of the gang a bare pod is in; "" for none."""
+    return meta.labels.get(GROUP_NAME, "")
+
+
+def queue_of(meta: Metadata, namespace_labels: Mapping[str, str]) -> str:
+    """The queue that a managed object goes to; "" for one that is not managed."""
+    if QUEUE in meta.labels:
+        return meta.labels[QUEUE]
+    return DEFAULT_QUEUE if namespace_labels.get(MANAGED) == "true" else ""
+
+
+def name_of(kind: str, name: str) -> str:
+    """The name of the Workload of an owner."""
+    return f"{kind.lower()}-{name}"
+
+
+def workload_of(kind: str, owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:
+    """The Workload of an owner, with its annotations mirrored. Not written yet: it has no uid and no status."""
+    spec = mirrored(owner, podsets)
+    meta = Metadata(
+        name=name_of(kind, owner.name),
+        namespace=owner.namespace,
+        creation_timestamp=owner.creation_timestamp,
+        owner_references=(OwnerReference(kind, owner.name, owner.uid, controller=True),) if owner.uid else (),
+    )
+    return WorkloadObject(meta, spec)
+
+
+def _flag(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _words(text: str) -> object:
+    return [word for word in text.replace(",", " ").split() if word]
+
+
+MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "workload-type": ("workloadType", str), "preemptible": ("preemptible", _flag), "active": ("active", _flag),
+    "expected-runtime": ("expectedRuntime", str), "time-limit": ("timeLimit", str), "deadline": ("deadline", str),
+    "checkpoint-interval": ("checkpointInterval", str), "last-checkpoint": ("lastCheckpoint", str),
+    "restart": ("restart", str), "on-disconnect": ("onDisconnect", str), "pools": ("pools", _words),
+    "start-timeout": ("startTimeout", str), "idle-timeout": ("idleTimeout", str), "after": ("after", _words),
+    "data": ("data", str),
+}  # fmt: skip
+"""Annotation (without `fairway.dev/`) → field of the spec, and how its text is read."""
+
+
+def mirrored(owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:
+    """The spec that an owner's labels and annotations say."""
+    said: dict[str, object] = {"queue": owner.labels.get(QUEUE) or DEFAULT_QUEUE, "user": owner.annotations.get(USER, "")}
+    for name, text in _notes(owner):
+        if name in MIRRORED:
+            field, read = MIRRORED[name]
+            said[field] = read(text)
+    try:
+        spec = decode(said, WorkloadSpec)
+    except Malformed as error:
+        name = next(name for name, (field, _) in MIRRORED.items() if error.field.startswith(field))
+        raise Malformed(error.message, annotated(name)) from None
+    own = (_podset(one, owner) for one in podsets[:-1])
+    last = (_podset(one, owner, least=dict(_notes(owner)).get("min-count", "")) for one in podsets[-1:])
+    return replace(spec, topology=_topology(owner), pod_sets=(*own, *last))
+
+
+def annotated(name: str) -> str:
+    """The field path of one of our annotations."""
+    return f"metadata.annotations[{GROUP}/{name}]"
+
+
+def _notes(meta: Metadata) -> list[tuple[str, str]]:
+    return [(key.partition("/")[2], text) for key, text in meta.annotations.items() if key.startswith(f"{GROUP}/")]
+
+
+def _topology(meta: Metadata) -> TopologySpec:
+    notes = dict(_notes(meta))
+    return TopologySpec(notes.get("topology-required", ""), notes.get("topology-preferred", ""))
+
+
+def _podset(said: PodSetSpec, owner: Metadata, least: str = "") -> PodSetSpec:
+    """A podset with what the annotations of its pods say, and of its owner where those say nothing."""
+    meta = said.template.metadata
+    shared = {name: text for name, text in owner.annotations.items() if name in (FRACTION, GPU_MEMORY)}
+    own = shared if not meta.annotations.keys() & {FRACTION, GPU_MEMORY} else {}
+    alignment = dict([*_notes(owner), *_notes(meta)]).get("alignment")
+    if alignment not in (None, "Required", "Preferred"):
+        raise Malformed(f"found {shown(alignment)}; one of Preferred, Required is allowed", annotated("alignment"))
+    return replace(
+        said,
+        min_count=min(within(annotated("min-count"), number, least), said.count) if least else said.min_count,
+        template=replace(said.template, metadata=replace(meta, annotations=meta.annotations | own)),
+        topology=TopologySpec() if meta == owner else _topology(meta),
+        alignment="Required" if alignment == "Required" else None,
+    )
+
+
+def number(text: str) -> int:
+    """A count in an annotation or label."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 7):
+        raise Malformed(f"found {shown(text)}; a whole number from 0 is allowed")
+    return int(text)
