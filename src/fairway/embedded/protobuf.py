@@ -22,8 +22,10 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = frozenset((
-    "generation", "hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly", "hostPort", "nodePort",
-    "count", "unschedulable", "globalDefault", "minReadySeconds", "paused"))
+    "count", "failureThreshold", "generation", "globalDefault", "healthCheckNodePort", "hostIPC", "hostNetwork",
+    "hostPID", "hostPort", "initialDelaySeconds", "minReadySeconds", "nodePort", "paused", "periodSeconds",
+    "publishNotReadyAddresses", "readOnly", "stdin", "stdinOnce", "successThreshold", "timeoutSeconds", "tty",
+    "unschedulable"))
 
 
 def decode(body: bytes) -> dict[str, Any]:
