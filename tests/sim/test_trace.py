@@ -12,7 +12,10 @@ from fairway.sim.load import scaled, until, workload_of
 from fairway.sim.trace import TraceError, read
 
 POOLS = "queue,nodes\nq1,1\nq2,3\n"
-HEAD = ["job_id", "submit_time_s", "duration_s", "num_workers", "gpus_per_worker", "cpus_per_worker", "mem_gib_per_worker", "gpu_type", "user", "queue", "status", "priority", "requested_time_s", "total_gpus"]
+HEAD = (
+    *("job_id", "submit_time_s", "duration_s", "num_workers", "gpus_per_worker", "cpus_per_worker"),
+    *("mem_gib_per_worker", "gpu_type", "user", "queue", "status", "priority", "requested_time_s", "total_gpus"),
+)
 ROWS = (
     ("b", "20", "5", "2", "8", "", "", "", "ann", "q2", "", "LS", "", "16"),
     ("a", "10", "60.5", "1", "0.46", "6", "12", "V100|T4", "", "q1", "", "3", "120", "0.46"),

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("act", "Let a suspended workload queue again."),
     "queues": ("show", "List queues with their shares and use."),
     "nodes": ("show", "List nodes with what is free on them."),
+    "simulate": ("simulate", "Run a load under policies, in virtual time, and compare."),
     "plan": ("plan", "What would be decided about the objects of a file."),
     "replay": ("replay", "Decide again on a recorded snapshot, and compare."),
     "controller": ("controller", "Run the scheduler against an API server."),

@@ -195,8 +195,8 @@ def _queue_lines(queue: dict[str, Any]) -> list[list[object]]:
 def _of(part: dict[str, Any] | None, pool: str, resource: str) -> str:
     """The amount of a resource in one pool, or in all."""
     pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
-    total = sum(quantities.parse(resource, str(it[resource])) for it in pools if resource in it)
-    return quantities.format(resource, total) if pools else ""
+    total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
+    return quantities.format(total, resource) if pools else ""
 
 
 @click.command()
@@ -231,7 +231,7 @@ def _used(pods: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
 def _node_line(node: dict[str, Any], used: dict[tuple[str, str], int]) -> list[object]:
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
-    taken = [quantities.format(it, used[name, it]) for it in (GPU, "cpu")]
+    taken = [quantities.format(used[name, it], it) for it in (GPU, "cpu")]
     product = labels.get("nvidia.com/gpu.product", "")
     gpus, cpus = [offered.get(GPU, 0), taken[0]], [offered.get("cpu"), taken[1]]
     return [name, _node_status(node), *gpus, *cpus, used[name, "pods"], product]

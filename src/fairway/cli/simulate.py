@@ -22,7 +22,7 @@ SECONDS = ("wait", "jct", "makespan")
 @click.option("--seed", default=42, show_default=True, help="Repeats a synthetic load exactly.")
 @click.option("--until", metavar="T", help="Only jobs submitted before this time, e.g. 7d.")
 @click.option("--out", metavar="DIR", help="Write report.html, metrics.json and jobs.csv there.")
-def simulate(folder: str | None, synthetic: str | None, policy: str, out: str | None, seed: int, **options: Any) -> None:
+def simulate(folder: str | None, synthetic: str | None, policy: str, seed: int, **options: Any) -> None:
     """Run a load under policies, in virtual time, and compare what came of it."""
     from fairway.sim.simulate import BrokenPlan, write
 
@@ -32,9 +32,9 @@ def simulate(folder: str | None, synthetic: str | None, policy: str, out: str | 
     except BrokenPlan as fault:
         raise Problem(f"{fault}; this is a defect of the policy, please report it", exit_code=1) from fault
     _print(results)
-    if out:
-        write(Path(out), load, seed, results)
-        click.echo(f"report: {Path(out) / 'report.html'}")
+    if options["out"]:
+        write(Path(options["out"]), load, seed, results)
+        click.echo(f"report: {Path(options['out']) / 'report.html'}")
     if any(it.is_partial for it in results.values()):
         raise Problem("stopped before the end: the figures above are partial", exit_code=1)
 
@@ -86,8 +86,10 @@ def _print(results: Any) -> None:
     """Policies across, measures down: sixteen columns would not fit a screen."""
     from fairway.sim.measure import Measures
 
-    names = [field.name for field in fields(Measures)]
-    rows = [[name.replace("_", " "), *(_cell(name, getattr(it.measures, name)) for it in results.values())] for name in names]
+    rows = []
+    for name in (field.name for field in fields(Measures)):
+        cells = (_cell(name, getattr(it.measures, name)) for it in results.values())
+        rows.append([name.replace("_", " "), *cells])
     print_table(["MEASURE", *results], rows)
 
 
