@@ -189,7 +189,7 @@ def rooms(snapshot: Snapshot, starts: Layout, leaves: Layout) -> Iterator[Fault]
     short: list[list[int]] = np.argwhere((new > free) & (new > 0)).tolist()
     for column, row in short:
         takers: Takers = []
-        for entry in np.flatnonzero((starts.row == row) & (starts.needs[starts.kind, column] > 0).tolist()):
+        for entry in np.flatnonzero((starts.row == row) & (starts.needs[starts.kind, column] > 0)).tolist():
             amount = int(starts.needs[starts.kind[entry], column] * starts.count[entry])
             takers += [(item, amount) for item in starts.items_of(starts.form[entry])]
         leaving: dict[str, int] = defaultdict(int)
