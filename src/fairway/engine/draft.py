@@ -12,12 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .model import Admission, PodClass, PodSet, Running, Workload
 from .resources import DEVICE, device_memory, shared, taken
 from .snapshot import Columns, Snapshot
+
+if TYPE_CHECKING:
+    from .sight import Sight
 
 NOWHERE = Admission("", ())
 
@@ -41,6 +45,8 @@ class Draft:
         self.repeats = 0
         self.last = NOWHERE
         self.version = np.zeros(len(snapshot.nodes), np.int64)
+        self.log: list[int] = []  # rows in the order written
+        self.sight: Sight | None = None  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
         self._free = (now or snapshot).free.copy()
         self._device_free = (now or snapshot).device_free.copy()
@@ -185,6 +191,7 @@ class Draft:
             self._vectors[id(pod), memory] = vector
         self._free[:, row] -= vector * count
         self.version[row] += 1
+        self.log.append(row)
         if self.residents is not None:
             self.residents.setdefault(pod, Counter())[row] += count
 

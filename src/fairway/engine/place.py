@@ -1,43 +1,292 @@
-"""Choose nodes for a gang: all of it or none."""
+"""Choose nodes for a workload: all of the pods asked for, or none.
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+A gang is one batched placement per podset: room per node, nodes in order, a cumulative sum. A podset whose pods look at
+the pods beside them (affinity, spread) goes pod by pod instead. Podsets are laid on one scene, those with the fewest
+places first; a topology of the whole workload is a region in which all of them must fit. Workloads of one pod take the
+first node with room in the order of scores (`sight.Run`), which means the same at less cost. The draft is not changed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import heapify, heapreplace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .fit import count_room, feasible, need_of
-from .model import Admission, NodeShare, PodSetPlacement, Workload
+from .affinity import admits, bound_to_itself, goes_singly, likes
+from .devices import choose, room_of, shared_room
+from .fit import Counts, Kind, Memo, Rows, allowed_nodes, feasible, labels_of, pool_row
+from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
+from .score import WISH, Values, linear, scores_of, strategy_of, total, wishes
+from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
+from .topology import Piece, Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
 
 if TYPE_CHECKING:
     from .draft import Draft
 
+__all__ = ["Ask", "Memo", "feasible", "place", "room"]
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """So many pods of each podset of a workload, on allowed nodes, beside what already stands."""
+ANYWHERE = Topology()
+Placements = tuple[PodSetPlacement, ...]
+
+
+class Ask(NamedTuple):
+    """So many pods of each podset of a workload, on allowed nodes, beside what already stands: in its domains, ranks
+    going on after it. `strategy` overrides the pool's. A tuple, for there is one a workload a cycle."""
 
     workload: Workload
     counts: tuple[int, ...]
     allowed: Mask | None = None
     beside: Admission | None = None
+    strategy: str = ""
 
 
-def place(draft: "Draft", ask: Ask, pool: str) -> tuple[PodSetPlacement, ...] | None:
-    """First fit in the order of names."""
-    free, placements = draft.free.copy(), []
+class Part(NamedTuple):
+    """The pods of one podset to be placed. `scores`: what orders nodes, `anchors`: rows where its pods stand."""
+
+    name: str
+    size: int
+    kind: Kind
+    allowed: Mask | None
+    topology: Topology
+    strategy: str
+    anchors: Rows | None
+
+
+def room(draft: "Draft", pod: PodClass, pool: str) -> Counts:
+    """int64[node]: pods of the class that each node could take now, devices included. Not to be written."""
+    sight = sight_of(draft)
+    return sight.room(sight.kind(pod, pool))
+
+
+def sight_of(draft: "Draft") -> Sight:
+    if draft.sight is None:
+        draft.sight = Sight(draft)
+    return draft.sight
+
+
+def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
+    """Where the pods asked for go, podset by podset, or None if they do not all fit. What already stands beside is not
+    repeated; a podset without pods to place is left out."""
+    sight, workload = sight_of(draft), ask.workload
+    wide = workload.topology
+    if len(ask.counts) == 1 and ask.counts[0] == 1 and not (wide.required or wide.preferred or wide.segments):
+        key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
+        if key in sight.runs:
+            if (run := sight.runs[key]) is not None:
+                return run.next()
+        elif key in sight.met:
+            sight.runs[key] = _run(sight, ask, pool)
+        sight.met.add(key)
+    return _gang(sight, ask, pool)
+
+
+def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
+    """The short way for a class of single pods; None where places depend on more than a linear score and room."""
+    snapshot, podset = sight.draft.snapshot, ask.workload.podsets[0]
+    kind, row = sight.kind(podset.pod, pool), pool_row(snapshot, pool)
+    strategy = strategy_of(ask.workload, ask.strategy, snapshot.pools[row].strategy) if row >= 0 else ""
+    packs_domains = strategy == "Binpack" and snapshot.pools[row].levels
+    is_plain = strategy in ("Binpack", "Spread") and not packs_domains and podset.topology == ANYWHERE
+    if not is_plain or snapshot.is_social or kind.need.share or kind.pod.alignment_required or not kind.need.is_known:
+        return None
+    pod = kind.pod
+    nodes = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, pod.preferences
+    key = pool, id(ask.allowed), nodes, kind.need.packed, strategy
+    if key not in sight.rankings:
+        mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
+        score = linear(snapshot, kind, -1.0 if strategy == "Binpack" else 1.0)
+        sight.rankings[key] = Ranking(sight.draft, mask if ask.allowed is None else mask & ask.allowed, score)
+    return Run(sight.rankings[key], kind, podset.name, (ask.workload.podsets, ask.allowed))
+
+
+def _gang(sight: Sight, ask: Ask, pool: str) -> Placements | None:
+    snapshot, row = sight.draft.snapshot, pool_row(sight.draft.snapshot, pool)
+    if row < 0:
+        return None
+    tree, wide = tree_of(snapshot, pool), ask.workload.topology
+    parts = _parts(sight, ask, pool, snapshot.pools[row].strategy)
+    if not set(levels_asked(wide, *(part.topology for part in parts))) <= set(tree.levels):
+        return None
+    scene = Scene(sight)
+    if len(parts) == 1 and parts[0].topology == ANYWHERE:
+        parts, wide = [parts[0]._replace(topology=wide)], ANYWHERE
+    if wide == ANYWHERE:
+        return _together(scene, tree, parts)
+    rooms = [_room(scene, part) for part in parts]
+    for region in _regions(tree, wide, parts, rooms):
+        if (placed := _together(scene.fork(), tree, [_within(part, region) for part in parts])) is not None:
+            return placed
+    return None
+
+
+def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
+    """The podsets that have pods to place."""
+    row_of, parts = sight.draft.snapshot.row_of, []
+    held = {one.name: one.nodes for one in ask.beside.podsets} if ask.beside else {}
+    chosen = strategy_of(ask.workload, ask.strategy, strategy)
     for podset, count in zip(ask.workload.podsets, ask.counts):
-        need, shares = need_of(draft.snapshot, podset.pod, pool), []
-        room = np.where(feasible(draft.snapshot, podset.pod, pool), count_room(draft, need, slice(None)), 0)
-        for column, amount in zip(need.columns, need.amounts):
-            room = np.minimum(room, np.maximum(free[column], 0) // amount)
-        for row in np.flatnonzero(room):
-            take = min(count, int(room[row]))
-            if take:
-                shares.append(NodeShare(draft.snapshot.nodes[row].name, take))
-                free[list(need.columns), row] -= np.array(need.amounts) * take
-                count -= take
         if count:
+            rows = [row_of[share.node] for share in held.get(podset.name, ()) if share.node in row_of]
+            anchors = np.array(rows, np.intp) if rows else None
+            kind = sight.kind(podset.pod, pool)
+            parts.append(Part(podset.name, count, kind, ask.allowed, podset.topology, chosen, anchors))
+    return parts
+
+
+def _within(part: Part, region: Mask | None) -> Part:
+    if region is None:
+        return part
+    return part._replace(allowed=region if part.allowed is None else part.allowed & region)
+
+
+def _regions(tree: Tree, wide: Topology, parts: list[Part], rooms: list[Counts]) -> Iterator[Mask | None]:
+    """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
+    held = [part.anchors for part in parts if part.anchors is not None]
+    wanted = Wanted(1, wide, sum(rooms, np.zeros((), np.int64)), anchors=np.concatenate(held) if held else None)
+    fields = [domain_rooms(tree, one) for one in rooms]
+    for level, domain in starts(field_of(tree, wanted), wanted):
+        if level < 0:
+            yield None
+        elif all(field[level][domain] >= part.size for field, part in zip(fields, parts)):
+            yield tree.codes[level] == domain
+
+
+def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
+    """All podsets on one scene, the one with the fewest places for its pods first."""
+    scarcity = [int(_room(scene, part).sum()) // part.size for part in parts]
+    if not all(scarcity):
+        return None
+    placed: dict[str, PodSetPlacement] = {}
+    for _, part in sorted(zip(scarcity, parts), key=lambda one: one[0]):
+        shares = _singly(scene, tree, part) if goes_singly(part.kind.pod) else _batched(scene, tree, part)
+        if shares is None:
             return None
-        placements.append(PodSetPlacement(podset.name, tuple(shares)))
-    return tuple(placements)
+        placed[part.name] = PodSetPlacement(part.name, tuple(shares))
+    return tuple(placed[part.name] for part in parts)
+
+
+def _room(scene: Scene, part: Part) -> Counts:
+    """Room of the podset's pods on the nodes it is allowed to use."""
+    pods = scene.room(part.kind)
+    if part.allowed is not None:
+        pods = np.where(part.allowed, pods, 0)
+    if scene.standing:
+        pods = np.where(admits(scene.snapshot, scene.standing, part.kind), pods, 0)
+    return pods
+
+
+def _put(scene: Scene, kind: Kind, pieces: list[Piece]) -> list[NodeShare] | None:
+    """Choose devices, and take the room."""
+    shares = []
+    for row, count in pieces:
+        share = choose(scene, kind, row, count=count)
+        if share is None:
+            return None
+        scene.take(kind, row, share)
+        shares.append(share)
+    return shares
+
+
+def _batched(scene: Scene, tree: Tree, part: Part) -> list[NodeShare] | None:
+    """Pods that do not look at each other, in one go."""
+    is_flat = (part.strategy != "Binpack" or part.kind.need.share > 0) and not part.topology.segments
+    filling = Filling(scene, part, is_tight=bool(levels_asked(part.topology)))
+    wish = wishes(scene.snapshot, part.kind) if part.kind.pod.preferences else None
+    wanted = Wanted(part.size, part.topology, _room(scene, part), filling.fill, part.anchors, wish, is_flat)
+    pieces = lay(tree, wanted)
+    return None if pieces is None else _put(scene, part.kind, pieces)
+
+
+def _singly(scene: Scene, tree: Tree, part: Part) -> list[NodeShare] | None:
+    """Pod by pod, each where the ones before it let it stand, in the first domain that holds them all."""
+    pods = _room(scene, part)
+    wanted = Wanted(part.size, replace(part.topology, segments=()), pods, anchors=part.anchors)
+    for level, domain in starts(field_of(tree, wanted), wanted):
+        inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
+        for region in (inside, *_homes(scene, part, inside)):
+            if (rows := _one_by_one(scene.fork(), part, region.copy())) is not None:
+                return _put(scene, part.kind, [(row, rows.count(row)) for row in tree.rows.tolist() if row in rows])
+    return None
+
+
+def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:
+    """Where the pods must stand together by their own affinity: the domains that could hold all, the tightest first."""
+    for key in bound_to_itself(part.kind.pod):
+        codes, values = labels_of(scene.snapshot, key)
+        rooms = np.bincount(codes + 1, weights=pods, minlength=len(values) + 1)[1:]
+        for domain in np.argsort(rooms, kind="stable").tolist():
+            if rooms[domain] >= part.size:
+                yield np.where(codes == domain, pods, 0)
+
+
+def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
+    """The row of each pod, in the order placed. `pods` is used up."""
+    kind, scores = part.kind, scores_of(part.strategy)
+    rows: list[int] = []
+    while len(rows) < part.size:
+        fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind))
+        if not len(fits):
+            return None
+        liked = WISH * likes(scene.snapshot, scene.standing, kind)[fits]
+        row = int(fits[np.argmax(total(scores, scene, kind, fits) + liked)])
+        share = choose(scene, kind, row, count=1)
+        if share is None:
+            pods[row] = 0
+            continue
+        scene.take(kind, row, share)
+        pods[row] = min(pods[row] - 1, room_of(scene, kind, np.array([row]))[0])
+        rows.append(row)
+    return rows
+
+
+class Filling:
+    """How the nodes of one narrowest domain are filled: as few as possible (`is_tight`), or in the order of scores."""
+
+    def __init__(self, scene: Scene, part: Part, *, is_tight: bool) -> None:
+        self.scene, self.part, self.is_tight = scene, part, is_tight
+
+    def fill(self, rows: Rows, pods: Counts, count: int) -> list[Piece]:
+        """Rows and counts, rows ascending; the rows hold them all."""
+        rows, pods = rows[pods > 0], pods[pods > 0]
+        kind, scores = self.part.kind, scores_of(self.part.strategy)
+        values = total(scores, self.scene, kind, rows)
+        if count == 1:
+            return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
+        if self.part.strategy == "Spread":
+            return self._one_each(rows, pods, values, count)
+        shared = np.minimum(shared_room(self.scene, kind.need, rows), pods) if kind.need.share else np.zeros_like(pods)
+        first = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
+        left, pods = count - int(first.sum()), pods - first
+        chosen = first + self._whole(rows, pods, values, left)
+        return [(int(row), int(part)) for row, part in sorted(zip(rows, chosen)) if part]
+
+    def _whole(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
+        """All on the best node that holds them all, else on the largest if tight, else in the order of scores."""
+        fits = np.flatnonzero(pods >= count)
+        if count and len(fits):
+            best = fits[np.lexsort((rows[fits], -values[fits]))[0]]
+            return np.where(np.arange(len(rows)) == best, count, 0)
+        keys = (rows, -values, -pods) if self.is_tight else (rows, -values)
+        return _along(np.lexsort(keys), pods, count)
+
+    def _one_each(self, rows: Rows, pods: Counts, values: Values, count: int) -> list[Piece]:
+        """Each pod where the most is free after those before it."""
+        kind = self.part.kind
+        _, column, slope = linear(self.scene.snapshot, kind, 1.0)
+        step = slope * dict(zip(kind.need.columns, kind.need.amounts)).get(column, 0)
+        heap = [(-value, row, room, 0) for value, row, room in zip(values.tolist(), rows.tolist(), pods.tolist())]
+        heapify(heap)
+        for _ in range(count):
+            value, row, room, taken = heap[0]
+            heapreplace(heap, (value + step if taken + 1 < room else np.inf, row, room, taken + 1))
+        return sorted((row, taken) for _, row, _, taken in heap if taken)
+
+
+def _along(order: Rows, pods: Counts, count: int) -> Counts:
+    """So many pods, each place in order filled before the next."""
+    chosen = np.zeros_like(pods)
+    ends = np.minimum(np.cumsum(pods[order]), count)
+    chosen[order] = np.diff(ends, prepend=0)
+    return chosen

@@ -1,0 +1,143 @@
+"""Where a pod may stand for the pods beside it: (anti-)affinity, topology spread, host ports, as Kubernetes has them.
+
+Pods that stand are counted by class, int64[node] each: pods of a class are alike, so a term is matched once a class. A
+topology key divides the nodes that carry its label by value; a node without it is in no domain. What is required makes
+a mask, what is preferred values of 0..1. An existing pod's required anti-affinity binds the newcomer as well, and so do
+its preferences. A class with terms of its own changes the answer with each of its pods: it is placed pod by pod.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from .fit import Counts, Kind, holds, labels_of, pool_row, selected, tolerated
+from .model import PodAffinity, PodClass, Selector, Spread
+from .score import Values
+from .snapshot import Mask, Snapshot
+
+Standing = Mapping[PodClass, Counts]
+EVERY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+def goes_singly(pod: PodClass) -> bool:
+    """Whether each pod of the class changes where the next may stand."""
+    return bool(pod.pod_affinity or pod.spread)
+
+
+def bound_to_itself(pod: PodClass) -> list[str]:
+    """Topology keys of required affinity that means the pod's own kind: such pods stand in one domain."""
+    return [term.topology_key for term in _required(pod, anti=False) if _means(term, pod, pod)]
+
+
+def admits(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
+    """Nodes where no required term forbids the pod."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    pod = kind.pod
+    for other, counts in standing.items():
+        if _ports_clash(pod, other):
+            mask &= counts <= 0
+        for term in _required(other, anti=True):
+            if _means(term, other, pod):
+                mask &= _beside(snapshot, term.topology_key, counts) <= 0
+    for term in _required(pod, anti=True):
+        mask &= _beside(snapshot, term.topology_key, _count(standing, partial(_means, term, pod))) <= 0
+    if terms := _required(pod, anti=False):
+        mask &= _attracted(snapshot, standing, pod, terms)
+    for spread in pod.spread:
+        if spread.hard:
+            mask &= _level(snapshot, standing, kind, spread)
+    return mask
+
+
+def likes(snapshot: Snapshot, standing: Standing, kind: Kind) -> Values:
+    """How much preferred terms, its own and those of pods that stand, and soft spread favour each node: 0..1 each."""
+    pod, drawn, evenness = kind.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
+    for term in pod.pod_affinity:
+        if term.weight is not None:
+            beside = _beside(snapshot, term.topology_key, _count(standing, partial(_means, term, pod)))
+            drawn += (-1 if term.anti else 1) * term.weight * np.maximum(beside, 0)
+    for other, counts in standing.items():
+        for term in other.pod_affinity:
+            if (term.weight is not None or not term.anti) and _means(term, other, pod):
+                sign = -1 if term.anti else 1
+                drawn += sign * (term.weight or 1) * np.maximum(_beside(snapshot, term.topology_key, counts), 0)
+    for spread in pod.spread:
+        if not spread.hard:
+            beside = _beside(snapshot, spread.topology_key, _spread_over(standing, pod, spread))
+            evenness -= np.where(beside < 0, beside.max(initial=0) + 1, beside)
+    return _scaled(drawn) + _scaled(evenness)
+
+
+def _scaled(values: Values) -> Values:
+    low, high = values.min(initial=0), values.max(initial=0)
+    return (values - low) / (high - low) if high > low else np.zeros_like(values)
+
+
+def _required(pod: PodClass, *, anti: bool) -> list[PodAffinity]:
+    return [term for term in pod.pod_affinity if term.weight is None and term.anti == anti]
+
+
+def selects(selector: Selector, pod: PodClass) -> bool:
+    labels = dict(pod.labels)
+    return all(holds(one, labels.get(one.key)) for one in selector)
+
+
+def _means(term: PodAffinity, owner: PodClass, other: PodClass) -> bool:
+    """Whether a term of `owner` speaks of pods like `other`."""
+    in_namespace = term.any_namespace or other.namespace in (term.namespaces or (owner.namespace,))
+    return in_namespace and term.selector is not None and selects(term.selector, other)
+
+
+def _count(standing: Standing, is_meant: Callable[[PodClass], bool]) -> Counts:
+    """Pods of the classes meant, by node."""
+    return sum((counts for pod, counts in standing.items() if is_meant(pod)), np.zeros((), np.int64))
+
+
+def _beside(snapshot: Snapshot, key: str, counts: Counts) -> Counts:
+    """For each node the pods counted in its domain of that key; -1 for a node in none."""
+    codes, values = labels_of(snapshot, key)
+    inside = codes >= 0
+    totals = np.bincount(codes[inside], weights=np.broadcast_to(counts, codes.shape)[inside], minlength=len(values))
+    return np.append(totals, -1).astype(np.int64)[codes]
+
+
+def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: list[PodAffinity]) -> Mask:
+    """Domains with a pod that all terms mean; anywhere with the keys for the first pod of a group that means itself."""
+    counts = _count(standing, lambda one: all(_means(term, pod, one) for term in terms))
+    is_first = not np.any(counts > 0) and all(_means(term, pod, pod) for term in terms)
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for term in terms:
+        mask &= _beside(snapshot, term.topology_key, counts) >= (0 if is_first else 1)
+    return mask
+
+
+def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:
+    return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, one))
+
+
+def _level(snapshot: Snapshot, standing: Standing, kind: Kind, spread: Spread) -> Mask:
+    """Domains that one more pod would not put more than the skew above the emptiest. Of the nodes those count that
+    carry the keys of all hard constraints, are of the pool and, by policy, selected and tolerated."""
+    pod, codes = kind.pod, labels_of(snapshot, spread.topology_key).codes
+    counted = snapshot.pool_of == pool_row(snapshot, kind.pool)
+    for one in pod.spread:
+        counted &= (labels_of(snapshot, one.topology_key).codes >= 0) | (not one.hard)
+    if spread.honor_affinity:
+        counted &= selected(snapshot, pod)
+    if spread.honor_taints:
+        counted &= tolerated(snapshot, pod)
+    totals = _beside(snapshot, spread.topology_key, np.where(counted, _spread_over(standing, pod, spread), 0))
+    domains = np.unique(codes[counted])
+    least = totals[counted].min(initial=np.iinfo(np.int64).max) if len(domains) >= spread.min_domains else 0
+    own = 1 if selects(spread.selector, pod) else 0
+    return (codes >= 0) & (totals + own - least <= spread.max_skew)
+
+
+def _ports_clash(pod: PodClass, other: PodClass) -> bool:
+    return any(
+        protocol == other_protocol and port == other_port
+        and (ip == other_ip or ip in EVERY_ADDRESS or other_ip in EVERY_ADDRESS)
+        for ip, protocol, port in pod.host_ports
+        for other_ip, other_protocol, other_port in other.host_ports
+    )

@@ -1,0 +1,158 @@
+"""Which GPUs inside a node: whole ones from one NVLink or NUMA group, fractions on a shared device.
+
+Devices are told apart on nodes whose chooser is the Scheduler or a Claim; `device_free` holds their milli-GPU, 0 for
+what is broken or partitioned, so neither is ever chosen. On Kubelet nodes only counts are planned: no fraction goes
+there, and alignment needs the node's NUMA groups. Groups are small: this is Python, one node at a time, except for the
+room of many nodes, which is numpy unless alignment is required.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from .fit import PLENTY, Counts, Ground, Kind, Need, Where, chooses, count_room
+from .model import GPU, Amounts, Device, Node, NodeShare, PodClass
+from .resources import DEVICE
+
+Slots = tuple[int, ...]
+
+
+def device_room(ground: Ground, kind: Kind, rows: Where) -> Counts:
+    """Pods that the devices of these nodes allow; PLENTY where they set no bound."""
+    pod, need, _ = kind
+    free = ground.device_free[rows]
+    if pod.alignment_required:
+        nodes = np.arange(len(ground.snapshot.nodes))[rows]
+        told = [_aligned(ground.snapshot.nodes[row], ground.device_free[row].tolist(), pod, need) for row in nodes]
+        return np.array(told, np.int64)
+    if need.share:
+        parts: Counts = np.maximum(free // need.share, 0).sum(axis=1, dtype=np.int64)
+        return parts
+    if not need.devices or not free.shape[1]:
+        return np.full(len(free), PLENTY, np.int64)
+    whole: Counts = (free == DEVICE).sum(axis=1, dtype=np.int64) // need.devices
+    return np.where(free[:, 0] >= 0, whole, PLENTY)
+
+
+def room_of(ground: Ground, kind: Kind, rows: Where) -> Counts:
+    """Pods of the class that each of these nodes could take now, constraints apart."""
+    pod, need, _ = kind
+    room = count_room(ground, need, rows)
+    if need.devices or need.share or pod.alignment_required:
+        room = np.minimum(room, device_room(ground, kind, rows))
+    return np.minimum(room, 1) if pod.host_ports else room
+
+
+def shared_room(ground: Ground, need: Need, rows: Where) -> Counts:
+    """Pods that the devices already shared could take."""
+    free = ground.device_free[rows]
+    parts: Counts = np.where((free > 0) & (free < DEVICE), free // need.share, 0).sum(axis=1, dtype=np.int64)
+    return parts
+
+
+def tightest(ground: Ground, need: Need, rows: Where) -> Counts:
+    """The least room of a shared device that fits, per node; DEVICE where only a free one does."""
+    free = ground.device_free[rows]
+    least: Counts = np.where((free >= need.share) & (free < DEVICE), free, DEVICE).min(axis=1, initial=DEVICE)
+    return least
+
+
+def choose(ground: Ground, kind: Kind, row: int, *, count: int) -> NodeShare | None:
+    """So many pods on a node with the devices of each; None if they do not fit it. The ground is not changed."""
+    pod, need, _ = kind
+    node = ground.snapshot.nodes[row]
+    if not (need.devices or need.share) or not chooses(node):
+        return NodeShare(node.name, count)
+    free, numa = ground.device_free[row].tolist(), {one.index: dict(one.capacity) for one in node.numa}
+    chosen = []
+    for _ in range(count):
+        slots = _shared_slot(node, free, need) if need.share else _whole_slots(node, free, pod, need, numa)
+        if slots is None:
+            return None
+        for slot in slots:
+            free[slot] -= need.share or DEVICE
+        _charge(pod, numa.get(node.devices[slots[0]].numa))
+        chosen.append(tuple(node.devices[slot].index for slot in slots))
+    return NodeShare(node.name, count, tuple(chosen))
+
+
+def _shared_slot(node: Node, free: list[int], need: Need) -> Slots | None:
+    """The device with the least room that fits."""
+    fits = [(room, slot) for slot, room in enumerate(free[: len(node.devices)]) if room >= need.share]
+    return (min(fits)[1],) if fits else None
+
+
+def _whole_slots(
+    node: Node, free: list[int], pod: PodClass, need: Need, numa: dict[int, dict[str, int]]
+) -> Slots | None:
+    """Free devices: of the tightest group that holds them all, the finest kind of group first; else of the fewest."""
+    whole = [slot for slot, room in enumerate(free[: len(node.devices)]) if room == DEVICE]
+    if len(whole) < need.devices:
+        return None
+    groupings = (_pair, _numa) if pod.alignment_required else (_pair, _nvlink, _numa)
+    for group_of in groupings:
+        for group in sorted(_grouped(node, whole, group_of), key=len):
+            offers = numa.get(node.devices[group[0]].numa)
+            if len(group) >= need.devices and (offers is None or _offers(offers, pod)):
+                return group[: need.devices]
+    if pod.alignment_required:
+        return None
+    fits = [group for group in _grouped(node, whole, _pair) if len(group) >= need.devices]
+    if fits:  # a NUMA group too busy otherwise
+        return min(fits, key=len)[: need.devices]
+    widest = sorted(_grouped(node, whole, _pair), key=len, reverse=True)
+    return tuple(sorted([slot for group in widest for slot in group][: need.devices]))
+
+
+def _pair(device: Device) -> tuple[int, int]:
+    return device.nvlink, device.numa
+
+
+def _nvlink(device: Device) -> tuple[int, int]:
+    return device.nvlink, 0
+
+
+def _numa(device: Device) -> tuple[int, int]:
+    return device.numa, 0
+
+
+def _grouped(node: Node, slots: Iterable[int], group_of: Callable[[Device], tuple[int, int]]) -> list[Slots]:
+    groups: dict[tuple[int, int], Slots] = {}
+    for slot in slots:
+        group = group_of(node.devices[slot])
+        groups[group] = (*groups.get(group, ()), slot)
+    return list(groups.values())
+
+
+def _offers(offered: dict[str, int], pod: PodClass) -> bool:
+    """Whether a NUMA group has what the pod asks for of each resource that the group counts, its GPUs apart."""
+    return all(offered[name] >= amount for name, amount in pod.requests if name in offered and name != GPU)
+
+
+def _charge(pod: PodClass, offered: dict[str, int] | None) -> None:
+    for name, amount in pod.requests if offered else ():
+        if offered and name in offered:
+            offered[name] -= amount
+
+
+def _times(offered: Amounts, pod: PodClass, *, but: str) -> int:
+    """How many such pods a NUMA group could take, one resource apart."""
+    asked = dict(pod.requests)
+    return min((there // asked[name] for name, there in offered if name != but and asked.get(name)), default=PLENTY)
+
+
+def _aligned(node: Node, free: list[int], pod: PodClass, need: Need) -> int:
+    """Pods that one NUMA group each can hold whole: devices, CPU and NIC."""
+    if not chooses(node):
+        if not node.numa:
+            return 0 if node.chooser == "Kubelet" else PLENTY
+        return 0 if need.share else sum(_times(group.capacity, pod, but="") for group in node.numa)
+    offers = {group.index: group.capacity for group in node.numa}
+    if not (need.devices or need.share):
+        return sum(_times(group, pod, but="") for group in offers.values()) if offers else PLENTY
+    total = 0
+    for slots in _grouped(node, range(len(node.devices)), _numa):
+        rooms = [free[slot] for slot in slots]
+        pods = sum(max(room, 0) // need.share for room in rooms) if need.share else rooms.count(DEVICE) // need.devices
+        total += min(pods, _times(offers.get(node.devices[slots[0]].numa, ()), pod, but=GPU))
+    return total

@@ -1,0 +1,223 @@
+"""Which nodes could take a pod of a class, and how many pods each could take now.
+
+Labels are interned by key into int32 columns, so a selector is a few array operations whatever the number of nodes.
+What depends on nodes and pools alone is kept in the Memo across cycles; State makes a new one when a node or a pool
+changes. Room is whole pods: the least over the resources of free // request, and what the devices allow.
+Nothing here looks at scores, at topology, or at the pods that stand beside (affinity).
+"""
+
+from collections.abc import Iterable
+from types import EllipsisType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term, Toleration
+from .resources import DEVICE, shared, taken
+from .snapshot import Columns, Mask, Snapshot
+
+if TYPE_CHECKING:
+    from .topology import Tree
+
+Counts = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Where = Rows | EllipsisType
+"""Some rows, or all."""
+NAME = "metadata.name"
+MOST_MASKS = 256
+PLENTY = 1 << 40
+"""More pods than anybody asks for."""
+
+
+class Ground(Protocol):
+    """Where pods are put: a Draft, or the scratch copy that one gang is placed on."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def free(self) -> Columns: ...
+    @property
+    def device_free(self) -> Columns: ...
+
+
+class Need(NamedTuple):
+    """What a pod of a class takes in a pool: rows of `free` and amounts, its pod slot included; whole devices, or
+    milli-GPU of a shared one. `packed`: the row that packing looks at. `is_known`: all it asks for has a row."""
+
+    columns: tuple[int, ...]
+    amounts: tuple[int, ...]
+    devices: int
+    share: int
+    packed: int
+    is_known: bool
+
+
+class Kind(NamedTuple):
+    """Pods alike, in a pool."""
+
+    pod: PodClass
+    need: Need
+    pool: str
+
+
+class Labels(NamedTuple):
+    """One label key over all nodes: the code of each node's value, -1 without; codes are in the order of `values`."""
+
+    codes: NDArray[np.int32]
+    values: tuple[str, ...]
+
+
+class Memo:
+    """What was found out about the nodes and pools of one layout; it never changes an answer."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, Labels] = {}
+        self.masks: dict[object, Mask] = {}
+        self.values: dict[object, NDArray[np.float64]] = {}
+        self.trees: dict[str, Tree] = {}
+        self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
+
+    def keep(self, key: object, mask: Mask) -> Mask:
+        """Remember a mask; of too many the oldest goes."""
+        if len(self.masks) >= MOST_MASKS:
+            del self.masks[next(iter(self.masks))]
+        mask.flags.writeable = False
+        self.masks[key] = mask
+        return mask
+
+
+def labels_of(snapshot: Snapshot, key: str) -> Labels:
+    memo = snapshot.memo
+    if key not in memo.labels:
+        found = [node.name if key == NAME else dict(node.labels).get(key) for node in snapshot.nodes]
+        values = sorted({value for value in found if value is not None})
+        code_of: dict[str | None, int] = {value: code for code, value in enumerate(values)}
+        codes = np.array([code_of.get(value, -1) for value in found], np.int32)
+        memo.labels[key] = Labels(codes, tuple(values))
+    return memo.labels[key]
+
+
+def holds(one: Expression, value: str | None) -> bool:
+    """Whether a label's value, None where it is missing, satisfies the expression, as Kubernetes reads it."""
+    match one.operator:
+        case "In":
+            return value in one.values
+        case "NotIn":
+            return value not in one.values
+        case "Exists" | "DoesNotExist":
+            return (value is not None) == (one.operator == "Exists")
+    try:
+        left, right = int(value or ""), int(one.values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if one.operator == "Gt" else left < right
+
+
+def satisfies(snapshot: Snapshot, selector: Selector) -> Mask:
+    """Where every expression holds."""
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for one in selector:
+        codes, values = labels_of(snapshot, one.key)
+        mask &= np.array([holds(one, value) for value in (*values, None)], np.bool_)[codes]  # -1 is the last: None
+    return mask
+
+
+def matches(snapshot: Snapshot, terms: Iterable[Term]) -> Mask:
+    """Where one of the terms holds; a term with neither expressions nor fields matches nothing."""
+    mask = np.zeros(len(snapshot.nodes), np.bool_)
+    for term in terms:
+        if term.expressions or term.fields:
+            mask |= satisfies(snapshot, term.expressions + term.fields)
+    return mask
+
+
+def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
+    """Nodes that the pod's selector, its required affinity and those of its volumes allow."""
+    key = ("selected", pod.node_selector, pod.affinity, pod.volumes)
+    if (mask := snapshot.memo.masks.get(key)) is not None:
+        return mask
+    mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in pod.node_selector))
+    for terms in ((pod.affinity,) if pod.affinity else ()) + pod.volumes:
+        mask = mask & matches(snapshot, terms)
+    return snapshot.memo.keep(key, mask)
+
+
+def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    return any(
+        (not one.effect or one.effect == taint.effect)
+        and (one.key == taint.key or (not one.key and one.operator == "Exists"))
+        and (one.operator == "Exists" or one.value == taint.value)
+        for one in tolerations
+    )
+
+
+def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:
+    """How many taints of these effects each node has that the pod does not tolerate."""
+    memo = snapshot.memo
+    if memo.taints is None:
+        code_of: dict[tuple[Taint, ...], int] = {}
+        codes = [code_of.setdefault(node.taints, len(code_of)) for node in snapshot.nodes]
+        memo.taints = np.array(codes, np.int32), tuple(code_of)
+    codes_of, kinds = memo.taints
+    counts = [sum(one.effect in effects and not tolerates(pod.tolerations, one) for one in kind) for kind in kinds]
+    found: Counts = np.array(counts or [0], np.int64)[codes_of]
+    return found
+
+
+def tolerated(snapshot: Snapshot, pod: PodClass) -> Mask:
+    """Nodes without a NoSchedule or NoExecute taint that the pod does not tolerate."""
+    key = ("tolerated", pod.tolerations)
+    if (mask := snapshot.memo.masks.get(key)) is not None:
+        return mask
+    return snapshot.memo.keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
+
+
+def pool_row(snapshot: Snapshot, pool: str) -> int:
+    """The row of a pool, -2 if there is none of that name."""
+    return next((row for row, one in enumerate(snapshot.pools) if one.name == pool), -2)
+
+
+def allowed_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
+    """Nodes of the pool that the pod's constraints allow, ready or not, full or not."""
+    mask: Mask = selected(snapshot, pod) & tolerated(snapshot, pod) & (snapshot.pool_of == pool_row(snapshot, pool))
+    return mask
+
+
+def feasible(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
+    """Nodes that could take the pod if they were empty: usable, of the pool, allowed, and large enough."""
+    mask: Mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
+    need = need_of(snapshot, pod, pool)
+    for column, amount in zip(need.columns, need.amounts):
+        mask &= snapshot.capacity[column] >= amount
+    return mask if need.is_known else np.zeros_like(mask)
+
+
+def need_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Need:
+    row = pool_row(snapshot, pool)
+    memory = snapshot.gpu_memory[row] if row >= 0 else 0
+    takes = {name: amount for name, amount in taken(pod, memory).items() if amount > 0}
+    share = shared(pod, memory)
+    known = [name for name in takes if name in snapshot.resources]
+    is_known = len(known) == len(takes) and share <= DEVICE and not (pod.gpu_memory and not memory)
+    columns = tuple(snapshot.resources.index(name) for name in known)
+    whole = 0 if share else takes.get(GPU, 0) // DEVICE
+    accelerators = sorted(column for column in columns if "/" in snapshot.resources[column])
+    packed = accelerators[0] if accelerators else 0
+    return Need(columns, tuple(takes[name] for name in known), whole, share, packed, is_known)
+
+
+def count_room(ground: Ground, need: Need, rows: Where) -> Counts:
+    """Pods that the free amounts of these nodes allow, devices apart."""
+    room: Counts | None = None
+    for column, amount in zip(need.columns, need.amounts):
+        pods = ground.free[column, rows] // amount
+        room = pods if room is None else np.minimum(room, pods)
+    if room is None or not need.is_known:
+        return np.zeros_like(ground.free[0, rows])
+    return np.maximum(room, 0)
+
+
+def chooses(node: Node) -> bool:
+    """Whether devices of this node are told apart here."""
+    return node.chooser != "Kubelet" and bool(node.devices)

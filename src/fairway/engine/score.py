@@ -1,0 +1,135 @@
+"""How good each node is for a pod of a class: one array per function, higher is better, added with weights.
+
+What packs or spreads lies within 0..2, so that what the user asked for (preferred affinity) and what an operator marked
+(PreferNoSchedule), which weigh WISH, come before it. A score never makes a node feasible or infeasible. Ties are broken
+by row, that is by name, by whoever orders. Scores of nodes that stay the same for a cycle are kept in the memo.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .devices import tightest
+from .fit import Ground, Kind, Rows, matches, untolerated
+from .model import GPU, Workload
+from .resources import DEVICE
+from .snapshot import Snapshot
+
+Values = NDArray[np.float64]
+Score = Callable[[Ground, Kind, Rows], Values]
+Scores = tuple[tuple[float, Score], ...]
+
+WISH = 10.0
+"""What a whole preference weighs against packing."""
+BUSY = 700
+"""Milli of its capacity from which on a node's measured use counts as risk."""
+
+
+class Linear(NamedTuple):
+    """A score that is `base[node] + slope * free[column, node]`."""
+
+    base: Values
+    column: int
+    slope: float
+
+
+def strategy_of(workload: Workload, asked: str, pool: str) -> str:
+    """The policy's own, else the pool's; inference is spread where the pool does not say more than the default."""
+    if asked or pool != "Binpack":
+        return asked or pool
+    return "Spread" if workload.kind == "Inference" else pool
+
+
+def linear(snapshot: Snapshot, kind: Kind, sign: float) -> Linear:
+    """Packing (-1) or spreading (+1) by the resource that matters: GPUs, else the first accelerator asked for, else
+    CPU, and then nodes without GPUs first."""
+    column, base = kind.need.packed, wishes(snapshot, kind)
+    if column == 0:
+        base = base + bare(snapshot)
+    return Linear(base, column, sign / (float(snapshot.capacity[column].max(initial=0)) + 1))
+
+
+def scores_of(strategy: str) -> Scores:
+    match strategy:
+        case "Spread":
+            return ((1.0, spread),)
+        case "BestFit":
+            return ((1.0, best_fit),)
+    return ((1.0, binpack),)
+
+
+def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The weighted sum, wishes included."""
+    values = wishes(ground.snapshot, kind)[rows]
+    for weight, score in scores:
+        values = values + weight * score(ground, kind, rows)
+    return values
+
+
+def _slope(ground: Ground, kind: Kind, rows: Rows, sign: float) -> Values:
+    _, column, slope = linear(ground.snapshot, kind, sign)
+    values: Values = slope * ground.free[column, rows]
+    return values if column else bare(ground.snapshot)[rows] + values
+
+
+def binpack(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The fewest free GPUs first; for a fraction the shared device with the least room that fits; without GPUs nodes
+    that have none, then the least CPU."""
+    fullness = _slope(ground, kind, rows, -1.0)
+    if not kind.need.share:
+        return fullness
+    room = tightest(ground, kind.need, rows)
+    return np.where(room < DEVICE, 2 - room / DEVICE, fullness)
+
+
+def spread(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The most free first."""
+    return _slope(ground, kind, rows, 1.0)
+
+
+def best_fit(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The least left of CPU and GPU together, each as a part of the largest node's."""
+    left = np.zeros(len(rows))
+    for column in (0, 3):
+        left += ground.free[column, rows] / (2.0 * max(int(ground.snapshot.capacity[column].max(initial=0)), 1))
+    return 1 - left
+
+
+def bare(snapshot: Snapshot) -> Values:
+    """1 for nodes without GPUs, 0 for the others."""
+    values = snapshot.memo.values
+    if "bare" not in values:
+        rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
+        values["bare"] = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
+    return values["bare"]
+
+
+def wishes(snapshot: Snapshot, kind: Kind) -> Values:
+    """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
+    values, key = snapshot.memo.values, ("wishes", kind.pod.preferences, kind.pod.tolerations)
+    if key not in values:
+        values[key] = WISH * (_preferred(snapshot, kind) + _unmarked(snapshot, kind)) + _calm(snapshot)
+    return values[key]
+
+
+def _preferred(snapshot: Snapshot, kind: Kind) -> Values:
+    """The weight of the preferred node affinity terms that hold, as a part of all."""
+    values = np.zeros(len(snapshot.nodes))
+    for wish in kind.pod.preferences:
+        values += wish.weight * matches(snapshot, (wish.term,))
+    return values / max(sum(wish.weight for wish in kind.pod.preferences), 1)
+
+
+def _unmarked(snapshot: Snapshot, kind: Kind) -> Values:
+    """0 without PreferNoSchedule taints that the pod does not tolerate, less for each."""
+    return 1 / (1.0 + untolerated(snapshot, kind.pod, ("PreferNoSchedule",))) - 1
+
+
+def _calm(snapshot: Snapshot) -> Values:
+    """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
+    if "calm" not in snapshot.memo.values:
+        worst = np.array([max((use for _, use in node.load), default=0) for node in snapshot.nodes], np.float64)
+        snapshot.memo.values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
+    return snapshot.memo.values["calm"]

@@ -1,0 +1,246 @@
+"""What was found out about one draft: feasible nodes, room and order, kept right by the draft's log of changed rows.
+
+The meaning: `room` is room_of on the feasible nodes, `first` the feasible node with room that has the highest score,
+the smallest row among equals. The difference, for speed: only rows that changed are computed again. A ranking holds the
+nodes sorted as they were, and those that changed since in a short list sorted as they are; the classes that share it
+each remember up to where the former have no room for them. It is sorted anew when the short list grows long.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from copy import copy
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .devices import choose, room_of
+from .fit import Counts, Kind, chooses, feasible, need_of
+from .model import NodeShare, PodClass, PodSetPlacement
+from .resources import DEVICE
+from .score import Linear
+from .snapshot import Mask
+
+if TYPE_CHECKING:
+    from .draft import Draft
+
+LONG = 64
+"""Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
+
+
+class Sight:
+    """One draft as placement sees it."""
+
+    def __init__(self, draft: "Draft") -> None:
+        self.draft = draft
+        self.kinds: dict[tuple[int, str], Kind] = {}
+        self.masks: dict[tuple[int, str], Mask] = {}
+        self.rooms: dict[tuple[int, str], tuple[Counts, int]] = {}
+        self.rankings: dict[object, Ranking] = {}
+        self.runs: dict[object, Run | None] = {}
+        self.met: set[object] = set()
+        self._standing: dict[PodClass, Counts] = {}
+        self._counted = 0
+
+    def kind(self, pod: PodClass, pool: str) -> Kind:
+        """The class in a pool; told by identity, which the value kept here keeps from being reused."""
+        key = id(pod), pool
+        if key not in self.kinds:
+            self.kinds[key] = Kind(pod, need_of(self.draft.snapshot, pod, pool), pool)
+        return self.kinds[key]
+
+    def mask(self, kind: Kind) -> Mask:
+        key = id(kind.pod), kind.pool
+        if key not in self.masks:
+            self.masks[key] = feasible(self.draft.snapshot, kind.pod, kind.pool)
+        return self.masks[key]
+
+    def room(self, kind: Kind) -> Counts:
+        """int64[node]: pods of the class that each node could take now. Not to be written."""
+        key, draft = (id(kind.pod), kind.pool), self.draft
+        mask, free = self.mask(kind), draft.free  # reading what is free writes what was only counted
+        room, seen = self.rooms.get(key, (None, 0))
+        if room is None:
+            room = np.where(mask, room_of(draft, kind, ...), 0)
+        elif seen < len(draft.log):
+            rows = np.array(sorted(set(draft.log[seen:])), np.intp)
+            room[rows] = np.where(mask[rows], room_of(draft, kind, rows), 0)
+        del free
+        self.rooms[key] = room, len(draft.log)
+        return room
+
+    def standing(self) -> Mapping[PodClass, Counts]:
+        """int64[node] pods of each class; kept only where pods look at the pods beside them."""
+        draft, nodes = self.draft, len(self.draft.snapshot.nodes)
+        if draft.residents is None:
+            return self._standing
+        rows = set(draft.log[self._counted:])
+        for pod, counter in draft.residents.items():
+            if pod not in self._standing:
+                counts = self._standing[pod] = np.zeros(nodes, np.int64)
+                counts[list(counter)] = list(counter.values())
+            else:
+                for row in rows:
+                    self._standing[pod][row] = counter[row]
+        self._counted = len(draft.log)
+        return self._standing
+
+
+class Ranking:
+    """Nodes of a mask in the order of a linear score."""
+
+    def __init__(self, draft: "Draft", mask: Mask, linear: Linear) -> None:
+        self.draft, self.mask, self.linear = draft, mask, linear
+        self.base = (-linear.base).tolist()
+        self.is_inside = mask.tolist()
+        self.epoch = 0
+        self._sort()
+
+    def _sort(self) -> None:
+        """Everything in its place; what classes remember of their places ends."""
+        draft, (base, column, slope) = self.draft, self.linear
+        rows = np.flatnonzero(self.mask)
+        keys = -base[rows] - slope * draft.free[column, rows]
+        order = np.argsort(keys, kind="stable")
+        self.rows: list[int] = rows[order].tolist()
+        self.keys: list[float] = keys[order].tolist()
+        self.moved: list[tuple[float, int]] = []
+        self.key_of: dict[int, float] = {}
+        self.seen = len(draft.log)
+        self.epoch += 1
+
+    def follow(self) -> None:
+        """Take in what changed."""
+        free, log = self.draft.free, self.draft.log
+        if self.seen == len(log):
+            return
+        column, slope = self.linear.column, self.linear.slope
+        for row in set(log[self.seen:]):
+            if self.is_inside[row]:
+                if (before := self.key_of.get(row)) is not None:
+                    del self.moved[bisect_left(self.moved, (before, row))]
+                key = self.key_of[row] = self.base[row] - slope * int(free[column, row])
+                insort(self.moved, (key, row))
+        self.seen = len(log)
+        if len(self.moved) > max(LONG, len(self.rows) // LONG):
+            self._sort()
+
+
+class Run:
+    """A class of single pods on its way through a ranking. Where it came to last stays the best place while nothing but
+    its own pods changed the draft: they make the node fuller, and so better."""
+
+    def __init__(self, ranking: Ranking, kind: Kind, name: str, kept: object) -> None:
+        """`kept`: what is told by identity, so that it stays alive."""
+        self.ranking, self.kind, self.name, self.kept = ranking, kind, name, kept
+        self.at, self.epoch, self.seen, self.left = 0, 0, -1, 0
+        self.bound = float(-ranking.linear.base.max(initial=0.0)), -1
+        if ranking.linear.slope < 0:  # what has less free than is asked for sorts before it
+            asked = dict(zip(kind.need.columns, kind.need.amounts)).get(kind.need.packed, 0)
+            self.bound = self.bound[0] - ranking.linear.slope * asked, -1
+        self.found: tuple[PodSetPlacement, ...] | None = None
+        self.made: dict[int, tuple[PodSetPlacement, ...]] = {}
+
+    def next(self) -> tuple[PodSetPlacement, ...] | None:
+        """The best place for one more pod."""
+        draft = self.ranking.draft
+        written = len(draft.log) - self.seen
+        if draft.last.podsets is self.found and written == 1:
+            if draft.repeats + 1 < self.left:
+                return self.found
+        elif not written and not draft.repeats:
+            return self.found
+        return self._seek()
+
+    def _seek(self) -> tuple[PodSetPlacement, ...] | None:
+        row = self._first()
+        self.seen, self.left = len(self.ranking.draft.log), 0
+        if row is None:
+            self.found = None
+        elif self.kind.need.devices and chooses(self.ranking.draft.snapshot.nodes[row]):
+            share = choose(self.ranking.draft, self.kind, row, count=1)
+            self.found = (PodSetPlacement(self.name, (share,)),) if share else None
+        else:
+            self.left = self.room(row) if self.ranking.linear.slope < 0 else 1
+            if row not in self.made:
+                share = NodeShare(self.ranking.draft.snapshot.nodes[row].name, 1)
+                self.made[row] = (PodSetPlacement(self.name, (share,)),)
+            self.found = self.made[row]
+        return self.found
+
+    def _first(self) -> int | None:
+        """The row of the first node with room."""
+        ranking = self.ranking
+        ranking.follow()
+        if self.epoch != ranking.epoch:
+            self.at, self.epoch = 0, ranking.epoch
+        at = self.at = self._unmoved(self.at)
+        best = (ranking.keys[at], ranking.rows[at]) if at < len(ranking.rows) else None
+        moved = ranking.moved
+        for entry in islice(moved, bisect_left(moved, self.bound), None):
+            if best is not None and entry > best:
+                break
+            if self.room(entry[1]):
+                return entry[1]
+        return None if best is None else best[1]
+
+    def _unmoved(self, at: int) -> int:
+        """The position of the first node from there on that has room and has not changed since the sorting."""
+        rows, moved = self.ranking.rows, self.ranking.key_of
+        near = min(at + 8, len(rows))
+        for position in range(at, near):
+            if rows[position] not in moved and self.room(rows[position]):
+                return position
+        for start in range(near, len(rows), 1024):
+            chunk = np.array(rows[start : start + 1024], np.intp)
+            for offset in np.flatnonzero(room_of(self.ranking.draft, self.kind, chunk)).tolist():
+                if rows[start + offset] not in moved:
+                    return start + int(offset)
+        return len(rows)
+
+    def room(self, row: int) -> int:
+        """room_of for one row."""
+        free, need = self.ranking.draft.free, self.kind.need
+        room = min(int(free[column, row]) // amount for column, amount in zip(need.columns, need.amounts))
+        if need.devices and room > 0:
+            devices = self.ranking.draft.device_free[row].tolist()
+            if devices and devices[0] >= 0:
+                room = min(room, devices.count(DEVICE) // need.devices)
+        return max(room, 0)
+
+
+class Scene:
+    """A draft's room as it would be with the pods placed so far; the draft itself is not changed."""
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight, self.snapshot = sight, sight.draft.snapshot
+        self.free, self.device_free = sight.draft.free, sight.draft.device_free
+        self.standing: dict[PodClass, Counts] = dict(sight.standing())
+        self._own: set[PodClass] = set()
+        self._is_copy = False
+
+    def fork(self) -> "Scene":
+        other = copy(self)
+        other.standing, other._own, other._is_copy = dict(self.standing), set(), False
+        return other
+
+    def room(self, kind: Kind) -> Counts:
+        if not self._is_copy:
+            return self.sight.room(kind)
+        return np.where(self.sight.mask(kind), room_of(self, kind, ...), 0)
+
+    def take(self, kind: Kind, row: int, share: NodeShare) -> None:
+        """Put pods there."""
+        if not self._is_copy:
+            self.free, self.device_free, self._is_copy = self.free.copy(), self.device_free.copy(), True
+        need, nodes = kind.need, self.snapshot.nodes
+        self.free[list(need.columns), row] -= np.array(need.amounts, np.int64) * share.count
+        slot_of = {device.index: slot for slot, device in enumerate(nodes[row].devices)}
+        for index in chain(*share.devices):
+            self.device_free[row, slot_of[index]] -= need.share or DEVICE
+        if self.snapshot.is_social:
+            if kind.pod not in self._own:
+                self._own.add(kind.pod)
+                before = self.standing.get(kind.pod)
+                self.standing[kind.pod] = np.zeros(len(nodes), np.int64) if before is None else before.copy()
+            self.standing[kind.pod][row] += share.count

@@ -1,0 +1,213 @@
+"""Levels and domains: the tightest domain that holds a podset, and how its pods lie inside it.
+
+A tree is read off the pool's levels, widest first. A domain is a path of label values, so equal values under different
+parents are different domains; ids follow the order of paths, children and nodes of a domain are neighbours, and ranks
+are laid out in that order. A node without a level's label is in no domain of it: it stands in a nameless one, which is
+never chosen for a constraint but still belongs to its parent.
+
+Where to start: the narrowest level asked for; among its domains that fit, the one with the least room; a preference
+climbs until one fits, and splits over the fewest where none does. From there down the levels the same rule.
+A segment's level holds whole segments only: its domains' rooms are rounded down, the narrowest first.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .fit import Counts, Rows, labels_of, pool_row
+from .model import Segment, Topology
+from .score import Values
+from .snapshot import Mask, Snapshot
+
+Piece = tuple[int, int]
+"""A row and how many pods go there."""
+Fill = Callable[[Rows, Counts, int], list[Piece]]
+"""Lays so many pods on rows with these rooms, which hold them all."""
+
+
+def nowhere(rows: Rows, rooms: Counts, count: int) -> list[Piece]:
+    """For asking where to start only."""
+    return []
+
+
+class Tree(NamedTuple):
+    """`codes[i]`: int32[node], the domain of level i a node is in, nameless ones included, -1 outside the pool.
+    `first[i]`: where the children of each domain of level i-1 begin among those of level i; for i = 0 of the root, for
+    the last i the nodes in `rows`. `is_named[i]`: bool[domain]."""
+
+    levels: tuple[str, ...]
+    codes: tuple[NDArray[np.int32], ...]
+    first: tuple[Rows, ...]
+    is_named: tuple[Mask, ...]
+    rows: Rows
+
+
+class Wanted(NamedTuple):
+    """What is to be laid out: so many pods, `room[node]` for them, how to fill nodes of one narrowest domain.
+    `anchors`: rows where pods of the podset stand already; `wish`: float64[node], what the user likes, before
+    tightness; `is_flat`: nodes of the starting domain are filled as if it were the narrowest."""
+
+    size: int
+    topology: Topology
+    room: Counts
+    fill: Fill = nowhere
+    anchors: Rows | None = None
+    wish: Values | None = None
+    is_flat: bool = False
+
+
+class Field(NamedTuple):
+    """The tree with what its domains can hold in whole segments, level by level, and how much each is wished for."""
+
+    tree: Tree
+    rooms: list[Counts]
+    wishes: list[Values] | None
+
+
+def tree_of(snapshot: Snapshot, pool: str) -> Tree:
+    trees = snapshot.memo.trees
+    if pool not in trees:
+        row = pool_row(snapshot, pool)
+        levels = snapshot.pools[row].levels if row >= 0 else ()
+        trees[pool] = _grow(snapshot, levels, np.flatnonzero(snapshot.pool_of == row))
+    return trees[pool]
+
+
+def _grow(snapshot: Snapshot, levels: tuple[str, ...], rows: Rows) -> Tree:
+    codes, first, named = [], [], []
+    above, parents = np.zeros(len(rows), np.int64), 1
+    for level in levels:
+        labels = labels_of(snapshot, level)
+        nameless = len(labels.values)
+        value = np.where(labels.codes[rows] >= 0, labels.codes[rows], nameless)
+        paths, inverse = np.unique(above * (nameless + 1) + value, return_inverse=True)
+        first.append(np.searchsorted(paths // (nameless + 1), np.arange(parents + 1)))
+        named.append(paths % (nameless + 1) < nameless)
+        above, parents = inverse.astype(np.int64), len(paths)
+        code = np.full(len(snapshot.nodes), -1, np.int32)
+        code[rows] = above
+        codes.append(code)
+    order = np.argsort(above, kind="stable")
+    first.append(np.searchsorted(above[order], np.arange(parents + 1)))
+    return Tree(levels, tuple(codes), tuple(first), tuple(named), rows[order])
+
+
+def levels_asked(*topologies: Topology) -> list[str]:
+    asked = [(one.required, one.preferred, *(segment.level for segment in one.segments)) for one in topologies]
+    return [level for levels in asked for level in levels if level]
+
+
+def field_of(tree: Tree, wanted: Wanted) -> Field:
+    return Field(tree, domain_rooms(tree, wanted.room, wanted.topology.segments), _wishes(tree, wanted))
+
+
+def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
+    """Rows and counts in rank order, or None where no domain holds the podset. Every level asked for is in the tree.
+    A last segment that is not full lies in one domain of its level as well, and has the last ranks."""
+    segments = wanted.topology.segments
+    rest = wanted.size % segments[0].size if segments else 0
+    field = field_of(tree, wanted)
+    whole = wanted._replace(size=wanted.size - rest)
+    for level, domain in starts(field, whole):
+        pieces = _descend(field, whole, (level, domain), whole.size)
+        if not rest:
+            return pieces
+        inside = wanted.room if level < 0 else np.where(tree.codes[level] == domain, wanted.room, 0)
+        if (tail := lay(tree, _last_segment(wanted, inside, pieces))) is not None:
+            return pieces + tail
+    return None
+
+
+def _last_segment(wanted: Wanted, inside: Counts, pieces: list[Piece]) -> Wanted:
+    outer, *inner = wanted.topology.segments
+    room = inside.copy()
+    for row, count in pieces:
+        room[row] -= count
+    topology = Topology(required=outer.level, segments=tuple(inner))
+    return wanted._replace(size=wanted.size % outer.size, topology=topology, room=room, anchors=None)
+
+
+def domain_rooms(tree: Tree, room: Counts, segments: tuple[Segment, ...] = ()) -> list[Counts]:
+    """Pods that each domain can hold, level by level; at a segment's level whole segments of named domains."""
+    sizes = {segment.level: segment.size for segment in segments}
+    rooms: list[Counts] = []
+    inner = room[tree.rows]
+    for index in range(len(tree.levels) - 1, -1, -1):
+        ends = np.concatenate(([0], np.cumsum(inner)))[tree.first[index + 1]]
+        inner = np.diff(ends)
+        if size := sizes.get(tree.levels[index], 0):
+            inner = np.where(tree.is_named[index], inner // size * size, 0)
+        rooms.insert(0, inner)
+    return rooms
+
+
+def _wishes(tree: Tree, wanted: Wanted) -> list[Values] | None:
+    """The best wish for a node with room, in each domain."""
+    if wanted.wish is None:
+        return None
+    inner = np.where(wanted.room > 0, wanted.wish, -np.inf)[tree.rows]
+    wishes: list[Values] = []
+    for first in tree.first[:0:-1]:
+        inner = np.maximum.reduceat(inner, first[:-1])
+        wishes.insert(0, inner)
+    return wishes
+
+
+def starts(field: Field, wanted: Wanted) -> Iterator[tuple[int, int]]:
+    """Level and domain to lay the podset in, the best first: of the narrowest level asked for, then, for a preference,
+    of wider ones up to the required; last, where nothing is required, the whole pool as level -1."""
+    tree, topology = field.tree, wanted.topology
+    required, preferred = (tree.levels.index(one) if one else -1 for one in (topology.required, topology.preferred))
+    for level in range(max(required, preferred), max(required, 0) - 1, -1):
+        fits = tree.is_named[level] & (field.rooms[level] >= max(wanted.size, 1))
+        if wanted.anchors is not None:
+            fits &= np.isin(np.arange(len(fits)), tree.codes[level][wanted.anchors])
+        ids = np.flatnonzero(fits)
+        for domain in ids[_tightest_first(field, level, ids)].tolist():
+            yield level, domain
+    if required < 0 and (field.rooms[0] if field.rooms else wanted.room[tree.rows]).sum() >= wanted.size:
+        yield -1, 0
+
+
+def _tightest_first(field: Field, level: int, ids: Rows) -> Rows:
+    rooms = field.rooms[level][ids]
+    return np.argsort(rooms, kind="stable") if field.wishes is None else np.lexsort((rooms, -field.wishes[level][ids]))
+
+
+def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -> list[Piece]:
+    """Lay so many pods in a domain that holds them: in one child where one does, else over the fewest."""
+    tree, below, domain = field.tree, start[0] + 1, start[1]
+    low, high = tree.first[below][domain], tree.first[below][domain + 1]
+    if not count:
+        return []
+    if wanted.is_flat:
+        while below < len(tree.levels):
+            below += 1
+            low, high = tree.first[below][low], tree.first[below][high]
+    if below == len(tree.levels):
+        rows = tree.rows[low:high]
+        return wanted.fill(rows, wanted.room[rows], count)
+    ids = np.arange(low, high)
+    rooms = field.rooms[below][ids]
+    order = _tightest_first(field, below, ids)
+    pieces: list[Piece] = []
+    for child, part in pick(rooms, count, order):
+        pieces += _descend(field, wanted, (below, int(low) + child), part)
+    return pieces
+
+
+def pick(rooms: Counts, count: int, order: Rows) -> list[Piece]:
+    """Which of these hold so many: the first in order that holds all, else the largest and, for the last part, again
+    the first in order that holds it. Indices ascend."""
+    fits = order[rooms[order] >= count]
+    if len(fits):
+        return [(int(fits[0]), count)]
+    largest = order[np.argsort(-rooms[order], kind="stable")]
+    full = int(np.searchsorted(np.cumsum(rooms[largest]), count))
+    chosen = [(int(child), int(rooms[child])) for child in largest[:full]]
+    if left := count - sum(part for _, part in chosen):
+        others = order[np.isin(order, largest[full:]) & (rooms[order] >= left)]
+        chosen.append((int(others[0]), left))
+    return sorted(chosen)
