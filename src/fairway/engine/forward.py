@@ -31,12 +31,13 @@ MOST_CYCLES = 64  # at one moment; a plan that does not settle is a defect, not 
 @dataclass(slots=True)
 class Progress:
     """Of a workload: the work it needs, how much is done, and since when it runs at which rate. `ran` is when this
-    attempt began; `turn` tells a planned end from one that an eviction or resize made void."""
+    attempt began, `works` when its restart was over; `turn` tells a planned end from one that was made void."""
 
     work: float
     done: float = 0.0
     since: float | None = None
     ran: float | None = None
+    works: float = 0.0
     rate: float = 1.0
     turn: int = 0
     attained: float = 0.0
@@ -167,18 +168,20 @@ class Forward:
         if one.is_promised or one.is_leaving:
             return
         progress = self.progress.get(key)
+        restart = one.workload.restart_seconds if progress else 0.0
         if progress is None:
             progress = self.progress[key] = Progress(self._work(one.workload))
-        progress.since, progress.rate = self.now, rate_of(one)
-        progress.ran = self.now
+        progress.since = progress.ran = self.now
+        progress.works, progress.rate = self.now + restart, rate_of(one)
         self._plan_end(key)
 
     def _plan_end(self, key: str) -> None:
         progress = self.progress[key]
         progress.turn += 1
         turn = progress.turn
-        left = (progress.work - progress.done) / progress.rate + self.running[key].workload.restart_seconds
-        self.at(self.now + max(0.0, left), lambda: self._end(key) if self.progress[key].turn == turn else None)
+        left = max(0.0, progress.work - progress.done) / progress.rate
+        begins = max(self.now, progress.works)
+        self.at(begins + left, lambda: self._end(key) if self.progress[key].turn == turn else None)
 
     def _end(self, key: str) -> None:
         self._bank(key)
@@ -200,10 +203,9 @@ class Forward:
     def _bank(self, key: str) -> None:
         """Count what was done since the last change of rate; the restart does no work."""
         progress, one = self.progress[key], self.running[key]
-        if progress.since is None or progress.ran is None:
+        if progress.since is None:
             return
-        restart = max(0.0, progress.ran + one.workload.restart_seconds - progress.since)
-        progress.done += max(0.0, self.now - progress.since - restart) * progress.rate
+        progress.done += max(0.0, self.now - max(progress.since, progress.works)) * progress.rate
         progress.attained += (self.now - progress.since) * gpus_of(one)
         progress.since = self.now
 
