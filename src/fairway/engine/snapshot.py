@@ -24,11 +24,11 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """`capacity`, `free`: int64[resource, node], base units. `device_free`: int64[node, device slot], milli-GPU free in
-    each device, -1 where there is none or others choose it; slot i is `nodes[row].devices[i]`. `pool_of`: int32[node],
-    row of `pools`, -1 outside all. `is_usable`: ready, schedulable, not draining, not leaving. `gpu_memory`: bytes of
-    the smallest GPU of each pool, 0 if unknown. `is_social`: some pod looks at the pods beside it (affinity, spread,
-    host ports)."""
+    """`capacity`, `free`, `outside`: int64[resource, node], base units; `outside` is what pods of others hold.
+    `device_free`: int64[node, device slot], milli-GPU free in each device, -1 where there is none or others choose it;
+    slot i is `nodes[row].devices[i]`. `pool_of`: int32[node], row of `pools`, -1 outside all. `is_usable`: ready,
+    schedulable, not draining, not leaving. `gpu_memory`: bytes of the smallest GPU of each pool, 0 if unknown.
+    `is_social`: some pod looks at the pods beside it (affinity, spread, host ports)."""
 
     now: float
     resources: tuple[str, ...]
@@ -36,6 +36,7 @@ class Snapshot:
     row_of: Mapping[str, int]
     capacity: Columns
     free: Columns
+    outside: Columns
     device_free: Columns
     pool_of: NDArray[np.int32]
     is_usable: Mask

@@ -142,13 +142,14 @@ class State:
         self._told: dict[str, Workload | Running | Ended | None] = {}
         self._shapes: dict[tuple[PodSet, ...], tuple[PodSet, ...]] = {}
         self._is_social = False
-        self._on: defaultdict[str, dict[str, tuple[Charge, ...]]] = defaultdict(dict)
+        self._on: defaultdict[str, dict[str, tuple[Charge, ...]]] = defaultdict(dict)  # by node: of workloads
+        self._beside: defaultdict[str, dict[str, tuple[Charge, ...]]] = defaultdict(dict)  # and of pods of others
         self._dirty: set[str] = set()  # nodes whose column is to be rewritten
         self._moved = True  # nodes came, went or changed, or pools did
         self._rows: dict[str, int] = {}
         self._resources: tuple[str, ...] = columns(())
         self._capacity = np.zeros((len(self._resources), 0), np.int64)
-        self._free = self._capacity.copy()
+        self._free, self._outside = self._capacity.copy(), self._capacity.copy()
         self._device_free = np.zeros((0, 0), np.int64)
         self._layout = Layout((), (), np.zeros(0, np.int32), np.zeros(0, np.bool_), (), Memo())
 
@@ -164,7 +165,8 @@ class State:
                     self._drop_pod(fact.key)
                     self._pods[fact.key] = fact
                     self._note(fact.pod)
-                    self._charge(fact.node, fact.key, (fact.pod, 1, fact.devices))
+                    self._beside[fact.node][fact.key] = ((fact.pod, 1, fact.devices),)
+                    self._dirty.add(fact.node)
                 case Node():
                     self._see_node(fact)
                 case Pool():
@@ -290,7 +292,7 @@ class State:
 
     def _drop_pod(self, key: str) -> None:
         if (pod := self._pods.pop(key, None)) is not None:
-            self._on[pod.node].pop(key, None)
+            self._beside[pod.node].pop(key, None)
             self._dirty.add(pod.node)
 
     def _charge(self, node: str, key: str, charge: Charge) -> None:
@@ -304,7 +306,7 @@ class State:
         """One more resource: every column is laid out anew."""
         before, self._resources = self._resources, columns((*self._resources, resource))
         rows = [self._resources.index(name) for name in before]
-        for name in ("_capacity", "_free"):
+        for name in ("_capacity", "_free", "_outside"):
             wider = np.zeros((len(self._resources), len(self._rows)), np.int64)
             wider[rows] = getattr(self, name)
             setattr(self, name, wider)
@@ -321,12 +323,15 @@ class State:
         stay = [(row, self._rows[name]) for name, row in rows.items() if name in self._rows]
         new, old = [pair[0] for pair in stay], [pair[1] for pair in stay]
         capacity = np.zeros((len(self._resources), len(names)), np.int64)
-        free, device_free = capacity.copy(), np.full((len(names), slots), -1, np.int64)
+        free, outside = capacity.copy(), capacity.copy()
+        device_free = np.full((len(names), slots), -1, np.int64)
         capacity[:, new], free[:, new] = self._capacity[:, old], self._free[:, old]
+        outside[:, new] = self._outside[:, old]
         both = min(slots, self._device_free.shape[1])
         device_free[new, :both] = self._device_free[old, :both]
         self._dirty.update(name for name in names if name not in self._rows)
-        self._capacity, self._free, self._device_free, self._rows = capacity, free, device_free, rows
+        self._capacity, self._free, self._outside = capacity, free, outside
+        self._device_free, self._rows = device_free, rows
         layout = layout_of(tuple(self._nodes[name] for name in names), self._pools)
         if layout.gpu_memory != self._layout.gpu_memory or layout.pools != self._layout.pools:
             self._dirty.update(names)
@@ -341,15 +346,17 @@ class State:
         memory = self._layout.gpu_memory[pool] if pool >= 0 else device_memory(node)
         devices = [DEVICE if one.is_healthy and not one.is_partitioned else 0 for one in node.devices]
         slot_of = {one.index: slot for slot, one in enumerate(node.devices)}
-        used = dict.fromkeys(resources, 0)
-        for key_charges in self._on[name].values():
-            for pod, count, indices in key_charges:
+        held = dict.fromkeys(resources, 0)
+        outside = dict.fromkeys(resources, 0)
+        for used, charges_by_key in ((held, self._on[name]), (outside, self._beside[name])):
+            for pod, count, indices in chain(*charges_by_key.values()):
                 for resource, amount in taken(pod, memory).items():
                     used[resource] += amount * count
                 for index in indices:
                     if index in slot_of:
                         devices[slot_of[index]] -= shared(pod, memory) or DEVICE
-        self._free[:, row] = self._capacity[:, row] - [used[resource] for resource in resources]
+        self._outside[:, row] = [outside[resource] for resource in resources]
+        self._free[:, row] = self._capacity[:, row] - self._outside[:, row] - [held[one] for one in resources]
         self._device_free[row, :] = -1
         if node.chooser != "Kubelet":
             self._device_free[row, : len(devices)] = devices
@@ -371,6 +378,7 @@ class State:
             row_of=self._rows,
             capacity=_frozen(self._capacity),
             free=_frozen(self._free),
+            outside=_frozen(self._outside),
             device_free=_frozen(self._device_free),
             pool_of=layout.pool_of,
             is_usable=layout.is_usable,
