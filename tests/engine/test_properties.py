@@ -7,8 +7,8 @@ FAIRWAY_SOAK=1. A world that fails prints as a few lines.
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
-from worlds import after, worlds
+from hypothesis import HealthCheck, Phase, given, note, settings
+from worlds import after, show_plan, worlds
 
 from fairway.engine import Policy, check, decide
 from fairway.engine.model import World
@@ -20,7 +20,10 @@ SOAK = "FAIRWAY_SOAK" in os.environ
 PARTS = 4
 EXAMPLES = (100_000 if SOAK else 2_000) // PARTS
 
-mixed = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+mixed = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, report_multiple_bugs=False,
+    phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -39,7 +42,7 @@ def judge(world: World) -> None:
     snapshot = snapshot_of(world)
     before = image(snapshot)
     plan = decide(snapshot, Policy())
-    note("plan     " + " | ".join(map(str, plan.verdicts)))
+    note("plan     " + show_plan(plan))
     is_total(world, plan)
     assert check(snapshot, plan) == []  # sound
     assert decide(snapshot_of(world), Policy()) == plan  # repeatable
@@ -67,7 +70,7 @@ def settles(world: World, plan: Plan) -> None:
         world = after(world, plan)
         snapshot = snapshot_of(world)
         plan = decide(snapshot, Policy())
-        note("then     " + " | ".join(map(str, plan.verdicts)))
+        note("then     " + show_plan(plan))
         assert check(snapshot, plan) == []
         assert not [one for one in plan.verdicts if isinstance(one, Evict) and one.workload in admitted]
         if all(isinstance(verdict, Keep | Wait) for verdict in plan.verdicts):

@@ -44,7 +44,7 @@ from fairway.engine.model import (
     Workload,
     World,
 )
-from fairway.engine.plan import Admit, Evict, Finish, Plan, Resize
+from fairway.engine.plan import Admit, Evict, Finish, Plan, Resize, Verdict, Wait
 from fairway.engine.resources import DEVICE, shared
 
 GIB = 1 << 30
@@ -60,6 +60,9 @@ class Told(World):
 
     def __repr__(self) -> str:
         return "\n" + show(self)
+
+    def _repr_pretty_(self, printer, cycle) -> None:
+        printer.text(repr(self))
 
 
 FEATURES = (
@@ -480,9 +483,36 @@ def _show_podset(podset: PodSet) -> str:
 
 def _show_running(one: Running) -> str:
     usual = Running(one.workload, one.admission, one.admitted_at)
-    where = "; ".join(
-        f"{share.node}x{share.count}{list(share.devices) if share.devices else ''}"
-        for placement in one.admission.podsets for share in placement.nodes
-    )
     since = f" since -{NOW - one.admitted_at:g}" if one.admitted_at is not None else ""
-    return f"{_show_workload(one.workload)} on {one.admission.pool}: {where}{since} {_differences(one, usual)}".rstrip()
+    where = show_admission(one.admission)
+    return f"{_show_workload(one.workload)} on {where}{since} {_differences(one, usual)}".rstrip()
+
+
+def show_admission(admission: Admission | None) -> str:
+    if admission is None:
+        return "nowhere"
+    return f"{admission.pool}: " + "; ".join(
+        f"{share.node}x{share.count}{list(share.devices) if share.devices else ''}"
+        for placement in admission.podsets for share in placement.nodes
+    )
+
+
+def show_plan(plan: Plan) -> str:
+    """A plan in one line."""
+    def one(verdict: Verdict) -> str:
+        match verdict:
+            case Admit():
+                behind = f" backfilled for {verdict.backfilled_for}" if verdict.backfilled_for else ""
+                return f"on {show_admission(verdict.admission)} after {verdict.after}{behind}"
+            case Wait():
+                if verdict.starts_at is None:
+                    return str(verdict.reason)
+                return f"{verdict.reason} until +{verdict.starts_at - NOW:g} on {show_admission(verdict.held)}"
+            case Evict():
+                return f"{verdict.cause} for {verdict.beneficiary} to {show_admission(verdict.admission)}"
+            case Resize():
+                return f"to {verdict.after} for {verdict.beneficiary} on {show_admission(verdict.admission)}"
+            case Finish():
+                return verdict.ending
+        return ""
+    return " | ".join(f"{type(verdict).__name__} {verdict.workload[3:]} {one(verdict)}" for verdict in plan.verdicts)
