@@ -6,7 +6,7 @@ nothing comes between what it read and what it stages: two writers never meet, a
 Whoever called awaits `store.committed` before it says so. A write that changes nothing is none.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,14 @@ class Registry:
         if entry is None:
             raise not_found(resource.kind.plural, resource.kind.group, name)
         return decode(entry.value)
+
+    def latest(self, name: str, namespace: str = "") -> Iterator[Thing]:
+        """All objects of a resource (of a namespace) with what is staged, save those that are only staged yet."""
+        for place in list(self.store.objects(name)):
+            if not namespace or place[0] == namespace:
+                entry = self.store.latest(Key(name, *place))
+                if entry is not None:
+                    yield decode(entry.value)
 
     def create(self, resource: Resource, thing: Thing, write: Write) -> Thing:
         self._shape(resource, thing, {}, write)

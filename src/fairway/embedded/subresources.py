@@ -13,16 +13,15 @@ import msgspec
 
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.embedded import deletion
+from fairway.embedded.budgets import BUDGETS, counted, guards, is_ready
 from fairway.embedded.call import Call
 from fairway.embedded.errors import Failure, bad_request, conflict, not_found
 from fairway.embedded.registry import Registry, Thing
-from fairway.embedded.selector import selector_test
-from fairway.embedded.store import Key, encode
+from fairway.embedded.store import encode
 from fairway.embedded.writing import warned
 from fairway.kube.transport import Response
 
 _JSON = {"content-type": "application/json"}
-_BUDGETS = "poddisruptionbudgets.policy"
 decode = msgspec.json.decode
 
 
@@ -81,7 +80,7 @@ def evict(registry: Registry, call: Call) -> Response:
     how, dry = deletion.options(asked), deletion.writing(asked)
     pod = registry.current(call.resource, call.namespace, call.name)
     if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
-        _ask_budgets(registry, call, pod)
+        _ask_budgets(registry, pod)
     if not dry.dry_run and pod["spec"].get("nodeName"):
         _condition(pod, {"lastTransitionTime": time_text(int(registry.clock.now())),
                          "message": "Eviction API: evicting", "reason": "EvictionByEvictionAPI", "status": "True",
@@ -91,46 +90,22 @@ def evict(registry: Registry, call: Call) -> Response:
     return warned(_success(201), write)
 
 
-def _ask_budgets(registry: Registry, call: Call, pod: Thing) -> None:
-    """Fails with 429 where a budget has no room for one more disruption."""
-    labels = pod["metadata"].get("labels") or {}
-    budgets = [decode(entry.value) for (namespace, _), entry in registry.store.objects(_BUDGETS).items()
-               if namespace == call.namespace]
-    ours = [each for each in budgets if selector_test(each["spec"].get("selector") or {})(labels)]
+def _ask_budgets(registry: Registry, pod: Thing) -> None:
+    """Fails with 429 where the pod's budget has no room for one more disruption."""
+    ours = [each for each in registry.latest(BUDGETS, pod["metadata"]["namespace"]) if guards(each, pod)]
     if len(ours) > 1:
         raise Failure(500, "InternalError", "This pod has more than one PodDisruptionBudget, which the eviction "
                       "subresource does not support.")
     for budget in ours:
-        healthy, needed = _counts(registry, budget)
-        if healthy <= needed and (is_ready(pod) or budget["spec"].get("unhealthyPodEvictionPolicy") != "AlwaysAllow"):
-            name = budget["metadata"]["name"]
-            cause = {"reason": "DisruptionBudget",
-                     "message": f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"}
-            raise Failure(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
-                          details={"causes": [cause]})
-
-
-def _counts(registry: Registry, budget: Thing) -> tuple[int, int]:
-    """Healthy pods of a budget, and how many it needs."""
-    spec, matches = budget["spec"], selector_test(budget["spec"].get("selector") or {})
-    pods = [decode(value) for (namespace, name) in list(registry.store.objects("pods"))
-            if namespace == budget["metadata"]["namespace"]
-            and (entry := registry.store.latest(Key("pods", namespace, name))) and (value := entry.value)]
-    pods = [pod for pod in pods if matches(pod["metadata"].get("labels") or {})
-            and pod["status"].get("phase") not in ("Succeeded", "Failed")]
-    healthy = sum(1 for pod in pods if is_ready(pod) and "deletionTimestamp" not in pod["metadata"])
-    if "maxUnavailable" in spec:
-        return healthy, len(pods) - _of(spec["maxUnavailable"], len(pods))
-    return healthy, _of(spec.get("minAvailable", 0), len(pods))
-
-
-def _of(value: int | str, whole: int) -> int:
-    """A count, or a percentage of the whole, rounded up."""
-    return value if isinstance(value, int) else -(-whole * int(value.removesuffix("%")) // 100)
-
-
-def is_ready(pod: Thing) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or ())
+        counts = counted(registry, budget)
+        healthy, needed = counts["currentHealthy"], counts["desiredHealthy"]
+        always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if healthy > needed or (not is_ready(pod) and (always or healthy == needed > 0)):
+            continue
+        cause = {"reason": "DisruptionBudget", "message": f"The disruption budget {budget['metadata']['name']} needs "
+                 f"{needed} healthy pods and has {healthy} currently"}
+        raise Failure(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
+                      details={"causes": [cause]})
 
 
 def _condition(pod: Thing, condition: dict[str, Any]) -> None:

@@ -1,0 +1,267 @@
+"""What goes with what is gone: dependents with their owners, contents with their namespace, objects with their kind.
+
+The collector follows the store's log and keeps who owns whom. Rules: an object whose owners are all gone is deleted; an
+owner deleted in the foreground waits for the dependents that block it; one whose dependents are orphaned first loses
+their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour. A
+namespace gets its service account. Owners of a kind that is not served count as there: nothing is known of them.
+It is written as looks at single objects, each of which does what is due now and may be repeated; a look that was in
+vain (no room on disk) is taken again.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+
+import msgspec
+
+from fairway.api.quantities import Malformed, time
+from fairway.embedded import crd
+from fairway.embedded.catalog import CRDS, Resource
+from fairway.embedded.database import Full
+from fairway.embedded.deletion import FOREGROUND, ORPHAN, Options, delete
+from fairway.embedded.registry import Registry, Thing, Write
+from fairway.embedded.store import Compacted, Entry, Event, Key
+
+EVENT_SECONDS, SWEEP_SECONDS, RETRY_SECONDS = 3600.0, 60.0, 1.0
+ROUND = 500  # objects touched between two commits, so that requests get their turn
+_EVENTS = ("events", "events.events.k8s.io")
+_USER = "system:serviceaccount:kube-system:collector"
+_BACKGROUND = Options(propagation="Background")
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    uid: str
+    kind: str = ""
+    api_version: str = ""
+    block_owner_deletion: bool = False
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    uid: str
+    owner_references: list[_Owner] = []
+    finalizers: list[str] = []
+    deletion_timestamp: str | None = None
+    creation_timestamp: str = ""
+
+
+class _Seen(msgspec.Struct, rename="camel"):
+    metadata: _Meta
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+_read = msgspec.json.Decoder(_Seen).decode
+
+
+class Collector:
+    """Run it as a task; it ends with the store."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._store, self._clock = registry, registry.store, registry.clock
+        self._uids: dict[str, Key] = {}
+        self._dependents: dict[str, set[Key]] = {}
+        self._owners: dict[Key, list[_Owner]] = {}
+        self._due: dict[Key, None] = {}
+        self._position = 0
+
+    async def run(self) -> None:
+        swept = 0.0
+        self._begin()
+        while not self._store.closed:
+            self._follow()
+            if self._clock.now() >= swept + SWEEP_SECONDS:
+                swept = self._clock.now()
+                self._drop_old_events(swept)
+            if self._due:
+                await self._round()
+                continue
+            try:
+                await self._clock.within(swept + SWEEP_SECONDS - self._clock.now(), self._store.changed())
+            except TimeoutError:
+                continue
+
+    # -- following the log
+
+    def _begin(self) -> None:
+        self._uids, self._dependents, self._owners = {}, {}, {}
+        self._position = self._store.revision
+        for resource in self._registry.catalog:
+            for place, entry in self._store.objects(resource.name).items():
+                self._note(Key(resource.name, *place), entry.value)
+
+    def _follow(self) -> None:
+        try:
+            events = self._store.since(self._position)
+        except Compacted:
+            self._begin()
+            return
+        self._position = self._store.revision
+        for event in events:
+            if event.gone:
+                self._forget(event)
+            else:
+                self._note(event.key, event.value)
+
+    def _note(self, key: Key, value: bytes) -> None:
+        meta = _read(value).metadata
+        self._uids[meta.uid] = key
+        if meta.owner_references or key in self._owners:
+            self._own(key, meta.owner_references)
+        if meta.owner_references or meta.deletion_timestamp or key.resource == "namespaces":
+            self._due[key] = None
+
+    def _own(self, key: Key, owners: list[_Owner]) -> None:
+        for owner in self._owners.pop(key, ()):
+            self._dependents.get(owner.uid, set()).discard(key)
+        if owners:
+            self._owners[key] = owners
+        for owner in owners:
+            self._dependents.setdefault(owner.uid, set()).add(key)
+
+    def _forget(self, event: Event) -> None:
+        """What may be due now that this object is gone: its dependents, its owners, its namespace, its kind."""
+        key, uid = event.key, _read(event.value).metadata.uid
+        if self._uids.get(uid) == key:
+            del self._uids[uid]
+        self._due |= dict.fromkeys(self._dependents.pop(uid, ()))
+        self._due |= dict.fromkeys(self._uids[owner.uid] for owner in self._owners.get(key, ())
+                                   if owner.uid in self._uids)
+        self._own(key, [])
+        if key.namespace:
+            self._due[Key("namespaces", "", key.namespace)] = None
+        if "." in key.resource:
+            self._due[Key(CRDS, "", key.resource)] = None
+
+    # -- acting
+
+    async def _round(self) -> None:
+        """Looks at some of what is due, and commits."""
+        keys = [key for key, _ in zip(self._due, range(ROUND))]
+        for key in keys:
+            del self._due[key]
+            self._look(key)
+        try:
+            await self._store.committed()
+        except (Full, sqlite3.Error):
+            self._due = dict.fromkeys(keys) | self._due
+            await self._clock.sleep(RETRY_SECONDS)
+
+    def _look(self, key: Key) -> None:
+        entry, resource = self._store.latest(key), self._registry.catalog.stored(key.resource)
+        if entry is None or resource is None or self._store.closed:
+            return
+        meta = _read(entry.value).metadata
+        if not meta.deletion_timestamp:
+            if key.resource == "namespaces":
+                self._furnish(key.name)
+            if meta.owner_references and not any(map(self._is_there, meta.owner_references)):
+                self._delete(resource, entry)
+        elif key.resource == "namespaces":
+            self._empty(key, entry)
+        elif crd.FINALIZER in meta.finalizers and key.resource == CRDS:
+            self._clear(key, entry)
+        elif ORPHAN in meta.finalizers:
+            self._orphan(resource, entry, meta.uid)
+        elif FOREGROUND in meta.finalizers:
+            self._wait_for_dependents(resource, entry, meta.uid)
+
+    def _is_there(self, owner: _Owner) -> bool:
+        """Whether the owner keeps its dependents: it exists and does not wait for them to go."""
+        key = self._uids.get(owner.uid)
+        if key is None:
+            return not self._registry.catalog.serves(owner.api_version, owner.kind)
+        entry = self._store.latest(key)
+        return entry is not None and FOREGROUND not in _read(entry.value).metadata.finalizers
+
+    def _delete(self, resource: Resource, entry: Entry) -> None:
+        delete(self._registry, resource, msgspec.json.decode(entry.value), _BACKGROUND, _write())
+
+    def _delete_all(self, resource: Resource, places: Iterable[tuple[str, str]]) -> bool:
+        """Deletes a round of those that are not being deleted yet; whether there were any at all."""
+        count, there = 0, False
+        for place in places:
+            entry = self._store.latest(Key(resource.name, *place))
+            if entry is not None and count < ROUND:
+                there = True
+                if not _read(entry.value).metadata.deletion_timestamp:
+                    self._delete(resource, entry)
+                    count += 1
+        return there
+
+    def _orphan(self, resource: Resource, owner: Entry, uid: str) -> None:
+        for key in tuple(self._dependents.get(uid, ())):
+            entry, kind = self._store.latest(key), self._registry.catalog.stored(key.resource)
+            if entry is not None and kind is not None:
+                thing = msgspec.json.decode(entry.value)
+                rest = [each for each in thing["metadata"].get("ownerReferences", ()) if each["uid"] != uid]
+                self._registry.replace(kind, _with(thing, "ownerReferences", rest), _write())
+        self._release(resource, owner, ORPHAN)
+
+    def _wait_for_dependents(self, resource: Resource, owner: Entry, uid: str) -> None:
+        blocked = False
+        for key in tuple(self._dependents.get(uid, ())):
+            entry, kind = self._store.latest(key), self._registry.catalog.stored(key.resource)
+            if entry is not None and kind is not None:
+                meta = _read(entry.value).metadata
+                blocked = blocked or any(each.uid == uid and each.block_owner_deletion
+                                         for each in meta.owner_references)
+                if not meta.deletion_timestamp and not any(map(self._is_there, meta.owner_references)):
+                    self._delete(kind, entry)
+        if not blocked:
+            self._release(resource, owner, FOREGROUND)
+
+    def _release(self, resource: Resource, entry: Entry, finalizer: str) -> None:
+        thing = msgspec.json.decode(entry.value)
+        rest = [each for each in thing["metadata"].get("finalizers", ()) if each != finalizer]
+        self._registry.replace(resource, _with(thing, "finalizers", rest), _write())
+
+    def _furnish(self, namespace: str) -> None:
+        accounts = self._registry.catalog.stored("serviceaccounts")
+        if accounts is not None and self._store.latest(Key("serviceaccounts", namespace, "default")) is None:
+            thing: Thing = {"metadata": {"name": "default", "namespace": namespace}}
+            self._registry.create(accounts, thing, _write())
+
+    def _empty(self, key: Key, entry: Entry) -> None:
+        there = False
+        for resource in self._registry.catalog:
+            if resource.kind.namespaced:
+                places = [place for place in self._store.objects(resource.name) if place[0] == key.name]
+                there = self._delete_all(resource, places) or there
+        if not there:
+            thing, namespaces = msgspec.json.decode(entry.value), self._registry.catalog.stored("namespaces")
+            thing["spec"]["finalizers"] = []
+            if namespaces is not None:
+                self._registry.replace(namespaces, thing, _write())
+
+    def _clear(self, key: Key, entry: Entry) -> None:
+        resource, definitions = self._registry.catalog.stored(key.name), self._registry.catalog.stored(CRDS)
+        there = resource is not None and self._delete_all(resource, list(self._store.objects(key.name)))
+        if not there and definitions is not None:
+            self._release(definitions, entry, crd.FINALIZER)
+
+    def _drop_old_events(self, now: float) -> None:
+        """A round at a time: a minute brings fewer, and what is left is there at the next."""
+        for name in _EVENTS:
+            resource = self._registry.catalog.stored(name)
+            old = [place for place, entry in self._store.objects(name).items()
+                   if _last_seen(_read(entry.value)) < now - EVENT_SECONDS]
+            if resource is not None:
+                self._delete_all(resource, old)
+
+
+def _last_seen(event: _Seen) -> float:
+    try:
+        return time(event.last_timestamp or event.event_time or event.metadata.creation_timestamp)
+    except Malformed:  # of the client's making
+        return time(event.metadata.creation_timestamp)
+
+
+def _with(thing: Thing, name: str, rest: list[object]) -> Thing:
+    """The object with `rest` as that field of its metadata."""
+    thing["metadata"].pop(name, None)
+    if rest:
+        thing["metadata"][name] = rest
+    return thing
+
+
+def _write() -> Write:
+    return Write(_USER, validation="Ignore")
