@@ -32,7 +32,7 @@ def cleaned(said: object) -> object:
 
 
 def _malformed(error: str, said: object, form: type[object]) -> Malformed:
-    message, _, path = error.partition(" - at ")
+    message, _, path = error.rstrip("`").partition(" - at ")
     steps = [name or index for name, index in _STEP.findall(path)]
     if message.startswith("Object missing"):
         return Malformed(message.replace("Object missing required field", "lacks").replace("`", ""), _path(steps))

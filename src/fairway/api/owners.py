@@ -258,7 +258,8 @@ MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
 
 def mirrored(owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:
     """The spec that an owner's labels and annotations say."""
-    said: dict[str, object] = {"queue": owner.labels.get(QUEUE) or DEFAULT_QUEUE, "user": owner.annotations.get(USER, "")}
+    queue, user = owner.labels.get(QUEUE) or DEFAULT_QUEUE, owner.annotations.get(USER, "")
+    said: dict[str, object] = {"queue": queue, "user": user}
     for name, text in _notes(owner):
         if name in MIRRORED:
             field, read = MIRRORED[name]

@@ -5,13 +5,11 @@ restart loses nothing: `ledger` reads it, `ledger_status` writes it.
 """
 
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec.structs import replace
 
 from fairway.engine.model import (
     GPU,
-    Amounts,
     Decayed,
     Disruption,
     Ledger,
@@ -20,7 +18,6 @@ from fairway.engine.model import (
     Quota,
     Reservation,
     Sketch,
-    amounts,
 )
 from fairway.engine.model import Share as QuotaShare
 from fairway.engine.state import selects
@@ -38,6 +35,7 @@ from .types import (
     QuotaSpec,
     ReservationObject,
     RuntimeSketch,
+    TimeLimits,
 )
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -56,6 +54,7 @@ def moment(path: str, text: str | None) -> float | None:
 def queue(said: QueueObject, around: Surroundings) -> Queue:
     """`around` resolves the namespace selector to names."""
     spec, meta = said.spec, said.metadata
+    usual, longest = within("spec.timeLimit", _time_limits, spec.time_limit)
     return Queue(
         name=meta.name,
         parent=spec.parent,
@@ -70,8 +69,8 @@ def queue(said: QueueObject, around: Surroundings) -> Queue:
         min_runtime=seconds("spec.minRuntime", spec.min_runtime),
         preempt_min_runtime=seconds("spec.preemptMinRuntime", spec.preempt_min_runtime),
         expected_runtime=seconds("spec.expectedRuntime", spec.expected_runtime),
-        default_time_limit=seconds("spec.timeLimit.default", spec.time_limit.default),
-        max_time_limit=seconds("spec.timeLimit.max", spec.time_limit.max),
+        default_time_limit=usual,
+        max_time_limit=longest,
         max_wait=seconds("spec.maxWait", spec.max_wait),
         consolidates=None if spec.consolidation is None else spec.consolidation == "WhenStuck",
         budget=_budget(spec),
@@ -80,6 +79,13 @@ def queue(said: QueueObject, around: Surroundings) -> Queue:
         created=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
         ledger=within("status", ledger, said.status),
     )
+
+
+def _time_limits(said: TimeLimits) -> tuple[float | None, float | None]:
+    usual, longest = seconds("default", said.default), seconds("max", said.max)
+    if usual is not None and longest is not None and usual > longest:
+        raise Malformed(f"found {said.default}; at most max, which is {said.max}, is allowed", "default")
+    return usual, longest
 
 
 def _budget(spec: QueueSpec) -> int | None:
@@ -165,10 +171,12 @@ def reservation(said: ReservationObject) -> Reservation:
         raise Malformed("absent; the time when the first window opens is needed", "spec.start")
     if not length:
         raise Malformed(f"found {spec.duration!r}; a duration above 0 is needed", "spec.duration")
-    amount: Amounts = within("spec.amount", amounts_of, spec.amount)
-    repeat: Literal["", "Daily", "Weekly"] = spec.repeat or ""
-    whom = "" if spec.maintenance else spec.queue
-    return Reservation(said.metadata.name, start, length, whom, spec.pool, amounts(dict(amount)), spec.nodes, repeat)
+    if bool(spec.queue) == spec.maintenance:
+        raise Malformed(f"found {'both' if spec.queue else 'neither'}; either queue or maintenance is allowed", "spec")
+    if bool(spec.nodes) == bool(spec.amount):
+        raise Malformed(f"found {'both' if spec.nodes else 'neither'}; either amount or nodes is allowed", "spec")
+    amount = within("spec.amount", amounts_of, spec.amount)
+    return Reservation(said.metadata.name, start, length, spec.queue, spec.pool, amount, spec.nodes, spec.repeat or "")
 
 
 def disruption(said: DisruptionBudgetObject) -> Disruption:

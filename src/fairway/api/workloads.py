@@ -8,6 +8,7 @@ deleted or its condition Evicted is newer than Admitted. An admission without co
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from fairway.engine.model import (
     Admission,
@@ -91,7 +92,7 @@ def workload(said: WorkloadObject, reading: Reading) -> Workload:
         preemptible=spec.workload_type == "Training" if spec.preemptible is None else spec.preemptible,
         submitted=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
         pools=spec.pools,
-        topology=topology(spec.topology),
+        topology=within("spec", topology, spec.topology),
         expected_runtime=seconds("spec.expectedRuntime", spec.expected_runtime),
         time_limit=seconds("spec.timeLimit", spec.time_limit),
         deadline=moment("spec.deadline", spec.deadline),
@@ -141,6 +142,10 @@ def podset(said: PodSetSpec, namespace: str, around: Surroundings) -> PodSet:
 
 
 def topology(said: TopologySpec) -> Topology:
+    for outer, inner in pairwise(said.segments):
+        if outer.size % inner.size:
+            message = f"found {inner.size} inside {outer.size}; a size that divides the outer one is allowed"
+            raise Malformed(message, "topology.segments")
     return Topology(said.required, said.preferred, tuple(Segment(one.level, one.size) for one in said.segments))
 
 

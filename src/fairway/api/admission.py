@@ -1,0 +1,251 @@
+"""What is completed and refused at the door, before an object is stored. Pure, and the only source of these rules.
+
+Whether one object is well made, the readers of this package know (`workloads`, `queues`, `owners`): what they cannot
+read is refused here with the path they tell, and offline by `fairway plan`. Added here: what may not change, what time
+forbids, and how a managed object is kept from starting by itself. What depends on other objects is no matter of the
+door, so that files apply in any order; only a time limit is held against the queue when that is there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from . import owners, queues, workloads
+from .decode import cleaned, decode
+from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject
+from .pods import ALONE
+from .quantities import Malformed, duration, duration_text, shown
+from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
+from .workloads import Reading
+
+Thing: TypeAlias = dict[str, object]
+Said: TypeAlias = Mapping[str, object]
+Cause: TypeAlias = tuple[str, str, str]
+INVALID = "FieldValueInvalid"
+CONTROLLERS = "system:serviceaccount:kube-system:"
+DEFAULT_SCHEDULER = "default-scheduler"
+DEEPEST = 32
+
+
+class Refused(Exception):
+    """The object does not come in; causes are (field, Kubernetes' word for the fault, message)."""
+
+    def __init__(self, causes: Sequence[Cause], *, forbidden: bool = False) -> None:
+        super().__init__("; ".join(f"{field}: {message}" if field else message for field, _, message in causes))
+        self.causes, self.forbidden = tuple(causes), forbidden
+
+
+def nothing(kind: str, name: str) -> Said | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is asked: `old` is None for a CREATE. `lookup` finds a Queue or Namespace by name, as it is stored. Trusted is
+    the controller, which makes Workloads in the name of others."""
+
+    operation: str
+    group: str
+    kind: str
+    namespace: str
+    new: Thing
+    old: Said | None = None
+    user: str = ""
+    is_trusted: bool = False
+    now: float = 0.0
+    lookup: Callable[[str, str], Said | None] = nothing
+
+
+def admit(review: Review) -> tuple[Thing, list[str]]:
+    """The object as it is to be stored, and warnings; raises Refused."""
+    if review.operation not in ("CREATE", "UPDATE") or _is_same(review):
+        return review.new, []
+    try:
+        if review.group == GROUP:
+            return _ours(review), []
+        if is_managed(review):
+            _read(review)
+            return _managed(review), []
+    except Malformed as error:
+        raise Refused([(error.field, INVALID, error.message)]) from None
+    return review.new, []
+
+
+def _is_same(review: Review) -> bool:
+    """Whether nothing changed that is judged here: what was let in once stays writable."""
+    if review.old is None:
+        return False
+    before, now = _part(review.old, "metadata"), _part(review.new, "metadata")
+    return review.old.get("spec") == review.new.get("spec") and all(
+        _part(before, name) == _part(now, name) for name in ("labels", "annotations")
+    )
+
+
+def is_managed(review: Review) -> bool:
+    """Whether a user's object queues: by its label, or by its namespace's."""
+    if review.namespace.startswith("kube-"):
+        return False
+    space = review.lookup("Namespace", review.namespace) or {}
+    labels = _part(_part(review.new, "metadata"), "labels")
+    return QUEUE in labels or _part(_part(space, "metadata"), "labels").get(MANAGED) == "true"
+
+
+def _ours(review: Review) -> Thing:
+    said = cleaned(review.new)
+    match review.kind:
+        case "Queue":
+            queues.queue(decode(said, QueueObject), ALONE)
+        case "NodePool":
+            queues.pool(decode(said, NodePoolObject))
+        case "Reservation":
+            _reservation(decode(said, ReservationObject), review)
+        case "Workload":
+            _claim(review.new, ("spec", "user"), review)
+            _workload(decode(said, WorkloadObject), review, "spec.timeLimit")
+    return review.new
+
+
+def _workload(said: WorkloadObject, review: Review, field: str) -> None:
+    read = workloads.workload(said, Reading())
+    longest = _longest(said.spec.queue, review.lookup)
+    if longest is not None and read.time_limit is not None and read.time_limit > longest:
+        most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
+        raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", field)
+
+
+def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | None:
+    """The longest time limit in a queue: its own, or that of the nearest above it that has one."""
+    for _ in range(DEEPEST):
+        spec = _part(lookup("Queue", queue) or {}, "spec")
+        if longest := _part(spec, "timeLimit").get("max"):
+            return duration(str(longest))
+        if not (queue := str(spec.get("parent") or "")):
+            return None
+    return None
+
+
+def _reservation(said: ReservationObject, review: Review) -> None:
+    read = queues.reservation(said)
+    before = _part(review.old or {}, "spec").get("start")
+    if not read.repeat and read.start + read.duration <= review.now and before != said.spec.start:
+        raise Malformed(f"found {said.spec.start}, which is over; a window that ends later is allowed", "spec.start")
+
+
+def _read(review: Review) -> None:
+    """Raises where a managed object asks for something that cannot be."""
+    said = cleaned(review.new)
+    if found := owners.OWNERS.get((review.group, review.kind)):
+        made = found.workload(review.kind, said)
+    elif (review.group, review.kind) == ("", "Pod"):
+        made = owners.pod(decode(said, PodObject))
+    else:
+        return
+    if made.spec.pod_sets:
+        _workload(made, review, owners.annotated("time-limit"))
+
+
+def _managed(review: Review) -> Thing:
+    """Marked with its user and kept from starting by itself."""
+    new, kind = review.new, (review.group, review.kind)
+    if kind in owners.OWNERS:
+        _claim(new, ("metadata", "annotations", USER), review)
+        if review.operation == "CREATE":
+            *path, last = owners.OWNERS[kind].suspend
+            _at(new, path)[last] = True
+        for template in _templates(new):
+            _steer(template)
+    elif kind in owners.GATED:
+        _claim(new, ("metadata", "annotations", USER), review)
+        for template in _templates(new):
+            _inherit(template, new)
+            _gate(template)
+    elif kind == ("", "Pod") and review.operation == "CREATE":
+        _pod(review)
+    return new
+
+
+def _pod(review: Review) -> None:
+    """A pod of nobody, or of one of many, waits at a gate; one of an admitted owner only has its scheduler."""
+    new, refs = review.new, _part(review.new, "metadata").get("ownerReferences")
+    kinds = {str(one.get("kind")) for one in _dicts(refs) if one.get("controller")}
+    if kinds <= {kind for _, kind in owners.GATED}:
+        _claim(new, ("metadata", "annotations", USER), review)
+        _gate(new)
+    elif kinds & {kind for _, kind in owners.OWNERS}:
+        _steer(new)
+
+
+def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
+    """`path` names who made the object, whatever it says; later it may not change."""
+    holder, last = _at(new, path[:-1]), path[-1]
+    if review.old is None:
+        if not (holder.get(last) and (review.is_trusted or review.user.startswith(CONTROLLERS))):
+            holder[last] = review.user
+        return
+    before: Said = review.old
+    for step in path[:-1]:
+        before = _part(before, step)
+    first = before.get(last)
+    if first is not None and holder.setdefault(last, first) != first:
+        field = ".".join(path[:-1]) + (f"[{last}]" if "/" in last else f".{last}")
+        raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
+
+
+def _steer(pod: Thing) -> None:
+    spec = _at(pod, ("spec",))
+    if spec.get("schedulerName") in (None, "", DEFAULT_SCHEDULER):
+        spec["schedulerName"] = SCHEDULER
+
+
+def _gate(pod: Thing) -> None:
+    """A pod that has a node already is left alone: it counts as used room."""
+    spec = _at(pod, ("spec",))
+    if spec.get("nodeName"):
+        return
+    _steer(pod)
+    gates = list(_dicts(spec.get("schedulingGates")))
+    if spec["schedulerName"] == SCHEDULER and all(gate.get("name") != GATE for gate in gates):
+        spec["schedulingGates"] = [*gates, {"name": GATE}]
+
+
+def _inherit(template: Thing, owner: Thing) -> None:
+    """A template has the queue and our annotations of its owner, where it has none of its own."""
+    for name in ("labels", "annotations"):
+        said = {key: text for key, text in _part(_part(owner, "metadata"), name).items() if key.startswith(f"{GROUP}/")}
+        if said:
+            _at(template, ("metadata", name)).update({**said, **_part(_part(template, "metadata"), name)})
+
+
+def _templates(said: object) -> Iterator[Thing]:
+    """Every pod template in an object, however deep."""
+    if isinstance(said, dict):
+        for key, value in said.items():
+            if key == "template" and isinstance(value, dict) and "containers" in _part(value, "spec"):
+                yield value
+            else:
+                yield from _templates(value)
+    elif isinstance(said, list):
+        for value in said:
+            yield from _templates(value)
+
+
+def _at(new: Thing, path: Sequence[str]) -> Thing:
+    """The map at a path, made where there is none."""
+    here = new
+    for step in path:
+        if here.get(step) is None:
+            here[step] = {}
+        below = here[step]
+        if not isinstance(below, dict):
+            raise Malformed(f"found {shown(below)}; object is allowed", ".".join(path))
+        here = below
+    return here
+
+
+def _part(said: Said, name: str) -> Said:
+    part = said.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _dicts(said: object) -> Iterator[Thing]:
+    return (one for one in said if isinstance(one, dict)) if isinstance(said, list) else iter(())
