@@ -10,6 +10,7 @@ or not started, and then starting it again is safe. Only the last two attempts a
 import fcntl
 import marshal
 import os
+import select
 import shutil
 import signal
 import struct
@@ -20,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+MARK = "FAIRWAY_CONTAINER"
+LOST = "ContainerStatusUnknown"
 FLOCK = "hhqqi"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 SHIM = Path(__file__).with_name("shim.py")
 
@@ -46,6 +51,11 @@ class Attempt:
     @property
     def is_over(self) -> bool:
         return self.code is not None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked to stop."""
+        return (self.folder / "stop").exists()
 
 
 def holder(lock: Path) -> int:
@@ -76,7 +86,7 @@ def inspect(folder: Path) -> Attempt:
         )
     if started and not pid:
         message = "The container's process was lost: its keeper ended without telling how it ended."
-        return Attempt(number, folder, 0, began, began, 137, "", "ContainerStatusUnknown", message)
+        return Attempt(number, folder, 0, began, began, 137, "", LOST, message)
     return Attempt(number, folder, pid, began)
 
 
@@ -101,12 +111,13 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any]) -> 
         shutil.rmtree(old.folder)
     place = folder / str(number)
     place.mkdir(parents=True, exist_ok=True)
+    spec["env"][MARK] = str(place)
     _write(place / "spec", marshal.dumps(spec))
     return place
 
 
 def launch(place: Path) -> tuple[int, int]:
-    """Starts the shim: its pid, and a pipe that is closed as soon as the process runs, or never will."""
+    """Starts the shim: its pid, and a pipe that is closed when the process runs, or never will."""
     read, write = os.pipe()
     python = [sys.executable, "-I", "-S", "-E", str(SHIM), str(place)]
     errors = os.O_CREAT | os.O_WRONLY | os.O_APPEND
@@ -140,3 +151,32 @@ def _write(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}")
     draft.write_bytes(content)
     draft.rename(path)
+
+
+def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> None:
+    """Ends every container under the folder of all pods, each with its own grace, and waits until they are gone."""
+    places = [place.parent for place in folder.glob("*-*/containers/*/*/lock")]
+    running = [attempt for attempt in map(inspect, places) if attempt.pid]
+    graces = [marshal.loads((it.folder / "spec").read_bytes())["grace"] for it in running]
+    for attempt, grace in zip(running, graces):
+        stop(attempt, grace if at_most is None else min(grace, at_most), why)
+    for attempt in running:
+        _await_end(attempt)
+
+
+def _await_end(attempt: Attempt) -> None:
+    with suppress(ProcessLookupError):
+        file = os.pidfd_open(attempt.pid)
+        try:
+            if holder(attempt.folder / "lock") == attempt.pid:
+                select.select([file], [], [])
+        finally:
+            os.close(file)
+
+
+def sweep(place: Path) -> None:
+    """Kills what a lost attempt left running: every process that carries its mark."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == str(place):
+                process.kill()

@@ -177,8 +177,9 @@ def _condition(before: dict[str, Any], kind: str, holds: bool, why: tuple[str, s
     old = next((it for it in before.get("conditions") or () if it["type"] == kind), {})
     status = "True" if holds else "False"
     since = old.get("lastTransitionTime") if old.get("status") == status else None
-    told = {} if holds else {name: text for name, text in zip(("reason", "message"), why) if text}
-    return {"type": kind, "status": status, "lastTransitionTime": since or time_text(int(now)), **told}
+    reason, message = ("", "") if holds else why
+    said = {"type": kind, "status": status, "lastTransitionTime": since or time_text(int(now))}
+    return said | {"reason": reason or None, "message": message or None}  # None takes away what was said before
 
 
 def _container_status(

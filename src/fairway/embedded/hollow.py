@@ -1,0 +1,132 @@
+"""Hollow nodes: nodes that exist on paper, whose pods run by a table of stages and no process.
+
+A pod bound to one is Running at once and ends as its annotations say: `fairway.dev/duration` after it started
+(absent: never), with `fairway.dev/exit-code` (absent: 0). A deleted pod is gone at once. Since a pod's start stands in
+its status, a restart goes on where it was. No threads, no sockets: it runs under a virtual clock too.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fairway.api.objects import Metadata, Part
+from fairway.api.quantities import Malformed, duration, time, time_text
+from fairway.kube import kinds
+from fairway.kube.agenda import Agenda
+from fairway.kube.client import STRATEGIC, ApiError, Client
+from fairway.kube.informer import Informer
+from fairway.kube.kinds import Selection, ref
+
+DURATION, EXIT_CODE = "fairway.dev/duration", "fairway.dev/exit-code"
+
+
+class Container(Part):
+    name: str = ""
+    image: str = ""
+
+
+class PodSpec(Part):
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+
+
+class PodStatus(Part):
+    phase: str = ""
+    start_time: str | None = None
+
+
+class Pod(Part):
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class Hollow:
+    """`serves` says of a node's name whether its pods are ours."""
+
+    def __init__(self, client: Client, serves: Callable[[str], bool]) -> None:
+        self.client, self.clock, self.serves = client, client.clock, serves
+        self.agenda = Agenda(client.clock, client.chance)
+        self.informer = Informer(client, Selection(kinds.PODS), shape=Pod, changed=self._changed)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.informer.run())
+            await self.agenda.run(self._look)
+
+    def _changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new and new.spec.node_name and self.serves(new.spec.node_name):
+            self.agenda.note(f"{new.metadata.namespace}/{new.metadata.name}")
+
+    async def _look(self, key: str) -> float | None:
+        pod = self.informer.store.get(key)
+        if pod is None:
+            return None
+        now = self.clock.now()
+        change, again_at = step(pod, now)
+        try:
+            if change:
+                await self._write(key, pod, change)
+            if pod.metadata.deletion_timestamp and pod.metadata.deletion_grace_period_seconds:
+                await self.client.delete(ref(kinds.PODS, key), uid=pod.metadata.uid, grace=0)
+        except ApiError as error:
+            if error.status not in (404, 409):  # gone, or another of that name: the informer will tell
+                raise
+        return again_at
+
+    async def _write(self, key: str, pod: Pod, status: dict[str, Any]) -> None:
+        """Over the version it was computed from: a start that was written must not be written again, later."""
+        meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        change = {"metadata": meta, "status": status}
+        await self.client.patch(ref(kinds.PODS, key), change, subresource="status", form=STRATEGIC)
+
+
+def step(pod: Pod, now: float) -> tuple[dict[str, Any] | None, float | None]:
+    """The status that is due, and when the next one is."""
+    if pod.is_over:
+        return None, None
+    if pod.metadata.deletion_timestamp:
+        return _ended(pod, 137, now), None
+    try:
+        said = pod.metadata.annotations
+        lasts = duration(said[DURATION]) if DURATION in said else None
+        code = int(said.get(EXIT_CODE, "0"))
+    except (Malformed, ValueError) as error:
+        return _ended(pod, 128, now) | {"message": f"its annotations: {error}"}, None
+    began = time(pod.status.start_time) if pod.status.start_time else now
+    ends = None if lasts is None else began + lasts
+    if ends is not None and ends <= now:
+        return _ended(pod, code, now), None
+    return (None if pod.status.phase == "Running" else _running(pod, now)), ends
+
+
+def _running(pod: Pod, now: float) -> dict[str, Any]:
+    state = {"running": {"startedAt": time_text(int(now))}}
+    return {"phase": "Running", "startTime": time_text(now)} | _parts(pod, state, now, is_ready=True)
+
+
+def _ended(pod: Pod, code: int, now: float) -> dict[str, Any]:
+    began = pod.status.start_time or time_text(now)
+    said = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": began,
+            "finishedAt": time_text(int(now))}
+    parts = _parts(pod, {"terminated": said}, now, is_ready=False)
+    return {"phase": "Failed" if code else "Succeeded", "startTime": began} | parts
+
+
+def _parts(pod: Pod, state: dict[str, Any], now: float, *, is_ready: bool) -> dict[str, Any]:
+    status, since = str(is_ready), time_text(int(now))
+    return {
+        "conditions": [
+            {"type": kind, "status": status, "lastTransitionTime": since} for kind in ("Ready", "ContainersReady")
+        ],
+        "containerStatuses": [
+            {"name": it.name, "image": it.image, "imageID": "", "ready": is_ready, "started": is_ready,
+             "restartCount": 0, "state": state, "lastState": {}}
+            for it in pod.spec.containers
+        ],
+    }

@@ -1,0 +1,272 @@
+"""The runner: pods bound to this machine, run as processes of it. What a kubelet is elsewhere.
+
+It holds nothing that it could not find again: what runs is known from the folders on disk (container.py), what should
+run from the API server, and each look at a pod brings the two together: start what is next, stop what must end, watch
+shims, write the status, and confirm a deletion when nothing of the pod runs any more. Killed at any moment, the next
+one goes on from there: shims and their containers do not depend on it.
+
+For one user: containers are processes of that user, images are ignored, workloads are not isolated from each other.
+"""
+
+import asyncio
+import base64
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairway.api.objects import GROUP_NAME
+from fairway.kube import kinds
+from fairway.kube.agenda import Agenda
+from fairway.kube.client import STRATEGIC, ApiError, Client
+from fairway.kube.events import About, Events
+from fairway.kube.informer import Informer
+from fairway.kube.kinds import Ref, Selection
+
+from .container import LOST, Attempt, history, launch, prepare, stop, sweep
+from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
+from .logs import read_log
+from .podstatus import DELETED, Next, next_of, status_of
+from .ports import port_of
+from .subresources import LogOptions
+from .volumes import make_volumes, mounts
+
+SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
+AGAIN_SECONDS, SOON_SECONDS = 10.0, 0.1
+FORCED_SECONDS = 2.0
+
+
+class Runner:
+    """`folder` holds everything of the pods; `base` is the environment the children may see a part of."""
+
+    def __init__(self, client: Client, node: str, folder: Path, *, base: Mapping[str, str], capacity: dict[str, str]):
+        self.client, self.clock, self.folder, self.base, self.capacity = client, client.clock, folder, base, capacity
+        self.events = Events(client, "runner")
+        self.agenda = Agenda(client.clock, client.chance)
+        here = Selection(kinds.PODS, fields=f"spec.nodeName={node}")
+        self.informer = Informer(client, here, shape=dict, changed=self._changed)
+        self._pods: dict[str, Pod] = {}
+        self._starting: set[tuple[str, str]] = set()
+        self._watched: dict[int, int] = {}  # pid of a shim → its pidfd
+        self._swept: set[Path] = set()
+
+    async def run(self) -> None:
+        """Until cancelled; the containers run on."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.informer.run())
+                tasks.create_task(self.events.run())
+                await self.informer.synced.wait()
+                for left in self.folder.glob("*-*"):
+                    self.agenda.note(left.name)
+                await self.agenda.run(self._look)
+        finally:
+            for pid in list(self._watched):
+                self._unwatch(pid)
+
+    async def logs(
+        self, namespace: str, name: str, container: str, options: LogOptions
+    ) -> bytes | AsyncIterator[bytes]:
+        pod = self.informer.store.get(f"{namespace}/{name}")
+        return await read_log(self._place(pod, container), options, self.clock) if pod else b""
+
+    def _changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        uid = pod["metadata"]["uid"]
+        if new:
+            self._pods[uid] = new
+        else:
+            self._pods.pop(uid, None)
+        self.agenda.note(uid)
+
+    def _place(self, pod: Pod, container: str) -> Path:
+        return self.folder / pod["metadata"]["uid"] / "containers" / container
+
+    async def _look(self, uid: str) -> float | None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return await self._clear(uid)
+        if any(which[0] == uid for which in self._starting):
+            return None  # a look comes when it has started: until then nobody can tell what runs
+        histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
+        await self._mind(uid, histories)
+        now = self.clock.now()
+        ahead = next_of(pod, histories, now)
+        self._stop(pod, ahead, histories)
+        refused = await self._start_all(pod, ahead.start, histories)
+        if ahead.start and not refused:
+            return None  # so too here
+        await self._report(pod, histories, ahead, refused)
+        times = [ahead.again_at, now + AGAIN_SECONDS if refused else None, self._soon(histories)]
+        return min((at for at in times if at is not None), default=None)
+
+    def _soon(self, histories: Mapping[str, Sequence[Attempt]]) -> float | None:
+        """Shims that an earlier life has just launched do not tell us when they have started."""
+        is_starting = any(it and it[-1].pid and not it[-1].is_running for it in histories.values())
+        return self.clock.now() + SOON_SECONDS if is_starting else None
+
+    async def _mind(self, uid: str, histories: Mapping[str, Sequence[Attempt]]) -> None:
+        """Watches what runs; what a lost attempt left behind ends before anything else is done."""
+        for attempts in histories.values():
+            last = attempts[-1] if attempts else None
+            if last and last.pid:
+                self._watch(uid, last.pid)
+            elif last and last.reason == LOST and last.folder not in self._swept:
+                await self.clock.in_thread(partial(sweep, last.folder))
+                self._swept.add(last.folder)
+
+    def _watch(self, uid: str, pid: int) -> None:
+        if pid in self._watched:
+            return
+        try:
+            file = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.agenda.note(uid)
+            return
+        self._watched[pid] = file
+        asyncio.get_running_loop().add_reader(file, self._ended, uid, pid)
+
+    def _ended(self, uid: str, pid: int) -> None:
+        self._unwatch(pid)
+        with suppress(ChildProcessError):  # not our child: Fairway was started again meanwhile
+            os.waitpid(pid, os.WNOHANG)
+        self.agenda.note(uid)
+
+    def _unwatch(self, pid: int) -> None:
+        file = self._watched.pop(pid)
+        asyncio.get_running_loop().remove_reader(file)
+        os.close(file)
+
+    def _stop(self, pod: Pod, ahead: Next, histories: Mapping[str, Sequence[Attempt]]) -> None:
+        grace = pod["metadata"].get("deletionGracePeriodSeconds", _grace(pod))
+        for name in ahead.stop:
+            last = histories[name][-1]
+            if not last.is_asked:
+                self.events.tell(_about(pod), "Killing", f"Stopping container {name}")
+            stop(last, grace, ahead.why)
+
+    async def _start_all(
+        self, pod: Pod, asked: Sequence[Container], histories: Mapping[str, Sequence[Attempt]]
+    ) -> dict[str, str]:
+        """Starts containers; those that cannot be made as they are written, and why."""
+        refused = {}
+        for container in asked:
+            try:
+                await self._start(pod, container, histories[container["name"]])
+            except Unusable as error:
+                refused[container["name"]] = str(error)
+                self.events.tell(_about(pod), "Failed", f"Error: {error}", is_warning=True)
+        return refused
+
+    async def _start(self, pod: Pod, container: Container, attempts: Sequence[Attempt]) -> None:
+        spec = await self._spec(pod, container)
+        uid, name = pod["metadata"]["uid"], container["name"]
+        place = prepare(self._place(pod, name), attempts, spec)
+        pid, pipe = launch(place)
+        self._starting.add((uid, name))
+        self._watch(uid, pid)
+        asyncio.get_running_loop().add_reader(pipe, self._started, (uid, name), pipe)
+
+    def _started(self, which: tuple[str, str], pipe: int) -> None:
+        """The process runs, or its shim is gone."""
+        asyncio.get_running_loop().remove_reader(pipe)
+        os.close(pipe)
+        self._starting.discard(which)
+        self.agenda.note(which[0])
+
+    async def _spec(self, pod: Pod, container: Container) -> dict[str, Any]:
+        """What the shim is to do."""
+        meta, own = pod["metadata"], self.folder / pod["metadata"]["uid"]
+        sources = {key: await self._source(meta["namespace"], *key) for key in references(pod["spec"])}
+        gang = gang_of(pod)
+        port = port_of(gang, self.folder / "ports") if gang else 0
+        around = Surroundings(self.base, sources, await self._peers(pod), port, self.capacity)
+        env = environment(pod, container, around)
+        argv = command(container, env)
+        for place in (own / "work", own / "scratch"):
+            place.mkdir(parents=True, exist_ok=True)
+        where = make_volumes(pod, own / "volumes", sources)
+        return {
+            "argv": argv,
+            "env": env,
+            "folder": container.get("workingDir") or str(own / "work"),
+            "mounts": mounts(pod, container, where, env),
+            "scratch": str(own / "scratch"),
+            "grace": _grace(pod),
+        }
+
+    async def _source(self, namespace: str, kind: str, name: str) -> Source:
+        """The entries of a ConfigMap or Secret; no entries if there is no such object."""
+        try:
+            found = await self.client.get(Ref(SOURCES[kind], name, namespace))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return Source(kind, name, None)
+        files = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+        if kind == "Secret":
+            files = {key: base64.b64decode(text) for key, text in files.items()}
+        binary = {key: base64.b64decode(text) for key, text in (found.get("binaryData") or {}).items()}
+        return Source(kind, name, files | binary)
+
+    async def _peers(self, pod: Pod) -> tuple[str, ...]:
+        meta = pod["metadata"]
+        group = (meta.get("labels") or {}).get(GROUP_NAME)
+        if not group:
+            return ()
+        pods = await self.client.list(Selection(kinds.PODS, meta["namespace"], labels=f"{GROUP_NAME}={group}"))
+        return tuple(sorted(it["metadata"]["name"] for it in pods))
+
+    async def _report(
+        self, pod: Pod, histories: Mapping[str, Sequence[Attempt]], ahead: Next, refused: Mapping[str, str]
+    ) -> None:
+        """Writes the status if it changed; confirms the deletion when nothing runs any more."""
+        meta = pod["metadata"]
+        status = status_of(pod, histories, ahead=ahead, refused=refused, now=self.clock.now())
+        place = Ref(kinds.PODS, meta["name"], meta["namespace"])
+        try:
+            if not _is_part(status, pod.get("status") or {}):
+                change = {"metadata": {"uid": meta["uid"]}, "status": status}
+                await self.client.patch(place, change, subresource="status", form=STRATEGIC)
+            if "deletionTimestamp" in meta and not ahead.stop and meta.get("deletionGracePeriodSeconds") != 0:
+                await self.client.delete(place, uid=meta["uid"], grace=0)
+        except ApiError as error:
+            if error.status not in (404, 409):  # gone, or another of that name: the informer will tell
+                raise
+
+    async def _clear(self, uid: str) -> None:
+        """Ends and forgets a pod that the server no longer knows."""
+        own = self.folder / uid
+        histories = {it.name: history(it) for it in (own / "containers").glob("*")}
+        await self._mind(uid, histories)
+        running = [attempts[-1] for attempts in histories.values() if attempts and attempts[-1].pid]
+        for attempt in running:
+            stop(attempt, FORCED_SECONDS, DELETED)
+        if not running and not any(which[0] == uid for which in self._starting):
+            await self.clock.in_thread(partial(shutil.rmtree, own, ignore_errors=True))
+
+
+def _containers(pod: Pod) -> list[Container]:
+    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
+def _grace(pod: Pod) -> int:
+    return int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+def _about(pod: Pod) -> About:
+    meta = pod["metadata"]
+    return About(kinds.PODS, meta["name"], meta["uid"], meta["namespace"])
+
+
+def _is_part(new: Any, old: Any) -> bool:
+    """Whether a patch with `new` would leave `old` as it is; conditions count by type."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return all(_is_part(value, old.get(key)) for key, value in new.items())
+    if isinstance(new, list) and new and isinstance(new[0], dict) and "type" in new[0]:
+        return all(any(_is_part(it, other) for other in old or ()) for it in new)
+    return bool(new == old)
