@@ -28,15 +28,7 @@ class Failure(Exception):
 
     def status(self) -> dict[str, Any]:
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
-                "reason": self.reason, "details": self.details or {}, "code": self.code}
-
-
-class Refused(Exception):
-    """An admission check says no; each cause is (field, reason, message). `forbidden`: 403 instead of 422."""
-
-    def __init__(self, causes: Sequence[tuple[str, str, str]], *, forbidden: bool = False) -> None:
-        super().__init__("; ".join(f"{field}: {message}" if field else message for field, _, message in causes))
-        self.causes, self.forbidden = tuple(Cause(*cause) for cause in causes), forbidden
+                "reason": self.reason, **({"details": self.details} if self.details else {}), "code": self.code}
 
 
 def required(field: str, detail: str = "") -> Cause:

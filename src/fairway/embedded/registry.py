@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
+from fairway.api.admission import Refused
 from fairway.clock import Chance, Clock
 from fairway.embedded import crd, defaults, door, meta, rules
 from fairway.embedded.catalog import CRDS, Catalog, Resource
-from fairway.embedded.errors import Refused, already_exists, bad_request, conflict, forbidden, invalid, not_found
+from fairway.embedded.errors import Cause, already_exists, bad_request, conflict, forbidden, invalid, not_found
 from fairway.embedded.kinds import Kind
 from fairway.embedded.store import Key, Store
 
@@ -46,6 +47,7 @@ class Admission:
     user: str
 
 
+# Raises fairway.api.admission.Refused; what it returns beside the object are warnings.
 Admit = Callable[[Admission], tuple[Thing, Sequence[str]]]
 
 
@@ -143,14 +145,13 @@ class Registry:
         """Leaves the fields that the kind has, each of its type; in order, since what was stored is compared."""
         kind = resource.kind
         thing.setdefault("metadata", {})
-        unknown = resource.schema.shape(thing, old)
+        unknown, causes = resource.schema.shape(thing, old)
         texts = [f'unknown field "{path}"' for path in unknown]
         if texts and write.validation == "Strict":
             raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict '
                               f"decoding error: {', '.join(texts)}")
         if write.validation == "Warn":
             write.warnings.extend(texts)
-        causes = resource.schema.faults(thing, old)
         typed = [cause for cause in causes if cause.reason == "FieldValueTypeInvalid"]
         if typed and (not resource.custom or typed[0].field.startswith("metadata")):
             raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
@@ -185,7 +186,8 @@ class Registry:
         except Refused as refused:
             if refused.forbidden:
                 raise forbidden(kind.plural, kind.group, _called(thing), why=str(refused)) from refused
-            raise invalid(kind.kind, kind.group, _called(thing), causes=refused.causes) from refused
+            causes = [Cause(*cause) for cause in refused.causes]
+            raise invalid(kind.kind, kind.group, _called(thing), causes=causes) from refused
         write.warnings.extend(warnings)
         return thing
 

@@ -9,7 +9,7 @@ there are some.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 import msgspec
@@ -45,6 +45,11 @@ _COUNTS = {"minItems": "at least {} items", "maxItems": "at most {} items",
            "minProperties": "at least {} properties", "maxProperties": "at most {} properties"}
 
 
+class _Seen(NamedTuple):
+    unknown: list[str]
+    repeats: list[Cause]
+
+
 class Schema:
     """`custom`: of a custom resource, whose defaults are filled in and whose untyped objects are empty."""
 
@@ -56,28 +61,26 @@ class Schema:
         self._defaults = {name: each["default"] for name, each in self._fields.items() if custom and "default" in each}
         self._validators: dict[str, Any] = {}
 
-    def shape(self, thing: dict[str, Any], old: Mapping[str, Any]) -> list[str]:
-        """Prunes and defaults `thing`, save the fields that are as in `old`; the paths that were dropped."""
-        unknown: list[str] = []
+    def shape(self, thing: dict[str, Any], old: Mapping[str, Any]) -> tuple[list[str], list[Cause]]:
+        """Prunes and defaults `thing`, save the fields that are as in `old`: what was dropped, and what is wrong."""
+        seen = _Seen([], [])
         for name, default in self._defaults.items():
             if thing.get(name) is None:
                 thing[name] = _copy(default)
         for name in list(thing):
             field = self._fields.get(name)
             if thing[name] is None or (field is None and not self._free):
-                unknown += [] if field or self._free else [name]
+                seen.unknown.extend([] if field or self._free else [name])
                 del thing[name]
             elif field is not None and (name not in old or thing[name] != old[name]):
-                self._walk(field, thing[name], (name, unknown))
-        return unknown
+                self._walk(field, thing[name], (name, seen))
+        return seen.unknown, self._faults(thing, old) + seen.repeats
 
-    def faults(self, thing: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-        """What is wrong with the top-level fields of `thing` that are not as in `old`."""
+    def _faults(self, thing: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
         causes = [required(name) for name in self._required if name not in thing]
         for name, value in thing.items():
             if name in self._fields and (name not in old or value != old[name]):
                 causes += [_cause(name, error) for error in self._validator(name).iter_errors(value)]
-                causes += _repeats(self._fields[name], value, name)
         return causes
 
     def _validator(self, name: str) -> Any:
@@ -85,18 +88,21 @@ class Schema:
             self._validators[name] = jsonschema_rs.Draft4Validator(_translated(self._fields[name]))
         return self._validators[name]
 
-    def _walk(self, schema: Mapping[str, Any], value: Any, at: tuple[str, list[str]]) -> None:
-        path, unknown = at
+    def _walk(self, schema: Mapping[str, Any], value: Any, at: tuple[str, "_Seen"]) -> None:
+        path, seen = at
         if type(value) is list:
+            if self.custom and (sort := schema.get("x-kubernetes-list-type")) in ("set", "map"):
+                keys = schema.get("x-kubernetes-list-map-keys") if sort == "map" else None
+                seen.repeats.extend(_repeats(value, path, keys))
             items = schema.get("items")
             for index, each in enumerate(value) if items else ():
                 if type(each) in (dict, list):
-                    self._walk(items, each, (f"{path}[{index}]", unknown))
+                    self._walk(items, each, (f"{path}[{index}]", seen))
         elif type(value) is dict:
             self._walk_object(schema, value, at)
 
-    def _walk_object(self, schema: Mapping[str, Any], value: dict[str, Any], at: tuple[str, list[str]]) -> None:
-        path, unknown = at
+    def _walk_object(self, schema: Mapping[str, Any], value: dict[str, Any], at: tuple[str, "_Seen"]) -> None:
+        path, seen = at
         fields, extra = schema.get("properties"), schema.get("additionalProperties")
         free = schema.get(PRESERVE) or extra is True or not (self.custom or fields or extra)
         fields = fields or {}
@@ -104,14 +110,14 @@ class Schema:
             fields = {**_TYPED, **fields}
         for name in list(value):
             field, each = fields.get(name, extra), value[name]
-            if not isinstance(field, Mapping):
+            if type(field) is not dict:
                 if not free:
-                    unknown.append(f"{path}.{name}")
+                    seen.unknown.append(f"{path}.{name}")
                     del value[name]
             elif each is None and not field.get("nullable") and not field.get(PRESERVE):
                 del value[name]
             elif type(each) in (dict, list):
-                self._walk(field, each, (f"{path}.{name}", unknown))
+                self._walk(field, each, (f"{path}.{name}", seen))
         if self.custom:
             self._default(fields, value, path)
 
@@ -119,7 +125,7 @@ class Schema:
         for name, field in fields.items():
             if name not in value and "default" in field:
                 value[name] = _copy(field["default"])
-                self._walk(field, value[name], (f"{path}.{name}", []))
+                self._walk(field, value[name], (f"{path}.{name}", _Seen([], [])))
 
 
 def unrun(schema: Any) -> bool:
@@ -189,20 +195,11 @@ def _type(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _repeats(schema: Mapping[str, Any], value: Any, path: str) -> Iterator[Cause]:
-    """Elements that lists of type set or map hold twice."""
-    if isinstance(value, dict):
-        fields, extra = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name, each in value.items():
-            if type(each) in (dict, list) and isinstance(field := fields.get(name, extra), dict):
-                yield from _repeats(field, each, f"{path}.{name}")
-    elif isinstance(value, list) and isinstance(items := schema.get("items"), dict):
-        sort, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
-        seen: list[Any] = []
-        for index, each in enumerate(value):
-            if sort in ("set", "map"):
-                identity = {key: each.get(key) for key in keys} if sort == "map" and isinstance(each, dict) else each
-                if identity in seen:
-                    yield duplicate(f"{path}[{index}]", identity)
-                seen.append(identity)
-            yield from _repeats(items, each, f"{path}[{index}]")
+def _repeats(elements: list[Any], path: str, keys: list[str] | None) -> Iterator[Cause]:
+    """Elements that a set holds twice; of a map, those with the same `keys`."""
+    seen: list[Any] = []
+    for index, each in enumerate(elements):
+        identity = {key: each.get(key) for key in keys} if keys and isinstance(each, dict) else each
+        if identity in seen:
+            yield duplicate(f"{path}[{index}]", identity)
+        seen.append(identity)

@@ -5,13 +5,16 @@ write is answered when it is committed, in the order in which writes were staged
 request carries a token that names its user, unless the server was given none (in process only).
 """
 
+import asyncio
 import hmac
 import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairway.embedded import reading, subresources, writing
+from fairway.embedded.budgets import keep_counts
 from fairway.embedded.call import Call, read
+from fairway.embedded.collect import Collector
 from fairway.embedded.database import Full
 from fairway.embedded.discovery import discover
 from fairway.embedded.errors import Failure, method_not_allowed, no_such_path
@@ -50,6 +53,12 @@ class Server:
             await self._make("", "namespaces", {"metadata": {"name": name}})
         for name, value in _CLASSES.items():
             await self._make("scheduling.k8s.io", "priorityclasses", {"metadata": {"name": name}, "value": value})
+
+    async def tend(self) -> None:
+        """Runs as a task until the store closes: what goes with what is gone, and the counts of budgets."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Collector(self.registry).run())
+            group.create_task(keep_counts(self.registry))
 
     async def handle(self, request: Request) -> Response:
         try:
