@@ -71,7 +71,8 @@ def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
     repeated; a podset without pods to place is left out."""
     sight, workload = sight_of(draft), ask.workload
     wide = workload.topology
-    if len(ask.counts) == 1 and ask.counts[0] == 1 and not (wide.required or wide.preferred or wide.segments):
+    is_one = len(ask.counts) == 1 and ask.counts[0] == 1 and not workload.excluded_nodes
+    if is_one and not (wide.required or wide.preferred or wide.segments):
         key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
         if key in sight.runs:
             if (run := sight.runs[key]) is not None:
@@ -126,12 +127,16 @@ def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
     row_of, parts = sight.draft.snapshot.row_of, []
     held = {one.name: one.nodes for one in ask.beside.podsets} if ask.beside else {}
     chosen = strategy_of(ask.workload, ask.strategy, strategy)
+    allowed = ask.allowed
+    if excluded := [row_of[name] for name in ask.workload.excluded_nodes if name in row_of]:
+        allowed = np.ones(len(row_of), np.bool_) if allowed is None else allowed.copy()
+        allowed[excluded] = False
     for podset, count in zip(ask.workload.podsets, ask.counts):
         if count:
             rows = [row_of[share.node] for share in held.get(podset.name, ()) if share.node in row_of]
             anchors = np.array(rows, np.intp) if rows else None
             kind = sight.kind(podset.pod, pool)
-            parts.append(Part(podset.name, count, kind, ask.allowed, podset.topology, chosen, anchors))
+            parts.append(Part(podset.name, count, kind, allowed, podset.topology, chosen, anchors))
     return parts
 
 

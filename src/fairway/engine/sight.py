@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .affinity import goes_singly
 from .devices import choose, room_of
 from .fit import Counts, Kind, chooses, feasible, need_of
 from .model import NodeShare, PodClass, PodSetPlacement
@@ -39,6 +40,7 @@ class Sight:
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Run | None] = {}
         self.met: set[object] = set()
+        self.emptied: Draft | None = None  # the same nodes with nothing on them
         self._standing: dict[PodClass, Counts] = {}
         self._counted = 0
 
@@ -238,7 +240,7 @@ class Scene:
         slot_of = {device.index: slot for slot, device in enumerate(nodes[row].devices)}
         for index in chain(*share.devices):
             self.device_free[row, slot_of[index]] -= need.share or DEVICE
-        if self.snapshot.is_social:
+        if self.snapshot.is_social or goes_singly(kind.pod):
             if kind.pod not in self._own:
                 self._own.add(kind.pod)
                 before = self.standing.get(kind.pod)

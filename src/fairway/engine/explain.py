@@ -1,0 +1,157 @@
+"""Why a workload that quota lets start finds no place: the first reason that holds, and the figures.
+
+LevelUnknown: no pool asked for has the levels. NeverFits: not even on its pools empty, whole and grown to `maxNodes`.
+NoDevice: the amounts would do, but devices are not told apart as the pods need. NoDomain: the pool has room enough, no
+domain of the required level has. Fragmented: the free sum would do, no set of nodes does. Else NoRoom. Of several pools
+the one tells that comes closest. What would change it is not guessed: `would_fit` is tried before it is told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .draft import Draft
+from .fit import Counts, Kind, Need, count_room, labels_of, pool_row
+from .model import PODS
+from .place import Ask, place, sight_of
+from .plan import Facts, Reason
+from .resources import DEVICE
+from .topology import domain_rooms, levels_asked, tree_of
+
+Part = tuple[str, Kind, int]
+"""Name, class and number of the pods asked for of a podset."""
+
+
+def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> tuple[Reason, Facts]:
+    """Reason and facts of the pool that comes closest, the first of equals."""
+    ranks, told = list(Reason), [_in_pool(draft, ask, pool) for pool in pools]
+    return max(told, key=lambda one: ranks.index(one[0]), default=(Reason.NEVER_FITS, Facts(detail="no pool")))
+
+
+def _in_pool(draft: Draft, ask: Ask, pool: str) -> tuple[Reason, Facts]:
+    snapshot = draft.snapshot
+    if pool_row(snapshot, pool) < 0:
+        return Reason.NEVER_FITS, Facts(pool=pool, detail=pool)
+    asked = levels_asked(ask.workload.topology, *(podset.topology for podset in ask.workload.podsets))
+    if unknown := [level for level in asked if level not in tree_of(snapshot, pool).levels]:
+        return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
+    empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
+    if place(empty, bare, pool) is None and not _grows(empty, ask, pool):
+        reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
+        return reason, replace(_facts(empty, bare, pool), would_fit=None)
+    facts = _facts(draft, ask, pool)
+    if facts.level and all(_room(draft, ask, kind).sum() >= size for _, kind, size in _parts(draft, ask, pool)):
+        return Reason.NO_DOMAIN, facts
+    return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
+
+
+def _parts(draft: Draft, ask: Ask, pool: str) -> list[Part]:
+    sight, podsets = sight_of(draft), ask.workload.podsets
+    return [(one.name, sight.kind(one.pod, pool), size) for one, size in zip(podsets, ask.counts) if size]
+
+
+def _room(draft: Draft, ask: Ask, kind: Kind) -> Counts:
+    room = sight_of(draft).room(kind)
+    return room if ask.allowed is None else np.where(ask.allowed, room, 0)
+
+
+def _emptied(draft: Draft) -> Draft:
+    """The same nodes with nothing on them, all ready; kept with what was found out about the draft."""
+    sight, snapshot = sight_of(draft), draft.snapshot
+    if sight.emptied is None:
+        devices = np.full_like(snapshot.device_free, -1)
+        for row in np.flatnonzero((snapshot.device_free >= 0).any(axis=1)):
+            whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
+            devices[row, : len(whole)] = whole
+        stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
+        free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=())
+        sight.emptied = Draft(free)
+    return sight.emptied
+
+
+def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
+    """Whether each podset would fit if the pool had all the nodes of its shape that it may have."""
+    snapshot, row = empty.snapshot, pool_row(empty.snapshot, pool)
+    shape = dict(snapshot.pools[row].shape)
+    more = (snapshot.pools[row].max_nodes or 0) - int(np.count_nonzero(snapshot.pool_of == row))
+    if not shape or more <= 0:
+        return False
+    return all(
+        int(_room(empty, ask, kind).sum()) + more * _pods_in(shape, empty, kind.need) >= size
+        for _, kind, size in _parts(empty, ask, pool)
+    )
+
+
+def _pods_in(shape: dict[str, int], draft: Draft, need: Need) -> int:
+    names = [draft.snapshot.resources[column] for column in need.columns]
+    room = [shape.get(name, 0) // amount for name, amount in zip(names, need.amounts) if name != PODS]
+    return min(room, default=1)
+
+
+def _lacks_devices(empty: Draft, ask: Ask, pool: str) -> bool:
+    """Whether amounts alone would let every podset fit, and devices do not."""
+    parts = [(kind, size, np.where(sight_of(empty).mask(kind), count_room(empty, kind.need, ...), 0).sum())
+             for _, kind, size in _parts(empty, ask, pool)]
+    if any(kind.pod.gpu_memory and not kind.need.is_known for kind, _, _ in parts):
+        return True
+    return all(plain >= size for _, size, plain in parts) and any(
+        _room(empty, ask, kind).sum() < size for kind, size, _ in parts
+    )
+
+
+def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
+    """The scarcest resource and where the most of it is; missing: what the sum over allowed nodes lacks."""
+    snapshot, parts = draft.snapshot, _parts(draft, ask, pool)
+    asked = np.zeros(len(snapshot.resources), np.int64)
+    for _, kind, size in parts:
+        asked[list(kind.need.columns)] += np.array(kind.need.amounts, np.int64) * size
+    open_nodes = np.logical_or.reduce([sight_of(draft).mask(kind) for _, kind, _ in parts])
+    if ask.allowed is not None:
+        open_nodes = open_nodes & ask.allowed
+    free = np.where(open_nodes, np.maximum(draft.free, 0), 0)
+    short = asked - free.sum(axis=1)
+    column = int(np.argmax(np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)))
+    level = _level(ask)
+    most, domain = _most_free(draft, pool, level, free[column])
+    return Facts(
+        resource=snapshot.resources[column], needed=int(asked[column]), most_free=most,
+        missing=max(int(short[column]), 0) or None, pool=pool, level=level, domain=domain,
+        would_fit=_would_fit(draft, ask, pool),
+    )
+
+
+def _level(ask: Ask) -> str:
+    """The level that is required, the workload's own first."""
+    topologies = (ask.workload.topology, *(one.topology for one in ask.workload.podsets))
+    return next((one.required for one in topologies if one.required), "")
+
+
+def _most_free(draft: Draft, pool: str, level: str, free: Counts) -> tuple[int, str]:
+    """The most free in one domain of the level, or in one node, and its name."""
+    tree, snapshot = tree_of(draft.snapshot, pool), draft.snapshot
+    if not level:
+        row = int(np.argmax(free))
+        return int(free[row]), snapshot.nodes[row].name
+    index = tree.levels.index(level)
+    amounts = np.where(tree.is_named[index], domain_rooms(tree, free)[index], -1)
+    if not len(amounts) or amounts.max() < 0:
+        return 0, ""
+    best = int(np.argmax(amounts))
+    codes, values = labels_of(snapshot, level)
+    return int(amounts[best]), values[codes[np.argmax(tree.codes[index] == best)]]
+
+
+def _would_fit(draft: Draft, ask: Ask, pool: str) -> dict[str, int] | None:
+    """The most pods of a lone podset that would start now; found by halving, tried."""
+    parts = _parts(draft, ask, pool)
+    if len(parts) != 1 or len(ask.counts) != 1:
+        return None
+    fits, fails = 0, min(parts[0][2], int(_room(draft, ask, parts[0][1]).sum()) + 1)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if place(draft, ask._replace(counts=(middle,)), pool) is None:
+            fails = middle
+        else:
+            fits = middle
+    return {parts[0][0]: fits} if fits else None
