@@ -1,0 +1,288 @@
+"""The queue tree: what each queue is owed, may use at most, holds and is due.
+
+A queue has an account for each pool its quotas name; "*" is all pools together, and every account that applies must
+hold. Only resources that a quota names are governed by it: others are not counted, limited, shared or reclaimed there.
+Accounts hold what stands or is promised; who leaves counts no more, who moves counts once. Shares are divided once a
+cycle, top down; they order queues and entitle to reclaim, and never gate free room. Amounts are Python ints.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import log
+from operator import attrgetter
+from typing import TypeVar
+
+from .model import Decayed, PodSet, Queue, Quota, Share, Workload
+from .resources import UNIT, counted, counts_of
+from .snapshot import Columns, Mask, Snapshot
+
+ALL = "*"
+NEVER = 1 << 62
+EPSILON = 1e-6  # what adding floats may lose, in base units
+Demand = Mapping[str, int]
+Value = TypeVar("Value")
+
+
+class Account:
+    """One quota of one queue. `fixed`: the part of `held` that cannot be preempted; `wanted`: held and waited for."""
+
+    __slots__ = ("fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "wanted", "weight")
+
+    def __init__(self, queue: Queue, quota: Quota, live: Demand) -> None:
+        self.queue, self.pool, self.weight = queue, quota.pool, quota.weight
+        self.guaranteed = {resource: absolute(share, live.get(resource, 0)) for resource, share in quota.guaranteed}
+        self.limit = {resource: absolute(share, live.get(resource, 0)) for resource, share in quota.limit}
+        self.resources = tuple(sorted({*self.guaranteed, *self.limit}))
+        self.held = dict.fromkeys(self.resources, 0)
+        self.fixed, self.wanted, self.share = self.held.copy(), self.held.copy(), self.held.copy()
+
+    def asked(self, resource: str) -> int:
+        """Its demand: what it holds and what waits, capped by its limit."""
+        return min(self.wanted[resource], self.limit.get(resource, NEVER))
+
+    def due(self, resource: str) -> int:
+        """Below this it loses nothing: max(guaranteed, share)."""
+        return max(self.guaranteed.get(resource, 0), self.share[resource])
+
+    def keeps_within(self, bounds: Demand, amounts: Demand) -> bool:
+        """Whether with these amounts it holds no more than `bounds` of any governed resource."""
+        return all(self.held[one] + amounts.get(one, 0) <= bounds.get(one, 0) for one in self.resources)
+
+
+def absolute(share: Share, live: int) -> int:
+    return live * share.amount // 1000 if share.is_relative else share.amount
+
+
+class Branch:
+    """A queue in the tree. `path`: itself first, its root last; empty where its parents run in a circle."""
+
+    __slots__ = ("accounts", "children", "ledgers", "path", "queue")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.children: list[Branch] = []
+        self.path: tuple[Branch, ...] = ()
+        self.accounts: dict[str, Account] = {}
+        self.ledgers: dict[str, tuple[Account, ...]] = {}  # by pool: its own accounts, then those of its ancestors
+
+    def below(self, other: "Branch") -> tuple["Branch", "Branch"] | None:
+        """The level under the lowest common ancestor, here and there; None within one line of descent."""
+        mine, theirs = self.path[::-1], other.path[::-1]
+        pairs = ((here, there) for here, there in zip(mine, theirs) if here is not there)
+        return next(pairs, None)
+
+
+class Tree:
+    def __init__(self, snapshot: Snapshot, *, usage_weight: float, half_life: float) -> None:
+        self.snapshot, self._usage_weight, self._half_life = snapshot, usage_weight, half_life
+        self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
+        self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
+        self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
+        self._grow()
+        self._fill()
+        for pool, amounts in self._dealt.items():
+            self._divide(self.roots, pool, amounts)
+
+    # The tree and what is live in it
+
+    def _grow(self) -> None:
+        snapshot, pools = self.snapshot, {pool.name: row for row, pool in enumerate(self.snapshot.pools)}
+        live = snapshot.is_usable & (snapshot.pool_of >= 0)
+        masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in pools.items()}}
+        self.capacity = {name: self._sum(snapshot.capacity, mask) for name, mask in masks.items()}
+        self._dealt = {name: self._sum(snapshot.capacity - snapshot.outside, mask) for name, mask in masks.items()}
+        for branch in self.branches.values():
+            if (parent := self.branches.get(branch.queue.parent)) is not None:
+                parent.children.append(branch)
+            for quota in branch.queue.quotas:
+                if quota.pool in self.capacity and (quota.guaranteed or quota.limit):
+                    branch.accounts[quota.pool] = Account(branch.queue, quota, self.capacity[quota.pool])
+        self.roots = [one for one in self.branches.values() if one.queue.parent not in self.branches]
+        for branch in self._walk(self.roots):
+            parent = self.branches.get(branch.queue.parent)
+            branch.path = (branch, *(parent.path if parent else ()))
+            for name in pools:
+                mine = [branch.accounts[key] for key in (name, ALL) if key in branch.accounts]
+                branch.ledgers[name] = (*mine, *(parent.ledgers[name] if parent else ()))
+
+    def _walk(self, branches: Iterable[Branch]) -> Iterator[Branch]:
+        """Parents before children; what hangs in a circle is not reached."""
+        for branch in branches:
+            yield branch
+            yield from self._walk(branch.children)
+
+    def _sum(self, columns: Columns, mask: Mask) -> dict[str, int]:
+        return dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))
+
+    # What queues hold
+
+    def amounts(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> dict[str, int]:
+        """What so many pods of these podsets count in quotas."""
+        key = id(podsets), counts, self.memory.get(pool, 0)
+        if key not in self._amounts:
+            self._amounts[key] = counted(podsets, counts, self.memory.get(pool, 0))
+        return self._amounts[key]
+
+    def charge(self, workload: Workload, pool: str, counts: tuple[int, ...], times: int) -> None:
+        """Count so many pods in the queue and its ancestors; `times` -1 takes them back."""
+        branch = self.branches.get(workload.queue)
+        accounts = branch.ledgers.get(pool, ()) if branch else ()
+        if not accounts:
+            return
+        amounts = self.amounts(workload.podsets, counts, pool)
+        for account in accounts:
+            held = account.held
+            for resource in account.resources:
+                held[resource] += amounts.get(resource, 0) * times
+        if not workload.preemptible:
+            least = tuple(min(count, podset.min_count) for count, podset in zip(counts, workload.podsets))
+            amounts = self.amounts(workload.podsets, least, pool)
+            for account in accounts:
+                for resource in account.resources:
+                    account.fixed[resource] += amounts.get(resource, 0) * times
+
+    def _fill(self) -> None:
+        """Count who runs, who is promised and what waits."""
+        for one in self.snapshot.running:
+            admission = one.moves_to if one.is_leaving else one.admission
+            if admission is not None:
+                counts = counts_of(one.workload.podsets, admission)
+                self.charge(one.workload, admission.pool, counts, 1)
+                full = tuple(podset.count for podset in one.workload.podsets)
+                self._want(one.workload, full, admission.pool)
+        shape = attrgetter("queue", "is_active", "pools", "podsets")
+        groups: Counter[tuple[str, bool, tuple[str, ...], int]] = Counter()
+        sample: dict[int, Workload] = {}
+        governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
+        for waiting in self.snapshot.pending if governed else ():
+            queue, is_active, pools, podsets = shape(waiting)
+            groups[queue, is_active, pools, id(podsets)] += 1
+            sample[id(podsets)] = waiting
+        for (queue, is_active, pools, podsets), count in groups.items():
+            if is_active and queue in governed:
+                self._wait(queue, pools, sample[podsets], count)
+
+    def _want(self, workload: Workload, counts: tuple[int, ...], pool: str) -> None:
+        for account in self.ledgers(workload.queue, pool):
+            amounts = self.amounts(workload.podsets, counts, pool)
+            for resource in account.resources:
+                account.wanted[resource] += amounts.get(resource, 0)
+
+    def _wait(self, queue: str, pools: tuple[str, ...], workload: Workload, count: int) -> None:
+        """What waits is asked of every pool it may go to, and once of all together."""
+        branch, full = self.branches[queue], tuple(podset.count for podset in workload.podsets)
+        allowed = [pool.name for pool in self.snapshot.pools if not pools or pool.name in pools]
+        for at in branch.path:
+            for account in at.accounts.values():
+                if account.pool == ALL or account.pool in allowed:
+                    pool = allowed[0] if account.pool == ALL and allowed else account.pool
+                    amounts = self.amounts(workload.podsets, full, pool)
+                    for resource in account.resources:
+                        account.wanted[resource] += amounts.get(resource, 0) * count
+
+    def ledgers(self, queue: str, pool: str) -> tuple[Account, ...]:
+        """The accounts that a workload of the queue counts in when it runs in the pool, nearest first."""
+        branch = self.branches.get(queue)
+        return branch.ledgers.get(pool, ()) if branch else ()
+
+    def inherited(self, queue: str, of: Callable[[Queue], Value | None], default: Value) -> Value:
+        """The nearest queue's word on a setting, its own first."""
+        path = self.branches[queue].path if queue in self.branches else ()
+        return next((value for one in path if (value := of(one.queue)) is not None), default)
+
+    # What queues are due
+
+    def shares(self) -> dict[tuple[str, str, str], int]:
+        """Queue, pool and resource → its share, for all that is governed."""
+        return {
+            (name, pool, resource): account.share[resource]
+            for name, branch in self.branches.items()
+            for pool, account in sorted(branch.accounts.items())
+            for resource in account.resources
+        }
+
+    def _divide(self, branches: list[Branch], pool: str, total: Demand) -> None:
+        """Deal out what the parent is due; a queue that does not govern a resource hands all of it down."""
+        accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
+        for resource in sorted({one for account in accounts for one in account.resources}):
+            asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
+            self._deal(asking, resource, total.get(resource, 0))
+        for branch in branches:
+            own = branch.accounts[pool].share if pool in branch.accounts else {}
+            self._divide(branch.children, pool, {**total, **own})
+
+    def _deal(self, accounts: list[Account], resource: str, total: int) -> None:
+        """First min(guaranteed, demand), shrunk in proportion if that is too much; then the rest, by priority."""
+        owed = {one: min(one.guaranteed.get(resource, 0), one.asked(resource)) for one in accounts}
+        asked = sum(owed.values())
+        if asked > total:
+            unit = UNIT.get(resource, 1)
+            parts = {one: amount * total / asked for one, amount in owed.items()}
+            for one, part in parts.items():
+                one.share[resource] = whole(part, unit)
+            left = total - sum(one.share[resource] for one in accounts)
+            self._hand_out(parts, resource, left, owed)
+            return
+        for one, amount in owed.items():
+            one.share[resource] = amount
+        for priority in sorted({one.queue.priority for one in accounts}, reverse=True):
+            group = [one for one in accounts if one.queue.priority == priority]
+            asked = asked + self._pour(group, resource, total - asked)
+
+    def _pour(self, accounts: list[Account], resource: str, rest: int) -> int:
+        """Fill those that still ask, round by round; what was given. Who asks for less than its part gets just that."""
+        start, unit = rest, UNIT.get(resource, 1)
+        parts: dict[Account, float] = {}
+        has_slack = True
+        while has_slack and rest > 0:
+            asking = [one for one in accounts if one.share[resource] < one.asked(resource) and one.weight > 0]
+            parts = self._parts(asking, resource, rest)
+            has_slack = False
+            for one, part in parts.items():
+                need = one.asked(resource) - one.share[resource]
+                given = need if need <= part + EPSILON else whole(part, unit)
+                has_slack |= need < part - EPSILON
+                one.share[resource] += given
+                rest -= given
+        return start - self._hand_out(parts, resource, rest, {one: one.asked(resource) for one in parts})
+
+    def _parts(self, accounts: list[Account], resource: str, rest: int) -> dict[Account, float]:
+        """`rest` in proportion to max(0, w + k·(w - u)): weight and decayed usage, both normalised; all zero: to w."""
+        weights = sum(one.weight for one in accounts)
+        normal = {one: one.weight / weights for one in accounts}
+        pull = {one: max(0.0, w + self._usage_weight * (w - self.usage(one, resource))) for one, w in normal.items()}
+        if not any(pull.values()):
+            pull = normal
+        whole_pull = sum(pull.values())
+        return {one: rest * part / whole_pull for one, part in pull.items()}
+
+    def _hand_out(self, parts: Mapping[Account, float], resource: str, left: int, most: Mapping[Account, int]) -> int:
+        """Units left over by rounding go to the largest remainder, then the older queue, then by name; what is left."""
+        unit = UNIT.get(resource, 1)
+        lost = {one: whole(part, unit) - part for one, part in parts.items()}
+        for one in sorted(parts, key=lambda one: (lost[one], one.queue.created, one.queue.name)):
+            given = max(0, min(unit, left, most[one] - one.share[resource]))
+            one.share[resource] += given
+            left -= given
+        return left
+
+    def usage(self, account: Account, resource: str) -> float:
+        """Decayed usage as a part of the pool's capacity over the window: 1 = all of it, always."""
+        window = self.capacity[account.pool].get(resource, 0) * self._half_life / log(2)
+        used = self._used(self.branches[account.queue.name], account.pool, resource)
+        return used / window if window else 0.0
+
+    def _used(self, branch: Branch, pool: str, resource: str) -> float:
+        """What the queue's ledger says; without an entry, what those below it say."""
+        entries = [value for (at, what), value in branch.queue.ledger.usage if what == resource and pool in (ALL, at)]
+        if entries:
+            return sum(self.decayed(one) for one in entries)
+        return sum(self._used(child, pool, resource) for child in branch.children)
+
+    def decayed(self, one: Decayed) -> float:
+        return float(one.value * 0.5 ** (max(0.0, self.snapshot.now - one.time) / self._half_life))
+
+
+def whole(part: float, unit: int) -> int:
+    """As many whole units as the part has; what a float lost by rounding is forgiven."""
+    return int((part + EPSILON) / unit) * unit
