@@ -24,7 +24,8 @@ import psutil
 import yaml
 
 from fairway.api.objects import CHOOSER, DEVICES
-from fairway.api.quantities import amount, quantity, time_text
+from fairway.api.quantities import format as quantity
+from fairway.api.quantities import parse, time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError, Client
@@ -77,8 +78,8 @@ def offered(machine: Machine, *, cpus: str = "", memory: str = "", fake_gpus: in
     )
     return Machine(
         machine.name,
-        amount(cpus, "cpu") if cpus else machine.cpu,
-        amount(memory, "memory") if memory else machine.memory,
+        parse(cpus, "cpu") if cpus else machine.cpu,
+        parse(memory, "memory") if memory else machine.memory,
         machine.storage,
         machine.gpus if fake_gpus is None else fakes,
     )

@@ -1,0 +1,50 @@
+"""The door of the embedded server: the one admission (api/admission.py), called as a webhook would be.
+
+Two things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
+says otherwise; and the controller is known by its token, so that it alone speaks for others.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairway.api import admission
+from fairway.api.objects import GROUP, MANAGED
+from fairway.clock import Clock
+
+from .registry import Admission, Admit, Thing
+from .store import Key, Store
+
+CONTROLLER = "fairway:controller"
+PLACES = {"Queue": f"queues.{GROUP}", "Namespace": "namespaces"}
+
+
+def gate(store: Store, clock: Clock) -> Admit:
+    def lookup(kind: str, name: str) -> Thing | None:
+        entry = store.latest(Key(PLACES[kind], "", name))
+        return msgspec.json.decode(entry.value) if entry else None
+
+    def admit(asked: Admission) -> tuple[Thing, Sequence[str]]:
+        if asked.kind.plural == "namespaces" and asked.operation == "CREATE":
+            return _marked(asked.new), ()
+        return admission.admit(admission.Review(
+            operation=asked.operation,
+            group=asked.kind.group,
+            kind=asked.kind.kind,
+            namespace=asked.namespace,
+            new=asked.new,
+            old=asked.old,
+            user=asked.user,
+            is_trusted=asked.user == CONTROLLER,
+            now=clock.now(),
+            lookup=lookup,
+        ))
+
+    return admit
+
+
+def _marked(namespace: Thing) -> Thing:
+    meta = namespace["metadata"]
+    if not meta["name"].startswith("kube-"):
+        meta["labels"] = {MANAGED: "true"} | (meta.get("labels") or {})
+    return namespace

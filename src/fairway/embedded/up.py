@@ -1,0 +1,261 @@
+"""`fairway up`: the embedded cluster in one process, put together from its parts; `down` ends it.
+
+The data directory holds everything: database, identity, kubeconfig, the folders of pods, and `lock`, which the process
+holds while it lives; so there is one at a time, and its pid is found through the lock. Whatever ends the process, the
+next one finds objects and containers as they are. Ended in order (Ctrl-C, SIGTERM, `down`), it stops the containers
+first, each with its grace; they have no outcome by that and are started again by the next `up`, where they keep their
+place. Asked a second time, it does not wait for the grace.
+
+What decides is not here: `control` is given the path of a kubeconfig of its own and run beside the rest; it reaches
+this server over HTTPS, as it would any other.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairway.api.crds import crds
+from fairway.api.quantities import Malformed
+from fairway.clock import Chance, Clock
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Ref
+from fairway.kube.transport import Request, Response, Transport
+
+from .container import holder, stop_all
+from .database import Database, Unusable
+from .gate import CONTROLLER, gate
+from .hollow import Hollow
+from .http import HttpServer
+from .identity import Identity, identity
+from .jobs import Jobs
+from .kinds import builtin_kinds
+from .machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
+from .podstatus import SHUTDOWN
+from .registry import Registry
+from .runner import Runner
+from .server import ADMIN, Server
+from .store import Store
+from .subresources import LogOptions
+
+DEFINITIONS = kinds.Kind(
+    "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
+)
+LOOK_SECONDS = 0.02
+
+Control = Callable[[Path], Awaitable[None]]
+
+
+class UpError(Exception):
+    """The cluster cannot be started or stopped: one line, what is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`port` 0: the one of last time, if it is free. What is empty or None is as the machine has it."""
+
+    data_dir: Path
+    port: int = 0
+    cpus: str = ""
+    memory: str = ""
+    fake_gpus: int | None = None
+    nodes: Path | None = None
+
+
+async def up(options: Options, *, clock: Clock, chance: Chance, control: Control) -> None:
+    """Runs the cluster until it is told to stop; `control` runs from when it is ready."""
+    folder = options.data_dir
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with held(folder):
+        try:
+            machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=options.fake_gpus)
+            hollow = nodes_of(options.nodes, clock.now()) if options.nodes else []
+            database = Database(str(folder / "state.db"))
+        except (Unusable, Malformed, NodesError) as error:
+            raise UpError(str(error)) from error
+        async with _Cluster.of(folder, database, machine, clock, chance).serve(options.port, hollow) as cluster:
+            await cluster.run(control)
+
+
+def is_up(folder: Path) -> bool:
+    """Whether a cluster runs on a data directory. To be asked by other processes only."""
+    return bool(holder(folder / "lock"))
+
+
+async def down(folder: Path, clock: Clock) -> None:
+    """Ends the cluster of a data directory, and waits until it is gone."""
+    pid = holder(folder / "lock")
+    if not pid:
+        await clock.in_thread(partial(stop_all, folder / "pods", SHUTDOWN))  # what a killed one left running
+        raise UpError(f"no cluster runs on {folder}")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    while holder(folder / "lock") == pid:
+        await clock.sleep(LOOK_SECONDS)
+
+
+async def detach(command: Sequence[str], folder: Path, clock: Clock) -> None:
+    """Starts `command`, a `fairway up` on this data directory, in the background; returns when it is ready."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "up.log").open("ab") as log:
+        start = log.tell()
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    while _read(folder / "ready") != str(child.pid):
+        if child.poll() is not None:
+            said = (folder / "up.log").read_bytes()[start:].decode(errors="replace").strip()
+            raise UpError(said.rpartition("\n")[2] or f"the cluster ended at once; see {folder / 'up.log'}")
+        await clock.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The lock of a data directory. A POSIX lock: closing any file of that name in this process would lose it."""
+    lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UpError(f"a cluster runs on {folder} already; stop it with `fairway down`") from error
+    try:
+        yield
+    finally:
+        (folder / "ready").unlink(missing_ok=True)
+        os.close(lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    folder: Path
+    server: Server
+    identity: Identity
+    control_token: str
+    machine: Machine
+    runner: Runner
+    client: Callable[[str], Client]
+
+    @classmethod
+    def of(cls, folder: Path, database: Database, machine: Machine, clock: Clock, chance: Chance) -> "_Cluster":
+        own, control_token = identity(folder, now=clock.now(), chance=chance), chance.token()
+        store = Store(database)
+        registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
+
+        async def logs(namespace: str, pod: str, container: str, options: LogOptions) -> bytes | AsyncIterator[bytes]:
+            return await runner.logs(namespace, pod, container, options)
+
+        server = Server(registry, tokens={own.token: ADMIN, control_token: CONTROLLER}, logs=logs)
+
+        def client(name: str) -> Client:
+            return Client(_as_user(server.handle, own.token, name), clock, chance)
+
+        pods, capacity = folder / "pods", node_of(machine, clock.now())["status"]["capacity"]
+        pods.mkdir(mode=0o700, exist_ok=True)
+        runner = Runner(client("runner"), machine.name, pods, base=os.environ, capacity=capacity)
+        return cls(folder, server, own, control_token, machine, runner, client)
+
+    @asynccontextmanager
+    async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator["_Cluster"]:
+        """Serves, with what every cluster has."""
+        await self.server.start()
+        http = await self._listen(port)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tending = tasks.create_task(self.server.tend())
+                client = self.client("setup")
+                for definition in crds():
+                    await _apply(client, definition)
+                for node in (node_of(self.machine, client.clock.now()), *hollow):
+                    await register(client, node)
+                yield self
+                tending.cancel()
+        finally:
+            await http.stop()
+
+    async def _listen(self, port: int) -> HttpServer:
+        """On `port`, else on the one of last time, so that copies of the kubeconfig stay good, else on any."""
+        last = _read(self.folder / "port")
+        for each in [port] if port else [int(last or 0), 0]:
+            http = HttpServer(self.server, port=each, tls=self.identity.tls())
+            try:
+                await http.start()
+            except OSError as error:
+                if each == port or not each:
+                    why = f"port {each} cannot be used: {error.strerror}; choose another with --port"
+                    raise UpError(why) from error
+                continue
+            (self.folder / "port").write_text(str(http.port))
+            self.identity.write_kubeconfig(http.port)
+            return http
+        raise AssertionError("the last try returns or raises")
+
+    async def run(self, control: Control) -> None:
+        """Until a signal says to stop; then the containers are stopped."""
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        stop = partial(stop_all, self.folder / "pods", SHUTDOWN)
+
+        def asked() -> None:
+            if stopping.is_set():
+                loop.run_in_executor(None, partial(stop, at_most=0.0))
+            stopping.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, asked)
+        name = self.machine.name
+        async with asyncio.TaskGroup() as tasks:
+            parts = (
+                Jobs(self.client("job-controller")).run(),
+                self.runner.run(),
+                Hollow(self.client("hollow"), lambda node: node != name).run(),
+                beat(self.client("node"), name),
+                control(self._control_config()),
+            )
+            running = [tasks.create_task(_whole(part)) for part in parts]
+            (self.folder / "ready").write_text(str(os.getpid()))
+            await stopping.wait()
+            for task in running:
+                task.cancel()
+        await self.runner.clock.in_thread(stop)
+
+    def _control_config(self) -> Path:
+        place = self.folder / "controller"
+        place.mkdir(mode=0o700, exist_ok=True)
+        return replace(self.identity, directory=place, token=self.control_token).write_kubeconfig(self._port())
+
+    def _port(self) -> int:
+        return int(_read(self.folder / "port"))
+
+
+async def _whole(part: Awaitable[None]) -> None:
+    await part
+
+
+async def _apply(client: Client, definition: dict[str, Any]) -> None:
+    """Makes an object, or makes the one there is the same."""
+    try:
+        await client.create(DEFINITIONS, definition)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        await client.patch(Ref(DEFINITIONS, definition["metadata"]["name"]), {"spec": definition["spec"]})
+
+
+def _as_user(transport: Transport, token: str, name: str) -> Transport:
+    """A controller of this process, by the name it would have in Kubernetes."""
+    headers = {"authorization": f"Bearer {token}", "impersonate-user": f"system:serviceaccount:kube-system:{name}"}
+
+    async def exchange(request: Request) -> Response:
+        return await transport(replace(request, headers={**request.headers, **headers}))
+
+    return exchange
+
+
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text().strip()
+    return ""
