@@ -3,20 +3,22 @@
 Written from the promises alone; it knows nothing of how a plan is made, and shares no code with what makes it. A fault
 is a real breach: where the promises leave a choice, every choice passes. Of several workloads that together take
 too much, those decided last are at fault. Room of those that leave counts only for whom they leave (`after`), and only
-when they are all gone; until then they hold it. The rules of queues, victims and time are in `audit`.
+when they are all gone; until then they hold it. The rules of queues are in `audit`, those of victims and
+time in `appeal`.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 
-from .model import GPU, Admission, Expression, Node, PodClass, Running, Term, Workload
+from .appeal import afters, evictions, finishes, holds, reservations, resizes
+from .audit import budgets, cores, doors, limits, tree_of
+from .model import GPU, Expression, Node, PodClass, Running, Term
 from .plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Wait
 from .resources import DEVICE, shared
 from .snapshot import Snapshot
-from .tally import Case, Held, Layout, case_of, layout_of, memory_of, pods_of
+from .tally import Case, Cell, Held, Layout, case_of, cells, devices_in_use, layout_of, memory_of, pods_of
 
 RULES = (
     "Total",  # every pending and every running workload has exactly one verdict, and nobody else has one
@@ -28,12 +30,27 @@ RULES = (
     "Device",  # as many devices as asked, there, whole, healthy, taken once; none where others choose
     "Alignment",  # one NUMA group where that is required; one group where one would have done
     "Topology",  # inside one domain of the required level; segments inside theirs
+    "Door",  # the queue is there, a leaf, open to it; it is active, backs off no more, came after what succeeded
+    "Reason",  # a wait gives the first reason that holds
+    "Limit",  # at most the limit, at every ancestor
+    "Guaranteed",  # the non-preemptible within what is guaranteed, at every ancestor
+    "Budget",  # nothing left to overrun
+    "After",  # it waits only for those who leave
+    "Resize",  # within minCount..count; who stays, stays where it is
+    "Finish",  # at its time limit, or after a failure
+    "Victim",  # taken by a right, and not protected
+    "Vain",  # taken for somebody who is admitted after it
+    "Needed",  # were it spared, there would not be room
+    "Share",  # reclaimed within the asker's share, from above what the loser is due
+    "Hold",  # nobody delays a hold
+    "Reserved",  # nobody stays into a reservation of others
 )
 
 
 def check(snapshot: Snapshot, plan: Plan) -> list[Fault]:
     """The faults of a plan; none in a plan that may be carried out."""
     case = case_of(snapshot, plan)
+    tree = tree_of(snapshot)
     starts, leaves = layout_of(snapshot, case.starts), layout_of(snapshot, case.leaves)
     return [
         *total(case),
@@ -44,6 +61,16 @@ def check(snapshot: Snapshot, plan: Plan) -> list[Fault]:
         *rooms(snapshot, starts, leaves),
         *devices(case, starts, leaves),
         *topologies(snapshot, starts),
+        *doors(case, tree),
+        *limits(case, tree, starts),
+        *cores(case, tree),
+        *budgets(case, tree),
+        *afters(case),
+        *resizes(case),
+        *finishes(case, tree),
+        *evictions(case, tree),
+        *holds(case, tree),
+        *reservations(case, tree),
     ]
 
 
@@ -156,12 +183,12 @@ def unfit(node: Node, pod: PodClass) -> str:
 def matches(term: Term, node: Node, labels: dict[str, str]) -> bool:
     """All of a term's requirements hold; a term without any matches nothing."""
     return bool(term.expressions or term.fields) and (
-        all(holds(one, labels.get(one.key)) for one in term.expressions)
-        and all(holds(one, node.name) for one in term.fields)
+        all(passes(one, labels.get(one.key)) for one in term.expressions)
+        and all(passes(one, node.name) for one in term.fields)
     )
 
 
-def holds(one: Expression, found: str | None) -> bool:
+def passes(one: Expression, found: str | None) -> bool:
     if one.operator in ("Gt", "Lt"):
         try:
             left, right = int(found or ""), int(one.values[0])
@@ -219,10 +246,6 @@ def overdrawn(free: int, takers: Takers, leaving: dict[str, int], items: Sequenc
     return faulty
 
 
-Cell = tuple[int, int]
-"""Row of a node, and the index of a device in it."""
-
-
 def devices(case: Case, starts: Layout, leaves: Layout) -> Iterator[Fault]:
     """Devices are counted, healthy, whole, in the node, and each taken once."""
     snapshot = case.snapshot
@@ -261,7 +284,7 @@ def misgiven(node: Node, pod: PodClass, part: int, given: tuple[tuple[int, ...],
 def _taken_twice(case: Case, starts: Layout, leaves: Layout, takers: dict[Cell, Takers]) -> Iterator[Fault]:
     """Shared and whole devices, with what stands, leaves and starts; then whether one group would have done."""
     snapshot = case.snapshot
-    used = _standing(case, starts)
+    used = devices_in_use(case)
     leaving: dict[Cell, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for gone in leaves.items:
         for cell, amount in cells(snapshot, gone.workload, gone.admission):
@@ -272,33 +295,6 @@ def _taken_twice(case: Case, starts: Layout, leaves: Layout, takers: dict[Cell, 
             yield Fault(starts.items[item].workload.key, "Device", detail)
         used[cell] += sum(amount for _, amount in wanted)
     yield from _misaligned(case, starts, used)
-
-
-def _standing(case: Case, starts: Layout) -> dict[Cell, int]:
-    """What is taken of each device before the plan, by those whose devices are known."""
-    snapshot = case.snapshot
-    told = {item.workload.key for item in starts.items if not item.is_fresh}
-    used: dict[Cell, int] = defaultdict(int)
-    for one in snapshot.running:
-        if one.workload.key not in told or one.is_leaving:
-            for cell, amount in cells(snapshot, one.workload, one.admission):
-                used[cell] += amount
-    for pod in snapshot.pods:
-        row = snapshot.row_of.get(pod.node, -1)
-        memory = snapshot.gpu_memory[snapshot.pool_of[row]] if row >= 0 and snapshot.pool_of[row] >= 0 else 0
-        for index in pod.devices:
-            used[row, index] += shared(pod.pod, memory) or DEVICE
-    return used
-
-
-def cells(snapshot: Snapshot, workload: Workload, admission: Admission) -> Iterator[tuple[Cell, int]]:
-    """The devices that pods hold, and how much of each."""
-    for placement in admission.podsets:
-        pod = next((one.pod for one in workload.podsets if one.name == placement.name), None)
-        for share in placement.nodes if pod is not None else ():
-            for index in chain(*share.devices):
-                part = shared(pod, memory_of(snapshot, admission.pool)) if pod is not None else 0
-                yield (snapshot.row_of.get(share.node, -1), index), part or DEVICE
 
 
 def _misaligned(case: Case, starts: Layout, used: dict[Cell, int]) -> Iterator[Fault]:

@@ -5,9 +5,10 @@ podsets and their admission are one *form* and are laid out once, which is what 
 Everything is counted here anew from the values; only `snapshot.free` is believed. Nothing here judges.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
 from .plan import Admit, Evict, Finish, Plan, Resize, Verdict
-from .resources import taken
+from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Snapshot
 
 Rows = NDArray[np.int64]
@@ -195,3 +196,34 @@ def needs_of(snapshot: Snapshot, pod: PodClass, pool: str) -> list[int]:
 def memory_of(snapshot: Snapshot, pool: str) -> int:
     """Bytes of the smallest GPU of a pool, by which requests of memory count; 0: unknown."""
     return next((memory for one, memory in zip(snapshot.pools, snapshot.gpu_memory) if one.name == pool), 0)
+
+
+Cell = tuple[int, int]
+"""Row of a node, and the index of a device in it."""
+
+
+def devices_in_use(case: Case) -> dict[Cell, int]:
+    """What is taken of each device before the plan, where devices are known; what was promised is not in use."""
+    snapshot = case.snapshot
+    told = {item.workload.key for item in case.starts if not item.is_fresh}
+    used: dict[Cell, int] = defaultdict(int)
+    for one in snapshot.running:
+        if one.workload.key not in told or one.is_leaving:
+            for cell, amount in cells(snapshot, one.workload, one.admission):
+                used[cell] += amount
+    for pod in snapshot.pods:
+        row = snapshot.row_of.get(pod.node, -1)
+        memory = snapshot.gpu_memory[snapshot.pool_of[row]] if row >= 0 and snapshot.pool_of[row] >= 0 else 0
+        for index in pod.devices:
+            used[row, index] += shared(pod.pod, memory) or DEVICE
+    return used
+
+
+def cells(snapshot: Snapshot, workload: Workload, admission: Admission) -> Iterator[tuple[Cell, int]]:
+    """The devices that pods hold, and how much of each."""
+    for placement in admission.podsets:
+        pod = next((one.pod for one in workload.podsets if one.name == placement.name), None)
+        for share in placement.nodes if pod is not None else ():
+            for index in chain(*share.devices):
+                part = shared(pod, memory_of(snapshot, admission.pool)) if pod is not None else 0
+                yield (snapshot.row_of.get(share.node, -1), index), part or DEVICE
