@@ -41,7 +41,7 @@ def nothing(kind: str, name: str) -> Said | None:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What is asked: `old` is None for a CREATE. `lookup` finds a Queue or Namespace by name, as it is stored. Trusted is
+    """What is asked: `old` is None for a CREATE. `lookup` finds a Queue or Namespace as it is stored. Trusted is
     the controller, which makes Workloads in the name of others."""
 
     operation: str

@@ -39,6 +39,7 @@ from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
 
 DEFAULT_QUEUE = "default"
 MAIN = "main"
+POD = ("v1", "Pod")
 
 
 class Conditions(Part, frozen=True):
@@ -154,23 +155,26 @@ def ray_cluster(said: RayClusterObject) -> tuple[PodSetSpec, ...]:
 class Ownership(Generic[S]):
     """How a kind of owner is read. `suspend`: the field that keeps it from making pods."""
 
+    api_version: str
     form: type[S]
     podsets: Callable[[S], tuple[PodSetSpec, ...]]
     suspend: tuple[str, ...] = ("spec", "suspend")
 
     def workload(self, kind: str, said: object) -> WorkloadObject:
         read = decode(said, self.form)
-        return workload_of(kind, read.metadata, self.podsets(read))
+        return workload_of((self.api_version, kind), read.metadata, self.podsets(read))
 
 
 OWNERS: Mapping[
     tuple[str, str],
     Ownership[JobObject] | Ownership[JobSetObject] | Ownership[PyTorchJobObject] | Ownership[RayClusterObject],
 ] = {
-    ("batch", "Job"): Ownership(JobObject, job),
-    ("jobset.x-k8s.io", "JobSet"): Ownership(JobSetObject, job_set),
-    ("kubeflow.org", "PyTorchJob"): Ownership(PyTorchJobObject, pytorch_job, ("spec", "runPolicy", "suspend")),
-    ("ray.io", "RayCluster"): Ownership(RayClusterObject, ray_cluster),
+    ("batch", "Job"): Ownership("batch/v1", JobObject, job),
+    ("jobset.x-k8s.io", "JobSet"): Ownership("jobset.x-k8s.io/v1alpha2", JobSetObject, job_set),
+    ("kubeflow.org", "PyTorchJob"): Ownership(
+        "kubeflow.org/v1", PyTorchJobObject, pytorch_job, ("spec", "runPolicy", "suspend")
+    ),
+    ("ray.io", "RayCluster"): Ownership("ray.io/v1", RayClusterObject, ray_cluster),
 }
 GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
 """Owners that cannot be suspended: their pods are workloads each, and wait at a scheduling gate."""
@@ -179,7 +183,7 @@ GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "Re
 def pod(said: PodObject) -> WorkloadObject:
     """The workload of a pod of nobody, or of one of many that are served alike."""
     template = PodTemplate(said.metadata, said.spec)
-    return workload_of("Pod", said.metadata, (PodSetSpec(MAIN, 1, template=template),))
+    return workload_of(POD, said.metadata, (PodSetSpec(MAIN, 1, template=template),))
 
 
 def pod_group(name: str, pods: Sequence[PodObject]) -> WorkloadObject | None:
@@ -197,7 +201,9 @@ def pod_group(name: str, pods: Sequence[PodObject]) -> WorkloadObject | None:
         for index, same in enumerate(alike.values())
     )
     youngest = max(waiting, key=lambda one: one.metadata.creation_timestamp or "")
-    return workload_of("Pod", replace(youngest.metadata, name=name, uid=""), podsets)
+    made = workload_of(POD, replace(youngest.metadata, name=name), podsets)
+    refs = tuple(OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods)
+    return replace(made, metadata=replace(made.metadata, owner_references=refs))
 
 
 def _asked(template: PodTemplate) -> PodClass:
@@ -225,16 +231,16 @@ def name_of(kind: str, name: str) -> str:
     return f"{kind.lower()}-{name}"
 
 
-def workload_of(kind: str, owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:
-    """The Workload of an owner, with its annotations mirrored. Not written yet: it has no uid and no status."""
-    spec = mirrored(owner, podsets)
+def workload_of(kind: tuple[str, str], owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:
+    """The Workload of an owner of a kind (apiVersion, name), with its annotations mirrored. It is as old as its owner,
+    but not written yet: without uid and status."""
     meta = Metadata(
-        name=name_of(kind, owner.name),
+        name=name_of(kind[1], owner.name),
         namespace=owner.namespace,
         creation_timestamp=owner.creation_timestamp,
-        owner_references=(OwnerReference(kind, owner.name, owner.uid, controller=True),) if owner.uid else (),
+        owner_references=(OwnerReference(kind[1], owner.name, owner.uid, kind[0], controller=True),),
     )
-    return WorkloadObject(meta, spec)
+    return WorkloadObject(meta, mirrored(owner, podsets))
 
 
 def _flag(text: str) -> object:

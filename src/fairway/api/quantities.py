@@ -37,16 +37,16 @@ class Malformed(ValueError):
     """A value that cannot be read: the path of its field, what was found and what is allowed."""
 
     def __init__(self, message: str, field: str = "") -> None:
-        super().__init__(f"{field}: {message}" if field else message)
+        super().__init__(f"{field.removesuffix(':')}: {message}" if field else message)
         self.field, self.message = field, message
 
 
 def within(path: str, read: Callable[[*Rest], T], *values: *Rest) -> T:
-    """`read(*values)`, a complaint of which is told under `path`."""
+    """`read(*values)`, a complaint of which is told under `path`; one that ends in a colon names the object."""
     try:
         return read(*values)
     except Malformed as error:
-        joint = "" if not error.field or error.field.startswith("[") else "."
+        joint = "" if not error.field or error.field.startswith("[") else " " if path.endswith(":") else "."
         raise Malformed(error.message, f"{path}{joint}{error.field}") from None
 
 

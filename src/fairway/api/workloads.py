@@ -58,11 +58,12 @@ def fact(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended |
     """What the object means to the engine."""
     if (succeeded := outcome(said)) is not None:
         return Ended(key_of(said.metadata), succeeded)
-    admission, is_deleted = said.status.admission, said.metadata.deletion_timestamp is not None
-    if admission is None and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
+    holds = said.status.admission is not None and bool(said.status.admission.pod_sets)
+    is_deleted = said.metadata.deletion_timestamp is not None
+    if not holds and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
         return None
     value = workload(said, reading)
-    return value if admission is None else running(said, value)
+    return running(said, value) if holds else value
 
 
 def outcome(said: WorkloadObject) -> bool | None:

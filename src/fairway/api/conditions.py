@@ -1,0 +1,209 @@
+"""Verdicts in words: the only place that writes English about a decision.
+
+A sentence says what is wrong with figures, then who is in the way, then what would change it; nothing is said that the
+facts do not hold. It names workloads of its reader's namespace alone; others are "3 workloads of queue X".
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from fairway.engine.model import Admission, Workload
+from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Verdict, Wait
+
+from .quantities import format, time_text
+
+NAMED = 3
+Queues = Mapping[str, str]
+"""Queue by key of workload."""
+
+
+def reason(verdict: Verdict) -> str:
+    """The word for conditions and events."""
+    match verdict:
+        case Wait():
+            return verdict.reason
+        case Evict():
+            return verdict.cause
+        case Finish():
+            return verdict.ending
+        case Admit():
+            return Reason.WAITING_FOR_VICTIMS if verdict.after else "Admitted"
+        case Resize():
+            return "Grown" if sum(n for _, n in verdict.after) > sum(n for _, n in verdict.before) else "Shrunk"
+        case Keep():
+            return "Running"
+
+
+def is_warning(verdict: Verdict) -> bool:
+    """Whether an event about it is a Warning."""
+    return isinstance(verdict, Evict | Finish)
+
+
+def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
+    """What is decided about `workload`, for readers of its namespace."""
+    match verdict:
+        case Wait():
+            return waiting(verdict, workload, queues)
+        case Admit(after=()):
+            return f"starts on {places(verdict.admission)}"
+        case Admit():
+            return f"starts on {places(verdict.admission)} when {names(verdict.after, workload, queues)} are gone"
+        case Evict():
+            return _evicted(verdict, workload, queues)
+        case Resize():
+            turns = zip(verdict.before, verdict.after)
+            steps = [f"{name} {before} → {after}" for (name, before), (_, after) in turns if before != after]
+            return f"runs on with other counts: {', '.join(steps)}{_for(verdict.beneficiary, workload, queues)}"
+        case Finish(ending=Ending.TIME_LIMIT):
+            return "ran for its time limit"
+        case Finish():
+            return "a workload it comes after has failed"
+        case Keep():
+            return "runs"
+
+
+def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
+    """Why it waits and what would change it."""
+    facts = wait.facts
+    parts = [_HEADS[wait.reason](facts, workload)]
+    if facts.blocking:
+        held = "hold it" if len(facts.blocking) > 1 else "holds it"
+        parts.append(f"{names(facts.blocking, workload, queues)} {held}{' there' if facts.domain else ''}")
+    if wait.starts_at is not None:
+        parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
+    if facts.would_fit:
+        counts = ", ".join(f"{count} of {name}" for name, count in sorted(facts.would_fit.items()))
+        parts.append(f"with {counts} it would start now")
+    if facts.other_queue:
+        parts.append(f"in queue {facts.other_queue} it would start now")
+    return "; ".join(parts)
+
+
+def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
+    """Workloads of the reader's namespace by name, the others by number and queue."""
+    own = sorted(key.partition("/")[2] for key in keys if key.startswith(f"{reader.namespace}/"))
+    parts = own if len(own) <= NAMED else [*own[:NAMED], f"{len(own) - NAMED} more of this namespace"]
+    others = Counter(queues.get(key, "") for key in keys if not key.startswith(f"{reader.namespace}/"))
+    parts += [_count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in sorted(others.items())]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def places(admission: Admission) -> str:
+    """`n1 (4 pods) and n2 (4 pods) of pool h100`, or how many nodes."""
+    pods: Counter[str] = Counter()
+    for podset in admission.podsets:
+        for share in podset.nodes:
+            pods[share.node] += share.count
+    shown = [f"{node} ({_count(count, 'pod')})" for node, count in pods.items()]
+    where = " and ".join(shown) if len(shown) <= NAMED else f"{len(shown)} nodes"
+    return f"{where} of pool {admission.pool}"
+
+
+def _for(key: str, reader: Workload, queues: Queues) -> str:
+    return f", for {names((key,), reader, queues)}" if key else ""
+
+
+def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
+    moved = f"; it goes on on {places(verdict.admission)}" if verdict.admission else "; it keeps its place in the queue"
+    return f"{_CAUSES[verdict.cause]}{_for(verdict.beneficiary, workload, queues)}{moved}"
+
+
+_CAUSES: Mapping[Cause, str] = {
+    Cause.PREEMPTED: "preempted by a higher priority of its queue",
+    Cause.RECLAIMED: "its queue gives back what is another's due",
+    Cause.CONSOLIDATED: "moved to make whole room",
+    Cause.HOLD_TAKEN: "it stood in room that was kept for another",
+    Cause.RESERVED: "its room is reserved from now on",
+    Cause.DRAINED: "its node or its queue is drained",
+    Cause.NODE_LOST: "its node is lost",
+    Cause.PODS_LOST: "it lost pods that found no place",
+    Cause.START_TIMEOUT: "its pods did not get ready in time",
+    Cause.SUSPENDED: "suspended by its user",
+}
+
+
+def level_word(level: str) -> str:
+    """`rack` for fairway.dev/rack; the host is a node."""
+    word = level.rpartition("/")[2]
+    return "node" if word == "hostname" else word
+
+
+def _needs(facts: Facts, workload: Workload) -> str:
+    """What is asked: `needs 8 nvidia.com/gpu in one rack`."""
+    what = "needs a place"
+    if facts.resource and facts.needed is not None:
+        what = f"needs {format(facts.needed, facts.resource)} {facts.resource}"
+    return f"{what} in one {level_word(facts.level)}" if facts.level else what
+
+
+def _most(facts: Facts, workload: Workload) -> str:
+    """How near the best node or domain comes."""
+    text = _needs(facts, workload)
+    if facts.most_free is not None:
+        where = f" ({level_word(facts.level) or 'node'} {facts.domain})" if facts.domain else ""
+        text += f"; the most free in any is {format(facts.most_free, facts.resource)}{where}"
+    return text
+
+
+def _room(facts: Facts, workload: Workload) -> str:
+    if facts.missing is None:
+        return _most(facts, workload)
+    missing = f"{_needs(facts, workload)}; {format(facts.missing, facts.resource)} are missing"
+    return f"{missing} in pool {facts.pool}" if facts.pool else missing
+
+
+def _with(head: Callable[[Facts, Workload], str], end: str) -> Callable[[Facts, Workload], str]:
+    return lambda facts, workload: f"{head(facts, workload)}; {end.format(queue=facts.queue or workload.queue)}"
+
+
+def _quota(word: str) -> Callable[[Facts, Workload], str]:
+    def say(facts: Facts, workload: Workload) -> str:
+        over = f" by {format(facts.missing, facts.resource)} {facts.resource}" if facts.missing is not None else ""
+        asked = f"{_needs(facts, workload)}; " if facts.needed is not None else ""
+        return f"{asked}queue {facts.queue or workload.queue} {word}{over}"
+
+    return say
+
+
+def _until(text: str) -> Callable[[Facts, Workload], str]:
+    def say(facts: Facts, workload: Workload) -> str:
+        named = text.format(queue=facts.queue or workload.queue, detail=facts.detail)
+        return f"{named} until {time_text(facts.until)}" if facts.until is not None else named
+
+    return say
+
+
+def _with_detail(text: str) -> Callable[[Facts, Workload], str]:
+    def say(facts: Facts, workload: Workload) -> str:
+        said = text.format(queue=facts.queue or workload.queue, level=facts.level)
+        return f"{said}: {facts.detail}" if facts.detail else said
+
+    return say
+
+
+_HEADS: Mapping[Reason, Callable[[Facts, Workload], str]] = {
+    Reason.QUEUE_NOT_FOUND: _with_detail("there is no queue {queue}"),
+    Reason.QUEUE_INVALID: _with_detail("queue {queue} is no leaf, or its parents make a cycle"),
+    Reason.NOT_ALLOWED: _with_detail("queue {queue} does not take it"),
+    Reason.QUEUE_STOPPED: _with_detail("queue {queue} admits nothing new"),
+    Reason.LEVEL_UNKNOWN: _with_detail("no pool it may use has the topology level {level}"),
+    Reason.NEVER_FITS: _with(_most, "it would not fit if nothing else ran"),
+    Reason.BACKING_OFF: _until("it failed to start and is not tried again"),
+    Reason.DEPENDENCY_PENDING: _with_detail("comes after workloads that have not succeeded"),
+    Reason.BUDGET_SPENT: _until("it could overrun the budget of queue {queue}"),
+    Reason.OVER_LIMIT: _quota("would be over its limit"),
+    Reason.OVER_GUARANTEED: _quota("would be over its guarantee, and it is not preemptible"),
+    Reason.RESERVED: _until("the room is reserved"),
+    Reason.HELD_FOR: _until("the room is kept for a workload before it"),
+    Reason.WAITING_FOR_VICTIMS: _until("its room is promised, those who leave it are not gone"),
+    Reason.OVER_SHARE: _with(_room, "queue {queue} has its share and may take no more"),
+    Reason.NO_DOMAIN: _most,
+    Reason.NO_DEVICE: _with(_most, "no devices serve it as it asks"),
+    Reason.FRAGMENTED: _with(_most, "together there is enough"),
+    Reason.NO_ROOM: _room,
+    Reason.REFUSED: _with_detail("the last plan for it was refused"),
+}
