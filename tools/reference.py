@@ -1,0 +1,175 @@
+"""Writes docs/reference from the program: the API from its types, commands from click, settings, metrics, reasons.
+
+`python tools/reference.py` renews the pages; a test compares them, so that what is undocumented fails. Words that the
+program has no place for (what a reason means) stand in `REASONS`, and the test fails for one that is missing there.
+"""
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import msgspec
+
+from fairway.api.crds import KINDS
+from fairway.api.types import VERSION
+from fairway.cli.main import COMMANDS, cli
+from fairway.controllers.metrics import Metrics
+from fairway.engine import Cause, Ending, Reason
+from fairway.settings import Settings, _camel
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+BEGINNING = "<!-- made by tools/reference.py; change the source instead -->\n"
+
+REASONS = {
+    Reason.QUEUE_NOT_FOUND: "There is no queue of this name.",
+    Reason.QUEUE_INVALID: "The queue has children (only leaves hold workloads), or its parents form a cycle.",
+    Reason.NOT_ALLOWED: "The queue does not take workloads of this namespace, priority, pool or non-preemptible kind.",
+    Reason.QUEUE_STOPPED: "The queue, or one above it, admits nothing now (`stopPolicy`).",
+    Reason.LEVEL_UNKNOWN: "No allowed pool has the topology level that is required.",
+    Reason.NEVER_FITS: "It would not fit if everything else were gone.",
+    Reason.BACKING_OFF: "It was evicted because it did not start, or refused, and is tried again later.",
+    Reason.DEPENDENCY_PENDING: "A workload named in `after` has not succeeded yet.",
+    Reason.BUDGET_SPENT: "With its time limit it could overrun the budget of the queue or one above it.",
+    Reason.OVER_LIMIT: "A limit of the queue or one above it leaves too little.",
+    Reason.OVER_GUARANTEED: "It is not preemptible, and the guaranteed amounts do not cover it.",
+    Reason.RESERVED: "The room is reserved for a time that it would run into.",
+    Reason.HELD_FOR: "The room is kept for another workload, which it would delay.",
+    Reason.WAITING_FOR_VICTIMS: "Its room is promised; those who leave are not gone yet.",
+    Reason.OVER_SHARE: "There is no free room, and its queue is not entitled to take any.",
+    Reason.NO_DOMAIN: "No domain of the required level has room for it.",
+    Reason.NO_DEVICE: "Nodes have the amounts, but no devices that fit: groups, fractions, alignment.",
+    Reason.FRAGMENTED: "The sum would do; no node or domain does.",
+    Reason.NO_ROOM: "There is not enough room.",
+    Reason.REFUSED: "The referee refused the last plan for it; it is tried again later.",
+    Cause.PREEMPTED: "A workload of higher priority in the same queue took the room.",
+    Cause.RECLAIMED: "Another queue took back what is its due.",
+    Cause.CONSOLIDATED: "It is moved, to make whole room for another.",
+    Cause.HOLD_TAKEN: "It was started into room held for another, at its own risk, and the other starts.",
+    Cause.RESERVED: "A reservation begins.",
+    Cause.DRAINED: "Its node drains, or its queue does.",
+    Cause.NODE_LOST: "Its node is gone or not ready.",
+    Cause.PODS_LOST: "A pod of the gang was lost.",
+    Cause.START_TIMEOUT: "Its pods were not ready within `startTimeout`.",
+    Cause.SUSPENDED: "Its user suspended it.",
+    Ending.TIME_LIMIT: "It ran for as long as it may.",
+    Ending.DEPENDENCY_FAILED: "A workload named in `after` failed.",
+}
+
+
+def pages() -> dict[str, str]:
+    """File name → content."""
+    return {
+        "api.md": _api(),
+        "cli.md": _cli(),
+        "settings.md": _settings(),
+        "metrics.md": _metrics(),
+        "reasons.md": _reasons(),
+    }
+
+
+def _page(title: str, text: str, *parts: str) -> str:
+    return "\n".join((BEGINNING, f"# {title}", "", text, "", *parts)).rstrip() + "\n"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _api() -> str:
+    text = f"Group and version: `{VERSION}`. Absent means none, unless a default is named."
+    parts = []
+    for kind in KINDS:
+        place = "namespaced" if kind.is_namespaced else "cluster-scoped"
+        parts.append(f"## {kind.name}\n\n`kubectl get {kind.short}`, {place}.\n")
+        for name, struct in (("spec", kind.spec), ("status", kind.status)):
+            schema = msgspec.json.schema(struct)
+            definitions = schema.get("$defs", {})
+            rows = list(_fields(definitions[schema["$ref"].rpartition("/")[2]], definitions, name))
+            if rows:
+                parts.append(_table(("field", "type", "meaning"), rows))
+    return _page("API", text, *parts)
+
+
+def _fields(schema: dict, definitions: dict, path: str):
+    for name, field in schema.get("properties", {}).items():
+        field, suffix = _inner(field, definitions)
+        meaning = field.get("description", "").split("\n")[0]
+        default = field.get("default")
+        if default not in (None, "", [], {}, ()):
+            meaning += f" Default: {default}."
+        yield f"`{path}.{name}{suffix}`", _type(field), meaning.strip()
+        if "properties" in field and name != "template":
+            yield from _fields(field, definitions, f"{path}.{name}{suffix}")
+
+
+def _inner(field: dict, definitions: dict, suffix: str = "") -> tuple[dict, str]:
+    """The field with references followed and lists and optional values opened."""
+    said = {name: field[name] for name in ("description", "default") if name in field}
+    if "$ref" in field:
+        return _inner(definitions[field["$ref"].rpartition("/")[2]] | said, definitions, suffix)
+    if "anyOf" in field:
+        first = next(one for one in field["anyOf"] if one.get("type") != "null")
+        return _inner(first | said, definitions, suffix)
+    if field.get("type") == "array" and isinstance(field.get("items"), dict) and "$ref" in field["items"]:
+        return _inner({**field["items"], **said}, definitions, f"{suffix}[]")
+    return field, suffix
+
+
+def _type(field: dict) -> str:
+    if "enum" in field:
+        return " \\| ".join(str(value) for value in field["enum"] if value != "")
+    kind = field.get("type", "any")
+    return str(kind) if isinstance(kind, str) else " or ".join(kind)
+
+
+def _cli() -> str:
+    text = "`fairway` and `kubectl fairway` are the same program. Exit status: 0 done, 1 the answer is no, 2 wrong use."
+    parts = []
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        context = click.Context(command, info_name=f"fairway {name}", max_content_width=100)
+        parts.append(f"## fairway {name}\n\n```\n{command.get_help(context)}\n```\n")
+    return _page("Commands", text, *parts)
+
+
+def _settings() -> str:
+    comments = _comments(Path(sys.modules[Settings.__module__].__file__ or ""))
+    rows = [(f"`{_camel(one.name)}`", f"`{one.default!r}`", comments.get(one.name, "")) for one in fields(Settings)]
+    text = "One file (`--config`, YAML). Durations are written as in the API (`90s`, `7d`); defaults here are seconds."
+    return _page("Settings", text, _table(("setting", "default", "meaning"), rows))
+
+
+def _comments(path: Path) -> dict[str, str]:
+    lines = [line.partition("  # ") for line in path.read_text().splitlines() if ": " in line]
+    return {left.split(":")[0].strip(): comment for left, _, comment in lines if comment}
+
+
+def _metrics() -> str:
+    found = [one for one in Metrics().registry.collect()]
+    rows = [(f"`{it.name}{'_total' if it.type == 'counter' else ''}`", it.type, it.documentation) for it in found]
+    return _page("Metrics", "In Prometheus' format at `/metrics`. No label names a workload.",
+                 _table(("metric", "type", "meaning"), sorted(rows)))  # fmt: skip
+
+
+def _reasons() -> str:
+    def rows(words: type) -> list[tuple[str, ...]]:
+        return [(f"`{word}`", REASONS[word]) for word in words]
+
+    return _page(
+        "Reasons",
+        "Every workload that waits has one reason; of several, the first of this list.",
+        "## Why a workload waits\n", _table(("reason", "meaning"), rows(Reason)),
+        "## Why one is evicted\n", _table(("reason", "meaning"), rows(Cause)),
+        "## Why one is ended\n", _table(("reason", "meaning"), rows(Ending)),
+    )  # fmt: skip
+
+
+def main() -> None:
+    for name, content in pages().items():
+        (FOLDER / name).write_text(content)
+
+
+if __name__ == "__main__":
+    main()
