@@ -75,6 +75,7 @@ class Memo:
         self.labels: dict[str, Labels] = {}
         self.masks: dict[object, Mask] = {}
         self.values: dict[object, NDArray[np.float64]] = {}
+        self.largest: dict[int, int] = {}
         self.trees: dict[str, Tree] = {}
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 

@@ -74,17 +74,16 @@ def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
     is_one = len(ask.counts) == 1 and ask.counts[0] == 1 and not workload.excluded_nodes
     if is_one and not (wide.required or wide.preferred or wide.segments):
         key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
-        if key in sight.runs:
-            if (run := sight.runs[key]) is not None:
-                return run.next()
-        elif key in sight.met:
-            sight.runs[key] = _run(sight, ask, pool)
-        sight.met.add(key)
+        run = sight.runs.get(key) or _run(sight, ask, pool)
+        if run is not None:
+            sight.runs[key] = run
+            return run.next()
     return _gang(sight, ask, pool)
 
 
 def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
-    """The short way for a class of single pods; None where places depend on more than a linear score and room."""
+    """The short way for a class of single pods, once its nodes are asked for again; None where places depend on more
+    than a linear score and room."""
     snapshot, podset = sight.draft.snapshot, ask.workload.podsets[0]
     kind, row = sight.kind(podset.pod, pool), pool_row(snapshot, pool)
     strategy = strategy_of(ask.workload, ask.strategy, snapshot.pools[row].strategy) if row >= 0 else ""
@@ -96,6 +95,9 @@ def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
     nodes = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, pod.preferences
     key = pool, id(ask.allowed), nodes, kind.need.packed, strategy
     if key not in sight.rankings:
+        if key not in sight.met:
+            sight.meet(key, ask.allowed)
+            return None
         mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
         score = linear(snapshot, kind, -1.0 if strategy == "Binpack" else 1.0)
         sight.rankings[key] = Ranking(sight.draft, mask if ask.allowed is None else mask & ask.allowed, score)

@@ -48,7 +48,15 @@ def linear(snapshot: Snapshot, kind: Kind, sign: float) -> Linear:
     column, base = kind.need.packed, wishes(snapshot, kind)
     if column == 0:
         base = base + bare(snapshot)
-    return Linear(base, column, sign / (float(snapshot.capacity[column].max(initial=0)) + 1))
+    return Linear(base, column, sign / (largest(snapshot, column) + 1))
+
+
+def largest(snapshot: Snapshot, column: int) -> int:
+    """The most of a resource that one node has."""
+    memo = snapshot.memo
+    if column not in memo.largest:
+        memo.largest[column] = int(snapshot.capacity[column].max(initial=0))
+    return memo.largest[column]
 
 
 def scores_of(strategy: str) -> Scores:
@@ -69,8 +77,8 @@ def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
 
 
 def _slope(ground: Ground, kind: Kind, rows: Rows, sign: float) -> Values:
-    _, column, slope = linear(ground.snapshot, kind, sign)
-    values: Values = slope * ground.free[column, rows]
+    column = kind.need.packed
+    values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
     return values if column else bare(ground.snapshot)[rows] + values
 
 
@@ -93,7 +101,7 @@ def best_fit(ground: Ground, kind: Kind, rows: Rows) -> Values:
     """The least left of CPU and GPU together, each as a part of the largest node's."""
     left = np.zeros(len(rows))
     for column in (0, 3):
-        left += ground.free[column, rows] / (2.0 * max(int(ground.snapshot.capacity[column].max(initial=0)), 1))
+        left += ground.free[column, rows] / (2.0 * max(largest(ground.snapshot, column), 1))
     return 1 - left
 
 

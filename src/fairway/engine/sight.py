@@ -9,7 +9,7 @@ each remember up to where the former have no room for them. It is sorted anew wh
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 from copy import copy
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ from .snapshot import Mask
 if TYPE_CHECKING:
     from .draft import Draft
 
+MOST_MET = 256
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
@@ -38,8 +39,8 @@ class Sight:
         self.masks: dict[tuple[int, str], Mask] = {}
         self.rooms: dict[tuple[int, str], tuple[Counts, int]] = {}
         self.rankings: dict[object, Ranking] = {}
-        self.runs: dict[object, Run | None] = {}
-        self.met: set[object] = set()
+        self.runs: dict[object, Run] = {}
+        self.met: dict[object, object] = {}
         self.emptied: Draft | None = None  # the same nodes with nothing on them
         self._standing: dict[PodClass, Counts] = {}
         self._counted = 0
@@ -71,6 +72,12 @@ class Sight:
         self.rooms[key] = room, len(draft.log)
         return room
 
+    def meet(self, key: object, mask: Mask | None) -> None:
+        """Remember that nodes were asked for once; the mask is kept, for the key tells it by identity."""
+        if len(self.met) >= MOST_MET:
+            self.met.clear()
+        self.met[key] = mask
+
     def standing(self) -> Mapping[PodClass, Counts]:
         """int64[node] pods of each class; kept only where pods look at the pods beside them."""
         draft, nodes = self.draft, len(self.draft.snapshot.nodes)
@@ -89,42 +96,54 @@ class Sight:
 
 
 class Ranking:
-    """Nodes of a mask in the order of a linear score."""
+    """Nodes of a mask in the order of a linear score; keys are scores negated, so that the best is the least."""
 
     def __init__(self, draft: "Draft", mask: Mask, linear: Linear) -> None:
         self.draft, self.mask, self.linear = draft, mask, linear
-        self.base = (-linear.base).tolist()
-        self.is_inside = mask.tolist()
+        self.free = draft.free.data
+        self.base: list[float] = (-linear.base).tolist()
+        self.least = min(self.base, default=0.0)
+        self.is_inside: list[bool] = mask.tolist()
+        self.shares: dict[int, tuple[NodeShare, ...]] = {}
         self.epoch = 0
         self._sort()
 
     def _sort(self) -> None:
         """Everything in its place; what classes remember of their places ends."""
-        draft, (base, column, slope) = self.draft, self.linear
+        base, column, slope = self.linear
         rows = np.flatnonzero(self.mask)
-        keys = -base[rows] - slope * draft.free[column, rows]
+        keys = -base[rows] - slope * self.draft.free[column, rows]
         order = np.argsort(keys, kind="stable")
         self.rows: list[int] = rows[order].tolist()
         self.keys: list[float] = keys[order].tolist()
         self.moved: list[tuple[float, int]] = []
         self.key_of: dict[int, float] = {}
-        self.seen = len(draft.log)
+        self.head = 0  # the first position that has not changed since
+        self.seen = len(self.draft.log)
         self.epoch += 1
+
+    def share(self, row: int) -> tuple[NodeShare, ...]:
+        """One pod on that node; alike placements share it."""
+        shares = self.shares.get(row)
+        if shares is None:
+            shares = self.shares[row] = (NodeShare(self.draft.snapshot.nodes[row].name, 1),)
+        return shares
 
     def follow(self) -> None:
         """Take in what changed."""
-        free, log = self.draft.free, self.draft.log
-        if self.seen == len(log):
+        log, moved, key_of = self.draft.log, self.moved, self.key_of
+        if self.seen == len(log) and not self.draft.repeats:
             return
-        column, slope = self.linear.column, self.linear.slope
-        for row in set(log[self.seen:]):
+        self.free = self.draft.free.data
+        _, column, slope = self.linear
+        for row in log[self.seen :] if len(log) == self.seen + 1 else set(log[self.seen :]):
             if self.is_inside[row]:
-                if (before := self.key_of.get(row)) is not None:
-                    del self.moved[bisect_left(self.moved, (before, row))]
-                key = self.key_of[row] = self.base[row] - slope * int(free[column, row])
-                insort(self.moved, (key, row))
+                if (before := key_of.get(row)) is not None:
+                    del moved[bisect_left(moved, (before, row))]
+                key = key_of[row] = self.base[row] - slope * self.free[column, row]
+                insort(moved, (key, row))
         self.seen = len(log)
-        if len(self.moved) > max(LONG, len(self.rows) // LONG):
+        if len(moved) > max(LONG, len(self.rows) // LONG):
             self._sort()
 
 
@@ -135,39 +154,40 @@ class Run:
     def __init__(self, ranking: Ranking, kind: Kind, name: str, kept: object) -> None:
         """`kept`: what is told by identity, so that it stays alive."""
         self.ranking, self.kind, self.name, self.kept = ranking, kind, name, kept
+        self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
         self.at, self.epoch, self.seen, self.left = 0, 0, -1, 0
-        self.bound = float(-ranking.linear.base.max(initial=0.0)), -1
-        if ranking.linear.slope < 0:  # what has less free than is asked for sorts before it
-            asked = dict(zip(kind.need.columns, kind.need.amounts)).get(kind.need.packed, 0)
-            self.bound = self.bound[0] - ranking.linear.slope * asked, -1
+        self.packs = ranking.linear.slope < 0
+        asked = dict(self.needs).get(kind.need.packed, 0) if self.packs else 0
+        self.bound = ranking.least - ranking.linear.slope * asked, -1  # what sorts before it has less free than asked
         self.found: tuple[PodSetPlacement, ...] | None = None
-        self.made: dict[int, tuple[PodSetPlacement, ...]] = {}
+        self.made: dict[int, tuple[PodSetPlacement, ...]] = {}  # its own, so that `found` tells whose pods came last
 
     def next(self) -> tuple[PodSetPlacement, ...] | None:
         """The best place for one more pod."""
         draft = self.ranking.draft
         written = len(draft.log) - self.seen
-        if draft.last.podsets is self.found and written == 1:
-            if draft.repeats + 1 < self.left:
+        if written == 1:
+            if draft.repeats + 1 < self.left and draft.last.podsets is self.found:
                 return self.found
         elif not written and not draft.repeats:
             return self.found
         return self._seek()
 
     def _seek(self) -> tuple[PodSetPlacement, ...] | None:
-        row = self._first()
-        self.seen, self.left = len(self.ranking.draft.log), 0
+        row, draft = self._first(), self.ranking.draft
+        self.seen, self.left = len(draft.log), 0
         if row is None:
             self.found = None
-        elif self.kind.need.devices and chooses(self.ranking.draft.snapshot.nodes[row]):
-            share = choose(self.ranking.draft, self.kind, row, count=1)
+        elif self.kind.need.devices and chooses(draft.snapshot.nodes[row]):
+            share = choose(draft, self.kind, row, count=1)
             self.found = (PodSetPlacement(self.name, (share,)),) if share else None
         else:
-            self.left = self.room(row) if self.ranking.linear.slope < 0 else 1
-            if row not in self.made:
-                share = NodeShare(self.ranking.draft.snapshot.nodes[row].name, 1)
-                self.made[row] = (PodSetPlacement(self.name, (share,)),)
-            self.found = self.made[row]
+            if self.packs:
+                self.left = min(self.ranking.free[column, row] // amount for column, amount in self.needs)
+            found = self.made.get(row)
+            if found is None:
+                found = self.made[row] = (PodSetPlacement(self.name, self.ranking.share(row)),)
+            self.found = found
         return self.found
 
     def _first(self) -> int | None:
@@ -175,40 +195,46 @@ class Run:
         ranking = self.ranking
         ranking.follow()
         if self.epoch != ranking.epoch:
-            self.at, self.epoch = 0, ranking.epoch
+            self.at, self.epoch = bisect_left(ranking.keys, self.bound[0]), ranking.epoch
         at = self.at = self._unmoved(self.at)
         best = (ranking.keys[at], ranking.rows[at]) if at < len(ranking.rows) else None
         moved = ranking.moved
-        for entry in islice(moved, bisect_left(moved, self.bound), None):
+        for position in range(bisect_left(moved, self.bound), len(moved)):
+            entry = moved[position]
             if best is not None and entry > best:
                 break
-            if self.room(entry[1]):
+            if self._fits(entry[1]):
                 return entry[1]
         return None if best is None else best[1]
 
     def _unmoved(self, at: int) -> int:
         """The position of the first node from there on that has room and has not changed since the sorting."""
-        rows, moved = self.ranking.rows, self.ranking.key_of
-        near = min(at + 8, len(rows))
+        ranking = self.ranking
+        rows, moved, end = ranking.rows, ranking.key_of, len(ranking.rows)
+        while ranking.head < end and rows[ranking.head] in moved:
+            ranking.head += 1
+        at = max(at, ranking.head)
+        near = min(at + 16, end)
         for position in range(at, near):
-            if rows[position] not in moved and self.room(rows[position]):
+            if rows[position] not in moved and self._fits(rows[position]):
                 return position
-        for start in range(near, len(rows), 1024):
+        for start in range(near, end, 1024):
             chunk = np.array(rows[start : start + 1024], np.intp)
-            for offset in np.flatnonzero(room_of(self.ranking.draft, self.kind, chunk)).tolist():
+            for offset in np.flatnonzero(room_of(ranking.draft, self.kind, chunk)).tolist():
                 if rows[start + offset] not in moved:
                     return start + int(offset)
-        return len(rows)
+        return end
 
-    def room(self, row: int) -> int:
-        """room_of for one row."""
-        free, need = self.ranking.draft.free, self.kind.need
-        room = min(int(free[column, row]) // amount for column, amount in zip(need.columns, need.amounts))
-        if need.devices and room > 0:
+    def _fits(self, row: int) -> bool:
+        """Whether room_of is not 0 there."""
+        free = self.ranking.free
+        for column, amount in self.needs:
+            if free[column, row] < amount:
+                return False
+        if self.kind.need.devices:
             devices = self.ranking.draft.device_free[row].tolist()
-            if devices and devices[0] >= 0:
-                room = min(room, devices.count(DEVICE) // need.devices)
-        return max(room, 0)
+            return not devices or devices[0] < 0 or devices.count(DEVICE) >= self.kind.need.devices
+        return True
 
 
 class Scene:
