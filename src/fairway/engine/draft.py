@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .model import Admission, PodClass, PodSet, Running, Workload
-from .resources import DEVICE, device_memory, shared, taken
+from .policy import FAIRWAY, Policy
+from .quota import Tree
+from .resources import DEVICE, counts_of, device_memory, shared, taken
 from .snapshot import Columns, Snapshot
 
 if TYPE_CHECKING:
     from .sight import Sight
 
 NOWHERE = Admission("", ())
+Standing = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
+"""Class, row, number of pods, and the devices of each pod where known."""
 
 
 class Trial:
@@ -36,9 +40,12 @@ class Trial:
 
 
 class Draft:
-    def __init__(self, snapshot: Snapshot, now: "Draft | None" = None) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy = FAIRWAY, *, now: "Draft | None" = None) -> None:
         """A draft of the snapshot; with `now`, the one that looks at the same room later."""
-        self.snapshot = snapshot
+        self.snapshot, self.policy = snapshot, policy
+        self.tree: Tree = now.tree if now else Tree(
+            snapshot, usage_weight=policy.usage_weight, half_life=policy.half_life
+        )
         self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
         self.later: Draft | None = None
@@ -51,6 +58,7 @@ class Draft:
         self._free = (now or snapshot).free.copy()
         self._device_free = (now or snapshot).device_free.copy()
         self._last_podsets: tuple[PodSet, ...] = ()
+        self._last_counts: tuple[int, ...] = ()
         self._vectors: dict[tuple[int, int], Columns] = {}
         self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._undo: list[Callable[[], object]] = []
@@ -82,12 +90,14 @@ class Draft:
         self.started[workload.key] = workload, admission
         if admission is self.last and workload.podsets is self._last_podsets and not self._depth and not self.later:
             self.repeats += 1
+            self.tree.charge(workload, admission.pool, self._last_counts, 1)
             return
         self._both(workload, admission, 1)
         if self._depth:
             self._undo.append(lambda: self.started.pop(workload.key))
         else:
             self.last, self._last_podsets = admission, workload.podsets
+            self._last_counts = counts_of(workload.podsets, admission)
 
     def leave(self, key: str, moves_to: Admission | None = None) -> None:
         """It is told to go: its room is free later; the place it moves to is taken at once."""
@@ -96,8 +106,13 @@ class Draft:
         self._both(one.workload, moves_to or NOWHERE, 1)
         self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
 
-    def stop(self, key: str) -> None:
+    def vanish(self, key: str) -> None:
         """It is gone, and its room is free."""
+        if key in self.started:
+            workload, admission = self.started.pop(key)
+            self._both(workload, admission, -1)
+            self._note(lambda: self.started.update({key: (workload, admission)}))
+            return
         one = self.running[key]
         if one.is_leaving:  # given back ahead already
             self._only_later(one.workload, one.admission, 1)
@@ -142,12 +157,14 @@ class Draft:
 
     def _both(self, workload: Workload, admission: Admission, times: int) -> None:
         self._charge(workload.podsets, admission, times)
+        self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         if self.later:
             self.later._charge(workload.podsets, admission, times)
         self._note(lambda: self._both(workload, admission, -times))
 
     def _only_later(self, workload: Workload, admission: Admission, times: int) -> None:
         self._ahead()._charge(workload.podsets, admission, times)
+        self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         self._note(lambda: self._only_later(workload, admission, -times))
 
     def _hold(self, key: str, then: Running | None) -> None:
@@ -160,7 +177,7 @@ class Draft:
 
     def _ahead(self) -> "Draft":
         if self.later is None:
-            self.later = Draft(self.snapshot, self)
+            self.later = Draft(self.snapshot, self.policy, now=self)
         return self.later
 
     # Columns
@@ -174,32 +191,71 @@ class Draft:
         if self.repeats:
             self._flush()
         self.last = NOWHERE
-        memory, pods = self._memory.get(admission.pool, 0), {podset.name: podset.pod for podset in podsets}
+        memory = self._memory.get(admission.pool, 0)
+        for pod, row, count, devices in self._shares(podsets, admission):
+            self._write(pod, row, count * times, memory)
+            for one in devices:
+                self._write_devices(pod, row, one, times, memory)
+
+    def _shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[Standing]:
+        pods = {podset.name: podset.pod for podset in podsets}
         for placement in admission.podsets:
             if placement.name in pods:
                 for share in placement.nodes:
                     if (row := self.snapshot.row_of.get(share.node)) is not None:
-                        self._write(pods[placement.name], row, share.count * times, memory)
-                        for devices in share.devices:
-                            self._write_devices(pods[placement.name], row, devices, times, memory)
+                        yield pods[placement.name], row, share.count, share.devices
 
-    def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
+    def footprint(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[tuple[int, Columns, Columns]]:
+        """Row, amounts by resource and milli-GPU by device slot of every share."""
+        memory = self._memory.get(admission.pool, 0)
+        for pod, row, count, devices in self._shares(podsets, admission):
+            slots = np.zeros(self._device_free.shape[1], np.int64)
+            for one in devices:
+                for slot, part in self._slots(pod, row, one, memory):
+                    slots[slot] += part
+            yield row, self._vector(pod, memory) * count, slots
+
+    def demand(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> Columns:
+        """int64[resource]: what so many pods of each podset take in all."""
+        memory = self._memory.get(pool, 0)
+        vectors = [self._vector(podset.pod, memory) * count for podset, count in zip(podsets, counts)]
+        return np.sum(vectors, axis=0) if vectors else np.zeros(len(self.snapshot.resources), np.int64)
+
+    def withhold(self, row: int, amounts: Columns, devices: Columns) -> None:
+        """Keep so much of a node out of sight, in this view; a trial undoes it."""
+        self.free[:, row] -= amounts
+        self.device_free[row] -= np.where(self._device_free[row] == -1, 0, devices)
+        self._touch(row)
+        self._note(lambda: self.withhold(row, -amounts, -devices))
+
+    def _touch(self, row: int) -> None:
+        self.version[row] += 1
+        self.log.append(row)
+
+    def _vector(self, pod: PodClass, memory: int) -> Columns:
         vector = self._vectors.get((id(pod), memory))
         if vector is None:
             takes = taken(pod, memory)
             vector = np.array([takes.get(name, 0) for name in self.snapshot.resources], np.int64)
             self._vectors[id(pod), memory] = vector
-        self._free[:, row] -= vector * count
-        self.version[row] += 1
-        self.log.append(row)
+        return vector
+
+    def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
+        self._free[:, row] -= self._vector(pod, memory) * count
+        self._touch(row)
         if self.residents is not None:
             self.residents.setdefault(pod, Counter())[row] += count
 
-    def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
-        part, known = (shared(pod, memory) or DEVICE) * times, self.snapshot.nodes[row].devices
-        for slot, device in enumerate(known):
+    def _slots(self, pod: PodClass, row: int, devices: tuple[int, ...], memory: int) -> Iterator[tuple[int, int]]:
+        """Device slots that a pod takes of a node, and the part of each."""
+        part = shared(pod, memory) or DEVICE
+        for slot, device in enumerate(self.snapshot.nodes[row].devices):
             if device.index in devices and self._device_free[row, slot] != -1:
-                self._device_free[row, slot] -= part
+                yield slot, part
+
+    def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
+        for slot, part in self._slots(pod, row, devices, memory):
+            self._device_free[row, slot] -= part * times
 
     # The beginning
 

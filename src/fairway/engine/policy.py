@@ -14,4 +14,5 @@ class Policy:
     strategy: str = ""
 
 
-PRESETS = {"fairway": Policy()}
+FAIRWAY = Policy()
+PRESETS = {"fairway": FAIRWAY}

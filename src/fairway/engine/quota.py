@@ -76,6 +76,8 @@ class Tree:
     def __init__(self, snapshot: Snapshot, *, usage_weight: float, half_life: float) -> None:
         self.snapshot, self._usage_weight, self._half_life = snapshot, usage_weight, half_life
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
+        self.pools = tuple(pool.name for pool in snapshot.pools)
+        self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
         self._grow()
@@ -129,6 +131,7 @@ class Tree:
         accounts = branch.ledgers.get(pool, ()) if branch else ()
         if not accounts:
             return
+        self.touched.add(workload.queue)
         amounts = self.amounts(workload.podsets, counts, pool)
         for account in accounts:
             held = account.held
@@ -179,6 +182,15 @@ class Tree:
                     amounts = self.amounts(workload.podsets, full, pool)
                     for resource in account.resources:
                         account.wanted[resource] += amounts.get(resource, 0) * count
+
+    def time_limit(self, workload: Workload) -> float | None:
+        """The limit that is enforced: its own or the queue's default, and never more than the strictest maximum."""
+        path = self.branches[workload.queue].path if workload.queue in self.branches else ()
+        limit = workload.time_limit
+        if limit is None:
+            limit = self.inherited(workload.queue, lambda queue: queue.default_time_limit, None)
+        bounds = [one.queue.max_time_limit for one in path if one.queue.max_time_limit is not None]
+        return min((*bounds, *(() if limit is None else (limit,))), default=None)
 
     def ledgers(self, queue: str, pool: str) -> tuple[Account, ...]:
         """The accounts that a workload of the queue counts in when it runs in the pool, nearest first."""

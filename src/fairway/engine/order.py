@@ -1,0 +1,249 @@
+"""Who is next: top down from the roots by nine keys, then by the order of the leaf; asked again after every verdict.
+
+A leaf's line is sorted once. Only the queue that got a verdict, those a plan took something from and their ancestors
+are keyed anew; each parent keeps a heap of its children in which stale entries are skipped. Ungoverned resources take
+no part in the keys, so ungoverned queues go by priority, age and name. A blocked head does not stop those behind it,
+except in a strict line (FIFO); that is known from whether it was started by the time the next is asked for.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from math import inf, log2
+from operator import attrgetter
+
+from .draft import Draft
+from .model import Workload
+from .quota import ALL, Branch, Demand, Tree
+from .sketch import known_runtimes, quantile, stem
+
+NO_SHARE = 1e9
+"""What is held without any share weighs so much more than what is held with one."""
+
+Ordering = Callable[[list[Workload], Tree], None]
+"""Sorts a line in place; what is equal stays in the order of submission, then name."""
+
+Key = tuple[bool, bool, int, bool, float, float, float, float, str]
+
+
+def by_submission(line: list[Workload], tree: Tree) -> None:
+    """First come, first served."""
+
+
+def by_priority(line: list[Workload], tree: Tree) -> None:
+    """The higher priority; of equals the one with the least slack before its deadline."""
+    if any(one.deadline is not None for one in line):
+        line.sort(key=lambda one: laxity(one, tree))
+    line.sort(key=attrgetter("priority"), reverse=True)
+
+
+def by_runtime(line: list[Workload], tree: Tree) -> None:
+    """The shortest by what can be trusted: the enforced limit or what was learned; a claim only lengthens it."""
+    line.sort(key=lambda one: runtime(one, tree))
+
+
+def by_service(line: list[Workload], tree: Tree) -> None:
+    """The least attained service, in powers of two, so that equals are not interleaved for ever (Tiresias)."""
+    line.sort(key=lambda one: int(log2(one.attained)) + 1 if one.attained >= 1 else 0)
+
+
+def by_user(line: list[Workload], tree: Tree) -> None:
+    """The user furthest below an equal part of the queue's decayed usage; then the higher priority (Slurm's S/U)."""
+    users = dict(tree.branches[line[0].queue].queue.ledger.users) if line else {}
+    used = {user: tree.decayed(one) for user, one in users.items()}
+    line.sort(key=lambda one: (used.get(one.user, 0.0), -one.priority))
+
+
+ORDERS: dict[str, Ordering] = {
+    "Priority": by_priority,
+    "FIFO": by_submission,
+    "ShortestFirst": by_runtime,
+    "LeastAttained": by_service,
+    "FairUsers": by_user,
+}
+
+
+def runtime(workload: Workload, tree: Tree) -> float:
+    """How long it runs, as far as can be trusted; infinite where nothing is known."""
+    limit, sketch = tree.time_limit(workload), None
+    if workload.queue in tree.branches:
+        sketch = known_runtimes(dict(tree.branches[workload.queue].queue.ledger.runtimes), workload)
+    learned = quantile(sketch, 0.5) if sketch else None
+    claimed = workload.expected_runtime or tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
+    trusted = min((value for value in (limit, learned) if value is not None), default=claimed)
+    return inf if trusted is None else max(trusted, claimed or 0.0)
+
+
+def laxity(workload: Workload, tree: Tree) -> float:
+    """Slack before the deadline if it started now; infinite without one."""
+    if workload.deadline is None:
+        return inf
+    known = runtime(workload, tree)
+    return workload.deadline - tree.snapshot.now - (0.0 if known == inf else known)
+
+
+def is_aged(workload: Workload, tree: Tree) -> bool:
+    """It has waited longer than its queue lets anybody wait."""
+    longest: float = tree.inherited(workload.queue, attrgetter("max_wait"), inf)
+    return tree.snapshot.now - workload.submitted >= longest
+
+
+ALIKE = attrgetter("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "user")
+
+
+class Line:
+    """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start."""
+
+    __slots__ = ("at", "blocked", "followers", "is_learned", "is_strict", "waiting")
+
+    def __init__(self, waiting: list[Workload], *, is_strict: bool, is_learned: bool) -> None:
+        self.waiting, self.is_strict, self.is_learned, self.at = waiting, is_strict, is_learned, 0
+        self.blocked: dict[tuple[object, ...], Workload] = {}
+        self.followers: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
+
+    def head(self) -> Workload | None:
+        return self.waiting[self.at] if self.at < len(self.waiting) else None
+
+    def pass_on(self, blocked: Workload | None) -> None:
+        """The head has its verdict. What is like one that was blocked is not asked for again this cycle."""
+        self.at += 1
+        if blocked and self.is_strict:
+            self.followers += [(one, blocked) for one in self.waiting[self.at :]]
+            self.at = len(self.waiting)
+        elif blocked:
+            self.blocked[self._likeness(blocked)] = blocked
+        while self.blocked and self.at < len(self.waiting):
+            one = self.waiting[self.at]
+            like = self.blocked.get(self._likeness(one))
+            if like is None or one.backs_off_until or one.after or not one.is_active:
+                return
+            self.followers.append((one, like))
+            self.at += 1
+
+    def _likeness(self, one: Workload) -> tuple[object, ...]:
+        """What the verdict of a blocked workload depends on, apart from its line."""
+        return id(one.podsets), id(one.topology), ALIKE(one), stem(one.name) if self.is_learned else ""
+
+
+class Seat:
+    """A queue with something waiting in it or below: its head, its key among its siblings, its children by key."""
+
+    __slots__ = ("branch", "head", "heap", "key", "line", "parent", "stamp")
+
+    def __init__(self, branch: Branch | None, parent: "Seat | None") -> None:
+        self.branch, self.parent = branch, parent
+        self.line: Line | None = None
+        self.head: Workload | None = None
+        self.key: Key | None = None
+        self.stamp = 0
+        self.heap: list[tuple[Key, int, Seat]] = []
+
+
+class Order:
+    """The workloads that wait, one after the other; `verdicts` is asked who was blocked and how."""
+
+    def __init__(self, draft: Draft, ordering: Ordering | None, *, is_strict: bool | None) -> None:
+        self._draft, self._tree = draft, draft.tree
+        self._top = Seat(None, None)
+        self._seats: dict[str, Seat] = {}
+        self._asked: dict[tuple[int, str], dict[str, int]] = {}
+        self.lost: list[Workload] = []  # in no leaf
+        lines: defaultdict[str, list[Workload]] = defaultdict(list)
+        for one in draft.snapshot.pending:
+            lines[one.queue].append(one)
+        for name, waiting in sorted(lines.items()):
+            branch = self._tree.branches.get(name)
+            if branch is None or not branch.path or branch.children:
+                self.lost += waiting
+                continue
+            kind = branch.queue.order
+            sort(waiting, ordering or ORDERS.get(kind, by_priority), self._tree)
+            strict = kind == "FIFO" if is_strict is None else is_strict
+            seat = self._seat(branch)
+            seat.line = Line(waiting, is_strict=strict, is_learned=bool(branch.queue.ledger.runtimes))
+            self._key_up(seat)
+
+    def lines(self) -> Iterator[Line]:
+        """All lines, by name of their queue."""
+        return (seat.line for _, seat in sorted(self._seats.items()) if seat.line)
+
+    def heads(self, blocked: Callable[[Workload], bool]) -> Iterator[Workload]:
+        """Who is next, given all verdicts so far; `blocked` tells whether one stands in the way of its likes."""
+        touched = self._tree.touched
+        while self._top.head is not None:
+            seat = self._top
+            while seat.line is None:
+                seat = seat.heap[0][2]
+            workload = seat.head
+            assert workload is not None
+            yield workload
+            seat.line.pass_on(workload if blocked(workload) else None)
+            touched.discard(workload.queue)
+            for name in sorted(touched):
+                if name in self._seats:
+                    self._key_up(self._seats[name])
+            touched.clear()
+            self._key_up(seat)
+
+    def _seat(self, branch: Branch) -> Seat:
+        """The seat of a queue, made with those of its ancestors."""
+        name = branch.queue.name
+        if name not in self._seats:
+            parent = self._seat(branch.path[1]) if len(branch.path) > 1 else self._top
+            self._seats[name] = Seat(branch, parent)
+        return self._seats[name]
+
+    def _key_up(self, seat: Seat) -> None:
+        """Key a queue and its ancestors anew."""
+        at: Seat | None = seat
+        while at is not None:
+            heap = at.heap
+            while heap and (heap[0][1] != heap[0][2].stamp or heap[0][2].head is None):
+                heappop(heap)
+            at.head = at.line.head() if at.line else heap[0][2].head if heap else None
+            if at.parent is not None and at.head is not None:
+                key = self._key(at, at.head)
+                if key != at.key:
+                    at.key, at.stamp = key, at.stamp + 1
+                    heappush(at.parent.heap, (key, at.stamp, at))
+            at = at.parent
+
+    def _key(self, seat: Seat, head: Workload) -> Key:
+        """The nine keys; the smaller goes first. What is not governed takes no part."""
+        assert seat.branch is not None
+        queue, pool = seat.branch.queue, first_pool(head, self._tree)
+        above = beyond = starves = False
+        dominant = bare = size = 0.0
+        asked = self._asks(head, pool)
+        for name in (pool, ALL):
+            if account := seat.branch.accounts.get(name):
+                for resource in account.resources:
+                    held, share, more = account.held[resource], account.share[resource], asked.get(resource, 0)
+                    above |= held > share
+                    beyond |= held + more > account.guaranteed.get(resource, 0)
+                    starves |= not share and held + more > 0
+                    dominant = max(dominant, (held + more) / share if share else (held + more) * NO_SHARE)
+                    bare = max(bare, held / share if share else held * NO_SHARE)
+                    size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
+        return above, beyond, -queue.priority, starves, dominant, bare, size, queue.created, queue.name
+
+    def _asks(self, head: Workload, pool: str) -> Demand:
+        key = id(head.podsets), pool
+        if key not in self._asked:
+            least = tuple(podset.min_count for podset in head.podsets)
+            self._asked[key] = self._tree.amounts(head.podsets, least, pool)
+        return self._asked[key]
+
+
+def sort(waiting: list[Workload], ordering: Ordering, tree: Tree) -> None:
+    """By submission and name, then as the queue says, then those that have waited too long before all."""
+    waiting.sort(key=attrgetter("submitted", "key"))
+    ordering(waiting, tree)
+    if tree.inherited(waiting[0].queue, attrgetter("max_wait"), None) is not None:
+        waiting.sort(key=lambda one: not is_aged(one, tree))
+
+
+def first_pool(workload: Workload, tree: Tree) -> str:
+    """The pool that it would rather go to."""
+    pools = workload.pools or tree.branches[workload.queue].queue.pools or tree.pools
+    return pools[0]
