@@ -13,7 +13,7 @@ import numpy as np
 
 from .audit import Cap, Tree, caps_of, counted_by, inherited, limit_of, standing_sums
 from .model import Running, Workload
-from .plan import Admit, Cause, Ending, Evict, Fault, Finish, Keep, Resize, Wait
+from .plan import Admit, Cause, Ending, Evict, Fault, Finish, Resize, Wait
 from .resources import DEVICE, counts_of
 from .snapshot import Columns
 from .tally import Case, Held, cells, devices_in_use, layout_of, pods_of
@@ -52,7 +52,7 @@ def resizes(case: Case) -> Iterator[Fault]:
 
 
 def finishes(case: Case, tree: Tree) -> Iterator[Fault]:
-    """Who has run to its limit is stopped for good; so is who came after a failure; nobody else."""
+    """Only who has run to its limit, or came after a failure, is stopped for good."""
     now, ended = case.snapshot.now, case.snapshot.ended
     for verdict in case.plan.verdicts:
         if isinstance(verdict, Finish):
@@ -62,10 +62,6 @@ def finishes(case: Case, tree: Tree) -> Iterator[Fault]:
             failed = [key for key in (waiting.after if waiting else ()) if key in ended and not ended[key].succeeded]
             if not (failed and verdict.ending is Ending.DEPENDENCY_FAILED):
                 yield Fault(verdict.workload, "Finish", str(verdict.ending))
-        elif isinstance(verdict, Keep):
-            one = case.running.get(verdict.workload)
-            if one is not None and not one.is_leaving and is_over(tree, one, now):
-                yield Fault(verdict.workload, "Finish", "its time is over")
 
 
 def is_over(tree: Tree, one: Running, now: float) -> bool:

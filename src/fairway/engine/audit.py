@@ -88,7 +88,7 @@ def doors(case: Case, tree: Tree) -> Iterator[Fault]:
             clear.add(likeness)
         if isinstance(verdict, Wait):
             told = verdict.reason
-            if told is not why and (told in CERTAIN or (why and PRECEDENCE.index(told) > PRECEDENCE.index(why))):
+            if told not in (why, Reason.REFUSED) and (told in CERTAIN or (why and PRECEDENCE.index(told) > PRECEDENCE.index(why))):
                 yield Fault(workload.key, "Reason", f"{told}, but {why}")
             continue
         if why is not None or not workload.is_active:

@@ -1,0 +1,86 @@
+"""A record: one decision in a file, with all that it was made from, so that it can be made again.
+
+The file is a line that names the format and its version, then a compressed msgpack of the world, the name of the
+policy, the plan, and what the referee found. Nothing derived is stored: arrays are made anew from the world. A file
+appears whole or not at all. What cannot be read, because it is damaged, of another kind or of a newer version, is one
+RecordError that says which.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fairway.engine.model import World
+from fairway.engine.plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.snapshot import Snapshot
+
+FORMAT = b"fairway-record "
+VERSION = 1
+KINDS: dict[str, type[Verdict]] = {kind.__name__: kind for kind in (Admit, Wait, Keep, Evict, Resize, Finish)}
+
+
+class RecordError(ValueError):
+    """The file is not a record that this version reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    world: World
+    plan: Plan
+    policy: str = "fairway"
+    faults: tuple[Fault, ...] = ()
+
+
+class _Body(msgspec.Struct, frozen=True):
+    world: World
+    policy: str
+    verdicts: tuple[tuple[str, msgspec.Raw], ...]
+    shares: tuple[tuple[str, str, str, int], ...]
+    again_at: float | None
+    faults: tuple[Fault, ...]
+
+
+def record_of(snapshot: Snapshot, plan: Plan, *, policy: str = "fairway", faults: Iterable[Fault] = ()) -> Record:
+    """What is worth keeping of a cycle."""
+    world = World(
+        snapshot.now, snapshot.nodes, snapshot.pools, tuple(snapshot.queues.values()), snapshot.pending,
+        snapshot.running, snapshot.pods, snapshot.reservations, snapshot.disruptions, tuple(snapshot.ended.values()),
+    )
+    return Record(world, plan, policy, tuple(faults))
+
+
+def write(path: Path, record: Record) -> None:
+    """Readable by its owner alone: it names workloads and users."""
+    verdicts = tuple((type(one).__name__, msgspec.Raw(msgspec.msgpack.encode(one))) for one in record.plan.verdicts)
+    shares = tuple((*key, amount) for key, amount in record.plan.shares.items())
+    body = _Body(record.world, record.policy, verdicts, shares, record.plan.again_at, record.faults)
+    packed = FORMAT + b"%d\n" % VERSION + zlib.compress(msgspec.msgpack.encode(body), 1)
+    part = path.with_name(path.name + ".part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(packed)
+    part.replace(path)
+
+
+def read(path: Path) -> Record:
+    """The record in a file; RecordError if there is none that can be read."""
+    head, _, packed = path.read_bytes().partition(b"\n")
+    version = head.removeprefix(FORMAT)
+    if not head.startswith(FORMAT) or not version.isdigit():
+        raise RecordError(f"{path} is not a record of a decision")
+    if int(version) > VERSION:
+        raise RecordError(f"{path} has format {int(version)}; this version reads up to {VERSION}: use a newer one")
+    try:
+        body = msgspec.msgpack.decode(zlib.decompress(packed), type=_Body)
+        verdicts = tuple(_verdict(kind, raw) for kind, raw in body.verdicts)
+    except (zlib.error, msgspec.DecodeError, KeyError) as error:
+        raise RecordError(f"{path} is damaged: {error}") from error
+    shares = {(queue, pool, resource): amount for queue, pool, resource, amount in body.shares}
+    return Record(body.world, Plan(verdicts, shares, body.again_at), body.policy, body.faults)
+
+
+def _verdict(kind: str, raw: msgspec.Raw) -> Verdict:
+    return msgspec.msgpack.decode(raw, type=KINDS[kind])
