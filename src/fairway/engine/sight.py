@@ -157,8 +157,9 @@ class Run:
         self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
         self.at, self.epoch, self.seen, self.left = 0, 0, -1, 0
         self.packs = ranking.linear.slope < 0
-        asked = dict(self.needs).get(kind.need.packed, 0) if self.packs else 0
-        self.bound = ranking.least - ranking.linear.slope * asked, -1  # what sorts before it has less free than asked
+        asked = dict(self.needs).get(kind.need.packed, 0)
+        # When packing, what sorts before the bound has less free than is asked for.
+        self.bound = ranking.least - ranking.linear.slope * asked if self.packs else -np.inf, -1
         self.found: tuple[PodSetPlacement, ...] | None = None
         self.made: dict[int, tuple[PodSetPlacement, ...]] = {}  # its own, so that `found` tells whose pods came last
 
