@@ -27,6 +27,7 @@ class Settings:
     refreshes_per_second: int = 50  # writes that only renew a position or a message
     namespace: str = "fairway-system"  # where the lease and the events of cluster-wide objects are
     lease_term: float = 15.0
+    identity: str = ""  # who holds the lease; empty: a new one at each start
     recordings: str = ""  # a folder for the snapshots of refused plans; empty: none are kept
     metrics_port: int = 0  # 0: no port of its own
     log_level: str = "info"

@@ -25,8 +25,8 @@ Work = Callable[[str], Awaitable[float | None]]
 
 
 class Agenda:
-    def __init__(self, clock: Clock, chance: Chance) -> None:
-        self.clock, self.chance = clock, chance
+    def __init__(self, clock: Clock, chance: Chance, *, width: int = WIDTH) -> None:
+        self.clock, self.chance, self._width = clock, chance, width
         self._due: dict[str, float] = {}
         self._order: list[tuple[float, int, str]] = []
         self._number = count()
@@ -53,7 +53,7 @@ class Agenda:
                     await self.clock.within(self._pause(), self._changed.wait())
 
     def _next(self) -> str:
-        while self._order and len(self._busy) < WIDTH and self._order[0][0] <= self.clock.now():
+        while self._order and len(self._busy) < self._width and self._order[0][0] <= self.clock.now():
             at, _, key = heappop(self._order)
             if self._due.get(key) == at and key not in self._busy:
                 del self._due[key]
@@ -62,7 +62,7 @@ class Agenda:
         return ""
 
     def _pause(self) -> float | None:
-        if not self._order or len(self._busy) >= WIDTH:
+        if not self._order or len(self._busy) >= self._width:
             return None
         return max(0.0, self._order[0][0] - self.clock.now())
 

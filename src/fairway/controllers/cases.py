@@ -1,0 +1,86 @@
+"""What belongs together: a Workload, its owner and its pods, by the key of the Workload.
+
+A pod's workload is read off the pod alone: its Job's, its group's, or its own. An owner counts if it is managed (it
+or its namespace says so); a pod only if it is left to Fairway to schedule, since a pod of another scheduler is used
+room and no more. Pods that ran and were lost are noted here for a moment: their Job or their owner may be going too.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from fairway.api.objects import SCHEDULER, PodObject
+from fairway.api.owners import GATED, group_of, name_of, queue_of
+from fairway.api.types import WorkloadObject
+
+from .bind import holds_room
+from .owner import JobOwner, Owner, PodsOwner, is_lost
+from .view import View, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    key: str
+    workload: WorkloadObject | None
+    owner: Owner | None
+    pods: tuple[PodObject, ...] = ()
+
+
+class Cases:
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.pods_of: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
+        self.lost: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
+        self.lost_since: dict[str, float] = {}
+
+    def note(self, old: PodObject | None, new: PodObject | None, *, now: float) -> str:
+        """A pod changed; the key of its workload."""
+        seen = new or old
+        assert seen is not None
+        key, name = key_of_pod(seen), key_of(seen.metadata)
+        if new is not None:
+            self.pods_of[key][name] = new
+        elif self.pods_of[key].pop(name, None) and not self.pods_of[key]:
+            del self.pods_of[key]
+        if old is not None and holds_room(old) and old.metadata.deletion_timestamp is None and _is_going(new):
+            self.lost[key][old.metadata.uid] = old
+            self.lost_since.setdefault(key, now)
+        return key
+
+    def found(self, key: str) -> None:
+        """Whoever was lost is accounted for."""
+        self.lost.pop(key, None)
+        self.lost_since.pop(key, None)
+
+    def case(self, key: str) -> Case:
+        workload = self.view.workloads.get(key)
+        pods = tuple(self.pods_of[key].values()) if key in self.pods_of else ()
+        namespace, _, name = key.partition("/")
+        labels = self._labels(namespace)
+        if name.startswith(name_of("Job", "")):
+            job = self.view.jobs.get(f"{namespace}/{name.removeprefix(name_of('Job', ''))}")
+            owner = JobOwner(job) if job and queue_of(job.metadata, labels) else None
+            return Case(key, workload, owner, pods)
+        ours = tuple(pod for pod in pods if pod.spec.scheduler_name == SCHEDULER and queue_of(pod.metadata, labels))
+        ours = tuple(sorted(ours, key=lambda pod: pod.metadata.name))
+        owner = PodsOwner(namespace, name.removeprefix(name_of("Pod", "")), ours) if ours else None
+        return Case(key, workload, owner, pods)
+
+    def _labels(self, namespace: str) -> dict[str, str]:
+        found = self.view.namespaces.get(namespace)
+        return found.metadata.labels if found else {}
+
+
+def _is_going(pod: PodObject | None) -> bool:
+    return pod is None or pod.metadata.deletion_timestamp is not None or is_lost(pod)
+
+
+def key_of_pod(pod: PodObject) -> str:
+    """The key of the Workload that a pod is of, if there is one."""
+    meta = pod.metadata
+    owner = next((one for one in meta.owner_references if one.controller), None)
+    if owner and owner.kind == "Job":
+        return f"{meta.namespace}/{name_of('Job', owner.name)}"
+    if owner and (owner.api_version.partition("/")[0], owner.kind) not in GATED:
+        return f"{meta.namespace}/{owner.kind.lower()}-{owner.name}"
+    name = meta.name if owner else group_of(meta) or meta.name
+    return f"{meta.namespace}/{name_of('Pod', name)}"

@@ -1,0 +1,173 @@
+"""Objects → facts for the engine's State.
+
+What a workload means depends on its Workload, its owner and its pods together, so whatever changes marks the workload
+stale, and `settle` tells all stale ones before a snapshot is taken. A workload whose owner is over is over, whatever
+its Workload says yet: room is free the moment the pods are gone. A pod on a node that no running workload accounts
+for takes its room as a pod of others does, so that what lingers is never given twice. What cannot be read is told to
+nobody and logged.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from fairway.api import nodes, pods, queues, workloads
+from fairway.api.objects import JobObject, PodObject
+from fairway.api.owners import name_of
+from fairway.api.quantities import Malformed
+from fairway.api.types import WorkloadObject
+from fairway.engine import Admission, Ended, Fact, Gone, Running, State, Workload
+from fairway.kube import kinds
+from fairway.kube.kinds import Kind
+
+from .bind import holds_room
+from .cases import Cases, key_of_pod
+from .view import Seen, View, key_of
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
+    kinds.NODES: ("Node", nodes.node),
+    kinds.NODE_POOLS: ("Pool", queues.pool),
+    kinds.RESERVATIONS: ("Reservation", queues.reservation),
+    kinds.DISRUPTION_BUDGETS: ("Disruption", queues.disruption),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A workload whose plan was struck backs off."""
+
+    until: float
+    why: str
+    times: int = 1
+
+
+class Facts:
+    def __init__(self, view: View, cases: Cases, state: State) -> None:
+        self.view, self.cases, self.state = view, cases, state
+        self.refusals: dict[str, Refusal] = {}
+        self.promises: dict[str, tuple[Admission, tuple[str, ...]]] = {}
+        self.malformed: dict[str, str] = {}
+        self._stale: set[str] = set()
+        self._queues_stale = False
+        self._foreign: defaultdict[str, set[str]] = defaultdict(set)
+
+    def note(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
+        """The view told of a change."""
+        seen = new or old
+        assert seen is not None
+        key = key_of(seen.metadata)
+        if kind in KINDS:
+            name, read = KINDS[kind]
+            fact = self._read(key, read, new) if new else None
+            self.state.observe(fact or Gone(name, key))
+        elif isinstance(seen, PodObject):
+            self._stale.add(key_of_pod(seen))
+        elif isinstance(seen, JobObject):
+            self._stale.add(f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}")
+        elif kind == kinds.WORKLOADS:
+            self._stale.add(key)
+        else:  # a queue's namespaces, a workload's priority
+            self._queues_stale = True
+            self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
+        if kind == kinds.QUEUES and new is None:
+            self.state.observe(Gone("Queue", key))
+
+    def settle(self) -> None:
+        """Tells the State all that changed."""
+        reading = self._reading()
+        if self._queues_stale:
+            self._queues_stale = False
+            for key, queue in self.view.queues.items():
+                if fact := self._read(key, queues.queue, queue, reading.around):
+                    self.state.observe(fact)
+        stale, self._stale = self._stale, set()
+        for key in sorted(stale):
+            self._tell(key, reading)
+
+    def forget(self, key: str) -> None:
+        """What was assumed of it did not happen."""
+        self.promises.pop(key, None)
+        self.state.forget(key)
+        self._stale.add(key)
+
+    def refuse(self, key: str, refusal: Refusal) -> None:
+        self.refusals[key] = refusal
+        self._stale.add(key)
+
+    def _reading(self) -> workloads.Reading:
+        around = pods.Surroundings(namespaces={name: it.metadata.labels for name, it in self.view.namespaces.items()})
+        return workloads.Reading(queues.priorities(self.view.classes), around)
+
+    def _tell(self, key: str, reading: workloads.Reading) -> None:
+        said = self.view.workloads.get(key)
+        fact = self._read(key, self._fact, key, said, reading) if said else None
+        if fact is None:
+            self.promises.pop(key, None)
+            self.refusals.pop(key, None)
+        held = _nodes_of(fact) if isinstance(fact, Running) else frozenset()
+        before, now = self._foreign.pop(key, set()), {}
+        for pod in self.cases.pods_of[key].values():
+            if holds_room(pod) and pod.spec.node_name not in held:
+                name = key_of(pod.metadata)
+                if other := self._read(name, pods.foreign, pod, reading.around):
+                    now[name] = other
+        self.state.observe(*now.values(), *(Gone("Pod", name) for name in before - now.keys()))
+        if now:
+            self._foreign[key] = set(now)
+        self.state.observe(fact or Gone("Workload", key))
+
+    def _fact(self, key: str, said: WorkloadObject, reading: workloads.Reading) -> Fact | None:
+        case = self.cases.case(key)
+        outcome = case.owner.outcome() if case.owner else None
+        if outcome and said.metadata.deletion_timestamp is None:
+            return Ended(key, outcome.succeeded)
+        fact = workloads.fact(said, reading)
+        if isinstance(fact, Running):
+            return self._standing(key, fact)
+        return self._waiting(key, fact) if isinstance(fact, Workload) else fact
+
+    def _standing(self, key: str, fact: Running) -> Running | Workload:
+        """A promise that this process did not make is none: who leaves for it is not known, so it is decided anew."""
+        if not fact.is_promised or fact.is_leaving:
+            self.promises.pop(key, None)
+            lost = self.cases.lost_since.get(key) if fact.lost else None
+            return replace(fact, lost_since=lost)
+        admission, after = self.promises.get(key, (None, ()))
+        return replace(fact, waits_for=after) if admission == fact.admission else self._waiting(key, fact.workload)
+
+    def _waiting(self, key: str, fact: Workload) -> Workload:
+        refusal = self.refusals.get(key)
+        after = tuple(self._named(fact.namespace, one) for one in fact.after)
+        if refusal is None:
+            return replace(fact, after=after)
+        until = max(refusal.until, fact.backs_off_until or 0.0)
+        return replace(fact, after=after, backs_off_until=until, refused=refusal.why)
+
+    def _named(self, namespace: str, key: str) -> str:
+        """The workload that an `after` names, by its own name or its owner's."""
+        name = key.partition("/")[2]
+        names = (f"{namespace}/{one}" for one in (name, name_of("Job", name), name_of("Pod", name)))
+        return next((one for one in names if one in self.view.workloads), key)
+
+    def _read(self, key: str, read: Callable[..., T], *said: object) -> T | None:
+        try:
+            fact = read(*said)
+        except Malformed as error:
+            if self.malformed.get(key) != str(error):
+                log.warning("%s cannot be read: %s", key, error)
+            self.malformed[key] = str(error)
+            return None
+        self.malformed.pop(key, None)
+        return fact
+
+
+def _nodes_of(fact: Running) -> frozenset[str]:
+    return frozenset(_nodes(fact.admission) if not fact.moves_to else {*_nodes(fact.admission), *_nodes(fact.moves_to)})
+
+
+def _nodes(admission: Admission) -> Iterator[str]:
+    return (share.node for placement in admission.podsets for share in placement.nodes)

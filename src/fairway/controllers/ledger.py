@@ -1,0 +1,86 @@
+"""What a queue remembers of a workload that ended: usage, budget, runtime. Pure.
+
+A workload is charged once, when it has ended: what it held times how long it ran, over all its attempts. The uid is
+written down in the same write as the charge, and taken out when the Workload is gone or has let go of its finalizer,
+so that a crash anywhere charges neither twice nor never. Usage halves every half-life; a budget starts anew with its
+period.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fairway.engine import GPU, Amounts, Decayed, Ledger, Pool, Queue, Workload
+from fairway.engine.sketch import learn
+
+DEVICE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """`held`: what it counts in quotas, in base units. `seconds`: over all attempts. `runtime`: of the last one, where
+    it succeeded and so tells something about the next of its name."""
+
+    workload: Workload
+    pool: str
+    held: Amounts
+    seconds: float
+    runtime: float | None = None
+
+    @property
+    def gpu_seconds(self) -> float:
+        return dict(self.held).get(GPU, 0) / DEVICE * self.seconds
+
+
+def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
+    """The queue's ledger with one more workload in it."""
+    ledger = queue.ledger
+    usage = dict(ledger.usage)
+    for resource, amount in use.held:
+        key = (use.pool, resource)
+        usage[key] = grown(usage.get(key), amount * use.seconds, now=now, half_life=half_life)
+    users = dict(ledger.users)
+    if use.workload.user:
+        users[use.workload.user] = grown(users.get(use.workload.user), use.gpu_seconds, now=now, half_life=half_life)
+    spent, since = _budget(queue, now)
+    return replace(
+        ledger,
+        usage=tuple(sorted(usage.items())),
+        users=tuple(sorted(users.items())),
+        budget_spent=spent + use.gpu_seconds,
+        budget_since=since,
+        runtimes=_runtimes(ledger, use),
+    )
+
+
+def evicted(ledger: Ledger, gpus: Mapping[Pool, int], *, now: float) -> Ledger:
+    """With more milli-GPU in the token buckets of the pools that have one; what was in them drained meanwhile."""
+    held = dict(ledger.evicted)
+    for pool, amount in gpus.items():
+        if pool.eviction_gpus is not None:
+            before = held.get(pool.name, Decayed(0.0, now))
+            drained = pool.eviction_gpus * max(0.0, now - before.time) / pool.eviction_period
+            held[pool.name] = Decayed(max(0.0, before.value - drained) + amount, now)
+    return replace(ledger, evicted=tuple(sorted(held.items())))
+
+
+def grown(before: Decayed | None, amount: float, *, now: float, half_life: float) -> Decayed:
+    """A decayed quantity with `amount` more, as of now."""
+    old = before.value * 0.5 ** (max(0.0, now - before.time) / half_life) if before else 0.0
+    return Decayed(old + amount, max(now, before.time) if before else now)
+
+
+def _budget(queue: Queue, now: float) -> tuple[float, float]:
+    """Spent in the period that `now` is in, and when that began."""
+    ledger, period = queue.ledger, queue.budget_period
+    if ledger.budget_since is None:
+        return 0.0, now
+    if period is None or now < ledger.budget_since + period:
+        return ledger.budget_spent, ledger.budget_since
+    return 0.0, now - (now - ledger.budget_since) % period
+
+
+def _runtimes(ledger: Ledger, use: Use) -> tuple[tuple[tuple[str, str], object], ...]:
+    if use.runtime is None:
+        return ledger.runtimes
+    known: Mapping[tuple[str, str], object] = learn(dict(ledger.runtimes), use.workload, use.runtime)
+    return tuple(sorted(known.items()))

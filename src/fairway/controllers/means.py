@@ -1,0 +1,88 @@
+"""What controllers work with, in one value; and how a status is written so that its outcome is known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.events import Events
+from fairway.kube.kinds import ref
+from fairway.kube.lease import Election
+from fairway.settings import Settings
+
+from .cases import Cases
+from .facts import Facts
+from .metrics import Metrics
+from .status import change
+from .view import View, at_least
+
+AGAIN_SECONDS = 1.0
+Make = Callable[[WorkloadObject], WorkloadStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What is set last is where the parts meet. `wake`: what the next decision reads has changed. `tend`: a workload
+    gets a turn. `must_charge`: whether its queue is still to charge it; asking makes sure that it does."""
+
+    client: Client
+    settings: Settings
+    view: View
+    cases: Cases
+    facts: Facts
+    metrics: Metrics
+    events: Events
+    election: Election
+    wake: Callable[[], None]
+    tend: Callable[[str], None]
+    must_charge: Callable[[WorkloadObject], bool]
+
+    def now(self) -> float:
+        return self.client.clock.now()
+
+    async def write(self, key: str, make: Make) -> bool:
+        """Writes the status that `make` makes of the Workload as seen, over that very version; True once it stands.
+
+        A refusal is an observation: False. An answer that leaves it open (none in time, a cut connection, a 5xx) is
+        not given up on: a write that may still arrive must not be forgotten. What is there is read back and the write
+        repeated until an answer is plain. So `make` has to leave a status alone that is as it should be.
+        """
+        while (seen := self.view.workloads.get(key)) and self.election.is_leader():
+            patch = change(msgspec.to_builtins(seen.status), msgspec.to_builtins(make(seen)))
+            if not patch:
+                return True
+            meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
+            try:
+                said = {"metadata": meta, "status": patch}
+                made = await self.client.patch(ref(kinds.WORKLOADS, key), said, subresource="status")
+            except (ApiError, OSError) as error:
+                if isinstance(error, ApiError) and error.status < 500:
+                    return False
+                await self._read_back(key)
+            else:
+                await self.view.shown(ref(kinds.WORKLOADS, key), at_least(made))
+                return True
+        return False
+
+    async def patch(self, key: str, seen: WorkloadObject, said: dict[str, Any]) -> None:
+        """Changes the Workload itself, over the version seen, and waits until that is seen."""
+        meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
+        said = {**said, "metadata": {**said.get("metadata", {}), **meta}}
+        made = await self.client.patch(ref(kinds.WORKLOADS, key), said)
+        await self.view.shown(ref(kinds.WORKLOADS, key), at_least(made))
+
+    async def _read_back(self, key: str) -> None:
+        """Returns when the view is as new as an answer that was asked for after the failure."""
+        while True:
+            try:
+                found = await self.client.get(ref(kinds.WORKLOADS, key))
+            except (ApiError, OSError) as error:
+                if isinstance(error, ApiError) and error.status == 404:
+                    return await self.view.shown(ref(kinds.WORKLOADS, key), lambda seen: seen is None)
+                await self.client.clock.sleep(self.client.chance.jitter(AGAIN_SECONDS))
+            else:
+                return await self.view.shown(ref(kinds.WORKLOADS, key), at_least(found))

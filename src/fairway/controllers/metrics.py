@@ -1,0 +1,102 @@
+"""What /metrics says: counts, latencies and shares, under the prefix `fairway_`. No label names a workload.
+
+A value that others tell what happens; it has its own registry, so that two of them in one process do not meet. Gauges
+are set from a snapshot and its plan after each cycle; a label that nothing has any more is taken away.
+"""
+
+from collections import Counter as Tally
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from fairway.engine import GPU, Fault, Plan, Snapshot, Wait
+from fairway.kube.transport import Request, Response, Transport
+
+SHORT = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self.pending = Gauge("fairway_pending_workloads", "Workloads that wait", ("queue", "reason"), registry=registry)
+        self.running = Gauge("fairway_running_workloads", "Workloads admitted", ("queue",), registry=registry)
+        self.waited = Histogram(
+            "fairway_wait_seconds", "From submission to admission", ("queue",), registry=registry, buckets=LONG
+        )
+        self.started = Histogram(
+            "fairway_start_seconds", "From admission to running", ("queue",), registry=registry, buckets=SHORT
+        )
+        self.cycle = Histogram("fairway_cycle_seconds", "One decision", registry=registry, buckets=SHORT)
+        self.check = Histogram("fairway_check_seconds", "One check of a plan", registry=registry, buckets=SHORT)
+        self.apply = Histogram("fairway_apply_seconds", "One write of a verdict", registry=registry, buckets=SHORT)
+        amounts = ("queue", "pool", "resource")
+        self.allocated = Gauge("fairway_allocated", "Held by a queue, base units", amounts, registry=registry)
+        self.share = Gauge("fairway_share", "Due to a queue now, base units", amounts, registry=registry)
+        self.capacity = Gauge("fairway_capacity", "Of usable nodes, base units", amounts[1:], registry=registry)
+        self.fragmentation = Gauge(
+            "fairway_fragmentation", "Part of the free GPUs that no whole free node has", ("pool",), registry=registry
+        )
+        self.evictions = Counter("fairway_evictions", "Evictions", ("reason",), registry=registry)
+        self.lost = Counter("fairway_lost_gpu_seconds", "GPU-seconds since the last checkpoint", registry=registry)
+        self.refused = Counter("fairway_refused_items", "Plan items struck", ("rule",), registry=registry)
+        self.requests = Counter("fairway_api_requests", "Requests to the API server", ("code",), registry=registry)
+
+    def exposition(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def refuse(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self.refused.labels(fault.rule).inc()
+
+    def show(self, snapshot: Snapshot, plan: Plan, usage: dict[tuple[str, str, str], int]) -> None:
+        """The gauges, after a cycle. `usage`: (queue, pool, resource) → held."""
+        queue_of = {one.key: one.queue for one in snapshot.pending}
+        waits = [(queue_of.get(it.workload, ""), it.reason) for it in plan.verdicts if isinstance(it, Wait)]
+        _fill(self.pending, Tally(waits))
+        _fill(self.running, Tally((one.workload.queue,) for one in snapshot.running))
+        _fill(self.allocated, usage)
+        _fill(self.share, plan.shares)
+        _fill(self.capacity, _capacity(snapshot))
+        _fill(self.fragmentation, _fragmentation(snapshot))
+
+    def counted(self, transport: Transport) -> Transport:
+        """The same transport; its answers are counted by code."""
+
+        async def exchange(request: Request) -> Response:
+            try:
+                response = await transport(request)
+            except OSError:
+                self.requests.labels("none").inc()
+                raise
+            self.requests.labels(str(response.status)).inc()
+            return response
+
+        return exchange
+
+
+def _fill(gauge: Gauge, values: object) -> None:
+    gauge.clear()
+    for labels, value in dict(values).items():  # type: ignore[call-overload]
+        gauge.labels(*labels).set(value)
+
+
+def _capacity(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    found: Tally[tuple[str, str]] = Tally()
+    for row, pool in enumerate(snapshot.pools):
+        mask = (snapshot.pool_of == row) & snapshot.is_usable
+        totals = snapshot.capacity[:, mask].sum(axis=1)
+        found.update({(pool.name, name): int(total) for name, total in zip(snapshot.resources, totals)})
+    return found
+
+
+def _fragmentation(snapshot: Snapshot) -> dict[tuple[str], float]:
+    """Per pool: free GPUs on nodes that are partly used, as a part of all free ones."""
+    row = snapshot.resources.index(GPU)
+    free, capacity = snapshot.free[row].clip(0), snapshot.capacity[row]
+    found = {}
+    for index, pool in enumerate(snapshot.pools):
+        mask = (snapshot.pool_of == index) & snapshot.is_usable
+        total = int(free[mask].sum())
+        found[(pool.name,)] = float(free[mask & (free < capacity)].sum() / total) if total else 0.0
+    return found

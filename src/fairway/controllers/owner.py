@@ -1,0 +1,213 @@
+"""The user's object behind a Workload, as controllers act on it: a Job, or bare pods.
+
+Each says what Workload it should have, whether it is over, and how it is stopped and started. A Job is suspended and
+resumed: its own controller makes and removes its pods. Bare pods cannot be stopped and kept: they are deleted and
+made again, gated, under the same names, from the manifests that their Workload carries since it was made. Pods that
+something else owns (a ReplicaSet) are deleted and left to it. All that is written here may be written twice.
+"""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from fairway.api import owners
+from fairway.api.objects import GATE, SCHEDULER, JobObject, OwnerReference, PodObject
+from fairway.api.types import WorkloadObject
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.events import About
+from fairway.kube.kinds import Ref
+
+from .bind import holds_room, is_over
+
+MANIFESTS = "fairway.dev/pods"
+LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
+DEADLINE_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    succeeded: bool
+    reason: str
+    message: str = ""
+
+
+class Owner(Protocol):
+    def desired(self) -> WorkloadObject | None:
+        """The Workload it should have; None while there should be none."""
+
+    def outcome(self) -> Outcome | None:
+        """How it ended; None while it has not."""
+
+    def wanted(self) -> int:
+        """Pods it has, or is about to have, when it runs."""
+
+    def is_stopped(self) -> bool:
+        """No more pods will come of it."""
+
+    def about(self) -> About: ...
+
+    async def stop(self, client: Client, workload: WorkloadObject) -> None: ...
+
+    async def start(self, client: Client) -> None: ...
+
+    async def fail(self, client: Client) -> None:
+        """It is to end for good: its pods stop, nothing comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOwner:
+    job: JobObject
+
+    def desired(self) -> WorkloadObject | None:
+        return owners.workload_of(("batch/v1", "Job"), self.job.metadata, owners.job(self.job))
+
+    def outcome(self) -> Outcome | None:
+        for one in self.job.status.conditions:
+            if one.status == "True" and one.type in ("Complete", "Failed"):
+                return Outcome(one.type == "Complete", one.reason, one.message)
+        return None
+
+    def wanted(self) -> int:
+        return owners.job(self.job)[0].count
+
+    def is_stopped(self) -> bool:
+        return self.job.spec.suspend and not self.job.status.active
+
+    def about(self) -> About:
+        meta = self.job.metadata
+        return About(kinds.JOBS, meta.name, meta.uid, meta.namespace)
+
+    async def stop(self, client: Client, workload: WorkloadObject) -> None:
+        if not self.job.spec.suspend:
+            await self._set(client, {"suspend": True})
+
+    async def start(self, client: Client) -> None:
+        if self.job.spec.suspend:
+            await self._set(client, {"suspend": False})
+
+    async def fail(self, client: Client) -> None:
+        """A deadline that is over already: its own controller stops the pods and marks the Job Failed."""
+        await self._set(client, {"activeDeadlineSeconds": DEADLINE_SECONDS})
+
+    async def _set(self, client: Client, spec: dict[str, object]) -> None:
+        meta = self.job.metadata
+        await client.patch(Ref(kinds.JOBS, meta.name, meta.namespace), {"metadata": {"uid": meta.uid}, "spec": spec})
+
+
+@dataclass(frozen=True, slots=True)
+class PodsOwner:
+    """One bare pod, or all of a group. `pods` are those there are; `is_remade`: nobody else would make them again."""
+
+    namespace: str
+    name: str
+    pods: tuple[PodObject, ...]
+
+    @property
+    def is_group(self) -> bool:
+        return bool(self.pods and owners.group_of(self.pods[0].metadata))
+
+    @property
+    def is_remade(self) -> bool:
+        return not any(pod.metadata.owner_references for pod in self.pods)
+
+    def desired(self) -> WorkloadObject | None:
+        return owners.pod_group(self.name, self.pods) if self.is_group else owners.pod(self.pods[0])
+
+    def outcome(self) -> Outcome | None:
+        if not all(map(is_over, self.pods)) or any(map(is_lost, self.pods)):
+            return None
+        failed = [pod for pod in self.pods if pod.status.phase == "Failed"]
+        if not failed:
+            return Outcome(True, "Succeeded")
+        return Outcome(False, "PodFailed", f"pod {failed[0].metadata.name} failed")
+
+    def wanted(self) -> int:
+        return sum(not is_over(pod) for pod in self.pods)
+
+    def is_stopped(self) -> bool:
+        return not any(map(holds_room, self.pods))
+
+    def about(self) -> About:
+        pod = self.pods[0].metadata
+        return About(kinds.PODS, pod.name, pod.uid, pod.namespace)
+
+    async def stop(self, client: Client, workload: WorkloadObject) -> None:
+        """The pods that have a node go; the Workload is let go of first, or it would be collected with them."""
+        if self.is_remade and workload.metadata.owner_references:
+            await _set_owners(client, workload, ())
+        for pod in self.pods:
+            if pod.spec.node_name and (is_over(pod) or pod.metadata.deletion_timestamp is None):
+                await client.delete(_ref(pod), uid=pod.metadata.uid)
+
+    async def start(self, client: Client) -> None:
+        """Its pods start when they are bound."""
+
+    async def fail(self, client: Client) -> None:
+        for pod in self.pods:
+            if pod.metadata.deletion_timestamp is None:
+                await client.delete(_ref(pod), uid=pod.metadata.uid)
+
+
+def is_lost(pod: PodObject) -> bool:
+    """It ended for no fault of its own: its node or kubelet would not, or could not, run it (any more)."""
+    if pod.status.phase != "Failed":
+        return False
+    disrupted = any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
+    return disrupted or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
+
+
+def _ref(pod: PodObject) -> Ref:
+    return Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
+
+
+async def _set_owners(client: Client, workload: WorkloadObject, references: Sequence[OwnerReference]) -> dict[str, Any]:
+    meta = workload.metadata
+    said = {"uid": meta.uid, "ownerReferences": [msgspec.to_builtins(one) for one in references] or None}
+    return await client.patch(Ref(kinds.WORKLOADS, meta.name, meta.namespace), {"metadata": said})
+
+
+async def keep(client: Client, pods: Sequence[PodObject]) -> str:
+    """The manifests of bare pods, to make them again from: read whole, since what we decode is a part of them."""
+    found = [_manifest(await client.get(_ref(pod))) for pod in sorted(pods, key=lambda pod: pod.metadata.name)]
+    return base64.b64encode(zlib.compress(msgspec.json.encode(found), 9)).decode()
+
+
+def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
+    """What its author wrote, or could have: without what the server and its node put there."""
+    meta, spec = pod["metadata"], dict(pod["spec"])
+    kept = {key: meta[key] for key in ("name", "namespace", "labels", "annotations") if key in meta}
+    token = {one["name"] for one in spec.get("volumes") or () if one["name"].startswith("kube-api-access-")}
+    spec["volumes"] = [one for one in spec.get("volumes") or () if one["name"] not in token]
+    for part in ("containers", "initContainers"):
+        spec[part] = [
+            {**one, "volumeMounts": [it for it in one.get("volumeMounts") or () if it["name"] not in token]}
+            for one in spec.get(part) or ()
+        ]
+    spec.pop("nodeName", None)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec}
+
+
+async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObject]) -> bool:
+    """Makes the pods that are missing, gated; True when all are there and own the Workload again."""
+    said = workload.metadata.annotations.get(MANIFESTS, "")
+    manifests = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
+    there = {pod.metadata.name for pod in pods}
+    missing = [one for one in manifests if one["metadata"]["name"] not in there]
+    for one in missing:
+        one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
+        try:
+            await client.create(kinds.PODS, one)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+    if missing:
+        return False
+    await _set_owners(
+        client, workload, [OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods]
+    )
+    return True

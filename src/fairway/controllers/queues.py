@@ -1,0 +1,218 @@
+"""What queues show and remember: counts, usage, share; and the charge for what ended.
+
+A queue's status is written by one patch over the version it was read from, at most every few seconds where only the
+picture changed, at most once a minute for charges, within a second where a deletion waits for its charge. A workload
+that used anything is charged in the same write that notes its uid; its finalizer goes when that is seen. Queue
+`default` is made at start where there is none. What a queue that is gone would have been charged, nobody is.
+"""
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from fairway.api import queues
+from fairway.api.pods import ALONE
+from fairway.api.quantities import quantities
+from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
+from fairway.api.workloads import admission
+from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Running, Snapshot, amounts
+from fairway.engine.resources import counted, counts_of
+from fairway.kube import kinds
+from fairway.kube.agenda import Agenda
+from fairway.kube.client import ApiError
+from fairway.kube.kinds import Ref
+
+from .ledger import Use, charge, evicted
+from .means import Means
+from .status import change, is_over, since
+from .view import at_least, key_of
+from .workloads import FINALIZER, value_of
+
+DEFAULT = "default"
+PICTURE_SECONDS, CHARGE_SECONDS, DELETED_SECONDS = 2.0, 60.0, 0.5
+Cell = tuple[str, str, str]
+"""Queue, pool, resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a queue shows of the last cycle; of all the queues below it too."""
+
+    pending: int = 0
+    admitted: int = 0
+    usage: tuple[tuple[tuple[str, str], int], ...] = ()
+    share: tuple[tuple[tuple[str, str], int], ...] = ()
+
+
+class Queues:
+    def __init__(self, means: Means) -> None:
+        self.means = means
+        self.agenda = Agenda(means.client.clock, means.client.chance)
+        self._pictures: dict[str, Picture] = {}
+        self._evicted: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
+        self._written: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._make_default()
+        await self.agenda.run(self._turn)
+
+    async def _make_default(self) -> None:
+        body = {"apiVersion": VERSION, "kind": "Queue", "metadata": {"name": DEFAULT}, "spec": {}}
+        try:
+            await self.means.client.create(kinds.QUEUES, body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    def show(self, snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> None:
+        """A cycle is over; queues whose picture changed get a turn."""
+        pictures = pictures_of(snapshot, plan, usage)
+        for name, picture in pictures.items():
+            if self._pictures.get(name) != picture:
+                self._pictures[name] = picture
+                self.agenda.note(name, self._written.get(name, 0.0) + PICTURE_SECONDS)
+        by_key = {one.workload.key: one for one in snapshot.running}
+        pools = {pool.name: pool for pool in snapshot.pools}
+        for verdict in plan.verdicts:
+            if isinstance(verdict, Evict) and verdict.beneficiary and (one := by_key.get(verdict.workload)):
+                self._evicted[one.workload.queue][pools[one.admission.pool]] += held_by(one).get(GPU, 0)
+
+    def must_charge(self, said: WorkloadObject) -> bool:
+        """Whether a workload that is over or deleted is still to be charged; if so its queue gets a turn soon."""
+        queue = self.means.view.queues.get(said.spec.queue)
+        if queue is None or not said.status.attempt or said.metadata.uid in queue.status.charged:
+            return False
+        is_waiting = said.metadata.deletion_timestamp is not None
+        written = self._written.get(said.spec.queue, 0.0)
+        due = self.means.now() + DELETED_SECONDS if is_waiting else written + CHARGE_SECONDS
+        self.agenda.note(said.spec.queue, due)
+        return True
+
+    async def _turn(self, name: str) -> float | None:
+        if not self.means.election.is_leader():
+            return self.means.now() + 1.0
+        seen = self.means.view.queues.get(name)
+        if seen is None:
+            return None
+        ours = [one for one in self.means.view.workloads.values() if one.spec.queue == name]
+        status = self._status(seen, ours)
+        patch = change(msgspec.to_builtins(seen.status), msgspec.to_builtins(status))
+        if patch:
+            meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
+            ref = Ref(kinds.QUEUES, name)
+            made = await self.means.client.patch(ref, {"metadata": meta, "status": patch}, subresource="status")
+            self._evicted.pop(name, None)
+            self._written[name] = self.means.now()
+            await self.means.view.shown(ref, at_least(made))
+            for one in ours:
+                if is_over(one.status) or one.metadata.deletion_timestamp is not None:
+                    self.means.tend(key_of(one.metadata))
+        return None
+
+    def _status(self, seen: QueueObject, ours: Iterable[WorkloadObject]) -> QueueStatus:
+        now, half_life = self.means.now(), self.means.settings.usage_half_life
+        queue = queues.queue(seen, ALONE)
+        kept = {one.metadata.uid for one in ours if FINALIZER in one.metadata.finalizers}
+        charged = [uid for uid in seen.status.charged if uid in kept]
+        for one in ours:
+            if one.metadata.uid in kept and one.metadata.uid not in charged and (use := use_of(one, now)):
+                queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
+                charged.append(one.metadata.uid)
+        ledger = evicted(queue.ledger, self._evicted.get(seen.metadata.name, {}), now=now)
+        return queues.ledger_status(ledger, replace(self._shown(queue, seen.status), charged=tuple(charged)))
+
+    def _shown(self, queue: Queue, status: QueueStatus) -> QueueStatus:
+        picture = self._pictures.get(queue.name, Picture())
+        usage, share = dict(picture.usage), dict(picture.share)
+        return replace(
+            status,
+            pending=picture.pending,
+            admitted=picture.admitted,
+            usage=_by_pool(usage),
+            share=_by_pool(share),
+            borrowed=_by_pool(_borrowed(queue, usage)),
+        )
+
+
+def use_of(said: WorkloadObject, now: float) -> Use | None:
+    """What a workload used in all; None while it may use more, or if it never ran."""
+    status = said.status
+    finished = since(status, "Finished")
+    if not status.attempt or not (finished or said.metadata.deletion_timestamp):
+        return None
+    value, start = value_of(said), since(status, "Admitted")
+    ran = max(0.0, (finished or now) - start) if start is not None else 0.0
+    if status.admission is None:
+        return Use(value, "", (), 0.0)
+    held = counted(value.podsets, counts_of(value.podsets, admission(status.admission, value)), 0)
+    held.pop(PODS, None)
+    gpus = held.get(GPU, 0) / 1000
+    before = status.attained if finished is None else status.attained - gpus * ran
+    runtime = ran if status.phase == "Succeeded" else None
+    return Use(value, status.admission.pool, amounts(held), ran + (before / gpus if gpus else 0.0), runtime)
+
+
+def held_by(one: Running) -> dict[str, int]:
+    """What a workload counts in quotas, by resource."""
+    return counted(one.workload.podsets, counts_of(one.workload.podsets, one.admission), 0)
+
+
+def lineage(queues: Mapping[str, Queue], name: str) -> Iterator[str]:
+    """A queue and those above it; a cycle ends where it began."""
+    passed: set[str] = set()
+    while name and name not in passed:
+        yield name
+        passed.add(name)
+        name = queues[name].parent if name in queues else ""
+
+
+def usage_of(snapshot: Snapshot) -> Counter[Cell]:
+    """What each queue holds, with all below it."""
+    held: Counter[Cell] = Counter()
+    for one in snapshot.running:
+        for resource, amount in held_by(one).items():
+            if resource != PODS and amount:
+                for name in lineage(snapshot.queues, one.workload.queue):
+                    held[name, one.admission.pool, resource] += amount
+    return held
+
+
+def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> dict[str, Picture]:
+    pending: Counter[str] = Counter()
+    admitted: Counter[str] = Counter()
+    for workloads, into in ((snapshot.pending, pending), ((it.workload for it in snapshot.running), admitted)):
+        for queue, number in Counter(one.queue for one in workloads).items():
+            for name in lineage(snapshot.queues, queue):
+                into[name] += number
+    return {
+        name: Picture(pending[name], admitted[name], _of(name, usage), _of(name, plan.shares))
+        for name in snapshot.queues
+    }
+
+
+def _of(queue: str, cells: Mapping[Cell, int]) -> tuple[tuple[tuple[str, str], int], ...]:
+    return tuple(sorted(((pool, name), amount) for (of, pool, name), amount in cells.items() if of == queue))
+
+
+def _borrowed(queue: Queue, usage: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Usage above what is guaranteed as an amount in the very pool, or in all pools where it uses but one."""
+    found = {}
+    for quota in queue.quotas:
+        for resource, owed in quota.guaranteed:
+            pools = [pool for pool, name in usage if name == resource and quota.pool in ("*", pool)]
+            over = sum(usage[pool, resource] for pool in pools) - owed.amount
+            if pools and over > 0 and not owed.is_relative:
+                found[quota.pool if len(pools) > 1 else pools[0], resource] = over
+    return found
+
+
+def _by_pool(cells: Mapping[tuple[str, str], int]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, int]] = {}
+    for (pool, resource), amount in cells.items():
+        found.setdefault(pool, {})[resource] = amount
+    return {pool: dict(quantities(amounts(held))) for pool, held in found.items()}

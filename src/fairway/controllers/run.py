@@ -1,0 +1,124 @@
+"""The controllers put together, and run until cancelled.
+
+Everything here talks to an API server through a transport, whichever it is; time and chance are given. Nothing is
+decided before every informer has its first list, and nothing is written but by the holder of the lease. A controller
+that loses the lease ends: what it assumed is another's to decide now, and whoever runs it starts it anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fairway.api.objects import JobObject, NamespaceObject, PodObject
+from fairway.api.owners import name_of
+from fairway.clock import Chance, Clock
+from fairway.engine import PRESETS, Fault, Plan, Snapshot, State
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.events import Events
+from fairway.kube.kinds import Kind, Ref
+from fairway.kube.lease import Election
+from fairway.kube.transport import Transport
+from fairway.settings import Settings
+
+from .apply import Writer
+from .cases import Cases, key_of_pod
+from .facts import Facts
+from .means import Means
+from .metrics import Metrics
+from .queues import Queues
+from .scheduler import Scheduler
+from .view import Seen, View, key_of
+
+LEASE = "fairway-controller"
+log = logging.getLogger(__name__)
+
+
+class LeaseLost(Exception):
+    """Another holds the lease, or the API server could not be reached in time to renew it."""
+
+
+async def run(transport: Transport, settings: Settings, clock: Clock, chance: Chance) -> None:
+    """Until cancelled, through any number of lost leases."""
+    while True:
+        try:
+            await Control(transport, settings, clock, chance).run()
+        except* LeaseLost:
+            log.warning("the lease is lost; starting anew")
+
+
+class Control:
+    """One life of the controllers, from taking the lease to losing it."""
+
+    def __init__(self, transport: Transport, settings: Settings, clock: Clock, chance: Chance) -> None:
+        self.metrics = Metrics()
+        client = Client(self.metrics.counted(transport), clock, chance)
+        self._view = View(client, self._changed)
+        self._cases = Cases(self._view)
+        lease = Ref(kinds.LEASES, LEASE, settings.namespace)
+        self._means = Means(
+            client=client,
+            settings=settings,
+            view=self._view,
+            cases=self._cases,
+            facts=Facts(self._view, self._cases, State()),
+            metrics=self.metrics,
+            events=Events(client, "fairway"),
+            election=Election(client, lease, identity=settings.identity or chance.uid(), term=settings.lease_term),
+            wake=lambda: self._scheduler.changed.set(),
+            tend=lambda key: self._writer.note(key),
+            must_charge=lambda said: self._queues.must_charge(said),
+        )
+        policy = replace(
+            PRESETS[settings.policy], usage_weight=settings.usage_weight, half_life=settings.usage_half_life
+        )
+        self._writer, self._queues = Writer(self._means), Queues(self._means)
+        self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
+
+    async def run(self) -> None:
+        means = self._means
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for work in (self._view.run(), means.events.run(), means.election.run()):
+                    tasks.create_task(work)
+                await self._view.synced()
+                await means.election.acquired.wait()
+                for work in (self._writer.run(), self._queues.run(), self._scheduler.run(self._record), self._guard()):
+                    tasks.create_task(work)
+        finally:
+            await means.election.release()
+
+    async def _guard(self) -> None:
+        """Ends this life when the lease is lost."""
+        while self._means.election.is_leader():
+            await self._means.client.clock.sleep(self._means.settings.lease_term / 6)
+        raise LeaseLost
+
+    def _changed(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
+        """Noted, never acted upon here."""
+        seen = new or old
+        assert seen is not None
+        means = self._means
+        if isinstance(seen, PodObject):
+            self._writer.note(self._cases.note(old, new, now=means.now()))  # type: ignore[arg-type]
+        elif isinstance(seen, JobObject):
+            self._writer.note(f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}")
+        elif kind == kinds.WORKLOADS:
+            self._writer.note(key_of(seen.metadata))
+        elif isinstance(seen, NamespaceObject):
+            self._note_all(seen.metadata.name)
+        means.facts.note(kind, old, new)
+        means.wake()
+
+    def _note_all(self, namespace: str) -> None:
+        """The namespace came, or its labels changed: who is managed in it may have, too."""
+        for job in self._view.jobs.values():
+            if job.metadata.namespace == namespace:
+                self._writer.note(f"{namespace}/{name_of('Job', job.metadata.name)}")
+        for pod in self._view.pods.values():
+            if pod.metadata.namespace == namespace:
+                self._writer.note(key_of_pod(pod))
+
+    def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
+        """To be replayed: the snapshot of a plan that was refused."""

@@ -1,0 +1,152 @@
+"""The loop: changed → batch → snapshot → decide → check → strike → assume → write.
+
+It decides nothing itself. A plan is carried out only as far as the referee lets it: faulty items are struck together
+with what depends on them, and if the rest is still faulty nothing is done. What was struck backs off, is counted, and
+its snapshot is recorded. A start that took too long is the one thing added to a plan, since only watching pods shows
+it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from fairway.api.quantities import Malformed
+from fairway.engine import (
+    Admit,
+    Cause,
+    Evict,
+    Fault,
+    Keep,
+    Plan,
+    Policy,
+    Reason,
+    Running,
+    Snapshot,
+    Verdict,
+    Wait,
+    check,
+    decide,
+)
+
+from .apply import Writer
+from .facts import Refusal
+from .means import Means
+from .queues import Queues, usage_of
+from .workloads import overdue_at
+
+FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
+log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    def __init__(self, means: Means, policy: Policy, writer: Writer, queues: Queues) -> None:
+        self.means, self.policy, self.writer, self.queues = means, policy, writer, queues
+        self.changed = asyncio.Event()
+
+    async def run(self, record: Callable[[Snapshot, Plan, Iterable[Fault]], None]) -> None:
+        """Until cancelled."""
+        clock, again = self.means.client.clock, None
+        while True:
+            await self._awaken(again)
+            await clock.sleep(self.means.settings.batch_window)
+            if not self.means.election.is_leader():
+                await self.means.election.acquired.wait()
+            again = await self._cycle(record)
+
+    async def _awaken(self, again: float | None) -> None:
+        """Returns when something changed, or at `again`."""
+        pause = None if again is None else max(0.0, again - self.means.now())
+        with suppress(TimeoutError):
+            await self.means.client.clock.within(pause, self.changed.wait())
+        self.changed.clear()
+
+    async def _cycle(self, record: Callable[[Snapshot, Plan, Iterable[Fault]], None]) -> float | None:
+        means, clock = self.means, self.means.client.clock
+        means.facts.settle()
+        started = clock.now()
+        snapshot = means.facts.state.snapshot(started)
+        plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
+        means.metrics.cycle.observe(clock.now() - started)
+        late, next_late = self._late(snapshot)
+        plan = with_verdicts(plan, late)
+        checked = clock.now()
+        faults = await clock.in_thread(lambda: check(snapshot, plan))
+        means.metrics.check.observe(clock.now() - checked)
+        if faults:
+            record(snapshot, plan, faults)
+            plan = self._struck(snapshot, plan, faults)
+        means.facts.state.assume(plan)
+        self.writer.put(snapshot, plan)
+        usage = usage_of(snapshot)
+        self.queues.show(snapshot, plan, usage)
+        means.metrics.show(snapshot, plan, usage)
+        return min((at for at in (plan.again_at, next_late) if at is not None), default=None)
+
+    def _late(self, snapshot: Snapshot) -> tuple[list[Verdict], float | None]:
+        """Those whose pods did not get ready in time; and when the next would be late."""
+        late: list[Verdict] = []
+        moments = []
+        for one in snapshot.running:
+            said = self.means.view.workloads.get(one.workload.key)
+            if said is None or one.is_leaving or one.is_promised:
+                continue
+            with suppress(Malformed):
+                if (at := overdue_at(said.status, said.spec.start_timeout)) is None:
+                    continue
+                if at <= snapshot.now:
+                    late.append(Evict(one.workload.key, Cause.START_TIMEOUT))
+                else:
+                    moments.append(at)
+        return late, min(moments, default=None)
+
+    def _struck(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
+        for fault in faults:
+            log.error("refused: %s: %s: %s", fault.workload, fault.rule, fault.detail)
+        self.means.metrics.refuse(faults)
+        rest, struck = strike(snapshot, plan, faults)
+        why = {fault.workload: fault.rule for fault in faults}
+        for key in struck:
+            times = self.means.facts.refusals[key].times + 1 if key in self.means.facts.refusals else 1
+            until = snapshot.now + min(FIRST_SECONDS * 2 ** (times - 1), LONGEST_SECONDS)
+            self.means.facts.refuse(key, Refusal(until, why.get(key, "its room was not to be had"), times))
+        if again := check(snapshot, rest):
+            log.error("a struck plan has faults still, nothing of it is done: %s", again[:3])
+            rest, _ = strike(snapshot, rest, [Fault(it.workload, "Struck") for it in rest.verdicts])
+        return rest
+
+
+def with_verdicts(plan: Plan, others: Iterable[Verdict]) -> Plan:
+    """The plan, where these workloads were merely to run on."""
+    said = {verdict.workload: verdict for verdict in others}
+    changed = (said.get(it.workload, it) if isinstance(it, Keep) else it for it in plan.verdicts)
+    return replace(plan, verdicts=tuple(changed)) if said else plan
+
+
+def strike(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:
+    """The plan without the faulty items, the evictions made for them, and the starts that count on such an eviction."""
+    struck = {fault.workload for fault in faults}
+    before = -1
+    while before < len(struck):
+        before = len(struck)
+        for verdict in plan.verdicts:
+            if isinstance(verdict, Evict) and verdict.beneficiary in struck:
+                struck.add(verdict.workload)
+            if isinstance(verdict, Admit) and struck.intersection(verdict.after):
+                struck.add(verdict.workload)
+    running = {one.workload.key: one for one in snapshot.running}
+    known = running.keys() | {one.key for one in snapshot.pending}
+    kept = (it if it.workload not in struck else _undone(it, running) for it in plan.verdicts if it.workload in known)
+    acted = {it.workload for it in plan.verdicts if it.workload in struck and not isinstance(it, Keep | Wait)}
+    return replace(plan, verdicts=tuple(kept)), acted
+
+
+def _undone(verdict: Verdict, running: dict[str, Running]) -> Verdict:
+    """Nothing happens to the workload."""
+    one = running.get(verdict.workload)
+    if one is None:
+        return Wait(verdict.workload, Reason.REFUSED)
+    if one.is_promised and not one.is_leaving:
+        return Admit(verdict.workload, one.admission, tuple(key for key in one.waits_for if key in running))
+    return Keep(verdict.workload)

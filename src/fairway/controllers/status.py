@@ -1,0 +1,165 @@
+"""The statuses of a Workload's life: pure functions from one status to the next.
+
+    Pending ─ promise ─▶ Pending (WaitingForVictims) ─ admit ─▶ Admitted ─ run ─▶ Running ─ finish ─▶ Succeeded | Failed
+       ▲──────────────── leave ── Pending, still holding its room ◀─ evict ──────────┘
+
+Room is held exactly while `admission` is set. An evicted workload is Pending at once, but holds its room until
+`leave`, when its pods are gone. A condition's lastTransitionTime moves only with its status. The words come from
+whoever calls.
+"""
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from fairway.api.objects import Condition
+from fairway.api.quantities import time, time_text
+from fairway.api.types import AdmissionStatus, WorkloadStatus
+from fairway.api.workloads import admission_status, condition, remembered
+from fairway.engine import Admission, Eviction
+
+MOST_EXCLUDED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Why, in a word and in a sentence."""
+
+    reason: str
+    message: str = ""
+
+
+def holds(status: WorkloadStatus, kind: str) -> bool:
+    found = condition(status.conditions, kind)
+    return found is not None and found.status == "True"
+
+
+def is_over(status: WorkloadStatus) -> bool:
+    return status.phase in ("Succeeded", "Failed")
+
+
+def since(status: WorkloadStatus, kind: str) -> float | None:
+    """When the condition turned True; None while it is not."""
+    found = condition(status.conditions, kind)
+    if found is None or found.status != "True" or not found.last_transition_time:
+        return None
+    return time(found.last_transition_time)
+
+
+def turned(status: WorkloadStatus, kind: str, said: Said | None, *, now: float) -> WorkloadStatus:
+    """The condition is True because of `said`; without it, False where it was True."""
+    before = condition(status.conditions, kind)
+    if said is None and (before is None or before.status == "False"):
+        return status
+    value = "True" if said else "False"
+    why = said or Said(before.reason if before else "")
+    flips = before is None or before.status != value
+    at = time_text(now) if flips or before is None else before.last_transition_time
+    new = Condition(kind, value, why.reason, why.message, at)
+    others = tuple(one for one in status.conditions if one.type != kind)
+    return replace(status, conditions=(*others, new))
+
+
+def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool = True) -> WorkloadStatus:
+    phase = "Pending" if is_active else "Suspended"
+    return replace(status, phase=phase, reason=said.reason, message=said.message, position=position)
+
+
+def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
+    """It has its places; others leave them first."""
+    status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
+    waits = Condition("Admitted", "False", said.reason, said.message, time_text(now))
+    before = condition(status.conditions, "Admitted")
+    if before and before.status == "False":
+        waits = replace(waits, last_transition_time=before.last_transition_time)
+    others = tuple(one for one in status.conditions if one.type != "Admitted")
+    return replace(wait(status, said, 0), conditions=(*others, waits))
+
+
+def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
+    if holds(status, "Admitted") and status.admission == admission_status(to):
+        return status
+    status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
+    status = turned(status, "Admitted", said, now=now)
+    return replace(status, phase="Admitted", reason="", message="", position=0)
+
+
+def _placed(status: WorkloadStatus, to: AdmissionStatus) -> WorkloadStatus:
+    """A new attempt, unless it is the promised one."""
+    attempt = status.attempt + (status.admission is None or holds(status, "Admitted"))
+    return replace(status, admission=to, attempt=attempt, moves_to=None)
+
+
+def resize(status: WorkloadStatus, to: Admission) -> WorkloadStatus:
+    """Other pods of a workload that runs on."""
+    return replace(status, admission=admission_status(to))
+
+
+def run(status: WorkloadStatus, said: Said, *, now: float) -> WorkloadStatus:
+    return replace(turned(status, "Running", said, now=now), phase="Running")
+
+
+def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, gpus: float) -> WorkloadStatus:
+    """It waits again; what it held stays its own until it has left. `eviction.time` is now."""
+    now = eviction.time
+    status = served(status, now=now, gpus=gpus)
+    for kind in ("Admitted", "Running"):
+        status = turned(status, kind, None, now=now)
+    status = turned(status, "Evicted", said, now=now)
+    status = replace(status, eviction_history=remembered(status.eviction_history, eviction))
+    return wait(status, said, 0, is_active=eviction.reason != "Suspended")
+
+
+def move(status: WorkloadStatus, to: Admission | None) -> WorkloadStatus:
+    """Where an evicted workload goes on when it has left."""
+    return replace(status, moves_to=admission_status(to) if to else None)
+
+
+def exclude(status: WorkloadStatus, nodes: tuple[str, ...]) -> WorkloadStatus:
+    """Nodes that failed it are not tried again; of many, the last are remembered."""
+    known = tuple(dict.fromkeys((*(one for one in status.excluded_nodes if one not in nodes), *nodes)))
+    return replace(status, excluded_nodes=known[-MOST_EXCLUDED:])
+
+
+def revoke(status: WorkloadStatus) -> WorkloadStatus:
+    """What it was promised is taken back before it had it."""
+    return status if holds(status, "Admitted") else replace(status, admission=None, moves_to=None)
+
+
+def leave(status: WorkloadStatus, *, now: float) -> WorkloadStatus:
+    """It has left its room, and enters the next where it was moved."""
+    if not holds(status, "Evicted"):
+        return status
+    if status.moves_to is None:
+        return replace(status, admission=None)
+    to, status = status.moves_to, turned(_placed(status, status.moves_to), "Evicted", None, now=now)
+    status = turned(replace(status, admission=to), "Admitted", Said("Moved"), now=now)
+    return replace(status, phase="Admitted", reason="", message="")
+
+
+def suspend(status: WorkloadStatus, *, is_active: bool) -> WorkloadStatus:
+    """By its user, or no longer."""
+    if is_active:
+        return replace(status, phase="Pending", reason="", message="") if status.phase in ("", "Suspended") else status
+    return replace(status, phase="Suspended", reason="Suspended", message="", position=0)
+
+
+def finish(status: WorkloadStatus, said: Said, *, succeeded: bool, now: float) -> WorkloadStatus:
+    """It is over; what was served stays to be charged, `admission` as the record of where."""
+    status = turned(turned(status, "Running", None, now=now), "Finished", said, now=now)
+    phase = "Succeeded" if succeeded else "Failed"
+    return replace(status, phase=phase, reason=said.reason, message=said.message, position=0, moves_to=None)
+
+
+def served(status: WorkloadStatus, *, now: float, gpus: float) -> WorkloadStatus:
+    """`attained` with this attempt in it."""
+    start = since(status, "Admitted")
+    return status if start is None else replace(status, attained=status.attained + gpus * max(0.0, now - start))
+
+
+def change(before: object, after: object) -> object:
+    """The merge patch that makes `after` of `before` (plain values): what is gone is null, lists are replaced whole."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    changed = {key: change(before.get(key), value) for key, value in after.items() if before.get(key) != value}
+    return changed | {key: None for key in before if key not in after}

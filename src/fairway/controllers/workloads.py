@@ -1,0 +1,282 @@
+"""The life of a Workload, step by step: `tend` looks at what there is and does the next thing.
+
+Nothing is remembered between two turns: what to do follows from the Workload, its owner and its pods as they are
+seen, so a crash between any two writes is followed by the turn that would have come anyway. Decisions are not made
+here; they are read off the Workload's status, where the writer of plans put them:
+
+    no Workload yet      make one, with the finalizer that holds it until it is charged
+    deleted, or over     wait until its pods are gone and it is charged, then let it go
+    evicted              stop the owner; when no pod is left on a node, give up the room (or move into the next)
+    admitted             start the owner, bind its pods, say when all of them are up, take note of those lost
+    waiting              keep the owner stopped
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from fairway.api.objects import PodObject, PodTemplate
+from fairway.api.pods import pod_class
+from fairway.api.quantities import duration, time
+from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
+from fairway.api.workloads import Reading, admission, workload
+from fairway.engine import GPU, Admission, NodeShare, PodSetPlacement, Workload
+from fairway.engine.resources import DEVICE, counted, counts_of
+from fairway.kube import kinds
+from fairway.kube.client import ApiError
+from fairway.kube.kinds import Ref, ref
+
+from . import status as life
+from .bind import assign, bind, holds_room, is_over
+from .cases import Case
+from .means import Means
+from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
+from .status import Said, holds, since
+
+FINALIZER = "fairway.dev/charge"
+START_TIMEOUT = 300.0
+SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    means: Means
+
+    async def tend(self, case: Case) -> float | None:
+        """The next thing for this workload; when to look again, if nothing happens before."""
+        said, owner = case.workload, case.owner
+        if said is None:
+            return await self._make(case)
+        if said.metadata.deletion_timestamp is not None or life.is_over(said.status):
+            return await self._let_go(case, said)
+        if owner is None:
+            return await self._orphaned(case, said)
+        if outcome := owner.outcome():
+            return await self._end(case, Said(outcome.reason, outcome.message), succeeded=outcome.succeeded)
+        await self._mirror(case.key, said, owner)
+        if said.status.admission is not None and holds(said.status, "Evicted"):
+            return await self._leave(case, said, owner)
+        if said.status.admission is not None and holds(said.status, "Admitted"):
+            return await self._run(case, said, owner)
+        await owner.stop(self.means.client, said)
+        await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
+        return None
+
+    # Making and mirroring
+
+    async def _make(self, case: Case) -> None:
+        """A Workload for an owner that has none, unless it is over."""
+        owner = case.owner
+        desired = owner.desired() if owner and owner.outcome() is None else None
+        if owner is None or desired is None:
+            return
+        made: dict[str, Any] = msgspec.to_builtins(desired)
+        made |= {"apiVersion": VERSION, "kind": "Workload"}
+        made["metadata"]["finalizers"] = [FINALIZER]
+        made["metadata"].pop("creationTimestamp", None)
+        if isinstance(owner, PodsOwner) and owner.is_remade:
+            made["metadata"]["annotations"] = {MANIFESTS: await keep(self.means.client, owner.pods)}
+        try:
+            await self.means.client.create(kinds.WORKLOADS, made)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
+
+    async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
+        """The spec follows the owner's labels and annotations; its podsets only while it holds no room."""
+        desired = owner.desired()
+        if desired is None:
+            return
+        spec = replace(desired.spec, user=said.spec.user)
+        if said.status.admission is not None:
+            spec = replace(spec, pod_sets=said.spec.pod_sets)
+        if change := life.change(msgspec.to_builtins(said.spec), msgspec.to_builtins(spec)):
+            await self.means.patch(key, said, {"spec": change})
+
+    async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
+        """Its owner is gone. Where nobody collects, we do; but never a bare pod that is being made again."""
+        is_between = holds(said.status, "Evicted") and said.status.admission is not None
+        if is_between and not said.metadata.owner_references and MANIFESTS in said.metadata.annotations:
+            await remake(self.means.client, said, ())
+        elif await self._is_gone(said):
+            await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
+
+    async def _is_gone(self, said: WorkloadObject) -> bool:
+        """Whether the server says so too: the view may not have heard of an owner that is new."""
+        for one in said.metadata.owner_references:
+            kind = kinds.JOBS if one.kind == "Job" else kinds.PODS
+            try:
+                found = await self.means.client.get(Ref(kind, one.name, said.metadata.namespace))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+            else:
+                if found["metadata"]["uid"] == one.uid:
+                    return False
+        return True
+
+    # Running
+
+    async def _run(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
+        value = value_of(said)
+        placed = admission(said.status.admission or AdmissionStatus(), value)
+        await owner.start(self.means.client)
+        if (again := await self._count_lost(case, placed, owner)) is not None:
+            return again
+        for placement in placed.podsets:
+            pods = [pod for pod in case.pods if len(placed.podsets) == 1 or _is_of(pod, placement, value)]
+            for pod, place in assign(placement, pods):
+                await bind(self.means.client, pod, place)
+        if not holds(said.status, "Running") and are_up(case, owner, placed):
+            await self._started(case.key, said)
+        return None
+
+    async def _started(self, key: str, said: WorkloadObject) -> None:
+        now, admitted = self.means.now(), since(said.status, "Admitted")
+        if await self.means.write(key, lambda it: life.run(it.status, Said("PodsReady"), now=now)):
+            self.means.metrics.started.labels(said.spec.queue).observe(now - (admitted or now))
+
+    async def _count_lost(self, case: Case, placed: Admission, owner: Owner) -> float | None:
+        """Places whose pods were lost are taken out of the admission: what becomes of the rest is decided. A single pod
+        is simply replaced, unless its node would not run it. Returns when to look again, while it is not sure."""
+        now, noted = self.means.now(), self.means.cases.lost.get(case.key, {})
+        total = sum(placement.count for placement in placed.podsets)
+        counts = total > 1 and case.workload is not None and holds(case.workload.status, "Running")
+        lost = [pod for pod in noted.values() if counts or is_rejected(pod)]
+        there = sum(holds_room(pod) and pod.metadata.deletion_timestamp is None for pod in case.pods)
+        missing = lost[: max(0, min(total, owner.wanted()) - there)]
+        if not missing:
+            self.means.cases.found(case.key)
+            return None
+        sure = self.means.cases.lost_since[case.key] + SETTLE_SECONDS
+        if now < sure:
+            return sure
+        rejecting = tuple(pod.spec.node_name for pod in missing if is_rejected(pod))
+        left = without(placed, [pod.spec.node_name for pod in missing])
+        await self.means.write(case.key, lambda it: life.exclude(life.resize(it.status, left), rejecting))
+        self.means.cases.lost.pop(case.key, None)
+        self.means.wake()
+        return None
+
+    def late_nodes(self, said: WorkloadObject) -> tuple[str, ...]:
+        """Nodes whose pods did not get ready."""
+        pods = self.means.cases.pods_of.get(f"{said.metadata.namespace}/{said.metadata.name}", {}).values()
+        return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod) and not _is_ready(pod)}))
+
+    # Leaving
+
+    async def _leave(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
+        """Evicted: its room is given up when no pod of it is left on a node."""
+        await owner.stop(self.means.client, said)
+        now = self.means.now()
+        ends = [self._end_of(pod) for pod in case.pods if holds_room(pod)]
+        if not owner.is_stopped() or any(end is None or end > now for end in ends):
+            return min((end for end in ends if end is not None and end > now), default=None)
+        if isinstance(owner, PodsOwner) and owner.is_remade:
+            if any(pod.spec.node_name for pod in owner.pods):
+                return None
+            if not await remake(self.means.client, said, owner.pods):
+                return None
+        self.means.cases.found(case.key)
+        await self.means.write(case.key, lambda it: life.leave(it.status, now=self.means.now()))
+        return None
+
+    def _end_of(self, pod: PodObject) -> float | None:
+        """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
+        node = self.means.view.nodes.get(pod.spec.node_name)
+        is_ready = node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
+        leaves = pod.metadata.deletion_timestamp
+        return None if is_ready or leaves is None else time(leaves)
+
+    # Ending
+
+    async def _end(self, case: Case, said: Said, *, succeeded: bool) -> None:
+        now = self.means.now()
+
+        def make(it: WorkloadObject) -> WorkloadStatus:
+            status = life.served(it.status, now=now, gpus=gpus_of(it))
+            return life.finish(status, said, succeeded=succeeded, now=now)
+
+        if await self.means.write(case.key, make):
+            self.means.wake()
+
+    async def _let_go(self, case: Case, said: WorkloadObject) -> float | None:
+        """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
+        owner = case.owner
+        if owner is not None and owner.outcome() is None:
+            await (owner.fail(self.means.client) if said.status.admission else owner.stop(self.means.client, said))
+        if FINALIZER not in said.metadata.finalizers:
+            return None
+        if said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods)):
+            return None
+        if self.means.must_charge(said):
+            return None
+        left = [one for one in said.metadata.finalizers if one != FINALIZER]
+        await self.means.patch(case.key, said, {"metadata": {"finalizers": left or None}})
+        return None
+
+
+def value_of(said: WorkloadObject) -> Workload:
+    """The workload, as far as its own object tells."""
+    return workload(said, Reading())
+
+
+def gpus_of(said: WorkloadObject) -> float:
+    """GPUs it holds; a shared one by its fraction."""
+    if said.status.admission is None:
+        return 0.0
+    value = value_of(said)
+    held = counted(value.podsets, counts_of(value.podsets, admission(said.status.admission, value)), 0)
+    return held.get(GPU, 0) / DEVICE
+
+
+def is_rejected(pod: PodObject) -> bool:
+    """Its kubelet would not run it."""
+    return is_lost(pod) and (pod.status.reason.startswith("OutOf") or "Admission" in pod.status.reason)
+
+
+def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
+    """Every pod it is to have now is ready, or over already."""
+    bound = [pod for pod in case.pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
+    ready = [pod for pod in bound if is_over(pod) or _is_ready(pod)]
+    wanted = min(owner.wanted(), sum(placement.count for placement in placed.podsets))
+    return bool(ready) and len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
+
+
+def _is_ready(pod: PodObject) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
+
+
+def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
+    """Whether a pod is of the podset placed: one whose pods ask for the same."""
+    spec = replace(pod.spec, node_name="")
+    kind = pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace)
+    alike = [podset.name for podset in value.podsets if podset.pod == kind]
+    return placement.name in (alike or [value.podsets[0].name])
+
+
+def without(placed: Admission, nodes: list[str]) -> Admission:
+    """The admission less one pod on each of `nodes` (a name may come more than once)."""
+    gone = list(nodes)
+    podsets = []
+    for placement in placed.podsets:
+        shares = []
+        for share in placement.nodes:
+            lost = min(share.count, gone.count(share.node))
+            for _ in range(lost):
+                gone.remove(share.node)
+            if lost < share.count:
+                shares.append(NodeShare(share.node, share.count - lost, share.devices[lost:]))
+        podsets.append(PodSetPlacement(placement.name, tuple(shares)))
+    return Admission(placed.pool, tuple(podsets))
+
+
+def overdue_at(status: WorkloadStatus, timeout: str) -> float | None:
+    """When an admitted workload whose pods are not up has had time enough."""
+    admitted = since(status, "Admitted")
+    if admitted is None or holds(status, "Running"):
+        return None
+    return admitted + (duration(timeout) if timeout else START_TIMEOUT)

@@ -1,0 +1,139 @@
+"""A whole cluster in this process, under a virtual clock: API server in memory, job controller, nodes on paper.
+
+The controllers reach it through a transport of their own, which may be faulty; everybody else's is sound.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fairway.api.crds import crds
+from fairway.clock import Chance, Clock
+from fairway.controllers.run import run
+from fairway.embedded.gate import gate
+from fairway.embedded.hollow import DURATION, Hollow
+from fairway.embedded.jobs import Jobs
+from fairway.embedded.kinds import builtin_kinds
+from fairway.embedded.registry import Registry
+from fairway.embedded.server import Server
+from fairway.embedded.store import Store
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Transport
+from fairway.settings import Settings
+
+DEFINITIONS = Kind(
+    "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
+)
+SETTINGS = Settings(namespace="kube-system", identity="simulation")
+Thing = dict[str, Any]
+
+
+@dataclass(slots=True)
+class World:
+    server: Server
+    client: Client
+    clock: Clock
+    chance: Chance
+    controllers: asyncio.Task[None] | None = None
+
+    def start(self, transport: Transport | None = None) -> None:
+        """The controllers, anew."""
+        work = run(transport or self.server.handle, SETTINGS, self.clock, self.chance)
+        self.controllers = asyncio.create_task(work)
+
+    async def crash(self) -> None:
+        """The controllers are gone, wherever they were."""
+        if self.controllers:
+            self.controllers.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.controllers
+            self.controllers = None
+
+    async def apply(self, *things: Thing) -> None:
+        for thing in things:
+            await self.client.create(KINDS[thing["kind"]], thing)
+
+    async def job(self, name: str) -> Thing:
+        return await self.client.get(Ref(kinds.JOBS, name, "default"))
+
+    async def workload(self, name: str) -> Thing:
+        return await self.client.get(Ref(kinds.WORKLOADS, name, "default"))
+
+    async def pods(self) -> list[Thing]:
+        return await self.client.list(Selection(kinds.PODS, "default"))
+
+    async def until(self, holds: Callable[[], Awaitable[Any]], *, seconds: float = 60.0, every: float = 0.05) -> Any:
+        """What `holds` says once it says something."""
+        end = self.clock.now() + seconds
+        while not (said := await holds()):
+            if self.controllers and self.controllers.done():
+                self.controllers.result()
+            if self.clock.now() > end:
+                raise TimeoutError(f"not so within {seconds} s")
+            await self.clock.sleep(every)
+        return said
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (kinds.JOBS, kinds.PODS, kinds.NODES, kinds.QUEUES, kinds.NODE_POOLS, kinds.PRIORITY_CLASSES,
+                 kinds.NAMESPACES, kinds.RESERVATIONS)
+}  # fmt: skip
+
+
+@asynccontextmanager
+async def cluster(clock: Clock, chance: Chance, *nodes: Thing) -> AsyncIterator[World]:
+    """With these nodes, and without controllers yet."""
+    store = Store()
+    server = Server(Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock)))
+    await server.start()
+    client = Client(server.handle, clock, chance)
+    async with asyncio.TaskGroup() as tasks:
+        parts = (server.tend(), Jobs(client).run(), Hollow(client, lambda node: True).run())
+        running = [tasks.create_task(part) for part in parts]
+        for definition in crds():
+            await client.create(DEFINITIONS, definition)
+        world = World(server, client, clock, chance)
+        await world.apply(*nodes)
+        try:
+            yield world
+        finally:
+            await world.crash()
+            for task in running:
+                task.cancel()
+
+
+def node(name: str, *, cpu: int = 4, gpus: int = 0, labels: dict[str, str] | None = None) -> Thing:
+    capacity = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    said = {"kubernetes.io/hostname": name, "fairway.dev/devices": "Scheduler", **(labels or {})}
+    ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": said},
+        "status": {"capacity": capacity, "allocatable": capacity, "conditions": ready},
+    }  # fmt: skip
+
+
+def priority(name: str, value: int, *, is_default: bool = False) -> Thing:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
+        "globalDefault": is_default,
+    }  # fmt: skip
+
+
+def job(name: str, *, seconds: float = 100, cpu: str = "2", gpus: int = 0, **said: Any) -> Thing:
+    """`said`: fields of the Job's spec; of its metadata: labels, annotations; of its pods: pod."""
+    requests = {"cpu": cpu} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    container = {"name": "main", "image": "busybox", "command": ["sleep", str(seconds)],
+                 "resources": {"requests": requests, "limits": requests}}  # fmt: skip
+    meta = {"name": name, "namespace": "default"} | {key: said.pop(key) for key in ("labels", "annotations") if key in said}
+    spec = {"restartPolicy": "Never", "containers": [container], **said.pop("pod", {})}
+    template = {"metadata": {"annotations": {DURATION: f"{seconds}s"}}, "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template, **said}}
+
+
+def names(things: Iterable[Thing]) -> list[str]:
+    return [thing["metadata"]["name"] for thing in things]
