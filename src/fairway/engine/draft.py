@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,7 @@ class Draft:
         self.repeats = 0
         self.last = NOWHERE
         self.version = np.zeros(len(snapshot.nodes), np.int64)
+        self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self.log: list[int] = []  # rows in the order written
         self.sight: Sight | None = None  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
@@ -102,6 +104,7 @@ class Draft:
     def leave(self, key: str, moves_to: Admission | None = None) -> None:
         """It is told to go: its room is free later; the place it moves to is taken at once."""
         one = self.running[key]
+        self._exit(key, one.admission)
         self._only_later(one.workload, one.admission, -1)
         self._both(one.workload, moves_to or NOWHERE, 1)
         self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
@@ -125,6 +128,8 @@ class Draft:
         workload, before = self.started.get(key) or (self.running[key].workload, self.running[key].admission)
         is_shrinking = _pods(admission) < _pods(before) and key in self.running
         charge = self._only_later if is_shrinking else self._both
+        if is_shrinking:
+            self._exit(key, before)
         charge(workload, before, -1)
         charge(workload, admission, 1)
         if key in self.running:
@@ -166,6 +171,25 @@ class Draft:
         self._ahead()._charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         self._note(lambda: self._only_later(workload, admission, -times))
+
+    def _exit(self, key: str, admission: Admission) -> None:
+        """Note that it leaves these nodes, or some of them."""
+        for placement in admission.podsets:
+            for share in placement.nodes:
+                keys = self.exits.setdefault(self.snapshot.row_of.get(share.node, -1), set())
+                if key not in keys:
+                    keys.add(key)
+                    self._note(partial(keys.discard, key))
+
+    def leavers(self, admission: Admission) -> tuple[str, ...]:
+        """Whom something that holds these places waits for: those that leave its nodes, where room is held twice."""
+        waits: set[str] = set()
+        for placement in admission.podsets:
+            for share in placement.nodes:
+                row = self.snapshot.row_of.get(share.node, -1)
+                if self.exits.get(row) and ((self.free[:, row] < 0).any() or (self.device_free[row] < -1).any()):
+                    waits |= self.exits[row]
+        return tuple(sorted(waits))
 
     def _hold(self, key: str, then: Running | None) -> None:
         before = self.running.get(key)
@@ -214,6 +238,15 @@ class Draft:
                 for slot, part in self._slots(pod, row, one, memory):
                     slots[slot] += part
             yield row, self._vector(pod, memory) * count, slots
+
+    def held(self, key: str, pool: str) -> Columns:
+        """int64[resource]: what a workload that runs or starts holds in a pool."""
+        if key in self.started:
+            workload, admission = self.started[key]
+        else:
+            workload, admission = self.running[key].workload, self.running[key].admission
+        counts = counts_of(workload.podsets, admission)
+        return self.demand(workload.podsets, counts if admission.pool == pool else (0,) * len(counts), pool)
 
     def demand(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> Columns:
         """int64[resource]: what so many pods of each podset take in all."""
@@ -277,11 +310,13 @@ class Draft:
         """Who is leaving already holds its room now and not later."""
         for one in self.snapshot.running:
             if one.is_leaving:
+                self._exit(one.workload.key, one.admission)
                 self._ahead()._charge(one.workload.podsets, one.admission, -1)
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]
                 memory = self.snapshot.gpu_memory[pool] if pool >= 0 else device_memory(self.snapshot.nodes[row])
+                self.exits.setdefault(row, set()).add(pod.key)
                 self._ahead()._write(pod.pod, row, -1, memory)
                 self._ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
 
