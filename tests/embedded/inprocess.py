@@ -64,13 +64,6 @@ class Api:
                 for line in chunk.splitlines():
                     yield json.loads(line)
 
-    async def settled(self) -> None:
-        """Returns when collection has nothing left to do."""
-        revision = -1
-        while revision != self.store.revision:
-            revision = self.store.revision
-            await self.registry.clock.sleep(0.5)
-
 
 def api(*, database: Database | None = None, clock: Clock | None = None, admit: Admit = admit_all,
         keep: int = 10_000, **server: Any) -> Api:

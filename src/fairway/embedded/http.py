@@ -27,7 +27,7 @@ class HttpServer:
     def __init__(self, server: Server, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._server, self._tls, self.port = server, tls, port
         self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None),
-                                        shutdown_timeout=1.0)
+                                        shutdown_timeout=0.2)
         self._hosts: frozenset[str] = frozenset()
 
     async def start(self) -> int:
