@@ -7,9 +7,10 @@ are counted together with the condition, and the pods of a finished job are rele
 set, so they need no such steps.
 
 Pods that the job itself takes away (suspension, fewer parallel, completions reached) are released first: no failure.
-Pods deleted by anybody else count as failed at once and are replaced. After failures the next pod waits 10 s, 20 s …
-6 min; being suspended leaves no such debt. Not served: podFailurePolicy, successPolicy, backoffLimitPerIndex, and
-podReplacementPolicy other than the default.
+Pods deleted by anybody else count as failed at once and are replaced. A pod whose process was lost (reason Lost: the
+machine went down) is replaced and not counted, since it is not the user's failure. After failures the next pod waits
+10 s, 20 s … 6 min; being suspended leaves no such debt. Not served: podFailurePolicy, successPolicy,
+backoffLimitPerIndex, and podReplacementPolicy other than the default.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ from fairway.api.quantities import time, time_text
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
+LOST_POD = "Lost"
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 360.0
 EPOCH = "1970-01-01T00:00:00Z"
 
@@ -85,6 +87,7 @@ class ContainerStatus(Part):
 
 class PodStatus(Part):
     phase: str = ""
+    reason: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -181,7 +184,7 @@ def tally_of(job: Job, pods: Sequence[Pod]) -> Tally:
     tracked = {pod.metadata.uid for pod in ended}
     before = job.status.uncounted_terminated_pods
     good = [pod for pod in ended if pod.has_succeeded]
-    failed = tuple(pod.metadata.uid for pod in ended if not pod.has_succeeded)
+    failed = tuple(pod.metadata.uid for pod in ended if not pod.has_succeeded and pod.status.reason != LOST_POD)
     indexes: frozenset[int] = frozenset()
     if job.spec.is_indexed:
         indexes = parse_indexes(job.status.completed_indexes or "") | {pod.index for pod in good}

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from fairway.api.quantities import time, time_text
 
-from .container import Attempt
+from .container import LOST, Attempt
 from .environment import Container, Pod
+from .jobstatus import LOST_POD
 
 SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
@@ -170,6 +171,8 @@ def status_of(pod: Pod, histories: Histories, *, ahead: Next, refused: Mapping[s
     }
     if phase == "Failed" and ahead.why == DEADLINE:
         status |= {"reason": DEADLINE, "message": "Pod was active on the node longer than the specified deadline"}
+    elif phase == "Failed" and any(it and it[-1].reason == LOST for it in histories.values()):
+        status |= {"reason": LOST_POD, "message": "A process of the pod was lost, and with it how it would have ended"}
     return status | ({"initContainerStatuses": inits} if inits else {})
 
 

@@ -159,7 +159,8 @@ class Runner:
                 await self._start(pod, container, histories[container["name"]])
             except Unusable as error:
                 refused[container["name"]] = str(error)
-                self.events.tell(_about(pod), "Failed", f"Error: {error}", is_warning=True)
+                if not _is_told(pod, str(error)):
+                    self.events.tell(_about(pod), "Failed", f"Error: {error}", is_warning=True)
         return refused
 
     async def _start(self, pod: Pod, container: Container, attempts: Sequence[Attempt]) -> None:
@@ -261,6 +262,13 @@ def _grace(pod: Pod) -> int:
 def _about(pod: Pod) -> About:
     meta = pod["metadata"]
     return About(kinds.PODS, meta["name"], meta["uid"], meta["namespace"])
+
+
+def _is_told(pod: Pod, message: str) -> bool:
+    """Whether the status says already that a container waits for this."""
+    status = pod.get("status") or {}
+    states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return any((it["state"].get("waiting") or {}).get("message") == message for it in states)
 
 
 def _is_part(new: Any, old: Any) -> bool:
