@@ -9,17 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from . import types
 from .objects import GROUP, Part
-from .types import (
-    NodePoolSpec,
-    NodePoolStatus,
-    QueueSpec,
-    QueueStatus,
-    ReservationSpec,
-    ReservationStatus,
-    WorkloadSpec,
-    WorkloadStatus,
-)
 
 Schema: TypeAlias = dict[str, object]
 Said: TypeAlias = Mapping[str, object]
@@ -42,18 +33,18 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 KINDS = (
-    Kind("Queue", "queues", "fq", QueueSpec, QueueStatus, (
+    Kind("Queue", "queues", "fq", types.QueueSpec, types.QueueStatus, (
         ("Parent", "string", ".spec.parent"), ("Priority", "integer", ".spec.priority"),
         ("Pending", "integer", ".status.pending"), ("Admitted", "integer", ".status.admitted"),
         ("Stopped", "string", ".spec.stopPolicy"), AGE)),
-    Kind("NodePool", "nodepools", "fpool", NodePoolSpec, NodePoolStatus, (
+    Kind("NodePool", "nodepools", "fpool", types.NodePoolSpec, types.NodePoolStatus, (
         ("Nodes", "integer", ".status.nodes"), ("Strategy", "string", ".spec.strategy"), AGE)),
-    Kind("Workload", "workloads", "fwl", WorkloadSpec, WorkloadStatus, (
+    Kind("Workload", "workloads", "fwl", types.WorkloadSpec, types.WorkloadStatus, (
         ("Queue", "string", ".spec.queue"), ("Priority", "string", ".spec.priorityClassName"),
         ("Phase", "string", ".status.phase"), ("Reason", "string", ".status.reason"),
         ("Position", "integer", ".status.position"), ("Forecast", "string", ".status.forecast.p50"), AGE),
         is_namespaced=True),
-    Kind("Reservation", "reservations", "fres", ReservationSpec, ReservationStatus, (
+    Kind("Reservation", "reservations", "fres", types.ReservationSpec, types.ReservationStatus, (
         ("Queue", "string", ".spec.queue"), ("Pool", "string", ".spec.pool"), ("Start", "string", ".spec.start"),
         ("Duration", "string", ".spec.duration"), ("Repeat", "string", ".spec.repeat"),
         ("Phase", "string", ".status.phase"), AGE)),
@@ -117,7 +108,8 @@ def _structural(said: Said, parts: Parts) -> Schema:
     if reference == "PodTemplate":
         return _text(said) | {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     if isinstance(reference, str):
-        return _structural({**parts[reference], **{key: said[key] for key in said if key != "$ref"}}, parts)
+        form = {key: value for key, value in parts[reference].items() if key != "description"}
+        return _structural(form | {key: said[key] for key in said if key != "$ref"}, parts)
     if isinstance(options := said.get("anyOf"), list):
         return _text(said) | _one_of([option for option in options if option != {"type": "null"}], said, parts)
     kept = {key: said[key] for key in ("type", "pattern", "format") if key in said}

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from fairway.engine.model import GPU, PODS, Device, Node, Numa, Taint, amounts
+from fairway.engine.model import GPU, PODS, Device, Node, Numa, amounts
 
 from .objects import CHOOSER, DEVICES, UNHEALTHY, NodeObject, NodeTopologyObject, Part, Zone
 from .quantities import Malformed, Quantity, amounts_of, parse, shown, within
@@ -41,7 +41,7 @@ def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
         name=meta.name,
         labels=tuple(sorted(meta.labels.items())),
         capacity=amounts(capacity),
-        taints=tuple(Taint(one.key, one.value, one.effect) for one in said.spec.taints),
+        taints=said.spec.taints,
         is_ready=all(one.status == "True" for one in status.conditions if one.type == "Ready"),
         is_unschedulable=said.spec.unschedulable,
         is_unhealthy=_is_marked(meta.labels.get(UNHEALTHY)) or _is_marked(meta.annotations.get(UNHEALTHY)),

@@ -1,12 +1,15 @@
 """Objects of Kubernetes itself, as far as Fairway reads them: partial structs for msgspec to decode watch bytes into.
 
-A field that is not named here is skipped while decoding, which is what makes that cheap. Only what Go writes as null
-though it is unset (creationTimestamp) may be null; `decode.cleaned` drops other nulls from what people wrote.
+A field that is not named here is skipped while decoding, which is what makes that cheap. Where a value of the engine
+has the shape of Kubernetes' own it is used as it is. Only what Go writes as null though it is unset (creationTimestamp)
+may be null; `decode.cleaned` drops other nulls from what people wrote.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
+
+from fairway.engine.model import Expression, Taint, Toleration
 
 from .quantities import Quantity
 
@@ -58,20 +61,14 @@ class Condition(Part, frozen=True):
     observed_generation: int = 0
 
 
-class Requirement(Part, frozen=True):
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    values: tuple[str, ...] = ()
-
-
 class LabelSelector(Part, frozen=True):
     match_labels: dict[str, str] = {}
-    match_expressions: tuple[Requirement, ...] = ()
+    match_expressions: tuple[Expression, ...] = ()
 
 
 class NodeTerm(Part, frozen=True):
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
+    match_expressions: tuple[Expression, ...] = ()
+    match_fields: tuple[Expression, ...] = ()
 
 
 class NodeSelector(Part, frozen=True):
@@ -111,19 +108,6 @@ class Affinity(Part, frozen=True):
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodTerms = PodTerms()
     pod_anti_affinity: PodTerms = PodTerms()
-
-
-class TolerationPart(Part, frozen=True):
-    key: str = ""
-    operator: Literal["Exists", "Equal"] = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-class TaintPart(Part, frozen=True):
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
 
 
 class SpreadPart(Part, frozen=True):
@@ -177,7 +161,7 @@ class PodSpec(Part, frozen=True):
     node_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: Affinity = Affinity()
-    tolerations: tuple[TolerationPart, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[SpreadPart, ...] = ()
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
@@ -227,7 +211,7 @@ class PodObject(Part, frozen=True):
 
 class NodeSpec(Part, frozen=True):
     unschedulable: bool = False
-    taints: tuple[TaintPart, ...] = ()
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(Part, frozen=True):

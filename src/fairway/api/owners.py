@@ -13,26 +13,8 @@ from msgspec.structs import replace
 
 from fairway.engine.model import PodClass
 
+from . import objects
 from .decode import decode
-from .objects import (
-    FRACTION,
-    GPU_MEMORY,
-    GROUP,
-    GROUP_NAME,
-    GROUP_SIZE,
-    MANAGED,
-    QUEUE,
-    USER,
-    Condition,
-    JobObject,
-    JobSpec,
-    Metadata,
-    Natural,
-    OwnerReference,
-    Part,
-    PodObject,
-    PodTemplate,
-)
 from .pods import pod_class
 from .quantities import Malformed, shown, within
 from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
@@ -42,79 +24,79 @@ MAIN = "main"
 POD = ("v1", "Pod")
 
 
-class Conditions(Part, frozen=True):
-    conditions: tuple[Condition, ...] = ()
+class Conditions(objects.Part, frozen=True):
+    conditions: tuple[objects.Condition, ...] = ()
 
 
-class ReplicatedJob(Part, frozen=True):
-    class Template(Part, frozen=True):
-        spec: JobSpec = JobSpec()
+class ReplicatedJob(objects.Part, frozen=True):
+    class Template(objects.Part, frozen=True):
+        spec: objects.JobSpec = objects.JobSpec()
 
     name: str
-    replicas: Natural = 1
+    replicas: objects.Natural = 1
     template: Template = Template()
 
 
-class JobSetSpec(Part, frozen=True):
+class JobSetSpec(objects.Part, frozen=True):
     replicated_jobs: tuple[ReplicatedJob, ...] = ()
 
 
-class JobSetObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class JobSetObject(objects.Part, frozen=True):
+    metadata: objects.Metadata = objects.Metadata()
     spec: JobSetSpec = JobSetSpec()
     status: Conditions = Conditions()
 
 
-class ReplicaSpec(Part, frozen=True):
-    replicas: Natural = 1
-    template: PodTemplate = PodTemplate()
+class ReplicaSpec(objects.Part, frozen=True):
+    replicas: objects.Natural = 1
+    template: objects.PodTemplate = objects.PodTemplate()
 
 
-class ElasticPolicy(Part, frozen=True):
-    min_replicas: Natural | None = None
+class ElasticPolicy(objects.Part, frozen=True):
+    min_replicas: objects.Natural | None = None
 
 
-class PyTorchSpec(Part, frozen=True):
+class PyTorchSpec(objects.Part, frozen=True):
     pytorch_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012  msgspec gives every struct a dict of its own
     elastic_policy: ElasticPolicy = ElasticPolicy()
 
 
-class PyTorchJobObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class PyTorchJobObject(objects.Part, frozen=True):
+    metadata: objects.Metadata = objects.Metadata()
     spec: PyTorchSpec = PyTorchSpec()
     status: Conditions = Conditions()
 
 
-class RayGroup(Part, frozen=True):
+class RayGroup(objects.Part, frozen=True):
     group_name: str = "head"
-    replicas: Natural = 1
-    min_replicas: Natural | None = None
-    num_of_hosts: Natural = 1
-    template: PodTemplate = PodTemplate()
+    replicas: objects.Natural = 1
+    min_replicas: objects.Natural | None = None
+    num_of_hosts: objects.Natural = 1
+    template: objects.PodTemplate = objects.PodTemplate()
 
 
-class RaySpec(Part, frozen=True):
+class RaySpec(objects.Part, frozen=True):
     head_group_spec: RayGroup = RayGroup()
     worker_group_specs: tuple[RayGroup, ...] = ()
     enable_in_tree_autoscaling: bool = False
 
 
-class RayClusterObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class RayClusterObject(objects.Part, frozen=True):
+    metadata: objects.Metadata = objects.Metadata()
     spec: RaySpec = RaySpec()
     status: Conditions = Conditions()
 
 
-Owned = JobObject | JobSetObject | PyTorchJobObject | RayClusterObject
-S = TypeVar("S", JobObject, JobSetObject, PyTorchJobObject, RayClusterObject)
+Owned = objects.JobObject | JobSetObject | PyTorchJobObject | RayClusterObject
+S = TypeVar("S", objects.JobObject, JobSetObject, PyTorchJobObject, RayClusterObject)
 
 
-def job(said: JobObject) -> tuple[PodSetSpec, ...]:
+def job(said: objects.JobObject) -> tuple[PodSetSpec, ...]:
     """As many pods at once as it still wants."""
     return (PodSetSpec(MAIN, _at_once(said.spec, said.status.succeeded), template=said.spec.template),)
 
 
-def _at_once(spec: JobSpec, succeeded: int = 0) -> int:
+def _at_once(spec: objects.JobSpec, succeeded: int = 0) -> int:
     left = spec.parallelism if spec.completions is None else max(0, spec.completions - succeeded)
     return min(spec.parallelism, left)
 
@@ -167,9 +149,9 @@ class Ownership(Generic[S]):
 
 OWNERS: Mapping[
     tuple[str, str],
-    Ownership[JobObject] | Ownership[JobSetObject] | Ownership[PyTorchJobObject] | Ownership[RayClusterObject],
+    Ownership[objects.JobObject] | Ownership[JobSetObject] | Ownership[PyTorchJobObject] | Ownership[RayClusterObject],
 ] = {
-    ("batch", "Job"): Ownership("batch/v1", JobObject, job),
+    ("batch", "Job"): Ownership("batch/v1", objects.JobObject, job),
     ("jobset.x-k8s.io", "JobSet"): Ownership("jobset.x-k8s.io/v1alpha2", JobSetObject, job_set),
     ("kubeflow.org", "PyTorchJob"): Ownership(
         "kubeflow.org/v1", PyTorchJobObject, pytorch_job, ("spec", "runPolicy", "suspend")
@@ -180,21 +162,21 @@ GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "Re
 """Owners that cannot be suspended: their pods are workloads each, and wait at a scheduling gate."""
 
 
-def pod(said: PodObject) -> WorkloadObject:
+def pod(said: objects.PodObject) -> WorkloadObject:
     """The workload of a pod of nobody, or of one of many that are served alike."""
-    template = PodTemplate(said.metadata, said.spec)
+    template = objects.PodTemplate(said.metadata, said.spec)
     return workload_of(POD, said.metadata, (PodSetSpec(MAIN, 1, template=template),))
 
 
-def pod_group(name: str, pods: Sequence[PodObject]) -> WorkloadObject | None:
+def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | None:
     """The gang of a group's pods; None while some are still to come, or when all have a node. Pods alike in what they
     ask make a podset; the gang is as old as its youngest pod."""
     waiting = sorted((one for one in pods if not one.spec.node_name), key=lambda one: one.metadata.name)
     if not waiting or len(pods) < max(_size(one) for one in pods):
         return None
-    alike: dict[PodClass, list[PodTemplate]] = {}
+    alike: dict[PodClass, list[objects.PodTemplate]] = {}
     for one in waiting:
-        template = PodTemplate(one.metadata, one.spec)
+        template = objects.PodTemplate(one.metadata, one.spec)
         alike.setdefault(_asked(template), []).append(template)
     podsets = tuple(
         PodSetSpec(f"{MAIN}-{index}" if index else MAIN, len(same), template=same[0])
@@ -202,28 +184,28 @@ def pod_group(name: str, pods: Sequence[PodObject]) -> WorkloadObject | None:
     )
     youngest = max(waiting, key=lambda one: one.metadata.creation_timestamp or "")
     made = workload_of(POD, replace(youngest.metadata, name=name), podsets)
-    refs = tuple(OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods)
+    refs = tuple(objects.OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods)
     return replace(made, metadata=replace(made.metadata, owner_references=refs))
 
 
-def _asked(template: PodTemplate) -> PodClass:
+def _asked(template: objects.PodTemplate) -> PodClass:
     return pod_class(replace(template, metadata=replace(template.metadata, labels={})), "")
 
 
-def _size(said: PodObject) -> int:
-    return within(f"metadata.labels[{GROUP_SIZE}]", number, said.metadata.labels.get(GROUP_SIZE, "1"))
+def _size(said: objects.PodObject) -> int:
+    return within(f"metadata.labels[{objects.GROUP_SIZE}]", number, said.metadata.labels.get(objects.GROUP_SIZE, "1"))
 
 
-def group_of(meta: Metadata) -> str:
+def group_of(meta: objects.Metadata) -> str:
     """The name of the gang a bare pod is in; "" for none."""
-    return meta.labels.get(GROUP_NAME, "")
+    return meta.labels.get(objects.GROUP_NAME, "")
 
 
-def queue_of(meta: Metadata, namespace_labels: Mapping[str, str]) -> str:
+def queue_of(meta: objects.Metadata, namespace_labels: Mapping[str, str]) -> str:
     """The queue that a managed object goes to; "" for one that is not managed."""
-    if QUEUE in meta.labels:
-        return meta.labels[QUEUE]
-    return DEFAULT_QUEUE if namespace_labels.get(MANAGED) == "true" else ""
+    if objects.QUEUE in meta.labels:
+        return meta.labels[objects.QUEUE]
+    return DEFAULT_QUEUE if namespace_labels.get(objects.MANAGED) == "true" else ""
 
 
 def name_of(kind: str, name: str) -> str:
@@ -231,14 +213,14 @@ def name_of(kind: str, name: str) -> str:
     return f"{kind.lower()}-{name}"
 
 
-def workload_of(kind: tuple[str, str], owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:
+def workload_of(kind: tuple[str, str], owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:
     """The Workload of an owner of a kind (apiVersion, name), with its annotations mirrored. It is as old as its owner,
     but not written yet: without uid and status."""
-    meta = Metadata(
+    meta = objects.Metadata(
         name=name_of(kind[1], owner.name),
         namespace=owner.namespace,
         creation_timestamp=owner.creation_timestamp,
-        owner_references=(OwnerReference(kind[1], owner.name, owner.uid, kind[0], controller=True),),
+        owner_references=(objects.OwnerReference(kind[1], owner.name, owner.uid, kind[0], controller=True),),
     )
     return WorkloadObject(meta, mirrored(owner, podsets))
 
@@ -262,9 +244,9 @@ MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
 """Annotation (without `fairway.dev/`) → field of the spec, and how its text is read."""
 
 
-def mirrored(owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:
+def mirrored(owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:
     """The spec that an owner's labels and annotations say."""
-    queue, user = owner.labels.get(QUEUE) or DEFAULT_QUEUE, owner.annotations.get(USER, "")
+    queue, user = owner.labels.get(objects.QUEUE) or DEFAULT_QUEUE, owner.annotations.get(objects.USER, "")
     said: dict[str, object] = {"queue": queue, "user": user}
     for name, text in _notes(owner):
         if name in MIRRORED:
@@ -282,23 +264,24 @@ def mirrored(owner: Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:
 
 def annotated(name: str) -> str:
     """The field path of one of our annotations."""
-    return f"metadata.annotations[{GROUP}/{name}]"
+    return f"metadata.annotations[{objects.GROUP}/{name}]"
 
 
-def _notes(meta: Metadata) -> list[tuple[str, str]]:
-    return [(key.partition("/")[2], text) for key, text in meta.annotations.items() if key.startswith(f"{GROUP}/")]
+def _notes(meta: objects.Metadata) -> list[tuple[str, str]]:
+    found = ((*key.partition("/"), text) for key, text in meta.annotations.items())
+    return [(name, text) for group, _, name, text in found if group == objects.GROUP]
 
 
-def _topology(meta: Metadata) -> TopologySpec:
+def _topology(meta: objects.Metadata) -> TopologySpec:
     notes = dict(_notes(meta))
     return TopologySpec(notes.get("topology-required", ""), notes.get("topology-preferred", ""))
 
 
-def _podset(said: PodSetSpec, owner: Metadata, least: str = "") -> PodSetSpec:
+def _podset(said: PodSetSpec, owner: objects.Metadata, least: str = "") -> PodSetSpec:
     """A podset with what the annotations of its pods say, and of its owner where those say nothing."""
     meta = said.template.metadata
-    shared = {name: text for name, text in owner.annotations.items() if name in (FRACTION, GPU_MEMORY)}
-    own = shared if not meta.annotations.keys() & {FRACTION, GPU_MEMORY} else {}
+    shared = {name: text for name, text in owner.annotations.items() if name in (objects.FRACTION, objects.GPU_MEMORY)}
+    own = shared if not meta.annotations.keys() & {objects.FRACTION, objects.GPU_MEMORY} else {}
     alignment = dict([*_notes(owner), *_notes(meta)]).get("alignment")
     if alignment not in (None, "Required", "Preferred"):
         raise Malformed(f"found {shown(alignment)}; one of Preferred, Required is allowed", annotated("alignment"))

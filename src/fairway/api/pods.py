@@ -12,41 +12,10 @@ from math import floor
 
 import msgspec
 
-from fairway.engine.model import (
-    CPU,
-    GPU,
-    MEMORY,
-    Amounts,
-    Expression,
-    Pod,
-    PodAffinity,
-    PodClass,
-    Preference,
-    Selector,
-    Spread,
-    Term,
-    Toleration,
-    amounts,
-)
+from fairway.engine import model
 from fairway.engine.state import selects
 
-from .objects import (
-    ASSIGNED,
-    FRACTION,
-    GPU_MEMORY,
-    NAMESPACE_NAME,
-    Container,
-    LabelSelector,
-    NodeSelector,
-    NodeTerm,
-    PodObject,
-    PodSpec,
-    PodTemplate,
-    PodTerm,
-    Requirement,
-    Resources,
-    SpreadPart,
-)
+from . import objects
 from .quantities import LARGEST, Malformed, Quantity, exact, parse, shown, within
 
 GENERATED = (
@@ -61,17 +30,17 @@ Labels = Mapping[str, str]
 class Surroundings:
     """Node affinity of the volumes behind claims ("namespace/name"), and the labels of namespaces."""
 
-    claims: Mapping[str, tuple[Term, ...]] = field(default_factory=dict)
+    claims: Mapping[str, tuple[model.Term, ...]] = field(default_factory=dict)
     namespaces: Mapping[str, Labels] = field(default_factory=dict)
 
     def labels(self, namespace: str) -> dict[str, str]:
-        return {NAMESPACE_NAME: namespace, **self.namespaces.get(namespace, {})}
+        return {objects.NAMESPACE_NAME: namespace, **self.namespaces.get(namespace, {})}
 
 
 ALONE = Surroundings()
 
 
-def pod_class(template: PodTemplate, namespace: str, around: Surroundings = ALONE) -> PodClass:
+def pod_class(template: objects.PodTemplate, namespace: str, around: Surroundings = ALONE) -> model.PodClass:
     """What placement reads of a pod of `template` in `namespace`."""
     spec, meta = template.spec, template.metadata
     fraction, memory = within("metadata.annotations", _part_of_device, meta.annotations)
@@ -79,15 +48,15 @@ def pod_class(template: PodTemplate, namespace: str, around: Surroundings = ALON
     asked = within("spec", requests, spec)
     pod_affinity = tuple(_pod_terms(spec, meta.labels, namespace=namespace, around=around))
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
-    return PodClass(
+    return model.PodClass(
         namespace=namespace,
-        requests=tuple(one for one in asked if one[0] != GPU) if fraction or memory else asked,
-        labels=_lasting(meta.labels, pod_affinity, spread),
+        requests=tuple(one for one in asked if one[0] != model.GPU) if fraction or memory else asked,
+        labels=_lasting(meta.labels, [*(one.selector or () for one in pod_affinity), *(one.selector for one in spread)]),
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
         volumes=tuple(_volumes(spec, namespace, around)),
-        preferences=tuple(Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
-        tolerations=tuple(Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations),
+        preferences=tuple(model.Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
+        tolerations=spec.tolerations,
         pod_affinity=pod_affinity,
         spread=spread,
         host_ports=tuple(sorted(set(_host_ports(spec)))),
@@ -96,27 +65,27 @@ def pod_class(template: PodTemplate, namespace: str, around: Surroundings = ALON
     )
 
 
-def foreign(pod: PodObject, around: Surroundings = ALONE) -> Pod | None:
+def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> model.Pod | None:
     """A pod of others that takes room on its node; None where it takes none (no node yet, or over)."""
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
         return None
     meta = pod.metadata
-    template = PodTemplate(meta, msgspec.structs.replace(pod.spec, node_name="", volumes=()))
-    assigned = meta.annotations.get(ASSIGNED, "")
+    template = objects.PodTemplate(meta, msgspec.structs.replace(pod.spec, node_name="", volumes=()))
+    assigned = meta.annotations.get(objects.ASSIGNED, "")
     devices = tuple(int(index) for index in assigned.split(",") if index.isascii() and index.isdecimal())
-    taken = pod_class(template, meta.namespace, around)
-    return Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, meta.deletion_timestamp is not None)
+    taken, is_leaving = pod_class(template, meta.namespace, around), meta.deletion_timestamp is not None
+    return model.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
 
 
-def requests_of(pod: Mapping[str, object]) -> Amounts:
+def requests_of(pod: Mapping[str, object]) -> model.Amounts:
     """What a pod object requests; a part of a GPU counts as that part."""
-    read = msgspec.convert(pod, PodObject)
+    read = msgspec.convert(pod, objects.PodObject)
     fraction, memory = _part_of_device(read.metadata.annotations)
     found = dict(requests(read.spec))
-    return amounts(found | {GPU: fraction} if fraction or memory else found)
+    return model.amounts(found | {model.GPU: fraction} if fraction or memory else found)
 
 
-def requests(spec: PodSpec) -> Amounts:
+def requests(spec: objects.PodSpec) -> model.Amounts:
     """What a pod takes of its node, without its pod slot and without zeros."""
     total: dict[str, int] = {}
     for index, container in enumerate(spec.containers):
@@ -131,12 +100,13 @@ def requests(spec: PodSpec) -> Amounts:
             _raise(peak, {name: asked.get(name, 0) + sidecars.get(name, 0) for name in asked.keys() | sidecars.keys()})
     _add(total, sidecars)
     _raise(total, peak)
-    total |= {name: most for name, most in within("resources", _asked, spec.resources).items() if name in (CPU, MEMORY)}
+    whole = within("resources", _asked, spec.resources)
+    total |= {name: whole[name] for name in (model.CPU, model.MEMORY) if name in whole}
     _add(total, within("overhead", _amounts, spec.overhead))
-    return amounts({name: most for name, most in total.items() if most})
+    return model.amounts({name: most for name, most in total.items() if most})
 
 
-def _asked(resources: Resources) -> dict[str, int]:
+def _asked(resources: objects.Resources) -> dict[str, int]:
     limits = within("limits", _amounts, resources.limits)
     return limits | within("requests", _amounts, resources.requests)
 
@@ -146,8 +116,8 @@ def _amounts(values: Mapping[str, Quantity]) -> dict[str, int]:
 
 
 def _amount(name: str, value: Quantity) -> int:
-    if name == GPU and exact(str(value)).denominator != 1:
-        raise Malformed(f"found {shown(value)}; whole GPUs are allowed, a part of one is annotation {FRACTION}")
+    if name == model.GPU and exact(str(value)).denominator != 1:
+        raise Malformed(f"found {shown(value)}; whole GPUs are allowed, a part of one is annotation {objects.FRACTION}")
     return parse(value, name)
 
 
@@ -163,12 +133,12 @@ def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:
 
 def _part_of_device(annotations: Labels) -> tuple[int, int]:
     """Milli-GPU of one device, and bytes of one device; at most one of them is not zero."""
-    fraction, memory = annotations.get(FRACTION, ""), annotations.get(GPU_MEMORY, "")
+    fraction, memory = annotations.get(objects.FRACTION, ""), annotations.get(objects.GPU_MEMORY, "")
     if fraction and memory:
-        raise Malformed(f"found {FRACTION} and {GPU_MEMORY}; one of them is allowed", f"[{FRACTION}]")
+        raise Malformed("found a fraction and a memory; one of them is allowed", f"[{objects.FRACTION}]")
     if memory:
-        return 0, within(f"[{GPU_MEMORY}]", _positive, memory)
-    return (within(f"[{FRACTION}]", fraction_of, fraction), 0) if fraction else (0, 0)
+        return 0, within(f"[{objects.GPU_MEMORY}]", _positive, memory)
+    return (within(f"[{objects.FRACTION}]", fraction_of, fraction), 0) if fraction else (0, 0)
 
 
 def fraction_of(text: str) -> int:
@@ -180,40 +150,38 @@ def fraction_of(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    if not (value := parse(text, MEMORY)):
+    if not (value := parse(text, model.MEMORY)):
         raise Malformed(f"found {shown(text)}; a quantity above 0 is allowed")
     return value
 
 
-def selector(said: LabelSelector) -> Selector:
+def selector(said: objects.LabelSelector) -> model.Selector:
     """A label selector as requirements; an empty one selects everything."""
-    labels = tuple(Expression(key, "In", (value,)) for key, value in sorted(said.match_labels.items()))
-    return labels + tuple(_expression(one) for one in said.match_expressions)
+    labels = tuple(model.Expression(key, "In", (value,)) for key, value in sorted(said.match_labels.items()))
+    return labels + said.match_expressions
 
 
-def _expression(one: Requirement) -> Expression:
-    return Expression(one.key, one.operator, one.values)
-
-
-def terms(said: NodeSelector) -> tuple[Term, ...]:
+def terms(said: objects.NodeSelector) -> tuple[model.Term, ...]:
     """Terms of a node selector, of which one must hold; a selector without terms selects nothing."""
-    return tuple(_term(one) for one in said.node_selector_terms) or (Term(),)
+    return tuple(_term(one) for one in said.node_selector_terms) or (model.Term(),)
 
 
-def _term(one: NodeTerm) -> Term:
-    return Term(tuple(map(_expression, one.match_expressions)), tuple(map(_expression, one.match_fields)))
+def _term(one: objects.NodeTerm) -> model.Term:
+    return model.Term(one.match_expressions, one.match_fields)
 
 
-def _volumes(spec: PodSpec, namespace: str, around: Surroundings) -> Iterator[tuple[Term, ...]]:
+def _volumes(spec: objects.PodSpec, namespace: str, around: Surroundings) -> Iterator[tuple[model.Term, ...]]:
     """What binds the pod to nodes besides its affinity: its volumes, and a node named already."""
     for volume in spec.volumes:
         if found := around.claims.get(f"{namespace}/{volume.persistent_volume_claim.claim_name}"):
             yield found
     if spec.node_name:
-        yield (Term(fields=(Expression(NAME_FIELD, "In", (spec.node_name,)),)),)
+        yield (model.Term(fields=(model.Expression(NAME_FIELD, "In", (spec.node_name,)),)),)
 
 
-def _pod_terms(spec: PodSpec, labels: Labels, *, namespace: str, around: Surroundings) -> Iterator[PodAffinity]:
+def _pod_terms(
+    spec: objects.PodSpec, labels: Labels, *, namespace: str, around: Surroundings
+) -> Iterator[model.PodAffinity]:
     for anti, said in ((False, spec.affinity.pod_affinity), (True, spec.affinity.pod_anti_affinity)):
         for term in said.required:
             yield replace(_pod_term(term, labels, namespace, around), anti=anti)
@@ -222,28 +190,28 @@ def _pod_terms(spec: PodSpec, labels: Labels, *, namespace: str, around: Surroun
             yield replace(_pod_term(term, labels, namespace, around), anti=anti, weight=one.weight)
 
 
-def _pod_term(term: PodTerm, labels: Labels, namespace: str, around: Surroundings) -> PodAffinity:
+def _pod_term(term: objects.PodTerm, labels: Labels, namespace: str, around: Surroundings) -> model.PodAffinity:
     chosen = None if term.label_selector is None else selector(term.label_selector)
     if chosen is not None:
         chosen += tuple(_same(labels, term.match_label_keys))
         chosen += tuple(replace(one, operator="NotIn") for one in _same(labels, term.mismatch_label_keys))
     by_label = term.namespace_selector
     if by_label is None:
-        return PodAffinity(chosen, term.topology_key, term.namespaces)
+        return model.PodAffinity(chosen, term.topology_key, term.namespaces)
     if not selector(by_label):
-        return PodAffinity(chosen, term.topology_key, term.namespaces, any_namespace=True)
+        return model.PodAffinity(chosen, term.topology_key, term.namespaces, any_namespace=True)
     found = {name for name in {*around.namespaces, namespace} if selects(selector(by_label), around.labels(name))}
     # None found is not "the pod's own", which an empty tuple means: no namespace has an empty name.
-    return PodAffinity(chosen, term.topology_key, tuple(sorted(found.union(term.namespaces))) or ("",))
+    return model.PodAffinity(chosen, term.topology_key, tuple(sorted(found.union(term.namespaces))) or ("",))
 
 
-def _same(labels: Labels, keys: Iterable[str]) -> Iterator[Expression]:
-    return (Expression(key, "In", (labels[key],)) for key in keys if key in labels)
+def _same(labels: Labels, keys: Iterable[str]) -> Iterator[model.Expression]:
+    return (model.Expression(key, "In", (labels[key],)) for key in keys if key in labels)
 
 
-def _spread(part: SpreadPart, labels: Labels) -> Spread:
-    chosen = selector(part.label_selector or LabelSelector()) + tuple(_same(labels, part.match_label_keys))
-    return Spread(
+def _spread(part: objects.SpreadPart, labels: Labels) -> model.Spread:
+    chosen = selector(part.label_selector or objects.LabelSelector()) + tuple(_same(labels, part.match_label_keys))
+    return model.Spread(
         part.max_skew,
         part.topology_key,
         chosen,
@@ -254,20 +222,19 @@ def _spread(part: SpreadPart, labels: Labels) -> Spread:
     )
 
 
-def _lasting(labels: Labels, near: tuple[PodAffinity, ...], spread: tuple[Spread, ...]) -> tuple[tuple[str, str], ...]:
-    """The labels without those that a controller generated and no term of the pod's own reads."""
-    asked = {one.key for term in near for one in term.selector or ()}
-    asked |= {one.key for part in spread for one in part.selector}
+def _lasting(labels: Labels, selectors: Iterable[model.Selector]) -> tuple[tuple[str, str], ...]:
+    """The labels without those that a controller generated and none of the pod's own selectors reads."""
+    asked = {one.key for requirements in selectors for one in requirements}
     kept = (key for key in labels if key in asked or not key.startswith(GENERATED))
     return tuple(sorted((key, labels[key]) for key in kept))
 
 
-def _host_ports(spec: PodSpec) -> Iterator[tuple[str, str, int]]:
+def _host_ports(spec: objects.PodSpec) -> Iterator[tuple[str, str, int]]:
     for container in spec.containers + _sidecars(spec):
         for port in container.ports:
             if number := port.host_port or (port.container_port if spec.host_network else 0):
                 yield port.host_ip or "0.0.0.0", port.protocol, number
 
 
-def _sidecars(spec: PodSpec) -> tuple[Container, ...]:
+def _sidecars(spec: objects.PodSpec) -> tuple[objects.Container, ...]:
     return tuple(one for one in spec.init_containers if one.restart_policy == "Always")

@@ -8,35 +8,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from fairway.engine.model import (
-    GPU,
-    Decayed,
-    Disruption,
-    Ledger,
-    Pool,
-    Queue,
-    Quota,
-    Reservation,
-    Sketch,
-)
-from fairway.engine.model import Share as QuotaShare
+from fairway.engine import model
 from fairway.engine.state import selects
 
+from . import types
 from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings, selector
 from .quantities import Malformed, Quantity, amounts_of, duration, exact, parse, share, time, time_text, within
-from .types import (
-    BudgetUse,
-    DecayedAmount,
-    NodePoolObject,
-    QueueObject,
-    QueueSpec,
-    QueueStatus,
-    QuotaSpec,
-    ReservationObject,
-    RuntimeSketch,
-    TimeLimits,
-)
 
 HOUR, DAY = 3600.0, 86_400.0
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -51,11 +29,11 @@ def moment(path: str, text: str | None) -> float | None:
     return within(path, time, text) if text else None
 
 
-def queue(said: QueueObject, around: Surroundings) -> Queue:
+def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
     """`around` resolves the namespace selector to names."""
     spec, meta = said.spec, said.metadata
     usual, longest = within("spec.timeLimit", _time_limits, spec.time_limit)
-    return Queue(
+    return model.Queue(
         name=meta.name,
         parent=spec.parent,
         quotas=tuple(within(f"spec.quotas[{index}]", _quota, one) for index, one in enumerate(spec.quotas)),
@@ -81,25 +59,25 @@ def queue(said: QueueObject, around: Surroundings) -> Queue:
     )
 
 
-def _time_limits(said: TimeLimits) -> tuple[float | None, float | None]:
+def _time_limits(said: types.TimeLimits) -> tuple[float | None, float | None]:
     usual, longest = seconds("default", said.default), seconds("max", said.max)
     if usual is not None and longest is not None and usual > longest:
         raise Malformed(f"found {said.default}; at most max, which is {said.max}, is allowed", "default")
     return usual, longest
 
 
-def _budget(spec: QueueSpec) -> int | None:
+def _budget(spec: types.QueueSpec) -> int | None:
     if spec.budget is None:
         return None
     return int(within("spec.budget.gpuHours", exact, str(spec.budget.gpu_hours)) * 3600)
 
 
-def _quota(said: QuotaSpec) -> Quota:
+def _quota(said: types.QuotaSpec) -> model.Quota:
     guaranteed, limit = within("guaranteed", _shares, said.guaranteed), within("limit", _shares, said.limit)
-    return Quota(said.pool, guaranteed, limit, 1.0 if said.weight is None else said.weight)
+    return model.Quota(said.pool, guaranteed, limit, 1.0 if said.weight is None else said.weight)
 
 
-def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, QuotaShare], ...]:
+def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, model.Share], ...]:
     return tuple((name, within(f"[{name}]", share, value, name)) for name, value in sorted(said.items()))
 
 
@@ -108,27 +86,27 @@ def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
     return frozenset(name for name in around.namespaces if selects(wanted, around.labels(name)))
 
 
-def ledger(said: QueueStatus) -> Ledger:
+def ledger(said: types.QueueStatus) -> model.Ledger:
     """What a queue remembers, from its status."""
     usage = {(pool, name): one for pool, held in said.decayed_usage.items() for name, one in held.items()}
-    spent = said.budget_spent or BudgetUse()
-    return Ledger(
+    spent = said.budget_spent or types.BudgetUse()
+    return model.Ledger(
         usage=tuple((key, _decayed(one)) for key, one in sorted(usage.items())),
         users=tuple((user, _decayed(one)) for user, one in sorted(said.users.items())),
         budget_spent=spent.gpu_hours * HOUR,
         budget_since=moment("budgetSpent.since", spent.since),
         evicted=tuple((pool, _decayed(one)) for pool, one in sorted(said.evicted_gpus.items())),
-        runtimes=tuple(((one.user, one.name), Sketch(one.points)) for one in said.runtimes),
+        runtimes=tuple(((one.user, one.name), model.Sketch(one.points)) for one in said.runtimes),
     )
 
 
-def _decayed(said: DecayedAmount) -> Decayed:
-    return Decayed(said.value, time(said.time))
+def _decayed(said: types.DecayedAmount) -> model.Decayed:
+    return model.Decayed(said.value, time(said.time))
 
 
-def ledger_status(held: Ledger, status: QueueStatus) -> QueueStatus:
+def ledger_status(held: model.Ledger, status: types.QueueStatus) -> types.QueueStatus:
     """`status` with what a queue remembers."""
-    usage: dict[str, dict[str, DecayedAmount]] = {}
+    usage: dict[str, dict[str, types.DecayedAmount]] = {}
     for (pool, name), one in held.usage:
         usage.setdefault(pool, {})[name] = _told(one)
     since = "" if held.budget_since is None else time_text(held.budget_since)
@@ -136,27 +114,27 @@ def ledger_status(held: Ledger, status: QueueStatus) -> QueueStatus:
         status,
         decayed_usage=usage,
         users={user: _told(one) for user, one in held.users},
-        budget_spent=BudgetUse(held.budget_spent / HOUR, since) if held.budget_spent or since else None,
+        budget_spent=types.BudgetUse(held.budget_spent / HOUR, since) if held.budget_spent or since else None,
         evicted_gpus={pool: _told(one) for pool, one in held.evicted},
-        runtimes=tuple(RuntimeSketch(user, name, one.points) for (user, name), one in held.runtimes),
+        runtimes=tuple(types.RuntimeSketch(user, name, one.points) for (user, name), one in held.runtimes),
     )
 
 
-def _told(one: Decayed) -> DecayedAmount:
-    return DecayedAmount(one.value, time_text(one.time))
+def _told(one: model.Decayed) -> types.DecayedAmount:
+    return types.DecayedAmount(one.value, time_text(one.time))
 
 
-def pool(said: NodePoolObject) -> Pool:
+def pool(said: types.NodePoolObject) -> model.Pool:
     spec = said.spec
     evictions = spec.eviction_budget
     cost = spec.cost_per_gpu_hour
-    return Pool(
+    return model.Pool(
         name=said.metadata.name,
         selector=selector(spec.node_selector),
         levels=spec.levels,
         strategy=spec.strategy or "Binpack",
         hold_depth=spec.hold_depth,
-        eviction_gpus=within("spec.evictionBudget.gpus", parse, evictions.gpus, GPU) if evictions else None,
+        eviction_gpus=within("spec.evictionBudget.gpus", parse, evictions.gpus, model.GPU) if evictions else None,
         eviction_period=(seconds("spec.evictionBudget.per", evictions.per) if evictions else None) or HOUR,
         max_nodes=spec.max_nodes,
         shape=within("spec.shape", amounts_of, spec.shape),
@@ -164,7 +142,7 @@ def pool(said: NodePoolObject) -> Pool:
     )
 
 
-def reservation(said: ReservationObject) -> Reservation:
+def reservation(said: types.ReservationObject) -> model.Reservation:
     spec = said.spec
     start, length = moment("spec.start", spec.start), seconds("spec.duration", spec.duration)
     if start is None:
@@ -175,17 +153,17 @@ def reservation(said: ReservationObject) -> Reservation:
         raise Malformed(f"found {'both' if spec.queue else 'neither'}; either queue or maintenance is allowed", "spec")
     if bool(spec.nodes) == bool(spec.amount):
         raise Malformed(f"found {'both' if spec.nodes else 'neither'}; either amount or nodes is allowed", "spec")
-    amount = within("spec.amount", amounts_of, spec.amount)
-    return Reservation(said.metadata.name, start, length, spec.queue, spec.pool, amount, spec.nodes, spec.repeat or "")
+    amount, name = within("spec.amount", amounts_of, spec.amount), said.metadata.name
+    return model.Reservation(name, start, length, spec.queue, spec.pool, amount, spec.nodes, spec.repeat or "")
 
 
-def disruption(said: DisruptionBudgetObject) -> Disruption:
+def disruption(said: DisruptionBudgetObject) -> model.Disruption:
     """How many more pods may go. Before a controller has said so: what `maxUnavailable` says as a number, else none."""
     spec, allowed = said.spec, said.status.disruptions_allowed
     if allowed is None:
         allowed = spec.max_unavailable if isinstance(spec.max_unavailable, int) else 0
     key = f"{said.metadata.namespace}/{said.metadata.name}"
-    return Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
+    return model.Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
 
 
 def priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:

@@ -10,33 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from fairway.engine.model import (
-    Admission,
-    Ended,
-    Eviction,
-    NodeShare,
-    PodSet,
-    PodSetPlacement,
-    Running,
-    Segment,
-    Topology,
-    Workload,
-)
+from fairway.engine import model
 
+from . import types
 from .objects import Condition, Metadata, PodSpec
 from .pods import ALONE, Surroundings, pod_class
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, seconds
-from .types import (
-    AdmissionStatus,
-    EvictionRecord,
-    NodePods,
-    PodSetNodes,
-    PodSetSpec,
-    TopologySpec,
-    WorkloadObject,
-    WorkloadSpec,
-)
 
 BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
 KEPT_EVICTIONS = 10
@@ -54,10 +34,10 @@ def key_of(meta: Metadata) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
-def fact(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended | None:
+def fact(said: types.WorkloadObject, reading: Reading) -> model.Workload | model.Running | model.Ended | None:
     """What the object means to the engine."""
     if (succeeded := outcome(said)) is not None:
-        return Ended(key_of(said.metadata), succeeded)
+        return model.Ended(key_of(said.metadata), succeeded)
     holds = said.status.admission is not None and bool(said.status.admission.pod_sets)
     is_deleted = said.metadata.deletion_timestamp is not None
     if not holds and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
@@ -66,7 +46,7 @@ def fact(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended |
     return running(said, value) if holds else value
 
 
-def outcome(said: WorkloadObject) -> bool | None:
+def outcome(said: types.WorkloadObject) -> bool | None:
     """Whether it succeeded; None while it is not over."""
     if said.status.phase in ("Succeeded", "Failed"):
         return said.status.phase == "Succeeded"
@@ -78,11 +58,11 @@ def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
     return next((one for one in conditions if one.type == name), None)
 
 
-def workload(said: WorkloadObject, reading: Reading) -> Workload:
+def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
     """What is queued. `after` names workloads or owners of the namespace as the user wrote them."""
     spec, meta, status = said.spec, said.metadata, said.status
     evictions = tuple(_eviction(index, one, meta.namespace) for index, one in enumerate(status.eviction_history))
-    return Workload(
+    return model.Workload(
         key=key_of(meta),
         queue=spec.queue,
         podsets=_podsets(spec, meta.namespace, reading.around),
@@ -110,7 +90,7 @@ def workload(said: WorkloadObject, reading: Reading) -> Workload:
     )
 
 
-def priority(spec: WorkloadSpec, priorities: Mapping[str, int]) -> int:
+def priority(spec: types.WorkloadSpec, priorities: Mapping[str, int]) -> int:
     """That of the class named, else of a pod's class, else the number in a pod, else the default."""
     pods: Sequence[PodSpec] = [one.template.spec for one in spec.pod_sets]
     for name in (spec.priority_class_name, *(pod.priority_class_name for pod in pods)):
@@ -120,7 +100,7 @@ def priority(spec: WorkloadSpec, priorities: Mapping[str, int]) -> int:
     return next(numbers, priorities.get("", 0))
 
 
-def _podsets(spec: WorkloadSpec, namespace: str, around: Surroundings) -> tuple[PodSet, ...]:
+def _podsets(spec: types.WorkloadSpec, namespace: str, around: Surroundings) -> tuple[model.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
     found = tuple(
@@ -132,31 +112,32 @@ def _podsets(spec: WorkloadSpec, namespace: str, around: Surroundings) -> tuple[
     return found
 
 
-def podset(said: PodSetSpec, namespace: str, around: Surroundings) -> PodSet:
+def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> model.PodSet:
     least = said.count if said.min_count is None else said.min_count
     if least > said.count:
         raise Malformed(f"found {least}; at most count, which is {said.count}, is allowed", "minCount")
     pod = within("template", pod_class, said.template, namespace, around)
     if said.alignment == "Required":
         pod = replace(pod, alignment_required=True)
-    return PodSet(said.name, said.count, least, pod, topology(said.topology))
+    return model.PodSet(said.name, said.count, least, pod, topology(said.topology))
 
 
-def topology(said: TopologySpec) -> Topology:
+def topology(said: types.TopologySpec) -> model.Topology:
     for outer, inner in pairwise(said.segments):
         if outer.size % inner.size:
             message = f"found {inner.size} inside {outer.size}; a size that divides the outer one is allowed"
             raise Malformed(message, "topology.segments")
-    return Topology(said.required, said.preferred, tuple(Segment(one.level, one.size) for one in said.segments))
+    segments = tuple(model.Segment(one.level, one.size) for one in said.segments)
+    return model.Topology(said.required, said.preferred, segments)
 
 
-def _eviction(index: int, said: EvictionRecord, namespace: str) -> Eviction:
+def _eviction(index: int, said: types.EvictionRecord, namespace: str) -> model.Eviction:
     whom = said.beneficiary if "/" in said.beneficiary or not said.beneficiary else f"{namespace}/{said.beneficiary}"
     when = moment(f"status.evictionHistory[{index}].time", said.time)
-    return Eviction(when or 0.0, said.reason, said.by, whom)
+    return model.Eviction(when or 0.0, said.reason, said.by, whom)
 
 
-def _back_off(evictions: Sequence[Eviction]) -> float | None:
+def _back_off(evictions: Sequence[model.Eviction]) -> float | None:
     """60 s, doubled for each start in a row that timed out, at most an hour."""
     failed = 0
     while failed < len(evictions) and evictions[-1 - failed].reason == "StartTimeout":
@@ -164,7 +145,7 @@ def _back_off(evictions: Sequence[Eviction]) -> float | None:
     return evictions[-1].time + min(BACK_OFF * 2 ** (failed - 1), LONGEST_BACK_OFF) if failed else None
 
 
-def running(said: WorkloadObject, value: Workload) -> Running:
+def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
     """A workload that holds the room of its admission."""
     status, meta = said.status, said.metadata
     admitted, evicted = condition(status.conditions, "Admitted"), condition(status.conditions, "Evicted")
@@ -173,9 +154,9 @@ def running(said: WorkloadObject, value: Workload) -> Running:
     deleted = moment("metadata.deletionTimestamp", meta.deletion_timestamp)
     if deleted is not None:
         left = deleted - meta.deletion_grace_period_seconds
-    holds = within("status.admission", admission, status.admission or AdmissionStatus(), value)
+    holds = within("status.admission", admission, status.admission or types.AdmissionStatus(), value)
     is_promised = _is_promised(said, admitted)
-    return Running(
+    return model.Running(
         value,
         holds,
         admitted_at=None if is_promised else since,
@@ -191,53 +172,51 @@ def _turned(said: Condition | None) -> float | None:
     return moment(f"status.conditions[{said.type}].lastTransitionTime", said.last_transition_time) if said else None
 
 
-def _is_promised(said: WorkloadObject, admitted: Condition | None) -> bool:
+def _is_promised(said: types.WorkloadObject, admitted: Condition | None) -> bool:
     if admitted is not None:
         return admitted.status != "True"
     return said.status.phase == "Pending" and said.status.reason == "WaitingForVictims"
 
 
-def _lost(value: Workload, holds: Admission) -> tuple[tuple[str, int], ...]:
+def _lost(value: model.Workload, holds: model.Admission) -> tuple[tuple[str, int], ...]:
     """The pods by which podsets are below their minimum."""
     held = {one.name: one.count for one in holds.podsets}
     missing = ((one.name, one.min_count - held.get(one.name, 0)) for one in value.podsets)
     return tuple((name, count) for name, count in missing if count > 0)
 
 
-def admission(said: AdmissionStatus, of: Workload) -> Admission:
+def admission(said: types.AdmissionStatus, of: model.Workload) -> model.Admission:
     """Where `of` runs; its podsets come in their order, those not named without nodes."""
-    placed: dict[str, PodSetPlacement] = {}
+    placed: dict[str, model.PodSetPlacement] = {}
     for index, one in enumerate(said.pod_sets):
         placed[one.name] = within(f"podSets[{index}]", _placement, one)
     known = [one.name for one in of.podsets]
     if strange := next((name for name in placed if name not in known), ""):
         raise Malformed(f"found {shown(strange)}; one of {', '.join(known)} is allowed", "podSets")
-    return Admission(said.pool, tuple(placed.get(name, PodSetPlacement(name, ())) for name in known))
+    return model.Admission(said.pool, tuple(placed.get(name, model.PodSetPlacement(name, ())) for name in known))
 
 
-def _placement(said: PodSetNodes) -> PodSetPlacement:
+def _placement(said: types.PodSetNodes) -> model.PodSetPlacement:
     nodes = (within(f"nodes[{index}]", _node_share, one) for index, one in enumerate(said.nodes))
-    return PodSetPlacement(said.name, tuple(one for one in nodes if one.count))
+    return model.PodSetPlacement(said.name, tuple(one for one in nodes if one.count))
 
 
-def _node_share(said: NodePods) -> NodeShare:
+def _node_share(said: types.NodePods) -> model.NodeShare:
     count = len(said.devices) or 1 if said.count is None else said.count
     if said.devices and len(said.devices) != count:
         raise Malformed(f"found those of {len(said.devices)} pods; those of count, {count}, are allowed", "devices")
-    return NodeShare(said.node, count, said.devices)
+    return model.NodeShare(said.node, count, said.devices)
 
 
-def admission_status(held: Admission) -> AdmissionStatus:
-    return AdmissionStatus(
-        held.pool,
-        tuple(
-            PodSetNodes(one.name, tuple(NodePods(share.node, share.count, share.devices) for share in one.nodes))
-            for one in held.podsets
-        ),
-    )
+def admission_status(held: model.Admission) -> types.AdmissionStatus:
+    return types.AdmissionStatus(held.pool, tuple(types.PodSetNodes(one.name, _shares(one)) for one in held.podsets))
 
 
-def remembered(history: tuple[EvictionRecord, ...], more: Eviction) -> tuple[EvictionRecord, ...]:
+def _shares(placement: model.PodSetPlacement) -> tuple[types.NodePods, ...]:
+    return tuple(types.NodePods(one.node, one.count, one.devices) for one in placement.nodes)
+
+
+def remembered(history: tuple[types.EvictionRecord, ...], more: model.Eviction) -> tuple[types.EvictionRecord, ...]:
     """The last evictions with one more."""
-    record = EvictionRecord(time_text(more.time), more.reason, more.by, more.beneficiary)
+    record = types.EvictionRecord(time_text(more.time), more.reason, more.by, more.beneficiary)
     return (*history, record)[-KEPT_EVICTIONS:]
