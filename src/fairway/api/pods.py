@@ -46,18 +46,18 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     fraction, memory = within("metadata.annotations", _part_of_device, meta.annotations)
     affinity = spec.affinity.node_affinity
     asked = within("spec", requests, spec)
-    pod_affinity = tuple(_pod_terms(spec, meta.labels, namespace=namespace, around=around))
+    near = tuple(_pod_terms(spec, meta.labels, namespace=namespace, around=around))
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
     return model.PodClass(
         namespace=namespace,
         requests=tuple(one for one in asked if one[0] != model.GPU) if fraction or memory else asked,
-        labels=_lasting(meta.labels, [*(one.selector or () for one in pod_affinity), *(one.selector for one in spread)]),
+        labels=_lasting(meta.labels, [*(one.selector or () for one in near), *(one.selector for one in spread)]),
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
         volumes=tuple(_volumes(spec, namespace, around)),
         preferences=tuple(model.Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
-        pod_affinity=pod_affinity,
+        pod_affinity=near,
         spread=spread,
         host_ports=tuple(sorted(set(_host_ports(spec)))),
         gpu_fraction=fraction,
