@@ -75,14 +75,14 @@ class Draft:
     def free(self) -> Columns:
         """int64[resource, node]: what is free in each node."""
         if self.repeats:
-            self._flush()
+            self.flush()
         return self._free
 
     @property
     def device_free(self) -> Columns:
         """int64[node, device slot]: milli-GPU free in each device, -1 where there is none."""
         if self.repeats:
-            self._flush()
+            self.flush()
         return self._device_free
 
     # Changes
@@ -206,14 +206,15 @@ class Draft:
 
     # Columns
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was only counted."""
         times, self.repeats = self.repeats, 0
         self._charge(self._last_podsets, self.last, times)
 
     def _charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""
         if self.repeats:
-            self._flush()
+            self.flush()
         self.last = NOWHERE
         memory = self._memory.get(admission.pool, 0)
         for pod, row, count, devices in self._shares(podsets, admission):

@@ -17,7 +17,7 @@ from .affinity import admits, bound_to_itself, goes_singly, likes
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Memo, Rows, allowed_nodes, feasible, labels_of, pool_row
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
-from .score import WISH, Values, linear, scores_of, strategy_of, total, wishes
+from .score import WISH, Values, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
 from .topology import Piece, Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
@@ -230,14 +230,14 @@ def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:
 
 def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
     """The row of each pod, in the order placed. `pods` is used up."""
-    kind, scores = part.kind, scores_of(part.strategy)
+    kind = part.kind
     rows: list[int] = []
     while len(rows) < part.size:
         fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind))
         if not len(fits):
             return None
         liked = WISH * likes(scene.snapshot, scene.standing, kind)[fits]
-        row = int(fits[np.argmax(total(scores, scene, kind, fits) + liked)])
+        row = int(fits[np.argmax(scene.values(kind, part.strategy, fits) + liked)])
         share = choose(scene, kind, row, count=1)
         if share is None:
             pods[row] = 0
@@ -257,8 +257,8 @@ class Filling:
     def fill(self, rows: Rows, pods: Counts, count: int) -> list[Piece]:
         """Rows and counts, rows ascending; the rows hold them all."""
         rows, pods = rows[pods > 0], pods[pods > 0]
-        kind, scores = self.part.kind, scores_of(self.part.strategy)
-        values = total(scores, self.scene, kind, rows)
+        kind = self.part.kind
+        values = self.scene.values(kind, self.part.strategy, rows)
         if count == 1:
             return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
         if self.part.strategy == "Spread":

@@ -5,17 +5,18 @@ What packs or spreads lies within 0..2, so that what the user asked for (preferr
 by row, that is by name, by whoever orders. Scores of nodes that stay the same for a cycle are kept in the memo.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .devices import tightest
-from .fit import Ground, Kind, Rows, matches, untolerated
+from .fit import Counts, Ground, Kind, Rows, allowed_nodes, matches, untolerated
 from .model import GPU, Workload
 from .resources import DEVICE
-from .snapshot import Snapshot
+from .snapshot import Mask, Snapshot
 
 Values = NDArray[np.float64]
 Score = Callable[[Ground, Kind, Rows], Values]
@@ -33,6 +34,17 @@ class Linear(NamedTuple):
     base: Values
     column: int
     slope: float
+
+
+class Typical(NamedTuple):
+    """The pods most often asked for, by which fragmentation is judged: cpu, milli-GPU per device (0: none), devices,
+    nodes allowed, and how frequent each is; the frequencies sum to 1."""
+
+    cpu: NDArray[np.int64]
+    milli: NDArray[np.int64]
+    devices: NDArray[np.int64]
+    open: NDArray[np.bool_]  # [pod, node]
+    frequency: Values
 
 
 def strategy_of(workload: Workload, asked: str, pool: str) -> str:
@@ -57,15 +69,6 @@ def largest(snapshot: Snapshot, column: int) -> int:
     if column not in memo.largest:
         memo.largest[column] = int(snapshot.capacity[column].max(initial=0))
     return memo.largest[column]
-
-
-def scores_of(strategy: str) -> Scores:
-    match strategy:
-        case "Spread":
-            return ((1.0, spread),)
-        case "BestFit":
-            return ((1.0, best_fit),)
-    return ((1.0, binpack),)
 
 
 def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
@@ -95,6 +98,68 @@ def binpack(ground: Ground, kind: Kind, rows: Rows) -> Values:
 def spread(ground: Ground, kind: Kind, rows: Rows) -> Values:
     """The most free first."""
     return _slope(ground, kind, rows, 1.0)
+
+
+def typical_of(snapshot: Snapshot, kinds: Iterable[Kind]) -> Typical:
+    """The most frequent kinds, until they are 95 % of all."""
+    first: dict[object, Kind] = {}
+    seen: Counter[object] = Counter()
+    for kind in kinds:
+        pod, asked = kind.pod, dict(zip(kind.need.columns, kind.need.amounts))
+        key: object = asked.get(0, 0), kind.need.devices, kind.need.share, pod.node_selector, pod.affinity
+        first.setdefault(key, kind)
+        seen[key] += 1
+    common, left = [], 0.95 * seen.total()
+    for key, count in seen.most_common():
+        if left > 0:
+            common.append((first[key], count))
+        left -= count
+    needs = [(kind.need, dict(zip(kind.need.columns, kind.need.amounts))) for kind, _ in common]
+    frequency = np.array([count for _, count in common], np.float64)
+    return Typical(
+        np.array([asked.get(0, 0) for _, asked in needs], np.int64),
+        np.array([need.share or DEVICE * (need.devices > 0) for need, _ in needs], np.int64),
+        np.array([max(need.devices, 1) for need, _ in needs], np.int64),
+        np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_),
+        frequency / max(frequency.sum(), 1),
+    )
+
+
+def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """How little of the node's free GPUs the pod would make useless for typical pods: FGD's gradient, in 0..1."""
+    cpu, devices = ground.free[0, rows], _devices(ground, rows)
+    open_nodes = typical.open[:, rows].T
+    before = _fragments(typical, devices, cpu, open_nodes)
+    left = cpu - dict(zip(kind.need.columns, kind.need.amounts)).get(0, 0)
+    if kind.need.share:
+        size = kind.need.share
+        least = np.argmin(np.where(devices >= size, devices, 2 * DEVICE), axis=1)
+        after = devices.copy()
+        after[np.arange(len(rows)), least] -= size
+    else:
+        whole = devices == DEVICE
+        after = np.where(whole & (np.cumsum(whole, axis=1) <= kind.need.devices), 0, devices)
+    return 1 / (1 + np.exp((_fragments(typical, after, left, open_nodes) - before) / DEVICE))
+
+
+def _fragments(typical: Typical, devices: Counts, cpu: Counts, open_nodes: Mask) -> Values:
+    """Milli-GPU of each node that a typical pod could not use, on average [FGD]."""
+    fits = devices[:, None, :] >= typical.milli[None, :, None]
+    is_open = (fits.sum(axis=2) >= typical.devices) & (cpu[:, None] >= typical.cpu) & (typical.milli > 0) & open_nodes
+    small = np.where(fits, 0, devices[:, None, :]).sum(axis=2)
+    lost: Values = np.where(is_open, small, devices.sum(axis=1)[:, None]) @ typical.frequency
+    return lost
+
+
+def _devices(ground: Ground, rows: Rows) -> Counts:
+    """Milli-GPU free in each device; where only counts are known, as many whole ones as are free."""
+    told, most = ground.device_free[rows], largest(ground.snapshot, 3) // DEVICE
+    devices = np.zeros((len(rows), max(most, told.shape[1])), np.int64)
+    devices[:, : told.shape[1]] = np.maximum(told, 0)
+    counted = (told < 0).all(axis=1)
+    free = ground.free[3, rows[counted]] // DEVICE
+    devices[counted] = DEVICE * (np.arange(devices.shape[1]) < free[:, None])
+    return devices
 
 
 def best_fit(ground: Ground, kind: Kind, rows: Rows) -> Values:

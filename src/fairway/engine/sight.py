@@ -7,19 +7,31 @@ each remember up to where the former have no room for them. It is sorted anew wh
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
-from itertools import chain
+from functools import partial
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .affinity import goes_singly
 from .devices import choose, room_of
-from .fit import Counts, Kind, chooses, feasible, need_of
+from .fit import Counts, Kind, Rows, chooses, feasible, need_of
 from .model import NodeShare, PodClass, PodSetPlacement
 from .resources import DEVICE
-from .score import Linear
+from .score import (
+    Linear,
+    Scores,
+    Typical,
+    Values,
+    best_fit,
+    binpack,
+    less_fragmented,
+    spread,
+    total,
+    typical_of,
+)
 from .snapshot import Mask
 
 if TYPE_CHECKING:
@@ -37,11 +49,13 @@ class Sight:
         self.draft = draft
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.masks: dict[tuple[int, str], Mask] = {}
-        self.rooms: dict[tuple[int, str], tuple[Counts, int]] = {}
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Run] = {}
         self.met: dict[object, object] = {}
         self.emptied: Draft | None = None  # the same nodes with nothing on them
+        self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
+        self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
+        self._typical: Typical | None = None
         self._standing: dict[PodClass, Counts] = {}
         self._counted = 0
 
@@ -61,16 +75,53 @@ class Sight:
     def room(self, kind: Kind) -> Counts:
         """int64[node]: pods of the class that each node could take now. Not to be written."""
         key, draft = (id(kind.pod), kind.pool), self.draft
-        mask, free = self.mask(kind), draft.free  # reading what is free writes what was only counted
-        room, seen = self.rooms.get(key, (None, 0))
-        if room is None:
+        mask = self.mask(kind)
+        if key not in self._rooms:
             room = np.where(mask, room_of(draft, kind, ...), 0)
-        elif seen < len(draft.log):
-            rows = np.array(sorted(set(draft.log[seen:])), np.intp)
-            room[rows] = np.where(mask[rows], room_of(draft, kind, rows), 0)
-        del free
-        self.rooms[key] = room, len(draft.log)
+        else:
+            room, seen = self._rooms[key]
+            if len(rows := self._changed(seen)):
+                room[rows] = np.where(mask[rows], room_of(draft, kind, rows), 0)
+        self._rooms[key] = room, len(draft.log)
         return room
+
+    def values(self, kind: Kind, strategy: str) -> Values:
+        """float64[node]: the score of each node. Not to be written."""
+        key, draft = (id(kind.pod), kind.pool, strategy), self.draft
+        if key not in self._values:
+            values = total(self.scores(strategy), draft, kind, np.arange(len(draft.snapshot.nodes)))
+        else:
+            values, seen = self._values[key]
+            if len(rows := self._changed(seen)):
+                values[rows] = total(self.scores(strategy), draft, kind, rows)
+        self._values[key] = values, len(draft.log)
+        return values
+
+    def scores(self, strategy: str) -> Scores:
+        """What orders nodes under a strategy, wishes apart."""
+        if strategy == "Spread":
+            return ((1.0, spread),)
+        if strategy == "BestFit":
+            return ((1.0, best_fit),)
+        if strategy != "Fragmentation":
+            return ((1.0, binpack),)
+        if self._typical is None:
+            self._typical = typical_of(self.draft.snapshot, self._asked())
+        return ((1.0, partial(less_fragmented, self._typical)),)
+
+    def _asked(self) -> Iterator[Kind]:
+        """The class of each pod that waits or runs, in the pool it may use first."""
+        snapshot = self.draft.snapshot
+        for workload in chain(snapshot.pending, (one.workload for one in snapshot.running)):
+            pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
+            for podset in workload.podsets:
+                yield from repeat(self.kind(podset.pod, pool), podset.count)
+
+    def _changed(self, seen: int) -> Rows:
+        """Rows written since; what was only counted is written first."""
+        if self.draft.repeats:
+            self.draft.flush()
+        return np.array(sorted(set(self.draft.log[seen:])), np.intp)
 
     def meet(self, key: object, mask: Mask | None) -> None:
         """Remember that nodes were asked for once; the mask is kept, for the key tells it by identity."""
@@ -252,6 +303,12 @@ class Scene:
         other = copy(self)
         other.standing, other._own, other._is_copy = dict(self.standing), set(), False
         return other
+
+    def values(self, kind: Kind, strategy: str, rows: Rows) -> Values:
+        """The score of these nodes."""
+        if not self._is_copy:
+            return self.sight.values(kind, strategy)[rows]
+        return total(self.sight.scores(strategy), self, kind, rows)
 
     def room(self, kind: Kind) -> Counts:
         if not self._is_copy:
