@@ -129,7 +129,8 @@ def job(name: str, *, seconds: float = 100, cpu: str = "2", gpus: int = 0, **sai
     requests = {"cpu": cpu} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     container = {"name": "main", "image": "busybox", "command": ["sleep", str(seconds)],
                  "resources": {"requests": requests, "limits": requests}}  # fmt: skip
-    meta = {"name": name, "namespace": "default"} | {key: said.pop(key) for key in ("labels", "annotations") if key in said}
+    meta = {key: said.pop(key) for key in ("labels", "annotations") if key in said}
+    meta |= {"name": name, "namespace": "default"}
     spec = {"restartPolicy": "Never", "containers": [container], **said.pop("pod", {})}
     template = {"metadata": {"annotations": {DURATION: f"{seconds}s"}}, "spec": spec}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template, **said}}

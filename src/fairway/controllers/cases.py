@@ -8,13 +8,17 @@ room and no more. Pods that ran and were lost are noted here for a moment: their
 from collections import defaultdict
 from dataclasses import dataclass
 
-from fairway.api.objects import SCHEDULER, PodObject
+from fairway.api.objects import SCHEDULER, JobObject, PodObject
 from fairway.api.owners import GATED, group_of, name_of, queue_of
+from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject
 
 from .bind import holds_room
 from .owner import JobOwner, Owner, PodsOwner, is_lost
 from .view import View, key_of
+
+SUBMITTED = "fairway.dev/submitted"
+ORDERED = 1_000_000  # versions told apart within a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,14 @@ class Cases:
         self.pods_of: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost_since: dict[str, float] = {}
+        self._first: dict[str, int] = {}
 
     def note(self, old: PodObject | None, new: PodObject | None, *, now: float) -> str:
         """A pod changed; the key of its workload."""
         seen = new or old
         assert seen is not None
         key, name = key_of_pod(seen), key_of(seen.metadata)
+        self.came(key, new)
         if new is not None:
             self.pods_of[key][name] = new
         elif self.pods_of[key].pop(name, None) and not self.pods_of[key]:
@@ -45,6 +51,18 @@ class Cases:
             self.lost[key][old.metadata.uid] = old
             self.lost_since.setdefault(key, now)
         return key
+
+    def came(self, key: str, seen: PodObject | JobObject | None) -> None:
+        """Remembers the version at which an owner was first seen: its place among those of the same second."""
+        if seen is None:
+            self._first.pop(key, None)
+        else:
+            self._first.setdefault(key, int(seen.metadata.resource_version or 0))
+
+    def submitted(self, key: str, created: str | None, *, now: float) -> float:
+        """When an owner was made. Its timestamp is in whole seconds: the rest is the order in which they were seen."""
+        second = time(created) if created else float(int(now))
+        return second + self._first.get(key, 0) % ORDERED / (ORDERED + 1)
 
     def found(self, key: str) -> None:
         """Whoever was lost is accounted for."""

@@ -103,7 +103,9 @@ class Control:
         if isinstance(seen, PodObject):
             self._writer.note(self._cases.note(old, new, now=means.now()))  # type: ignore[arg-type]
         elif isinstance(seen, JobObject):
-            self._writer.note(f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}")
+            key = f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}"
+            self._cases.came(key, seen if new else None)
+            self._writer.note(key)
         elif kind == kinds.WORKLOADS:
             self._writer.note(key_of(seen.metadata))
         elif isinstance(seen, NamespaceObject):

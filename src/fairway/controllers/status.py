@@ -130,10 +130,10 @@ def leave(status: WorkloadStatus, *, now: float) -> WorkloadStatus:
     """It has left its room, and enters the next where it was moved."""
     if not holds(status, "Evicted"):
         return status
-    if status.moves_to is None:
-        return replace(status, admission=None)
-    to, status = status.moves_to, turned(_placed(status, status.moves_to), "Evicted", None, now=now)
-    status = turned(replace(status, admission=to), "Admitted", Said("Moved"), now=now)
+    to, status = status.moves_to, replace(status, admission=None)
+    if to is None:
+        return status
+    status = turned(turned(_placed(status, to), "Evicted", None, now=now), "Admitted", Said("Moved"), now=now)
     return replace(status, phase="Admitted", reason="", message="")
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from fairway.api.objects import PodObject, PodTemplate
 from fairway.api.pods import pod_class
-from fairway.api.quantities import duration, time
+from fairway.api.quantities import duration, time, time_text
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, workload
 from fairway.engine import GPU, Admission, NodeShare, PodSetPlacement, Workload
@@ -30,7 +30,7 @@ from fairway.kube.kinds import Ref, ref
 
 from . import status as life
 from .bind import assign, bind, holds_room, is_over
-from .cases import Case
+from .cases import SUBMITTED, Case
 from .means import Means
 from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
@@ -74,10 +74,12 @@ class Life:
             return
         made: dict[str, Any] = msgspec.to_builtins(desired)
         made |= {"apiVersion": VERSION, "kind": "Workload"}
-        made["metadata"]["finalizers"] = [FINALIZER]
-        made["metadata"].pop("creationTimestamp", None)
+        created = made["metadata"].pop("creationTimestamp", None)
+        submitted = self.means.cases.submitted(case.key, created, now=self.means.now())
+        notes = {SUBMITTED: time_text(submitted)}
         if isinstance(owner, PodsOwner) and owner.is_remade:
-            made["metadata"]["annotations"] = {MANIFESTS: await keep(self.means.client, owner.pods)}
+            notes[MANIFESTS] = await keep(self.means.client, owner.pods)
+        made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
         try:
             await self.means.client.create(kinds.WORKLOADS, made)
         except ApiError as error:

@@ -1,0 +1,51 @@
+"""What a queue is charged for a workload that ended."""
+
+import pytest
+
+from fairway.controllers.ledger import Use, charge, evicted
+from fairway.engine import Decayed, Ledger, PodClass, PodSet, Pool, Queue, Workload
+
+ONE = Workload("ns/job-train-1", "q", (PodSet("main", 1, 1, PodClass()),), user="ann")
+DAY = 86400.0
+
+
+def use(seconds: float, runtime: float | None = None) -> Use:
+    return Use(ONE, "h100", (("cpu", 4000), ("nvidia.com/gpu", 2000)), seconds, runtime)
+
+
+def test_usage_is_what_was_held_times_how_long() -> None:
+    ledger = charge(Queue("q"), use(100.0), now=1000.0, half_life=DAY)
+    assert dict(ledger.usage) == {
+        ("h100", "cpu"): Decayed(400_000.0, 1000.0),
+        ("h100", "nvidia.com/gpu"): Decayed(200_000.0, 1000.0),
+    }
+    assert dict(ledger.users) == {"ann": Decayed(200.0, 1000.0)}
+
+
+def test_usage_halves_every_half_life() -> None:
+    first = charge(Queue("q"), use(100.0), now=0.0, half_life=DAY)
+    second = charge(Queue("q", ledger=first), use(100.0), now=DAY, half_life=DAY)
+    assert dict(second.usage)["h100", "cpu"].value == pytest.approx(600_000.0)
+
+
+def test_a_budget_starts_anew_with_its_period() -> None:
+    queue = Queue("q", budget=10_000, budget_period=100.0)
+    first = charge(queue, use(10.0), now=1000.0, half_life=DAY)
+    assert (first.budget_spent, first.budget_since) == (20.0, 1000.0)
+    same = charge(Queue("q", budget_period=100.0, ledger=first), use(10.0), now=1050.0, half_life=DAY)
+    assert (same.budget_spent, same.budget_since) == (40.0, 1000.0)
+    later = charge(Queue("q", budget_period=100.0, ledger=same), use(10.0), now=1250.0, half_life=DAY)
+    assert (later.budget_spent, later.budget_since) == (20.0, 1200.0)
+
+
+def test_the_runtime_of_what_succeeded_is_learned() -> None:
+    ledger = charge(Queue("q"), use(100.0, runtime=100.0), now=0.0, half_life=DAY)
+    assert {group for group, _ in ledger.runtimes} == {("ann", "job-train"), ("ann", ""), ("", "")}
+    assert charge(Queue("q"), use(100.0), now=0.0, half_life=DAY).runtimes == ()
+
+
+def test_the_bucket_of_evicted_gpus_drains_with_time() -> None:
+    pool = Pool("h100", eviction_gpus=64_000, eviction_period=3600.0)
+    full = evicted(Ledger(), {pool: 32_000}, now=0.0)
+    assert dict(evicted(full, {pool: 1000}, now=900.0).evicted) == {"h100": Decayed(17_000.0, 900.0)}
+    assert evicted(Ledger(), {Pool("a"): 1000}, now=0.0).evicted == ()

@@ -1,0 +1,86 @@
+"""The statuses of a workload's life."""
+
+import msgspec
+
+from fairway.api.types import WorkloadStatus
+from fairway.controllers import status as life
+from fairway.controllers.status import Said, change, holds, since
+from fairway.engine import Admission, Eviction, NodeShare, PodSetPlacement
+
+HERE = Admission("p", (PodSetPlacement("main", (NodeShare("n1", 2, ((0,), (1,))),)),))
+THERE = Admission("p", (PodSetPlacement("main", (NodeShare("n2", 2),)),))
+ADMITTED = Said("Admitted", "starts")
+
+
+def evicted(status: WorkloadStatus, now: float, reason: str = "Preempted") -> WorkloadStatus:
+    return life.evict(status, Eviction(now, reason, "q", "ns/b"), Said(reason), gpus=2.0)
+
+
+def test_an_admission_is_an_attempt_and_says_since_when() -> None:
+    status = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
+    assert (status.phase, status.attempt, since(status, "Admitted")) == ("Admitted", 1, 100.0)
+
+
+def test_a_promise_and_its_admission_are_one_attempt() -> None:
+    promised = life.promise(WorkloadStatus(), HERE, Said("WaitingForVictims", "when b is gone"), now=100.0)
+    assert (promised.phase, promised.reason, holds(promised, "Admitted")) == ("Pending", "WaitingForVictims", False)
+    assert life.admit(promised, HERE, ADMITTED, now=130.0).attempt == 1
+
+
+def test_a_promise_may_be_told_again_and_changes_nothing() -> None:
+    once = life.promise(WorkloadStatus(), HERE, Said("WaitingForVictims"), now=100.0)
+    assert life.promise(once, HERE, Said("WaitingForVictims"), now=105.0) == once
+
+
+def test_an_evicted_workload_is_pending_at_once_and_holds_its_room_until_it_left() -> None:
+    running = life.run(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), Said("PodsReady"), now=101.0)
+    status = evicted(running, 150.0)
+    assert (status.phase, status.reason, status.admission) == ("Pending", "Preempted", running.admission)
+    assert holds(status, "Evicted") and not holds(status, "Running") and not holds(status, "Admitted")
+    assert status.attained == 100.0
+    assert [(it.reason, it.by, it.beneficiary) for it in status.eviction_history] == [("Preempted", "q", "ns/b")]
+    assert life.leave(status, now=160.0).admission is None
+
+
+def test_a_moved_workload_enters_its_new_place_when_it_left_the_old() -> None:
+    status = life.move(evicted(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), 150.0), THERE)
+    moved = life.leave(status, now=160.0)
+    assert moved.admission and moved.admission.pod_sets[0].nodes[0].node == "n2"
+    assert (moved.phase, moved.attempt, moved.moves_to) == ("Admitted", 2, None)
+    assert since(moved, "Admitted") == 160.0 and not holds(moved, "Evicted")
+
+
+def test_being_admitted_again_ends_the_eviction() -> None:
+    left = life.leave(evicted(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), 150.0), now=160.0)
+    again = life.admit(left, THERE, ADMITTED, now=200.0)
+    assert (again.attempt, holds(again, "Evicted"), since(again, "Admitted")) == (2, False, 200.0)
+
+
+def test_a_workload_suspended_by_its_user_is_not_pending() -> None:
+    status = evicted(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), 150.0, "Suspended")
+    assert status.phase == "Suspended"
+    assert life.suspend(status, is_active=True).phase == "Pending"
+
+
+def test_the_last_ten_evictions_are_remembered() -> None:
+    status = WorkloadStatus()
+    for number in range(12):
+        status = evicted(life.admit(life.leave(status, now=0.0), HERE, ADMITTED, now=number * 10), number * 10 + 5.0)
+    assert len(status.eviction_history) == 10
+
+
+def test_a_finished_workload_is_over_and_keeps_what_it_was_served() -> None:
+    status = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
+    done = life.finish(life.served(status, now=160.0, gpus=2.0), Said("Done"), succeeded=True, now=160.0)
+    assert (done.phase, done.attained, since(done, "Finished")) == ("Succeeded", 120.0, 160.0)
+    assert life.is_over(done)
+
+
+def test_a_change_is_the_merge_patch_from_one_status_to_the_next() -> None:
+    before = msgspec.to_builtins(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0))
+    after = msgspec.to_builtins(life.revoke(WorkloadStatus(phase="Pending")))
+    assert change(before, after) == {
+        "phase": "Pending", "admission": None, "attempt": None, "conditions": None,
+    }  # fmt: skip
+    assert change(before, before) == {}
+    assert change({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "d": [3]}}) == {"a": {"c": None, "d": [3]}}

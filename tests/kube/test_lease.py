@@ -1,0 +1,131 @@
+"""Leader election against the embedded server, under a virtual clock."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fairway.clock import Clock, VirtualClock, seeded
+from fairway.embedded.kinds import builtin_kinds
+from fairway.embedded.registry import Registry
+from fairway.embedded.server import Server
+from fairway.embedded.store import Store
+from fairway.kube.client import Client
+from fairway.kube.kinds import LEASES, Ref
+from fairway.kube.lease import Election
+from fairway.kube.transport import Request, Response
+
+LEASE = Ref(LEASES, "leader", "kube-system")
+START = 1_800_000_000.0
+
+
+class Link:
+    """The way of one candidate to the server; it can be cut."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.is_cut = server, False
+
+    async def __call__(self, request: Request) -> Response:
+        if self.is_cut:
+            raise ConnectionError("cut")
+        return await self.server.handle(request)
+
+
+class Candidate:
+    def __init__(self, server: Server, clock: Clock, identity: str) -> None:
+        self.link = Link(server)
+        self.election = Election(Client(self.link, clock, seeded(1)), LEASE, identity=identity, term=15.0)
+        self.task = asyncio.create_task(self.election.run())
+
+    async def crash(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    @property
+    def leads(self) -> bool:
+        return self.election.is_leader()
+
+
+def play(story: Callable[[Server, VirtualClock], Awaitable[Any]]) -> Any:
+    clock = VirtualClock(START)
+
+    async def run() -> Any:
+        server = Server(Registry(Store(), builtin_kinds(), clock, seeded(2)))
+        await server.start()
+        return await story(server, clock)
+
+    return clock.run(run())
+
+
+def test_one_of_two_leads_and_the_other_follows_when_it_crashes() -> None:
+    async def story(server: Server, clock: VirtualClock) -> list[tuple[bool, bool]]:
+        one, two = Candidate(server, clock, "one"), Candidate(server, clock, "two")
+        await clock.sleep(60)
+        seen = [(one.leads, two.leads)]
+        await one.crash()
+        await clock.sleep(5)
+        seen.append((one.leads, two.leads))
+        await clock.sleep(15)
+        seen.append((one.leads, two.leads))
+        await two.crash()
+        return seen
+
+    assert play(story) == [(True, False), (True, False), (False, True)]
+
+
+def test_the_same_identity_renews_at_once() -> None:
+    async def story(server: Server, clock: VirtualClock) -> float:
+        one = Candidate(server, clock, "machine")
+        await clock.sleep(1)
+        await one.crash()
+        began, again = clock.now(), Candidate(server, clock, "machine")
+        await again.election.acquired.wait()
+        await again.crash()
+        return clock.now() - began
+
+    assert play(story) == 0.0
+
+
+def test_a_lease_given_up_is_taken_at_the_next_turn() -> None:
+    async def story(server: Server, clock: VirtualClock) -> float:
+        one, two = Candidate(server, clock, "one"), Candidate(server, clock, "two")
+        await clock.sleep(10)
+        await one.crash()
+        await one.election.release()
+        began = clock.now()
+        await two.election.acquired.wait()
+        await two.crash()
+        assert not one.leads
+        return clock.now() - began
+
+    assert play(story) <= 15 / 4
+
+
+def test_two_never_lead_at_once_while_links_are_cut_and_mended() -> None:
+    async def story(server: Server, clock: VirtualClock) -> tuple[int, set[str]]:
+        both, leaders = 0, set()
+        candidates = {name: Candidate(server, clock, name) for name in ("one", "two")}
+        for step in range(600):
+            candidates["one"].link.is_cut = step % 120 > 60
+            candidates["two"].link.is_cut = step % 70 > 50
+            await clock.sleep(0.5)
+            leads = [name for name, it in candidates.items() if it.leads]
+            both += len(leads) > 1
+            leaders.update(leads)
+        for it in candidates.values():
+            await it.crash()
+        return both, leaders
+
+    assert play(story) == (0, {"one", "two"})
+
+
+def test_a_leader_that_cannot_renew_stops_after_two_thirds_of_the_term() -> None:
+    async def story(server: Server, clock: VirtualClock) -> float:
+        one = Candidate(server, clock, "one")
+        await one.election.acquired.wait()
+        one.link.is_cut, began = True, clock.now()
+        while one.leads:
+            await clock.sleep(0.1)
+        await one.crash()
+        return clock.now() - began
+
+    assert 9.9 <= play(story) <= 10.2
