@@ -1,32 +1,31 @@
 """One cycle: what must stop, whom to start and where, whom to shrink or evict for it, why the others wait."""
 
-from .draft import Draft
-from .model import Admission, Workload
-from .place import Ask, place
-from .plan import Admit, Keep, Plan, Reason, Verdict, Wait
+from .admit import admit, wait
+from .cycle import Cycle
+from .order import Order
+from .plan import Plan
 from .policy import Policy
 from .snapshot import Snapshot
 
 
 def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     """Pure, total, repeatable: one verdict for each pending and each running workload."""
-    draft = Draft(snapshot)
-    kept: list[Verdict] = [
-        Admit(one.workload.key, one.admission, tuple(key for key in one.waits_for if key in draft.running))
-        if one.is_promised and not one.is_leaving
-        else Keep(one.workload.key)
-        for one in snapshot.running
-    ]
-    waiting = sorted(snapshot.pending, key=lambda one: (-one.priority, one.submitted, one.key))
-    return Plan(tuple(kept + [admit(one, draft) or Wait(one.key, Reason.NO_ROOM) for one in waiting]))
+    cycle = Cycle(snapshot, policy)
+    order = Order(cycle.draft, policy.ordering, is_strict=policy.is_strict)
+    for workload in order.heads(cycle.is_blocked):
+        cycle.say(admit(workload, cycle) or wait(workload, cycle))
+    return plan_of(cycle, order)
 
 
-def admit(workload: Workload, draft: Draft) -> Verdict | None:
-    """In the room there is."""
-    ask = Ask(workload, tuple(podset.min_count for podset in workload.podsets))
-    for pool in draft.snapshot.pools:
-        if (podsets := place(draft, ask, pool.name)) is not None:
-            admission = Admission(pool.name, podsets)
-            draft.start(workload, admission)
-            return Admit(workload.key, admission)
-    return None
+def plan_of(cycle: Cycle, order: Order) -> Plan:
+    """All verdicts in the order decided; who was not asked for waits as, or behind, another; who runs on is kept."""
+    for workload in order.lost:
+        admit(workload, cycle)
+        cycle.say(wait(workload, cycle))
+    for line in order.lines():
+        for workload, first in line.followers:
+            cycle.follow(workload, first, is_strict=line.is_strict)
+    for one in cycle.snapshot.running:
+        if one.workload.key not in cycle.verdicts:
+            cycle.say(cycle.confirm(one))
+    return Plan(cycle.numbered(order.positions()), cycle.tree.shares(), cycle.again_at)

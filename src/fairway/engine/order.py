@@ -167,6 +167,16 @@ class Order:
         """All lines, by name of their queue."""
         return (seat.line for _, seat in sorted(self._seats.items()) if seat.line)
 
+    def positions(self) -> dict[str, int]:
+        """The place of each that still waits in its line, from 1."""
+        started, places = self._draft.started, {}
+        for line in self.lines():
+            place = 0
+            for one in line.waiting:
+                if one.key not in started:
+                    places[one.key] = place = place + 1
+        return places
+
     def heads(self, blocked: Callable[[Workload], bool]) -> Iterator[Workload]:
         """Who is next, given all verdicts so far; `blocked` tells whether one stands in the way of its likes."""
         touched = self._tree.touched

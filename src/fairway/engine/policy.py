@@ -1,17 +1,31 @@
 """Policy: the few choices a cycle is run with, and the named presets."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .model import Pool
+
+if TYPE_CHECKING:
+    from .order import Ordering
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """`usage_weight`: k of the share division; `half_life` of decayed usage in seconds; `hold_depth`: holds per pool,
-    -1 all; `strategy`: overrides the pools' own."""
+    -1 all, unless the pool says otherwise; `strategy`: overrides the pools' own; `ordering`: overrides the queues' own,
+    and `is_strict` whether a blocked head blocks its line; `makes_room`: whether anybody is evicted for another."""
 
     usage_weight: float = 0.5
     half_life: float = 7 * 86400.0
     hold_depth: int = 1
     strategy: str = ""
+    ordering: "Ordering | None" = None
+    is_strict: bool | None = None
+    makes_room: bool = True
+
+    def holds(self, pool: Pool) -> int:
+        """How many holds a pool may have, -1: all."""
+        return self.hold_depth if pool.hold_depth is None else pool.hold_depth
 
 
 FAIRWAY = Policy()

@@ -49,6 +49,11 @@ class Account:
         return all(self.held[one] + amounts.get(one, 0) <= bounds.get(one, 0) for one in self.resources)
 
 
+def _is_open(queue: Queue) -> bool:
+    bounds = (queue.namespaces, queue.max_priority, queue.allows_nonpreemptible, queue.max_time_limit, queue.budget)
+    return queue.stop == "None" and not queue.pools and all(bound is None for bound in bounds)
+
+
 def absolute(share: Share, live: int) -> int:
     return live * share.amount // 1000 if share.is_relative else share.amount
 
@@ -64,6 +69,11 @@ class Branch:
         self.path: tuple[Branch, ...] = ()
         self.accounts: dict[str, Account] = {}
         self.ledgers: dict[str, tuple[Account, ...]] = {}  # by pool: its own accounts, then those of its ancestors
+
+    @property
+    def is_plain(self) -> bool:
+        """It holds workloads, and none of its path has a condition for them but quota."""
+        return bool(self.path) and not self.children and all(_is_open(one.queue) for one in self.path)
 
     def below(self, other: "Branch") -> tuple["Branch", "Branch"] | None:
         """The level under the lowest common ancestor, here and there; None within one line of descent."""

@@ -1,0 +1,55 @@
+"""One workload's turn: start it in the room there is, keep room coming free for it, or say why it waits.
+
+What stands against it is noted on the way (`cycle.whys`); of several reasons the first by precedence is told. The
+facts of a wait are figures and keys, never words; a counterfactual is tried before it is told.
+"""
+
+from .cycle import RANK, Cycle
+from .door import delay, over_guaranteed, over_limit, refusal
+from .explain import explain
+from .model import Workload
+from .plan import Verdict, Wait
+
+
+def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
+    """In idle room, or in room that somebody is leaving already, without delaying a hold."""
+    cycle.whys.clear()
+    if not cycle.is_plain(workload) and (why := refusal(workload, cycle) or delay(workload, cycle)):
+        cycle.whys.append(why)
+        cycle.open = ()
+        return None
+    cycle.open = open_pools(workload, cycle)
+    if not cycle.open:
+        return None
+    found = cycle.find(workload, cycle.open)
+    if found is None and cycle.timeline.keeps and workload.preemptible:
+        found = cycle.find(workload, cycle.open, at_risk=True)
+    return cycle.start(workload, *found) if found else None
+
+
+def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:
+    """The pools in which quota lets it start, those first in which it stays within guaranteed."""
+    pools, opened, borrowed = cycle.pools_of(workload), [], []
+    for pool in pools:
+        accounts = cycle.accounts(workload, pool)
+        if not accounts:
+            opened.append(pool)
+            continue
+        asked = cycle.tree.amounts(workload.podsets, cycle.least(workload), pool)
+        fixed = {} if workload.preemptible else asked
+        if why := over_limit(accounts, asked) or over_guaranteed(accounts, fixed):
+            cycle.whys.append(why)
+        elif len(pools) == 1 or all(one.keeps_within(one.guaranteed, asked) for one in accounts[:1]):
+            opened.append(pool)
+        else:
+            borrowed.append(pool)
+    return (*opened, *borrowed)
+
+
+def wait(workload: Workload, cycle: Cycle) -> Verdict:
+    """Why it does not start now."""
+    whys = list(cycle.whys)
+    if workload.queue in cycle.tree.branches and (pools := cycle.pools_of(workload)):
+        whys.append(explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools))
+    reason, facts = min(whys, key=lambda why: RANK[why[0]])
+    return Wait(workload.key, reason, facts)

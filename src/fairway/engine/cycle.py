@@ -1,0 +1,136 @@
+"""One cycle at work: the draft, the order, what is kept for later, and the verdicts so far.
+
+It holds what the steps of `decide` share and nothing that lasts longer. Things alike are found once: the pods a
+podset starts with, the nodes excluded, the pools of a queue, and why a likeness waits.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from .draft import Draft
+from .model import Admission, PodSetPlacement, Running, Workload
+from .place import Ask, place
+from .plan import Admit, Facts, Keep, Reason, Verdict, Wait
+from .policy import Policy
+from .quota import Account
+from .snapshot import Mask, Snapshot
+from .timeline import Timeline
+
+Why = tuple[Reason, Facts]
+RANK = {reason: rank for rank, reason in enumerate(Reason)}
+SHARED = RANK[Reason.BUDGET_SPENT]
+"""From this reason on, what one is told holds for all that are like it."""
+
+
+class Cycle:
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot, self.policy, self.now = snapshot, policy, snapshot.now
+        self.draft = Draft(snapshot, policy)
+        self.tree = self.draft.tree
+        self.timeline = Timeline(self.draft, self.tree.time_limit)
+        self.verdicts: dict[str, Verdict] = {}
+        self.again_at: float | None = None
+        self.holds = {pool.name: policy.holds(pool) for pool in snapshot.pools}
+        self.whys: list[Why] = []  # what stands against the workload whose turn it is
+        self.open: tuple[str, ...] = ()  # the pools in which quota lets it start
+        self._plain: dict[str, bool] = {}
+        self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self._least: dict[int, tuple[int, ...]] = {}
+        self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
+
+    def wake(self, time: float) -> None:
+        """The answer may change by itself then."""
+        if self.now < time and (self.again_at is None or time < self.again_at):
+            self.again_at = time
+
+    def say(self, verdict: Verdict) -> Verdict:
+        self.verdicts[verdict.workload] = verdict
+        return verdict
+
+    def least(self, workload: Workload) -> tuple[int, ...]:
+        """How many pods of each podset it starts with at least."""
+        found = self._least.get(id(workload.podsets))
+        if found is None:
+            found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
+        return found
+
+    def ask(self, workload: Workload, counts: tuple[int, ...], beside: Admission | None = None) -> Ask:
+        return Ask(workload, counts, self._allowed(workload.excluded_nodes), beside, self.policy.strategy)
+
+    def _allowed(self, excluded: tuple[str, ...]) -> Mask | None:
+        if excluded not in self._masks:
+            self._masks[excluded] = np.array([node.name not in excluded for node in self.snapshot.nodes], np.bool_)
+        return self._masks[excluded]
+
+    def is_plain(self, workload: Workload) -> bool:
+        """Neither its queues nor itself set a condition beyond quota; most are so."""
+        if not workload.is_active or workload.backs_off_until is not None or workload.after or workload.pools:
+            return False
+        if workload.queue not in self._plain:
+            branch = self.tree.branches.get(workload.queue)
+            self._plain[workload.queue] = branch is not None and branch.is_plain
+        return self._plain[workload.queue]
+
+    def pools_of(self, workload: Workload) -> tuple[str, ...]:
+        """The pools it may use: in its own order, else its queue's, else by name; each ancestor may narrow them."""
+        key = workload.queue, workload.pools
+        if key not in self._pools:
+            listed = [workload.pools, *(at.queue.pools for at in self.tree.branches[workload.queue].path)]
+            wanted = next((pools for pools in listed if pools), self.tree.pools)
+            allowed = tuple(name for name in wanted if all(not pools or name in pools for pools in listed))
+            self._pools[key] = allowed
+        return self._pools[key]
+
+    def accounts(self, workload: Workload, pool: str) -> tuple[Account, ...]:
+        return self.tree.ledgers(workload.queue, pool)
+
+    def start(self, workload: Workload, pool: str, placed: tuple[PodSetPlacement, ...], for_hold: str = "") -> Admit:
+        """It gets these places; places alike are one value."""
+        draft = self.draft
+        last = draft.last
+        admission = last if last.podsets is placed and last.pool == pool else Admission(pool, placed)
+        draft.start(workload, admission)
+        after = draft.leavers(admission) if draft.later else ()
+        return Admit(workload.key, admission, after, for_hold)
+
+    def find(
+        self, workload: Workload, pools: tuple[str, ...], *, at_risk: bool = False
+    ) -> tuple[str, tuple[PodSetPlacement, ...]] | None:
+        """The first pool and places in which it fits: in room that is idle, else in room that is being left."""
+        ask = self.ask(workload, self.least(workload))
+        with self.timeline.kept(workload, at_risk=at_risk):
+            for view in filter(None, (self.draft, self.draft.later)):
+                for pool in pools:
+                    if (placed := place(view, ask, pool)) is not None:
+                        return pool, placed
+        return None
+
+    def is_blocked(self, workload: Workload) -> bool:
+        """It got neither a start nor a hold, and so what is like it gets none."""
+        verdict = self.verdicts.get(workload.key)
+        return isinstance(verdict, Wait) and verdict.held is None and RANK[verdict.reason] >= SHARED
+
+    def follow(self, workload: Workload, first: Workload, *, is_strict: bool) -> None:
+        """It waits for what the first of its likeness waits for; in a strict line, for the first to go."""
+        verdict = self.verdicts[first.key]
+        assert isinstance(verdict, Wait)
+        if is_strict:
+            self.say(Wait(workload.key, Reason.HELD_FOR, Facts(blocking=(first.key,))))
+        else:
+            self.say(Wait(workload.key, verdict.reason, verdict.facts))
+
+    def confirm(self, one: Running) -> Verdict:
+        """Who runs is kept; who was promised its places is told again, until those it waits for are gone."""
+        if not one.is_promised or one.is_leaving:
+            return Keep(one.workload.key)
+        still = {key for key in one.waits_for if key in self.draft.running and self.draft.running[key].is_leaving}
+        after = tuple(sorted(still.union(self.draft.leavers(one.admission))))
+        return Admit(one.workload.key, one.admission, after, one.backfilled_for)
+
+    def numbered(self, positions: dict[str, int]) -> tuple[Verdict, ...]:
+        """The verdicts in the order decided, each wait with its position in its line."""
+        return tuple(
+            replace(one, position=positions.get(one.workload, 0)) if isinstance(one, Wait) else one
+            for one in self.verdicts.values()
+        )

@@ -1,0 +1,21 @@
+"""The cycle: who starts, in which order, in whole gangs, within limits."""
+
+from builders import job, node, plan_of, queue, runs, told
+
+
+def test_a_gang_starts_whole_or_not_at_all() -> None:
+    assert told(plan_of(node("n1", 2), node("n2", 2), queue("q"), job("a", gpus=1, count=5))) == {"a": "NeverFits"}
+    assert told(plan_of(node("n1", 2), node("n2", 2), queue("q"), job("a", gpus=1, count=4))) == {"a": "n1*2+n2*2"}
+
+
+def test_a_blocked_head_does_not_stop_those_behind_it() -> None:
+    waiting = [job("a", gpus=4, submitted=1), job("b", gpus=1, submitted=2)]
+    busy = runs(job("r", gpus=2), "n")
+    assert told(plan_of(node("n", 4), queue("q"), *waiting, busy)) == {"a": "NoRoom", "b": "n", "r": "Keep"}
+
+
+def test_a_strict_line_waits_for_its_head() -> None:
+    waiting = [job("a", gpus=4, submitted=1), job("b", gpus=1, submitted=2)]
+    busy = runs(job("r", gpus=2), "n")
+    found = told(plan_of(node("n", 4), queue("q", order="FIFO"), *waiting, busy))
+    assert found == {"a": "NoRoom", "b": "HeldFor", "r": "Keep"}
