@@ -49,6 +49,7 @@ from .subresources import LogOptions
 DEFINITIONS = kinds.Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )
+CONTROL_NAMESPACE = "fairway-system"  # where the controller keeps its lease
 LOOK_SECONDS = 0.02
 
 Control = Callable[[Path], Awaitable[None]]
@@ -169,7 +170,8 @@ class _Cluster:
                 tending = tasks.create_task(self.server.tend())
                 client = self.client("setup")
                 for definition in crds():
-                    await _apply(client, definition)
+                    await _apply(client, DEFINITIONS, definition)
+                await _apply(client, kinds.NAMESPACES, {"metadata": {"name": CONTROL_NAMESPACE}, "spec": {}})
                 for node in (node_of(self.machine, client.clock.now()), *hollow):
                     await register(client, node)
                 yield self
@@ -235,14 +237,14 @@ async def _whole(part: Awaitable[None]) -> None:
     await part
 
 
-async def _apply(client: Client, definition: dict[str, Any]) -> None:
+async def _apply(client: Client, kind: kinds.Kind, value: dict[str, Any]) -> None:
     """Makes an object, or makes the one there is the same."""
     try:
-        await client.create(DEFINITIONS, definition)
+        await client.create(kind, value)
     except ApiError as error:
         if error.status != 409:
             raise
-        await client.patch(Ref(DEFINITIONS, definition["metadata"]["name"]), {"spec": definition["spec"]})
+        await client.patch(Ref(kind, value["metadata"]["name"]), {"spec": value["spec"]})
 
 
 def _as_user(transport: Transport, token: str, name: str) -> Transport:
