@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from fairway.engine.check import unfit
 from fairway.engine.model import (
     Admission,
     Decayed,
@@ -46,6 +45,7 @@ from fairway.engine.model import (
 )
 from fairway.engine.plan import Admit, Evict, Finish, Plan, Resize, Verdict, Wait
 from fairway.engine.resources import DEVICE, shared
+from fairway.engine.site import unfit
 
 GIB = 1 << 30
 NOW = 1_000_000.0

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .audit import Cap, Tree, caps_of, counted_by, inherited, limit_of, standing_sums
+from .audit import Cap, Tree, caps_of, counted_by, inherited, limit_of, misdealt, sums_of
 from .model import Running, Workload
 from .plan import Admit, Cause, Ending, Evict, Fault, Finish, Resize, Wait
 from .resources import DEVICE, counts_of
@@ -26,15 +26,14 @@ def afters(case: Case) -> Iterator[Fault]:
     """Nobody waits for one who stays."""
     going = {item.workload.key for item in case.leaves}
     for item in case.starts:
-        if item.after and item.is_fresh and not going.issuperset(item.after):
+        if item[2] and item.role == "new" and not going.issuperset(item.after):
             yield Fault(item.workload.key, "After", ", ".join(sorted(set(item.after) - going)))
 
 
 def resizes(case: Case) -> Iterator[Fault]:
     """Within minCount..count; those that stay keep their places and their order, those that come go behind."""
-    for verdict in case.plan.verdicts:
-        one = case.running.get(verdict.workload)
-        if not isinstance(verdict, Resize) or one is None:
+    for verdict in case.of(Resize):
+        if (one := case.running.get(verdict.workload)) is None:
             continue
         podsets, before, after = one.workload.podsets, one.admission, verdict.admission
         counts = dict(zip((podset.name for podset in podsets), counts_of(podsets, after)))
@@ -54,19 +53,13 @@ def resizes(case: Case) -> Iterator[Fault]:
 def finishes(case: Case, tree: Tree) -> Iterator[Fault]:
     """Only who has run to its limit, or came after a failure, is stopped for good."""
     now, ended = case.snapshot.now, case.snapshot.ended
-    for verdict in case.plan.verdicts:
-        if isinstance(verdict, Finish):
-            one, waiting = case.running.get(verdict.workload), case.waiting.get(verdict.workload)
-            if one is not None and verdict.ending is Ending.TIME_LIMIT and is_over(tree, one, now):
-                continue
-            failed = [key for key in (waiting.after if waiting else ()) if key in ended and not ended[key].succeeded]
-            if not (failed and verdict.ending is Ending.DEPENDENCY_FAILED):
-                yield Fault(verdict.workload, "Finish", str(verdict.ending))
-
-
-def is_over(tree: Tree, one: Running, now: float) -> bool:
-    limit = limit_of(tree.paths.get(one.workload.queue, ()), one.workload)
-    return limit is not None and one.admitted_at is not None and now >= one.admitted_at + limit
+    for verdict in case.of(Finish):
+        one, waiting = case.running.get(verdict.workload), case.waiting.get(verdict.workload)
+        limit = limit_of(tree.paths.get(one.workload.queue, ()), one.workload) if one else None
+        is_over = one and limit is not None and one.admitted_at is not None and now >= one.admitted_at + limit
+        failed = [key for key in (waiting.after if waiting else ()) if key in ended and not ended[key].succeeded]
+        if not (is_over if verdict.ending is Ending.TIME_LIMIT else failed):
+            yield Fault(verdict.workload, "Finish", str(verdict.ending))
 
 
 # Victims
@@ -75,9 +68,10 @@ def is_over(tree: Tree, one: Running, now: float) -> bool:
 def evictions(case: Case, tree: Tree) -> Iterator[Fault]:
     """Every victim: for whom, by what right, unprotected, and needed."""
     taken: dict[str, list[Evict | Resize]] = defaultdict(list)
-    for verdict in case.plan.verdicts:
+    verdicts: list[Evict | Resize] = [*case.of(Evict), *case.of(Resize)]
+    for verdict in verdicts:
         one = case.running.get(verdict.workload)
-        if one is None or not isinstance(verdict, Evict | Resize) or one.is_leaving:
+        if one is None or one.is_leaving:
             continue
         if isinstance(verdict, Evict) and verdict.cause not in FOR_ANOTHER:
             if not is_due(case, tree, one, verdict.cause):
@@ -121,16 +115,17 @@ class Court:
         self.case, self.tree, self.taken = case, tree, taken
         self.limits = caps_of(case.snapshot, lambda quota: quota.limit)
         self.owed = caps_of(case.snapshot, lambda quota: quota.guaranteed)
-        self.sums = standing_sums(case, tree)
+        self.sums = sums_of(case.snapshot, tree, case.standing())
         self.leaves = {item.workload.key: item for item in case.leaves}
         self.named = {verdict.workload for verdicts in taken.values() for verdict in verdicts}
         self.used: dict[Cell3, int] = defaultdict(int)
         self.devices = devices_in_use(case)
-        told = layout_of(case.snapshot, [item for item in case.starts if not item.is_fresh])
+        told = layout_of(case.snapshot, [item for item in case.starts if item.role == "told"])
         self.free = case.snapshot.free + told.by_node(len(case.snapshot.nodes))
-        self.buckets: dict[str, int] = defaultdict(int)
-        for key in self.named:
-            self.sums.add(self.leaves[key], self.amounts(self.leaves[key]))
+        self.misdealt = misdealt(case, tree)
+        for key, item in self.leaves.items():
+            if key not in self.named and not case.running[key].is_leaving:
+                self.sums.add(item, self.amounts(item), -1)
 
     def judge(self) -> Iterator[Fault]:
         for item in self.case.starts:
@@ -239,11 +234,13 @@ class Court:
         sums, queues, amounts = self.sums, self.sums.queues, self.amounts(item)
         if not victims:
             return
+        if self.misdealt:
+            yield Fault(item.workload.key, "Entitled", f"no division gives {self.misdealt} that share")
         ours = sums.ways[queues[item.workload.queue]] if item.workload.queue in queues else []
         for cap in self.owed:
             part = sums.part(item, amounts, cap) if ours[:1] == [cap.queue] else 0
             if part and sums.of(cap) + part - self._own(item, cap) > self.share(cap):
-                yield Fault(item.workload.key, "Share", f"beyond its share of {self.share(cap)}")
+                yield Fault(item.workload.key, "Entitled", f"beyond its share of {self.share(cap)}")
         branches: dict[int, list[Held]] = defaultdict(list)
         for victim in victims:
             theirs = [row for row in sums.ways[queues[victim.workload.queue]] if row not in ours]
@@ -252,7 +249,7 @@ class Court:
             caps = [cap for cap in self.owed if cap.queue == branch]
             within = self.is_within(item)
             if caps and not any(self._may_lose(cap, lost, within) for cap in caps):
-                yield Fault(lost[-1].workload.key, "Share", "its queue is not above what it is due")
+                yield Fault(lost[-1].workload.key, "Entitled", "its queue is not above what it is due")
 
     def _may_lose(self, cap: Cap, lost: Sequence[Held], within: bool) -> bool:
         """Above what it is due before it loses the last (and largest) of them."""
@@ -285,7 +282,7 @@ class Court:
         for kind, row, count in zip(layout.kind.tolist(), layout.row.tolist(), layout.count.tolist()):
             for column in np.flatnonzero(layout.needs[kind]).tolist():
                 found["node", row, column] += int(layout.needs[kind, column]) * count
-        for (row, index), amount in cells(snapshot, item.workload, item.admission):
+        for (row, index), amount in cells(snapshot, item):
             found["device", row, index] += amount
         return found
 
@@ -295,23 +292,21 @@ class Court:
 
 def holds(case: Case, tree: Tree) -> Iterator[Fault]:
     """Nobody who stays past the start of a hold takes room that it will need, unless at its own risk."""
-    snapshot, count = case.snapshot, len(case.snapshot.nodes)
-    for verdict in case.plan.verdicts:
-        workload = case.waiting.get(verdict.workload)
-        if not isinstance(verdict, Wait) or verdict.held is None or verdict.starts_at is None or workload is None:
+    snapshot, count, now = case.snapshot, len(case.snapshot.nodes), case.snapshot.now
+    for wait in case.of(Wait):
+        if wait.held is None or wait.starts_at is None or (workload := case.waiting.get(wait.workload)) is None:
             continue
-        own = Held(workload, verdict.held, (), verdict.held)
-        until, now = verdict.starts_at, snapshot.now
-        ending = [Held(one.workload, one.admission, (), one.admission) for one in snapshot.running
-                  if one.is_leaving or not stays(tree, one.workload, one.admitted_at or now, until)]
-        late = [item for item in case.starts if item.workload.key in case.waiting
-                and not is_at_risk(case, item, verdict) and stays(tree, item.workload, now, until)]
-        held = layout_of(snapshot, [own]).by_node(count)
+        until = wait.starts_at
+        ending = [Held(one.workload, one.admission) for one in snapshot.running
+                  if not one.is_leaving and not stays(tree, one.workload, one.admitted_at or now, until)]
+        held = layout_of(snapshot, [Held(workload, wait.held)]).by_node(count)
         free = snapshot.free + layout_of(snapshot, [*ending, *case.leaves]).by_node(count) - held
-        for item in late:
+        for item in case.starts:
+            if item.role != "new" or is_at_risk(case, item, wait) or not stays(tree, item.workload, now, until):
+                continue
             takes = layout_of(snapshot, [item]).by_node(count)
             if ((takes > free) & (takes > 0) & (held > 0)).any():
-                yield Fault(item.workload.key, "Hold", f"delays {verdict.workload}")
+                yield Fault(item.workload.key, "Hold", f"delays {wait.workload}")
             free -= takes
 
 
@@ -326,27 +321,23 @@ def stays(tree: Tree, workload: Workload, since: float, until: float) -> bool:
     path = tree.paths.get(workload.queue, ())
     if (limit := limit_of(path, workload)) is not None:
         return since + limit > until
-    return workload.expected_runtime is None and not any(
-        queue.expected_runtime is not None or queue.ledger.runtimes for queue in path
-    )
+    learns = (one.expected_runtime is not None or one.ledger.runtimes for one in path)
+    return workload.expected_runtime is None and not any(learns)
 
 
 def reservations(case: Case, tree: Tree) -> Iterator[Fault]:
     """In its window only the queue of a reservation uses the nodes; before it only who is gone in time."""
     now = case.snapshot.now
     for kept in case.snapshot.reservations:
-        period = {"Daily": DAY, "Weekly": 7 * DAY}.get(kept.repeat)
-        start = kept.start
+        period, start = {"Daily": DAY, "Weekly": 7 * DAY}.get(kept.repeat), kept.start
         if period and start + kept.duration <= now:
             start += period * ((now - start - kept.duration) // period + 1)
-        if start + kept.duration <= now:
-            continue
-        for item in case.starts:
-            names = {queue.name for queue in tree.paths.get(item.workload.queue, ())}
-            if not item.is_fresh or item.workload.key not in case.waiting or kept.queue in names:
+        for item in case.starts if start + kept.duration > now else ():
+            path = tree.paths.get(item.workload.queue, ())
+            if item.role != "new" or any(kept.queue == queue.name for queue in path):
                 continue
             used = {share.node for placement in item.admission.podsets for share in placement.nodes}
-            limit = limit_of(tree.paths.get(item.workload.queue, ()), item.workload)
+            limit = limit_of(path, item.workload)
             is_gone = start > now and (item.workload.preemptible or (limit is not None and now + limit <= start))
             if used.intersection(kept.nodes) and not is_gone:
                 yield Fault(item.workload.key, "Reserved", kept.name)

@@ -1,45 +1,72 @@
-"""What a plan owes to queues: the referee's second part.
+"""What a plan owes to queues: the referee's part on doors, quotas and shares.
 
-Doors (who may be admitted at all, and what may be said of a wait), limits and the non-preemptible rule at every
+Doors: who may be admitted at all, and what may be said of a wait. Limits and the non-preemptible rule at every
 ancestor, budgets, and that the shares it states are a division that the rules allow. Who leaves counts in no queue.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from .model import GPU, Queue, Quota, Share, Workload
-from .plan import Admit, Fault, Reason, Wait
+from .model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Quota, Share, Workload
+from .plan import Fault, Reason, Wait
 from .resources import MIG, counted, counts_of
 from .snapshot import Columns, Snapshot
 from .tally import Case, Held, Layout, layout_of, memory_of
 
-PRECEDENCE = tuple(Reason)
-CERTAIN = (Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_ALLOWED, Reason.QUEUE_STOPPED, Reason.BACKING_OFF,
-           Reason.DEPENDENCY_PENDING)
+PLACE = {reason: place for place, reason in enumerate(Reason)}
+CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_ALLOWED, Reason.QUEUE_STOPPED,
+                     Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING))
 """Reasons that can be told from a workload and its queues alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The queues by name, and of each the way to its root, itself first; () where that is a circle."""
+    """The queues: of each the way to its root, itself first, () where that is a circle; who has children; and of each
+    leaf what keeps all, some or none out."""
 
     paths: dict[str, tuple[Queue, ...]]
     parents: frozenset[str]
+    gates: dict[str, "Gate"]
+
+
+class Gate(NamedTuple):
+    """What the queues on a way let in. `shut`: nobody, and why. `is_open`: everybody."""
+
+    shut: Reason | None
+    namespaces: tuple[frozenset[str], ...]
+    priority: float
+    takes_fixed: bool
+    is_stopped: bool
+    pools: tuple[str, ...]
+    is_open: bool
 
 
 def tree_of(snapshot: Snapshot) -> Tree:
-    paths = {}
-    for name in snapshot.queues:
+    queues = snapshot.queues
+    paths, parents = {}, frozenset(queue.parent for queue in queues.values())
+    for name in queues:
         path: list[Queue] = []
         at = name
-        while at in snapshot.queues and len(path) <= len(snapshot.queues):
-            path.append(snapshot.queues[at])
+        while at in queues and len(path) <= len(queues):
+            path.append(queues[at])
             at = path[-1].parent
-        paths[name] = () if len(path) > len(snapshot.queues) else tuple(path)
-    return Tree(paths, frozenset(queue.parent for queue in snapshot.queues.values()))
+        paths[name] = () if len(path) > len(queues) else tuple(path)
+    return Tree(paths, parents, {name: _gate(path, name in parents) for name, path in paths.items()})
+
+
+def _gate(path: Sequence[Queue], is_parent: bool) -> Gate:
+    shut = Reason.QUEUE_INVALID if is_parent or not path else None
+    namespaces = tuple(queue.namespaces for queue in path if queue.namespaces is not None)
+    priority = min((queue.max_priority for queue in path if queue.max_priority is not None), default=np.inf)
+    takes_fixed = all(queue.allows_nonpreemptible is not False for queue in path)
+    is_stopped = any(queue.stop != "None" for queue in path)
+    pools = next((queue.pools for queue in path if queue.pools), ())
+    is_open = not (shut or namespaces or is_stopped or pools) and priority == np.inf and takes_fixed
+    return Gate(shut, namespaces, priority, takes_fixed, is_stopped, pools, is_open)
 
 
 def inherited(path: Sequence[Queue], of: Callable[[Queue], float | None], default: float) -> float:
@@ -47,55 +74,42 @@ def inherited(path: Sequence[Queue], of: Callable[[Queue], float | None], defaul
     return next((value for value in map(of, path) if value is not None), default)
 
 
-# Doors
-
-
 def refusal(case: Case, tree: Tree, workload: Workload) -> Reason | None:
     """The first reason, of those told from the workload and its queues alone, why it may not be admitted."""
-    path = tree.paths.get(workload.queue)
-    if path is None:
+    gate = tree.gates.get(workload.queue)
+    if gate is None:
         return Reason.QUEUE_NOT_FOUND
-    if not path or workload.queue in tree.parents:
-        return Reason.QUEUE_INVALID
-    for queue in path:
-        if (
-            (queue.namespaces is not None and workload.namespace not in queue.namespaces)
-            or (queue.max_priority is not None and workload.priority > queue.max_priority)
-            or (queue.allows_nonpreemptible is False and not workload.preemptible)
-        ):
+    if not gate.is_open:
+        if gate.shut:
+            return gate.shut
+        is_welcome = all(workload.key.partition("/")[0] in names for names in gate.namespaces)
+        if not is_welcome or workload.priority > gate.priority or not (workload.preemptible or gate.takes_fixed):
             return Reason.NOT_ALLOWED
-    if any(queue.stop != "None" for queue in path):
-        return Reason.QUEUE_STOPPED
+        if gate.is_stopped:
+            return Reason.QUEUE_STOPPED
     if workload.backs_off_until is not None and workload.backs_off_until > case.snapshot.now:
         return Reason.BACKING_OFF
-    if not all((end := case.snapshot.ended.get(key)) and end.succeeded for key in workload.after):
+    if workload.after and not all((end := case.snapshot.ended.get(key)) and end.succeeded for key in workload.after):
         return Reason.DEPENDENCY_PENDING
     return None
 
 
 def doors(case: Case, tree: Tree) -> Iterator[Fault]:
     """Nobody is admitted whom a rule keeps out, and a wait gives the first reason there is."""
-    pools = {pool.name for pool in case.snapshot.pools}
-    clear: set[tuple[str, str, int, bool]] = set()
-    for verdict in case.plan.verdicts:
-        workload = case.waiting.get(verdict.workload)
-        if workload is None or not isinstance(verdict, Admit | Wait):
-            continue
-        likeness = workload.queue, workload.namespace, workload.priority, workload.preemptible
-        if likeness in clear and not workload.after and workload.backs_off_until is None:
-            why = None
-        elif (why := refusal(case, tree, workload)) is None:
-            clear.add(likeness)
-        if isinstance(verdict, Wait):
-            told = verdict.reason
-            if told not in (why, Reason.REFUSED) and (told in CERTAIN or (why and PRECEDENCE.index(told) > PRECEDENCE.index(why))):
-                yield Fault(workload.key, "Reason", f"{told}, but {why}")
-            continue
-        if why is not None or not workload.is_active:
-            yield Fault(workload.key, "Door", str(why or "inactive"))
-        allowed = [workload.pools, *(queue.pools for queue in tree.paths.get(workload.queue, ()) if queue.pools)][:2]
-        if verdict.admission.pool not in pools or any(one and verdict.admission.pool not in one for one in allowed):
-            yield Fault(workload.key, "Pool", f"{verdict.admission.pool} is not allowed")
+    for workload, admission, _, role, _ in case.starts:
+        why = refusal(case, tree, workload) if role == "new" else None
+        if why or (role == "new" and not workload.is_active):
+            yield Fault(workload.key, "Door", why or "inactive")
+        asked, allowed = workload.pools, tree.gates[workload.queue].pools if workload.queue in tree.gates else ()
+        if role in ("new", "moved") and ((asked and admission.pool not in asked)
+                                         or (allowed and admission.pool not in allowed)):
+            yield Fault(workload.key, "Pool", f"{admission.pool} is not allowed")
+    for wait in case.of(Wait):
+        workload = case.waiting.get(wait.workload)
+        if workload and workload.is_active and (told := wait.reason) is not Reason.REFUSED:
+            why = refusal(case, tree, workload)
+            if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
+                yield Fault(wait.workload, "Reason", f"{told}, but {why}")
 
 
 # Quotas
@@ -112,15 +126,17 @@ class Cap(NamedTuple):
 
 
 def caps_of(snapshot: Snapshot, of: Callable[[Quota], Sequence[tuple[str, Share]]]) -> list[Cap]:
+    live = {pool.name: snapshot.capacity[:, snapshot.is_usable & (snapshot.pool_of == row)].sum(axis=1)
+            for row, pool in enumerate(snapshot.pools)}
     caps = []
     for row, queue in enumerate(snapshot.queues.values()):
         for quota in queue.quotas:
-            pools = [at for at, one in enumerate(snapshot.pools) if quota.pool in ("*", one.name)]
-            alive = np.isin(snapshot.pool_of, pools) & snapshot.is_usable
+            names = [name for name in live if quota.pool in ("*", name)]
+            pools = [at for at, one in enumerate(snapshot.pools) if one.name in names]
             for resource, share in of(quota):
                 if resource in snapshot.resources:
                     column = snapshot.resources.index(resource)
-                    unit = int(snapshot.capacity[column, alive].sum()) if share.is_relative else 1000
+                    unit = sum(int(live[name][column]) for name in names) if share.is_relative else 1000
                     caps.append(Cap(row, quota.pool, pools, column, share.amount * unit // 1000))
     return caps
 
@@ -128,45 +144,45 @@ def caps_of(snapshot: Snapshot, of: Callable[[Quota], Sequence[tuple[str, Share]
 @dataclass(frozen=True, slots=True)
 class Sums:
     """What queues hold, each with all below it: int64[queue, pool, resource]. `ways`: the rows from a queue to its
-    root; `rows`: of queues and pools by name."""
+    root; `queues`, `pools`: rows by name."""
 
     held: Columns
     ways: list[list[int]]
     queues: dict[str, int]
     pools: dict[str, int]
 
-    def add(self, held: Held, amounts: Columns, sign: int = 1) -> None:
-        row, pool = self.queues.get(held.workload.queue), self.pools.get(held.admission.pool)
+    def add(self, item: Held, amounts: Columns, sign: int = 1) -> None:
+        row, pool = self.queues.get(item.workload.queue), self.pools.get(item.admission.pool)
         if row is not None and pool is not None:
             self.held[self.ways[row], pool] += sign * amounts
+
+    def add_all(self, snapshot: Snapshot, items: Sequence[Held], sign: int = 1) -> None:
+        """Add many items at once."""
+        layout = layout_of(snapshot, items)
+        queue = np.array([self.queues.get(item[0].queue, -1) for item in items], np.int64)
+        pool = np.array([self.pools.get(form[1].pool, -1) for form in layout.forms], np.int64)[layout.form_of]
+        known, direct = (queue >= 0) & (pool >= 0), np.zeros_like(self.held)
+        np.add.at(direct, (queue[known], pool[known]), counted_by(snapshot, layout)[layout.form_of[known]])
+        for row in np.unique(queue[known]).tolist():
+            self.held[self.ways[row]] += sign * direct[row]
 
     def of(self, cap: Cap) -> int:
         return int(self.held[cap.queue, cap.pools, cap.resource].sum())
 
-    def part(self, held: Held, amounts: Columns, cap: Cap) -> int:
+    def part(self, item: Held, amounts: Columns, cap: Cap) -> int:
         """What a workload counts against a cap."""
-        row, pool = self.queues.get(held.workload.queue), self.pools.get(held.admission.pool)
+        row, pool = self.queues.get(item.workload.queue), self.pools.get(item.admission.pool)
         is_under = row is not None and pool in cap.pools and cap.queue in self.ways[row]
         return int(amounts[cap.resource]) if is_under else 0
 
 
-def sums_of(snapshot: Snapshot, tree: Tree) -> Sums:
+def sums_of(snapshot: Snapshot, tree: Tree, items: Sequence[Held] = ()) -> Sums:
     queues = {name: row for row, name in enumerate(snapshot.queues)}
-    ways = [[queues[one.name] for one in tree.paths[name]] for name in queues]
     held = np.zeros((len(queues), len(snapshot.pools), len(snapshot.resources)), np.int64)
-    return Sums(held, ways, queues, {pool.name: row for row, pool in enumerate(snapshot.pools)})
-
-
-def add_all(sums: Sums, layout: Layout, amounts: Columns, sign: int = 1) -> None:
-    """Add all items of a layout at once."""
-    queue = np.array([sums.queues.get(item[0].queue, -1) for item in layout.items], np.int64)
-    pool = np.array([sums.pools.get(form.admission.pool, -1) for form in layout.forms], np.int64)[layout.form_of]
-    direct = np.zeros_like(sums.held)
-    known = (queue >= 0) & (pool >= 0)
-    np.add.at(direct, (queue[known], pool[known]), amounts[layout.form_of[known]])
-    for row in np.unique(queue[known]).tolist():
-        for above in sums.ways[row]:
-            sums.held[above] += sign * direct[row]
+    ways = [[queues[one.name] for one in tree.paths[name]] for name in queues]
+    sums = Sums(held, ways, queues, {pool.name: row for row, pool in enumerate(snapshot.pools)})
+    sums.add_all(snapshot, items)
+    return sums
 
 
 def counted_by(snapshot: Snapshot, layout: Layout) -> Columns:
@@ -181,67 +197,50 @@ def limits(case: Case, tree: Tree, starts: Layout) -> Iterator[Fault]:
     """No start and no growth breaks a limit at any ancestor, once all who leave are gone."""
     snapshot = case.snapshot
     caps = caps_of(snapshot, lambda quota: quota.limit)
-    if not caps or not starts.items:
+    if not caps or not case.starts:
         return
-    sums, amounts = standing_sums(case, tree), counted_by(snapshot, starts)
-    before = replace(sums, held=sums.held.copy())
-    add_all(sums, starts, amounts)
+    sums = sums_of(snapshot, tree, case.standing())
+    sums.add_all(snapshot, [item for item in case.leaves if not case.running[item.workload.key].is_leaving], -1)
+    sums.add_all(snapshot, [item for item in case.starts if item.role in ("moved", "told")])
+    new = [(item, form) for item, form in zip(case.starts, starts.form_of.tolist()) if item.role in ("new", "more")]
+    full = replace(sums, held=sums.held.copy())
+    full.add_all(snapshot, [item for item, _ in new])
+    amounts = counted_by(snapshot, starts)
     for cap in caps:
-        if sums.of(cap) <= cap.amount:
-            continue
-        forms = zip(starts.items, starts.form_of.tolist())
-        parts = [(item, sums.part(item, amounts[form], cap)) for item, form in forms]
-        held = before.of(cap) + sum(part for item, part in parts if not is_new(case, item))
-        for item, part in parts:
-            if part and is_new(case, item):
+        held = sums.of(cap)
+        for item, form in new if full.of(cap) > cap.amount else ():
+            part = sums.part(item, amounts[form], cap)
+            if part and held + part > cap.amount:
+                detail = f"{list(snapshot.queues)[cap.queue]} {snapshot.resources[cap.resource]} {cap.amount}"
+                yield Fault(item.workload.key, "Limit", detail)
+            else:
                 held += part
-                if held > cap.amount:
-                    held -= part
-                    detail = f"{list(snapshot.queues)[cap.queue]} {snapshot.resources[cap.resource]} {cap.amount}"
-                    yield Fault(item.workload.key, "Limit", detail)
-
-
-def is_new(case: Case, item: Held) -> bool:
-    """Whether a start adds to what its queue holds: not what was promised, nor what only moves."""
-    return item.is_fresh and (item.workload.key in case.waiting or item.whole is not item.admission)
-
-
-def standing_sums(case: Case, tree: Tree) -> Sums:
-    """What queues hold when all who leave are gone and nobody has started; promised ones count as starts."""
-    snapshot = case.snapshot
-    sums = sums_of(snapshot, tree)
-    told = {item.workload.key for item in case.starts if not item.is_fresh}
-    stays = [Held(one.workload, one.admission, (), one.admission) for one in snapshot.running
-             if not one.is_leaving and one.workload.key not in told]
-    goes = [item for item in case.leaves if not case.running[item.workload.key].is_leaving]
-    for sign, items in ((1, stays), (-1, goes)):
-        layout = layout_of(snapshot, items)
-        add_all(sums, layout, counted_by(snapshot, layout), sign)
-    return sums
 
 
 def cores(case: Case, tree: Tree) -> Iterator[Fault]:
     """The non-preemptible, counted by their first minCount pods, fit in what is guaranteed at every ancestor."""
     snapshot = case.snapshot
-    new = [item for item in case.starts if not item.workload.preemptible and item.workload.key in case.waiting]
+    new = [item for item in case.starts if not item[0].preemptible and item.role == "new"]
     if not new:
         return
     going = {item.workload.key for item in case.leaves}
-    stays = [Held(one.workload, one.admission, (), one.admission) for one in snapshot.running
-             if not one.workload.preemptible and one.workload.key not in going]
+    told = [item for item in case.starts if item.role == "told"]
     sums = sums_of(snapshot, tree)
-    for item in stays:
-        sums.add(item, core_of(snapshot, item))
+    for item in (*case.standing(), *told):
+        if not item.workload.preemptible and (item.role == "told" or item.workload.key not in going):
+            sums.add(item, core_of(snapshot, item))
     caps = caps_of(snapshot, lambda quota: quota.guaranteed)
     for item in new:
         amounts = core_of(snapshot, item)
         over = [cap for cap in caps if (part := sums.part(item, amounts, cap)) and sums.of(cap) + part > cap.amount]
-        sums.add(item, amounts)
         if over:
             yield Fault(item.workload.key, "Guaranteed", f"{list(snapshot.queues)[over[0].queue]} {over[0].amount}")
+        else:
+            sums.add(item, amounts)
 
 
 def core_of(snapshot: Snapshot, item: Held) -> Columns:
+    """What its first minCount pods count in quotas."""
     podsets = item.workload.podsets
     least = [min(podset.min_count, count) for podset, count in zip(podsets, counts_of(podsets, item.admission))]
     found = counted(podsets, least, memory_of(snapshot, item.admission.pool))
@@ -250,23 +249,58 @@ def core_of(snapshot: Snapshot, item: Held) -> Columns:
 
 def budgets(case: Case, tree: Tree) -> Iterator[Fault]:
     """Nobody starts who could overrun what is left of a budget by its time limit."""
-    if not any(queue.budget is not None for queue in case.snapshot.queues.values()):
+    if all(queue.budget is None for queue in case.snapshot.queues.values()):
         return
+    now = case.snapshot.now
     for item in case.starts:
-        path = tree.paths.get(item.workload.queue, ())
-        for queue in path if item.workload.key in case.waiting else ():
-            ledger, now = queue.ledger, case.snapshot.now
-            is_old = ledger.budget_since is not None and now >= ledger.budget_since + (queue.budget_period or np.inf)
-            gpus = core_of(case.snapshot, item)[case.snapshot.resources.index(GPU)] / 1000
+        path = tree.paths.get(item.workload.queue, ()) if item.role == "new" else ()
+        gpus = core_of(case.snapshot, item)[case.snapshot.resources.index(GPU)] / 1000
+        for queue in path:
+            since, period = queue.ledger.budget_since, queue.budget_period
+            spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
             cost = gpus * (limit_of(path, item.workload) or 0.0)
-            if queue.budget is not None and gpus and (0.0 if is_old else ledger.budget_spent) + cost > queue.budget:
+            if queue.budget is not None and gpus and spent + cost > queue.budget:
                 yield Fault(item.workload.key, "Budget", queue.name)
 
 
 def limit_of(path: Sequence[Queue], workload: Workload) -> float | None:
-    """The time limit that is enforced: its own or its queue's default, at most its queue's maximum."""
+    """The time limit that is enforced: its own or its queue's default, at most its queues' maximum."""
     own = workload.time_limit
     if own is None:
         own = next((one.default_time_limit for one in path if one.default_time_limit is not None), None)
     most = [one.max_time_limit for one in path if one.max_time_limit is not None]
     return min([*most, *([own] if own is not None else [])], default=None)
+
+
+def misdealt(case: Case, tree: Tree) -> str:
+    """The first queue whose share no division allows: siblings get no more than their parent is due, each at most its
+    demand, at least what it holds of its guaranteed, and nothing is left while one asks that has a weight."""
+    snapshot, stated = case.snapshot, case.plan.shares
+    stands = [Held(one.workload, one.admission) for one in snapshot.running if not one.is_leaving]
+    asks = [Held(workload, full_of(workload, pool.name)) for workload in snapshot.pending for pool in snapshot.pools]
+    held, asked = sums_of(snapshot, tree, stands), sums_of(snapshot, tree, [*stands, *case.leaves, *asks])
+    names, limits = list(snapshot.queues), caps_of(snapshot, lambda quota: quota.limit)
+    groups: dict[tuple[str, str, int], list[Cap]] = defaultdict(list)
+    for cap in caps_of(snapshot, lambda quota: quota.guaranteed):
+        groups[snapshot.queues[names[cap.queue]].parent, cap.pool, cap.resource].append(cap)
+    for (parent, pool, column), caps in groups.items():
+        resource = snapshot.resources[column]
+        whole = int(snapshot.capacity[column, snapshot.is_usable & np.isin(snapshot.pool_of, caps[0].pools)].sum())
+        above = (stated[key] for one in tree.paths.get(parent, ()) if (key := (one.name, pool, resource)) in stated)
+        total, is_short = next(above, whole), sum(cap.amount for cap in caps) > whole
+        given = {cap: stated.get((names[cap.queue], pool, resource), 0) for cap in caps}
+        for cap, share in given.items():
+            most = min((one.amount for one in limits if one[:4] == cap[:4]), default=share)
+            if not (0 <= share <= min(asked.of(cap), max(most, cap.amount))):
+                return names[cap.queue]
+            if not is_short and total == whole and share < min(cap.amount, held.of(cap), most):
+                return names[cap.queue]
+        if sum(given.values()) > total:
+            return names[caps[0].queue]
+    return ""
+
+
+def full_of(workload: Workload, pool: str) -> Admission:
+    """All of its pods, nowhere in particular."""
+    podsets = (PodSetPlacement(one.name, (NodeShare("", one.count),)) for one in workload.podsets)
+    return Admission(pool, tuple(podsets))

@@ -2,41 +2,41 @@
 
 A Case sorts the verdicts; a Layout turns places into arrays, one entry per node share. Workloads that share their
 podsets and their admission are one *form* and are laid out once, which is what makes a check of many alike cheap.
-Everything is counted here anew from the values; only `snapshot.free` is believed. Nothing here judges.
+All is counted anew from the values; only `snapshot.free` is believed. Nothing here judges.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
-from .plan import Admit, Evict, Finish, Plan, Resize, Verdict
+from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Snapshot
 
 Rows = NDArray[np.int64]
+Kind = TypeVar("Kind", Admit, Evict, Finish, Keep, Resize, Wait)
 
 
 class Held(NamedTuple):
-    """Pods of a workload at their places. `after`: whose room they may take; `whole`: with the pods that stand already;
-    `is_fresh`: decided in this plan."""
+    """Pods of a workload at their places, and whose room they may take. `role`: newly admitted, more of one that runs,
+    moved, told again (promised in an earlier plan), or leaving. `whole`: with those of its pods that stand already."""
 
     workload: Workload
     admission: Admission
-    after: tuple[str, ...]
-    whole: Admission
-    is_fresh: bool = True
+    after: tuple[str, ...] = ()
+    role: Literal["new", "more", "moved", "told", "leaving"] = "new"
+    whole: Admission | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A plan sorted: `starts` are pods that will start (those promised before come first, then as decided), `leaves`
-    pods that hold their room until they are gone. Verdicts that their workload's state forbids appear in neither."""
+    """A plan sorted. `starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that
+    hold their room until they are gone. A verdict that its workload's state forbids is in neither."""
 
     snapshot: Snapshot
     plan: Plan
@@ -46,52 +46,50 @@ class Case:
     starts: list[Held]
     leaves: list[Held]
 
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [verdict for verdict in self.plan.verdicts if type(verdict) is kind]
+
+    def standing(self) -> list[Held]:
+        """Pods that run now, those that are told to leave too; not those promised, nor leaving already."""
+        told = {item.workload.key for item in self.starts if item.role == "told"}
+        return [Held(one.workload, one.admission) for one in self.snapshot.running
+                if not one.is_leaving and one.workload.key not in told]
+
 
 def case_of(snapshot: Snapshot, plan: Plan) -> Case:
-    verdicts: dict[str, Verdict] = {}
-    for verdict in plan.verdicts:
-        verdicts.setdefault(verdict.workload, verdict)
+    verdicts = {verdict.workload: verdict for verdict in plan.verdicts}
     waiting = {workload.key: workload for workload in snapshot.pending}
     running = {one.workload.key: one for one in snapshot.running}
-    promised, leaves = _standing(verdicts, snapshot.running)
-    starts: list[Held] = []
-    for verdict in plan.verdicts:
-        if isinstance(verdict, Admit):
-            if (workload := waiting.get(verdict.workload)) is not None:
-                starts.append(Held(workload, verdict.admission, verdict.after, verdict.admission))
-        elif isinstance(verdict, Evict | Finish | Resize) and verdict.workload in running:
-            _change(running[verdict.workload], verdict, starts, leaves)
-    return Case(snapshot, plan, verdicts, waiting, running, promised + starts, leaves)
-
-
-def _standing(verdicts: dict[str, Verdict], running: Sequence[Running]) -> tuple[list[Held], list[Held]]:
-    """What was promised before and is told again, where leaving ones move to, and what is leaving already."""
-    promised, moving, leaves = [], [], []
-    for one in running:
+    case = Case(snapshot, plan, verdicts, waiting, running, [], [])
+    for one in snapshot.running:
         if one.is_leaving:
-            leaves.append(Held(one.workload, one.admission, (), one.admission))
+            case.leaves.append(Held(one.workload, one.admission, role="leaving"))
             if one.moves_to is not None:
-                moving.append(Held(one.workload, one.moves_to, (one.workload.key,), one.moves_to, False))
-        elif one.is_promised:
-            verdict = verdicts.get(one.workload.key)
-            if isinstance(verdict, Admit):
-                promised.append(Held(one.workload, verdict.admission, verdict.after, verdict.admission, False))
-    return promised + moving, leaves
+                case.starts.append(Held(one.workload, one.moves_to, (one.workload.key,), "told"))
+        elif one.is_promised and isinstance(verdict := verdicts.get(one.workload.key), Admit):
+            case.starts.append(Held(one.workload, verdict.admission, verdict.after, "told"))
+    for verdict in plan.verdicts:
+        if type(verdict) is Admit:
+            if (workload := waiting.get(verdict.workload)) is not None:
+                case.starts.append(Held(workload, verdict.admission, verdict.after))
+        elif isinstance(verdict, Evict | Finish | Resize) and verdict.workload in running:
+            _change(case, running[verdict.workload], verdict)
+    return case
 
 
-def _change(one: Running, verdict: Evict | Finish | Resize, starts: list[Held], leaves: list[Held]) -> None:
+def _change(case: Case, one: Running, verdict: Evict | Finish | Resize) -> None:
+    """A running workload stops, moves, grows or shrinks."""
     workload = one.workload
     if isinstance(verdict, Resize):
-        added, removed = difference(verdict.admission, one.admission), difference(one.admission, verdict.admission)
-        if added.podsets:
-            starts.append(Held(workload, added, (), verdict.admission))
-        if removed.podsets:
-            leaves.append(Held(workload, removed, (), one.admission))
-        return
-    if not one.is_leaving:
-        leaves.append(Held(workload, one.admission, (), one.admission))
-    if isinstance(verdict, Evict) and verdict.admission is not None:
-        starts.append(Held(workload, verdict.admission, (workload.key,), verdict.admission))
+        more, less = difference(verdict.admission, one.admission), difference(one.admission, verdict.admission)
+        if more.podsets:
+            case.starts.append(Held(workload, more, (), "more", verdict.admission))
+        if less.podsets:
+            case.leaves.append(Held(workload, less, role="leaving"))
+    elif not one.is_leaving:
+        case.leaves.append(Held(workload, one.admission, role="leaving"))
+        if isinstance(verdict, Evict) and verdict.admission is not None:
+            case.starts.append(Held(workload, verdict.admission, (workload.key,), "moved"))
 
 
 def pods_of(placement: PodSetPlacement) -> list[tuple[str, tuple[int, ...]]]:
@@ -105,23 +103,21 @@ def pods_of(placement: PodSetPlacement) -> list[tuple[str, tuple[int, ...]]]:
 
 def difference(left: Admission, right: Admission) -> Admission:
     """The pods of `left` that are not in `right`, podset by podset."""
-    others = {placement.name: placement for placement in right.podsets}
+    others = {placement.name: Counter(pods_of(placement)) for placement in right.podsets}
     podsets = []
     for placement in left.podsets:
-        other = others.get(placement.name)
-        more = Counter(pods_of(placement)) - Counter(pods_of(other) if other else ())
-        shares = tuple(NodeShare(node, count, (devices,) * count if devices else ())
-                       for (node, devices), count in more.items())
-        if shares:
-            podsets.append(PodSetPlacement(placement.name, shares))
+        more = Counter(pods_of(placement)) - others.get(placement.name, Counter())
+        if more:
+            shares = (NodeShare(node, n, (given,) * n if given else ()) for (node, given), n in more.items())
+            podsets.append(PodSetPlacement(placement.name, tuple(shares)))
     return Admission(left.pool, tuple(podsets))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`forms`: one Held of each form; `form_of`: the form of each item. Entries, one per node share of a form: `form`,
+    """`forms`: one item of each form; `form_of`: the form of each item. Entries, one per node share of a form: `form`,
     `kind`, `row` (-1: no such node), `count`, `given` (pods with devices), `shares`. `kinds`: pod class and pool;
-    `needs`: int64[kind, resource], what one pod takes."""
+    `needs`: int64[kind, resource], what one pod takes. `odd`: forms that are no whole gang of their podsets."""
 
     items: Sequence[Held]
     forms: list[Held]
@@ -134,6 +130,7 @@ class Layout:
     shares: list[NodeShare]
     kinds: list[tuple[PodClass, str]]
     needs: Columns
+    odd: set[int]
 
     def items_of(self, form: int) -> list[int]:
         return [int(item) for item in np.flatnonzero(self.form_of == form)]
@@ -164,27 +161,35 @@ def layout_of(snapshot: Snapshot, items: Sequence[Held]) -> Layout:
         if form == len(forms):
             forms.append(item)
         form_of.append(form)
-    kinds: dict[tuple[int, str], int] = {}
-    classes: list[tuple[PodClass, str]] = []
-    entries: list[tuple[int, int, int, int, int]] = []
+    kind_of: dict[tuple[int, str], int] = {}
+    kinds: list[tuple[PodClass, str]] = []
+    entries: list[int] = []
     shares: list[NodeShare] = []
+    odd: set[int] = set()
     row_of = snapshot.row_of
-    for form, item in enumerate(forms):
-        pods = {podset.name: podset.pod for podset in item[0].podsets}
-        pool = item[1].pool
-        for placement in item[1].podsets:
-            if (pod := pods.get(placement.name)) is None:
-                continue
-            kind = kinds.setdefault((id(pod), pool), len(classes))
-            if kind == len(classes):
-                classes.append((pod, pool))
+    for form, (workload, admission, _, _, _) in enumerate(forms):
+        podsets, placements = workload.podsets, admission.podsets
+        names = [one.name for one in placements]
+        if [one.name for one in podsets] != names:
+            if sorted(one.name for one in podsets) != sorted(names):
+                odd.add(form)
+            placements = tuple(one for podset in podsets for one in placements if one.name == podset.name)
+            podsets = tuple(podset for one in placements for podset in podsets if one.name == podset.name)
+        for podset, placement in zip(podsets, placements):
+            kind = kind_of.setdefault((id(podset.pod), admission.pool), len(kinds))
+            if kind == len(kinds):
+                kinds.append((podset.pod, admission.pool))
+            held = 0
             for share in placement.nodes:
-                entries.append((form, kind, row_of.get(share.node, -1), share.count, len(share.devices)))
-                shares.append(share)
+                held += share.count
+                entries += (form, kind, row_of.get(share.node, -1), share.count, len(share.devices))
+            shares += placement.nodes
+            if not podset.min_count <= held <= podset.count:
+                odd.add(form)
     form_, kind_, row, count, given = np.array(entries, np.int64).reshape(-1, 5).T
-    needs = np.array([needs_of(snapshot, pod, pool) for pod, pool in classes], np.int64)
-    return Layout(items, forms, np.array(form_of, np.int64), form_, kind_, row, count, given, shares, classes,
-                  needs.reshape(-1, len(snapshot.resources)))
+    needs = np.array([needs_of(snapshot, pod, pool) for pod, pool in kinds], np.int64)
+    needs = needs.reshape(-1, len(snapshot.resources))
+    return Layout(items, forms, np.array(form_of, np.int64), form_, kind_, row, count, given, shares, kinds, needs, odd)
 
 
 def needs_of(snapshot: Snapshot, pod: PodClass, pool: str) -> list[int]:
@@ -202,28 +207,27 @@ Cell = tuple[int, int]
 """Row of a node, and the index of a device in it."""
 
 
+def cells(snapshot: Snapshot, item: Held) -> Iterator[tuple[Cell, int]]:
+    """The devices that pods hold, and how much of each."""
+    pods = {podset.name: podset.pod for podset in item.workload.podsets}
+    for placement in item.admission.podsets:
+        for share in placement.nodes if placement.name in pods else ():
+            part = shared(pods[placement.name], memory_of(snapshot, item.admission.pool)) or DEVICE
+            for given in share.devices:
+                yield from (((snapshot.row_of.get(share.node, -1), index), part) for index in given)
+
+
 def devices_in_use(case: Case) -> dict[Cell, int]:
     """What is taken of each device before the plan, where devices are known; what was promised is not in use."""
     snapshot = case.snapshot
-    told = {item.workload.key for item in case.starts if not item.is_fresh}
     used: dict[Cell, int] = defaultdict(int)
-    for one in snapshot.running:
-        if one.workload.key not in told or one.is_leaving:
-            for cell, amount in cells(snapshot, one.workload, one.admission):
-                used[cell] += amount
+    leaving = (Held(one.workload, one.admission) for one in snapshot.running if one.is_leaving)
+    for item in (*case.standing(), *leaving):
+        for cell, amount in cells(snapshot, item):
+            used[cell] += amount
     for pod in snapshot.pods:
         row = snapshot.row_of.get(pod.node, -1)
         memory = snapshot.gpu_memory[snapshot.pool_of[row]] if row >= 0 and snapshot.pool_of[row] >= 0 else 0
         for index in pod.devices:
             used[row, index] += shared(pod.pod, memory) or DEVICE
     return used
-
-
-def cells(snapshot: Snapshot, workload: Workload, admission: Admission) -> Iterator[tuple[Cell, int]]:
-    """The devices that pods hold, and how much of each."""
-    for placement in admission.podsets:
-        pod = next((one.pod for one in workload.podsets if one.name == placement.name), None)
-        for share in placement.nodes if pod is not None else ():
-            for index in chain(*share.devices):
-                part = shared(pod, memory_of(snapshot, admission.pool)) if pod is not None else 0
-                yield (snapshot.row_of.get(share.node, -1), index), part or DEVICE
