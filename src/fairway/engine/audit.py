@@ -105,9 +105,9 @@ def doors(case: Case, tree: Tree) -> Iterator[Fault]:
                                          or (allowed and admission.pool not in allowed)):
             yield Fault(workload.key, "Pool", f"{admission.pool} is not allowed")
     for wait in case.of(Wait):
-        workload = case.waiting.get(wait.workload)
-        if workload and workload.is_active and (told := wait.reason) is not Reason.REFUSED:
-            why = refusal(case, tree, workload)
+        asker = case.waiting.get(wait.workload)
+        if asker and asker.is_active and (told := wait.reason) is not Reason.REFUSED:
+            why = refusal(case, tree, asker)
             if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
                 yield Fault(wait.workload, "Reason", f"{told}, but {why}")
 
