@@ -1,0 +1,236 @@
+"""When capacity comes free, and for whom it is kept: ends, holds, backfill, reservations.
+
+An end is when a workload must be gone: its enforced time limit, else the time that nine in ten of its kind had ended
+by; none is known for the others, and nothing is promised on their leaving. A hold is the earliest moment at which a
+blocked workload fits if all whose end is known by then are gone, and the room it takes there. A reservation is room of
+a pool, or nodes, kept from its start on. Both are a Keep: from `since` on, so much of these nodes is spoken for.
+
+Who starts may use all of a Keep's room if it ends by `since`; who may stay longer uses what the Keep leaves. A
+preemptible one may start into the room of a hold at its own risk: the plan says for whom (`backfilled_for`), and that
+one may evict it. It may use the room of a reservation if it can be gone, grace included, when that begins.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .draft import Draft
+from .model import Admission, Reservation, Running, Workload
+from .place import Ask, place
+from .sketch import known_runtimes, quantile
+
+CERTAIN = 0.9
+PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
+Limit = Callable[[Workload], float | None]
+Room = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Keep:
+    """Room spoken for from `since` on. `owner`: key of the held workload, or "" and `queue`, whose workloads a
+    reservation is for ("" nobody). `left`: row → what others may use of it then: amounts by resource column, milli-GPU
+    by device slot."""
+
+    since: float
+    owner: str
+    queue: str
+    left: dict[int, tuple[Room, Room]]
+    admission: Admission | None = None
+
+    def is_for(self, workload: Workload) -> bool:
+        return workload.key == self.owner if self.owner else bool(self.queue) and workload.queue == self.queue
+
+
+def window(one: Reservation, now: float) -> tuple[float, float] | None:
+    """The occurrence of a reservation that is on, or the next one; None when it is over."""
+    period = PERIOD.get(one.repeat)
+    if period is None:
+        return (one.start, one.start + one.duration) if now < one.start + one.duration else None
+    passed = max(0.0, (now - one.start - one.duration) // period + 1)
+    return one.start + passed * period, one.start + passed * period + one.duration
+
+
+class Timeline:
+    """What is kept of a draft's room, in one cycle. `limit` gives a workload's enforced time limit, if any."""
+
+    def __init__(self, draft: Draft, limit: Limit) -> None:
+        self.draft, self._limit = draft, limit
+        self._runtimes = {name: dict(queue.ledger.runtimes) for name, queue in draft.snapshot.queues.items()}
+        self.keeps: list[Keep] = []
+        for one in draft.snapshot.reservations:
+            self._reserve(one)
+
+    def end(self, workload: Workload, begins: float | None = None) -> float:
+        """When it will be gone if it began then (default: now); infinity where nothing is known."""
+        now = self.draft.snapshot.now
+        begins = now if begins is None else begins
+        if (limit := self._limit(workload)) is not None:
+            return begins + limit
+        sketch = known_runtimes(self._runtimes.get(workload.queue, {}), workload)
+        lasts = quantile(sketch, CERTAIN, beyond=now - begins) if sketch else None
+        return inf if lasts is None else begins + lasts
+
+    def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Keep | None:
+        """The earliest moment at which it fits, and where; from now on that room is kept. None where none is known."""
+        found = [keep for pool in pools if (keep := self._earliest(workload, ask, pool)) is not None]
+        if not found:
+            return None
+        keep = min(found, key=lambda one: one.since)
+        self.keeps.append(keep)
+        return keep
+
+    @contextmanager
+    def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Keep]]:
+        """Inside, what the workload may not use is out of sight; gives the Keeps it could delay. `at_risk`: only what
+        is reserved is kept from it."""
+        keeps = self._against(workload, at_risk=at_risk)
+        if not keeps:
+            yield keeps
+            return
+        with self.draft.trial():
+            for keep in keeps:
+                for row, left in keep.left.items():
+                    self._cover(row, *left)
+            yield keeps
+
+    def stay(self, workload: Workload, admission: Admission) -> str:
+        """Count what it takes of the room that Keeps leave, now that it starts. Returns the owner of the first hold
+        into whose room it starts, "" where it delays none."""
+        delayed = ""
+        for keep in self._against(workload):
+            for row, amounts, devices in self.draft.footprint(workload.podsets, admission):
+                if row in keep.left:
+                    left = keep.left[row]
+                    left[0][:] -= amounts
+                    left[1][:] -= devices
+                    if (left[0] < 0).any() or (left[1] < 0).any():
+                        delayed = delayed or keep.owner
+        return delayed
+
+    def _against(self, workload: Workload, *, at_risk: bool = False) -> list[Keep]:
+        """The Keeps it could delay, not its own. A preemptible workload delays a reservation only from so long before
+        as its grace lasts."""
+        if not self.keeps:
+            return []
+        end, gone_by = self.end(workload), self.draft.snapshot.now + workload.grace
+        keeps = [keep for keep in self.keeps if keep.since < end and not keep.is_for(workload)]
+        if not workload.preemptible:
+            return keeps
+        return [keep for keep in keeps if (keep.owner and not at_risk) or (not keep.owner and keep.since < gone_by)]
+
+    def _cover(self, row: int, amounts: Room, devices: Room) -> None:
+        """Leave no more than that of a node in sight."""
+        free, whole = self.draft.free[:, row], self.draft.device_free[row]
+        self.draft.withhold(
+            row, np.maximum(free - np.maximum(amounts, 0), 0), np.maximum(whole - np.maximum(devices, 0), 0)
+        )
+
+    def _releases(self) -> list[tuple[float, str]]:
+        """Who runs or starts now, by when it will be gone, as far as that is known."""
+        now = self.draft.snapshot.now
+        ends = [(self._gone(one), key) for key, one in self.draft.running.items()]
+        ends += [(self.end(workload), key) for key, (workload, _) in self.draft.started.items()]
+        return sorted((max(end, now), key) for end, key in ends if end < inf)
+
+    def _gone(self, one: Running) -> float:
+        if one.is_leaving:
+            return (one.leaving_since or self.draft.snapshot.now) + one.workload.grace
+        return self.end(one.workload, one.admitted_at)
+
+    def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Keep | None:
+        """Let those go whose end is known, earliest first: at once as many as it takes for the sum to do, then moment
+        by moment until it fits."""
+        draft, releases = self.draft, self._releases()
+        with self.kept(workload), draft.trial():
+            at = self._enough(ask, pool, releases)
+            for row, (since, key) in enumerate(releases):
+                draft.vanish(key)
+                is_last = row + 1 == len(releases) or releases[row + 1][0] > since
+                if row >= at and is_last and (placed := place(draft, ask, pool)) is not None:
+                    return self._keep(workload, Admission(pool, placed), since)
+        return None
+
+    def _enough(self, ask: Ask, pool: str, releases: list[tuple[float, str]]) -> int:
+        """The first release with which what is free in sum reaches what is asked, of every resource."""
+        draft = self.draft
+        rows = draft.snapshot.pool_of == [one.name for one in draft.snapshot.pools].index(pool)
+        asked = draft.demand(ask.workload.podsets, ask.counts, pool)
+        free = np.maximum(draft.free[:, rows], 0).sum(axis=1)
+        given = np.array([draft.held(key, pool) for _, key in releases], np.int64).reshape(-1, len(asked))
+        enough = ((free + np.cumsum(given, axis=0)) >= asked).all(axis=1)
+        return int(enough.argmax()) if enough.any() else len(releases)
+
+    def _keep(self, workload: Workload, admission: Admission, since: float) -> Keep:
+        self.draft.start(workload, admission)
+        rows = {row for row, _, _ in self.draft.footprint(workload.podsets, admission)}
+        left = {row: (self.draft.free[:, row].copy(), self.draft.device_free[row].copy()) for row in sorted(rows)}
+        return Keep(since, workload.key, workload.queue, left, admission)
+
+    def _reserve(self, one: Reservation) -> None:
+        """Nodes by name, or as much of a pool as is reserved."""
+        snapshot = self.draft.snapshot
+        if (when := window(one, snapshot.now)) is None:
+            return
+        rows = {snapshot.row_of[name] for name in one.nodes if name in snapshot.row_of}
+        taken = {row: snapshot.capacity[:, row] for row in rows} | self._portion(one)
+        if taken:
+            own = self._own(one.queue, set(taken))
+            left = {row: self._rest(row, amounts, own.get(row)) for row, amounts in sorted(taken.items())}
+            self.keeps.append(Keep(when[0], "", one.queue, left))
+
+    def _portion(self, one: Reservation) -> dict[int, Room]:
+        """What is reserved of which node: those of the pool with most free first, until the amounts are covered."""
+        snapshot, asked = self.draft.snapshot, dict(one.amount)
+        names = [pool.name for pool in snapshot.pools]
+        columns = [snapshot.resources.index(name) for name in asked if name in snapshot.resources]
+        rows = np.flatnonzero(snapshot.pool_of == names.index(one.pool)).tolist() if one.pool in names else []
+        wanted = np.array([asked[snapshot.resources[column]] for column in columns], np.int64)
+        taken: dict[int, Room] = {}
+        for row in sorted(rows, key=lambda row: tuple(-snapshot.free[columns, row])):
+            if not (wanted > 0).any():
+                break
+            amounts = np.zeros(len(snapshot.resources), np.int64)
+            amounts[columns] = np.minimum(wanted, snapshot.capacity[columns, row])
+            wanted = wanted - amounts[columns]
+            taken[row] = amounts
+        return taken
+
+    def _own(self, queue: str, rows: set[int]) -> dict[int, Room]:
+        """What workloads of the queue hold on these nodes already: it is part of what is reserved for it."""
+        own: dict[int, Room] = {}
+        for one in self.draft.running.values():
+            if queue and one.workload.queue == queue:
+                for row, amounts, _ in self.draft.footprint(one.workload.podsets, one.admission):
+                    if row in rows:
+                        own[row] = own.get(row, 0) + amounts
+        return own
+
+    def _rest(self, row: int, taken: Room, own: Room | None) -> tuple[Room, Room]:
+        """What others may use of a node: what is free less what is reserved and not used by its queue yet. Devices are
+        left to them as long as GPUs are."""
+        rest = self.draft.free[:, row] - np.maximum(taken - (0 if own is None else own), 0)
+        devices = np.maximum(self.draft.device_free[row], 0)
+        gpus = self.draft.snapshot.resources.index(GPU)
+        return rest, devices if rest[gpus] > 0 or not taken[gpus] else np.zeros_like(devices)
+
+    def trespassers(self) -> list[str]:
+        """Who must go, youngest first, because a reservation begins before its grace is over: preemptible workloads of
+        other queues on room that would be missing."""
+        found: dict[str, None] = {}
+        for keep in self.keeps:
+            short = {row: -amounts for row, (amounts, _) in keep.left.items() if (amounts < 0).any()}
+            missing = {} if keep.owner else short
+            ordered = sorted(self.draft.running.values(), key=lambda one: (-(one.admitted_at or 0.0), one.workload.key))
+            for one in ordered if missing else ():
+                workload, by = one.workload, self.draft.snapshot.now + one.workload.grace
+                if one.is_leaving or not workload.preemptible or keep.is_for(workload) or keep.since > by:
+                    continue
+                for row, amounts, _ in self.draft.footprint(workload.podsets, one.admission):
+                    if row in missing and ((missing[row] > 0) & (amounts > 0)).any():
+                        missing[row] = missing[row] - amounts
+                        found[workload.key] = None
+        return list(found)
