@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .draft import Draft
-from .model import Admission, Reservation, Running, Workload
+from .model import GPU, Admission, Reservation, Running, Workload
 from .place import Ask, place
 from .sketch import known_runtimes, quantile
 
