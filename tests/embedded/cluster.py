@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from fairway.clock import Chance, Clock
+from fairway.clock import Chance, Clock, VirtualClock
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Registry
 from fairway.embedded.server import Server
@@ -13,7 +13,6 @@ from fairway.embedded.store import Store
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
-from fairway.kube.transport import Transport
 
 
 async def serve(clock: Clock, chance: Chance) -> Server:
@@ -39,17 +38,13 @@ async def running(*work: Awaitable[None]) -> AsyncIterator[None]:
                 await task
 
 
-def client_of(transport: Transport, clock: Clock, chance: Chance) -> Client:
-    return Client(transport, clock, chance)
-
-
 async def until(client: Client, seconds: float, holds: Callable[[], Awaitable[Any]]) -> Any:
     """What `holds` says once it says something; TimeoutError after so many seconds."""
-    end = client.clock.now() + seconds
+    end, pause = client.clock.now() + seconds, 0.25 if isinstance(client.clock, VirtualClock) else 0.02
     while not (said := await holds()):
         if client.clock.now() > end:
             raise TimeoutError
-        await client.clock.sleep(0.02)
+        await client.clock.sleep(pause)
     return said
 
 

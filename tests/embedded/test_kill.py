@@ -27,6 +27,7 @@ from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref, Selection
 
 AT_ONCE = 8
+RESUME = {"spec": {"suspend": False}}
 
 
 async def bind_some(path: Path) -> None:
@@ -88,8 +89,7 @@ async def submit_all(client: Client, count: int, starts: Path, chance: random.Ra
     for number in range(count):
         made = job(f"job-{number}", starts, chance)
         await insist(client, lambda made=made: client.create(kinds.JOBS, made))
-        resume = {"spec": {"suspend": False}}
-        await insist(client, lambda number=number: client.patch(Ref(kinds.JOBS, f"job-{number}", "default"), resume))
+        await insist(client, lambda number=number: client.patch(Ref(kinds.JOBS, f"job-{number}", "default"), RESUME))
         await client.clock.sleep(0.1)
 
 

@@ -216,19 +216,20 @@ def nodes_of(file: Path, now: float) -> list[dict[str, Any]]:
         said = list(yaml.load_all(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (OSError, yaml.YAMLError) as error:
         raise NodesError(f"{file}: cannot be read: {error}") from error
-    found = [it for document in said if document for it in (document.get("items") or [document])]
-    return [_hollow(file, it, now) for it in found]
+    lists = [it.get("items") if isinstance(it, dict) and "items" in it else [it] for it in said if it]
+    return [_hollow(file, it, now) for items in lists for it in items or ()]
 
 
 def _hollow(file: Path, node: Any, now: float) -> dict[str, Any]:
     if not isinstance(node, dict) or node.get("kind") != "Node" or not (node.get("metadata") or {}).get("name"):
         raise NodesError(f"{file}: each object must be a Node with metadata.name")
     name, status = node["metadata"]["name"], dict(node.get("status") or {})
-    capacity = {"pods": str(PODS)} | (status.get("capacity") or status.get("allocatable") or {})
-    capacity = {resource: str(value) for resource, value in capacity.items()}
+    for one, other in (("capacity", "allocatable"), ("allocatable", "capacity")):
+        amounts = {"pods": PODS} | (status.get(one) or status.get(other) or {})
+        status[one] = {resource: str(value) for resource, value in amounts.items()}
     meta = dict(node["metadata"])
     meta["labels"] = {"kubernetes.io/hostname": name} | (meta.get("labels") or {})
-    status = {"conditions": conditions(now), "allocatable": capacity} | status | {"capacity": capacity}
+    status = {"conditions": conditions(now)} | status
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": node.get("spec") or {}, "status": status}
 
 

@@ -1,0 +1,296 @@
+"""The Job controller against the server in memory, under a virtual clock; hollow nodes end the pods on time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from cluster import is_true, job, job_status, pods_of, running, serve, until
+
+from fairway.clock import Chance, VirtualClock, seeded
+from fairway.embedded.hollow import Hollow
+from fairway.embedded.jobs import Jobs
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request, Response, Transport
+
+FOREVER = 10_000.0
+
+
+async def bind_all(client: Client) -> None:
+    while True:
+        for pod in await client.list(Selection(kinds.PODS)):
+            meta = pod["metadata"]
+            if "nodeName" not in pod["spec"] and "deletionTimestamp" not in meta:
+                with suppress(ApiError, OSError):
+                    await client.bind(Ref(kinds.PODS, meta["name"], meta["namespace"]), "n1", uid=meta["uid"])
+        await client.clock.sleep(0.25)
+
+
+def play(story: Callable[[Client], Awaitable[None]]) -> None:
+    """Runs a story in a cluster whose pods last as annotated."""
+    clock, chance = VirtualClock(1_000_000.0), seeded(1)
+
+    async def main() -> None:
+        server = await serve(clock, chance)
+        client = Client(server.handle, clock, chance)
+        work = (server.tend(), Jobs(client).run(), Hollow(client, lambda _: True).run(), bind_all(client))
+        async with running(*work):
+            await story(client)
+
+    clock.run(main())
+
+
+def lasting(seconds: float, code: int = 0) -> dict[str, str]:
+    return {"fairway.dev/duration": f"{seconds}s", "fairway.dev/exit-code": str(code)}
+
+
+async def state(client: Client, name: str, kind: str) -> dict[str, Any]:
+    """The job's status when a condition is true."""
+
+    async def holds() -> Any:
+        status = await job_status(client, name)
+        return status if is_true(status, kind) else None
+
+    return await until(client, FOREVER, holds)
+
+
+async def active(client: Client, name: str, count: int, *, but: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """The job's pods that run and do not leave, when there are so many."""
+
+    async def holds() -> Any:
+        pods = [pod for pod in await pods_of(client, name)
+                if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+                and pod["metadata"]["uid"] not in but]
+        return pods if len(pods) == count else None
+
+    return await until(client, FOREVER, holds)
+
+
+def test_a_job_runs_so_many_pods_at_once_until_so_many_have_succeeded():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(60), completions=5, parallelism=2))
+        began = client.clock.now()
+        await active(client, "a", 2)
+        status = await state(client, "a", "Complete")
+        assert status["succeeded"] == 5 and "active" not in status and "completionTime" in status
+        assert len(await pods_of(client, "a")) == 5
+        assert 180 <= client.clock.now() - began < 190
+
+    play(story)
+
+
+def test_pods_of_an_indexed_job_know_their_index():
+    async def story(client: Client) -> None:
+        indexed = job("a", annotations=lasting(5), completions=3, parallelism=3, completionMode="Indexed")
+        await client.create(kinds.JOBS, indexed)
+        pods = sorted(await active(client, "a", 3), key=lambda pod: pod["spec"]["hostname"])
+        for index, pod in enumerate(pods):
+            meta, container = pod["metadata"], pod["spec"]["containers"][0]
+            assert meta["annotations"]["batch.kubernetes.io/job-completion-index"] == str(index)
+            assert meta["labels"]["batch.kubernetes.io/job-completion-index"] == str(index)
+            assert meta["name"].startswith(f"a-{index}-") and pod["spec"]["hostname"] == f"a-{index}"
+            assert [it["name"] for it in container["env"]] == ["JOB_COMPLETION_INDEX"]
+        assert (await state(client, "a", "Complete"))["completedIndexes"] == "0-2"
+
+    play(story)
+
+
+def test_pods_carry_the_labels_and_the_owner_that_kubernetes_gives_them():
+    async def story(client: Client) -> None:
+        made = await client.create(kinds.JOBS, job("a", annotations=lasting(5)))
+        [pod] = await active(client, "a", 1)
+        uid, meta = made["metadata"]["uid"], pod["metadata"]
+        assert meta["labels"] == {
+            "batch.kubernetes.io/controller-uid": uid, "controller-uid": uid,
+            "batch.kubernetes.io/job-name": "a", "job-name": "a",
+        }  # fmt: skip
+        assert meta["ownerReferences"] == [{
+            "apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": uid, "controller": True,
+            "blockOwnerDeletion": True,
+        }]  # fmt: skip
+        assert meta["generateName"] == "a-" and meta["name"].startswith("a-")
+
+    play(story)
+
+
+def test_failures_beyond_the_limit_fail_the_job_after_growing_pauses():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(5, code=1), backoffLimit=2))
+        began = client.clock.now()
+        status = await state(client, "a", "Failed")
+        assert status["failed"] == 3
+        assert {it["reason"] for it in status["conditions"]} == {"BackoffLimitExceeded"}
+        assert 44 <= client.clock.now() - began < 50  # 5 + 10 + 5 + 20 + 5
+
+    play(story)
+
+
+def test_a_job_past_its_deadline_fails_and_its_pods_stop():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(500), activeDeadlineSeconds=30, parallelism=2))
+        await active(client, "a", 2)
+        status = await state(client, "a", "Failed")
+        assert [it["reason"] for it in status["conditions"] if it["type"] == "Failed"] == ["DeadlineExceeded"]
+        assert "active" not in status and status["failed"] == 2
+        assert not [pod for pod in await pods_of(client, "a") if pod["status"].get("phase") == "Running"]
+
+    play(story)
+
+
+def test_a_finished_job_goes_when_its_time_to_live_is_over():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(5), ttlSecondsAfterFinished=100))
+        await state(client, "a", "Complete")
+        ended = client.clock.now()
+
+        async def is_gone() -> bool:
+            return not await client.list(Selection(kinds.JOBS)) and not await client.list(Selection(kinds.PODS))
+
+        await until(client, FOREVER, is_gone)
+        assert 99 <= client.clock.now() - ended < 105
+
+    play(story)
+
+
+def test_a_suspended_job_makes_no_pods():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(5), suspend=True))
+        status = await state(client, "a", "Suspended")
+        await client.clock.sleep(60)
+        assert await pods_of(client, "a") == [] and "startTime" not in status
+
+    play(story)
+
+
+def test_suspending_takes_the_pods_away_and_resuming_starts_anew_without_a_failure():
+    async def story(client: Client) -> None:
+        place = Ref(kinds.JOBS, "a", "default")
+        await client.create(kinds.JOBS, job("a", annotations=lasting(50), backoffLimit=0, parallelism=2, completions=2))
+        before = await active(client, "a", 2)
+        first = (await job_status(client, "a"))["startTime"]
+        await client.clock.sleep(10)
+        await client.patch(place, {"spec": {"suspend": True}})
+        status = await state(client, "a", "Suspended")
+        assert "active" not in status and "startTime" not in status and "failed" not in status
+        await client.patch(place, {"spec": {"suspend": False}})
+        at = client.clock.now()
+        after = await active(client, "a", 2)
+        assert client.clock.now() - at < 1  # no pause: nothing failed
+        assert not {it["metadata"]["name"] for it in before} & {it["metadata"]["name"] for it in after}
+        status = await state(client, "a", "Complete")
+        assert status["succeeded"] == 2 and "failed" not in status and status["startTime"] > first
+        assert [it["status"] for it in status["conditions"] if it["type"] == "Suspended"] == ["False"]
+
+    play(story)
+
+
+def test_a_pod_deleted_by_somebody_else_counts_as_failed_and_is_replaced():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(50)))
+        [pod] = await active(client, "a", 1)
+        await client.delete(Ref(kinds.PODS, pod["metadata"]["name"], "default"))
+        await active(client, "a", 1, but=(pod["metadata"]["uid"],))
+        status = await state(client, "a", "Complete")
+        assert (status["succeeded"], status["failed"]) == (1, 1)
+
+    play(story)
+
+
+def test_a_lost_pod_is_replaced_and_not_counted():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(50), backoffLimit=0))
+        [pod] = await active(client, "a", 1)
+        lost = {"status": {"phase": "Failed", "reason": "Lost"}}
+        await client.patch(Ref(kinds.PODS, pod["metadata"]["name"], "default"), lost, subresource="status")
+        status = await state(client, "a", "Complete")
+        assert (status["succeeded"], status.get("failed", 0)) == (1, 0)
+
+    play(story)
+
+
+def test_fewer_at_once_takes_the_least_advanced_pods_away_uncounted():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(100), parallelism=3, completions=3))
+        await active(client, "a", 3)
+        await client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"parallelism": 1}})
+        await active(client, "a", 1)
+        status = await state(client, "a", "Complete")
+        assert status["succeeded"] == 3 and "failed" not in status
+
+    play(story)
+
+
+def test_deleting_a_job_releases_and_removes_its_pods():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(100), parallelism=2))
+        await active(client, "a", 2)
+        await client.delete(Ref(kinds.JOBS, "a", "default"))
+
+        async def is_empty() -> bool:
+            return not await client.list(Selection(kinds.PODS))
+
+        assert await until(client, 60, is_empty)
+
+    play(story)
+
+
+def test_events_tell_what_happened_to_a_job():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(5)))
+        await state(client, "a", "Complete")
+        await client.clock.sleep(1)
+        events = await client.list(Selection(kinds.EVENTS))
+        told = [it["reason"] for it in events if it["involvedObject"]["name"] == "a"]
+        assert sorted(told) == ["Completed", "SuccessfulCreate"]
+
+    play(story)
+
+
+def faulty(transport: Transport, chance: Chance, rate: float) -> Transport:
+    """Loses some writes before, and some answers after they were done."""
+
+    async def exchange(request: Request) -> Response:
+        if request.method == "GET" or chance.jitter(1.0) > 0.5 + rate / 2:
+            return await transport(request)
+        if chance.jitter(1.0) < 0.75:
+            raise ConnectionError("lost on the way there")
+        await transport(request)
+        raise ConnectionError("lost on the way back")
+
+    return exchange
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_pod_is_counted_once_whatever_is_lost_and_however_often_the_controller_is_killed(seed: int):
+    clock, chance = VirtualClock(1_000_000.0), seeded(seed)
+    started: list[str] = []
+
+    async def main() -> None:
+        server = await serve(clock, chance)
+        client = Client(server.handle, clock, chance)
+        controller = Client(faulty(server.handle, chance, 0.2), clock, chance)
+
+        async def lives() -> None:
+            while True:
+                life = asyncio.create_task(Jobs(controller).run())
+                await clock.sleep(chance.jitter(30.0))
+                life.cancel()
+                with suppress(asyncio.CancelledError):
+                    await life
+
+        async with running(server.tend(), lives(), Hollow(client, lambda _: True).run(), bind_all(client)):
+            await client.create(kinds.JOBS, job("good", annotations=lasting(7), completions=6, parallelism=3))
+            await client.create(kinds.JOBS, job("bad", annotations=lasting(3, code=1), backoffLimit=3))
+            indexed = job("indexed", annotations=lasting(9), completions=4, parallelism=2, completionMode="Indexed")
+            await client.create(kinds.JOBS, indexed)
+            good, bad = await state(client, "good", "Complete"), await state(client, "bad", "Failed")
+            assert (good["succeeded"], good.get("failed", 0)) == (6, 0)
+            assert (bad.get("succeeded", 0), bad["failed"]) == (0, 4)
+            assert (await state(client, "indexed", "Complete"))["completedIndexes"] == "0-3"
+            started.extend([it["metadata"]["name"] for name in ("good", "bad") for it in await pods_of(client, name)])
+
+    clock.run(main())
+    assert len(started) == 10

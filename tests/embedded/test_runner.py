@@ -1,0 +1,469 @@
+"""The runner with real processes, on a server in memory."""
+
+import asyncio
+import base64
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cluster import running, serve, until
+
+from fairway.api.objects import ASSIGNED
+from fairway.clock import Chance, Clock
+from fairway.embedded.container import holder, inspect, stop_all
+from fairway.embedded.jobs import WORLD_SIZE
+from fairway.embedded.podstatus import SHUTDOWN
+from fairway.embedded.registry import Registry
+from fairway.embedded.runner import Runner
+from fairway.embedded.server import Server
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Kind, Ref, Selection
+
+CONFIG_MAPS, SECRETS = Kind("ConfigMap", "configmaps"), Kind("Secret", "secrets")
+INDEX = "batch.kubernetes.io/job-completion-index"
+BASE = {"PATH": os.environ["PATH"], "HOME": "/home/ann", "AWS_SECRET_ACCESS_KEY": "no", "API_TOKEN": "no"}
+
+try:
+    os.pidfd_open(os.getpid())
+except (AttributeError, OSError):
+    pytest.skip("needs pidfds: Linux 5.3 or later", allow_module_level=True)
+
+
+def may_mount() -> bool:
+    return os.system("unshare -m true 2>/dev/null || unshare -rm true 2>/dev/null") == 0
+
+
+def lives(pid: str) -> bool:
+    try:
+        return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+needs_mounts = pytest.mark.skipif(not may_mount(), reason="this system allows no private mount namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One machine: its server, its runner, and what is done to them."""
+
+    client: Client
+    runner: Runner
+    folder: Path
+
+    async def run(self, name: str, script: str, **rest: Any) -> dict[str, Any]:
+        """Makes a pod of a shell script; `container`, `annotations` and `labels` add to it, all else to its spec."""
+        meta = {key: rest.pop(key) for key in ("annotations", "labels") if key in rest}
+        container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], **rest.pop("container", {})}
+        spec = {"restartPolicy": "Never", "nodeName": "here", "containers": [container], **rest}
+        meta |= {"name": name, "namespace": "default"}
+        return await self.client.create(kinds.PODS, {"metadata": meta, "spec": spec})
+
+    async def keep(self, kind: Kind, name: str, **entries: str) -> None:
+        await self.client.create(kind, {"metadata": {"name": name, "namespace": "default"}, "data": entries})
+
+    async def status(self, name: str) -> dict[str, Any]:
+        return (await self.client.get(Ref(kinds.PODS, name, "default")))["status"]
+
+    async def phase(self, name: str, *phases: str) -> dict[str, Any]:
+        async def holds() -> Any:
+            status = await self.status(name)
+            return status if status.get("phase") in phases else None
+
+        return await until(self.client, 20, holds)
+
+    async def state(self, name: str, kind: str, container: int = 0) -> dict[str, Any]:
+        async def holds() -> Any:
+            statuses = (await self.status(name)).get("containerStatuses") or [{}] * (container + 1)
+            return (statuses[container].get("state") or {}).get(kind)
+
+        return await until(self.client, 20, holds)
+
+    async def log(self, name: str, **query: str) -> str:
+        read = self.client.logs(Ref(kinds.PODS, name, "default"), query=tuple(query.items()))
+        return b"".join([chunk async for chunk in read]).decode()
+
+    async def said(self, name: str) -> str:
+        """The log of a pod that has succeeded."""
+        status = await self.phase(name, "Succeeded", "Failed")
+        text = await self.log(name)
+        assert status["phase"] == "Succeeded", text
+        return text
+
+    async def gone(self, name: str) -> None:
+        async def holds() -> bool:
+            return name not in [pod["metadata"]["name"] for pod in await self.client.list(Selection(kinds.PODS))]
+
+        await until(self.client, 20, holds)
+
+    def attempt(self, pod: dict[str, Any], number: int = 0, container: str = "main") -> Path:
+        return self.folder / pod["metadata"]["uid"] / "containers" / container / str(number)
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Box]:
+    async with machine(tmp_path) as made:
+        yield made
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
+
+
+class machine:
+    """A runner beside a server; entering again with the same registry is another life of it."""
+
+    def __init__(self, folder: Path, registry: Registry | None = None) -> None:
+        self.folder, self.registry = folder / "pods", registry
+        self.folder.mkdir(exist_ok=True)
+
+    async def __aenter__(self) -> Box:
+        clock, chance = Clock(), Chance()
+        server = await serve(clock, chance) if self.registry is None else Server(self.registry)
+        client = Client(server.handle, clock, chance)
+        runner = Runner(client, "here", self.folder, base=BASE, capacity={"cpu": "2", "memory": "4Gi"})
+        server._logs = runner.logs
+        self.registry, self.work = server.registry, running(runner.run())
+        await self.work.__aenter__()
+        return Box(client, runner, self.folder)
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.work.__aexit__(*error)
+
+
+async def test_a_pod_runs_and_its_exit_code_is_told(box: Box):
+    await box.run("a", "echo out; echo err >&2; exit 3")
+    status = await box.phase("a", "Failed")
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (3, "Error")
+    assert status["podIP"] == status["hostIP"] == "127.0.0.1" and "startTime" in status
+    assert sorted((await box.log("a")).split()) == ["err", "out"]
+
+
+async def test_a_pod_that_runs_is_ready_and_one_that_succeeded_is_not(box: Box):
+    await box.run("a", "sleep 0.3")
+    running_status = await box.phase("a", "Running")
+    ended = await box.phase("a", "Succeeded")
+
+    def conditions(status: dict[str, Any]) -> dict[str, str]:
+        return {it["type"]: it["status"] for it in status["conditions"]}
+
+    kinds_of = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    assert conditions(running_status) == dict.fromkeys(kinds_of, "True")
+    assert conditions(ended)["Ready"] == "False" and conditions(ended)["PodScheduled"] == "True"
+    assert [it.get("reason") for it in ended["conditions"] if it["type"] == "Ready"] == ["PodCompleted"]
+    assert ended["containerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+
+
+async def test_a_command_that_does_not_exist_is_a_start_error(box: Box):
+    await box.run("a", "", container={"command": ["no-such-program"]})
+    ended = (await box.phase("a", "Failed"))["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert "no-such-program" in ended["message"]
+
+
+async def test_a_container_without_a_command_waits_with_a_hint(box: Box):
+    await box.run("a", "", container={"command": None})
+    waiting = await box.state("a", "waiting")
+    assert waiting["reason"] == "CreateContainerConfigError" and "engine" in waiting["message"]
+
+
+async def test_the_environment_is_an_allow_list_and_what_the_pod_says(box: Box):
+    await box.keep(CONFIG_MAPS, "cm", A="1", B="2")
+    await box.keep(SECRETS, "s", KEY=base64.b64encode(b"hush").decode())
+    env = [
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "TEAM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['team']"}}},
+        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"name": "MIB", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        {"name": "ONE", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "A"}}},
+        {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "Z", "optional": True}}},
+        {"name": "HUSH", "valueFrom": {"secretKeyRef": {"name": "s", "key": "KEY"}}},
+        {"name": "BOTH", "value": "$(ONE)-$(P_B)-$(UNKNOWN)-$$(ONE)"},
+    ]
+    container = {"command": ["env"], "env": env, "envFrom": [{"prefix": "P_", "configMapRef": {"name": "cm"}}],
+                 "resources": {"limits": {"cpu": "1500m"}}}
+    await box.run("a", "", labels={"team": "nlp"}, container=container)
+    said = dict(line.split("=", 1) for line in (await box.said("a")).splitlines())
+    assert said["HOME"] == "/home/ann" and said["HOSTNAME"] == "a" and said["CUDA_VISIBLE_DEVICES"] == ""
+    assert (said["NAME"], said["TEAM"], said["CPUS"], said["MIB"]) == ("a", "nlp", "2", "4096")
+    assert (said["ONE"], said["HUSH"], said["BOTH"]) == ("1", "hush", "1-2-$(UNKNOWN)-$(ONE)")
+    assert not {"NONE", "AWS_SECRET_ACCESS_KEY", "API_TOKEN"} & said.keys()
+
+
+async def test_a_missing_config_map_is_told_and_waited_for(box: Box):
+    await box.run("a", "", container={"command": ["true"], "envFrom": [{"configMapRef": {"name": "later"}}]})
+    waiting = await box.state("a", "waiting")
+    assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "later" not found'}
+
+
+async def test_arguments_are_expanded(box: Box):
+    env = [{"name": "WORD", "value": "x"}]
+    await box.run("a", "", container={"command": ["echo", "$(WORD)"], "args": ["$(WORD)s", "$$(WORD)"], "env": env})
+    assert await box.said("a") == "x xs $(WORD)\n"
+
+
+async def test_each_container_sees_its_own_devices(box: Box):
+    def asks(name: str, gpus: int) -> dict[str, Any]:
+        limits = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+        script = f"echo {name}=$CUDA_VISIBLE_DEVICES"
+        return {"name": name, "image": "i", "command": ["sh", "-c", script], "resources": limits}
+
+    containers = [asks("one", 1), asks("none", 0), asks("two", 2)]
+    await box.run("a", "", annotations={ASSIGNED: "0,3,5"}, containers=containers)
+    await box.phase("a", "Succeeded")
+    said = [await box.log("a", container=name) for name in ("one", "none", "two")]
+    assert said == ["one=0\n", "none=\n", "two=3,5\n"]
+
+
+async def test_members_of_a_gang_find_each_other(box: Box):
+    script = "echo $RANK/$WORLD_SIZE $LOCAL_RANK $MASTER_ADDR:$MASTER_PORT"
+    for name, group in (("w-0", "g"), ("w-1", "g"), ("v-0", "h"), ("v-1", "h")):
+        labels = {"fairway.dev/group": group, "fairway.dev/group-size": "2"}
+        await box.run(name, f"sleep 0.2; {script}", labels=labels)
+    said = {name: (await box.said(name)).split() for name in ("w-0", "w-1", "v-0", "v-1")}
+    assert [said[name][0] for name in ("w-0", "w-1", "v-0", "v-1")] == ["0/2", "1/2"] * 2
+    assert said["w-0"][1:] == said["w-1"][1:] and said["v-0"][1:] == said["v-1"][1:]
+    assert said["w-0"][2].startswith("127.0.0.1:") and said["w-0"][2] != said["v-0"][2]
+
+
+async def test_pods_of_an_indexed_job_have_ranks_and_keep_their_port(box: Box):
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1-2", "controller": True}
+    for name, index in (("j-0-a", 0), ("j-1-a", 1), ("j-0-b", 0)):
+        made = await box.client.create(kinds.PODS, {
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": [owner],
+                         "annotations": {INDEX: str(index), WORLD_SIZE: "2"}},
+            "spec": {"restartPolicy": "Never", "nodeName": "here", "containers": [
+                {"name": "m", "image": "i", "command": ["sh", "-c", "echo $RANK $WORLD_SIZE $MASTER_PORT"]}]},
+        })  # fmt: skip
+        assert made["metadata"]["name"] == name
+    said = [(await box.said(name)).split() for name in ("j-0-a", "j-1-a", "j-0-b")]
+    assert [it[:2] for it in said] == [["0", "2"], ["1", "2"], ["0", "2"]]
+    assert len({it[2] for it in said}) == 1
+
+
+async def test_without_a_working_directory_a_pod_has_one_of_its_own(box: Box, tmp_path: Path):
+    await box.run("a", "pwd; ls | wc -l")
+    await box.run("b", "pwd", container={"workingDir": str(tmp_path)})
+    place, count = (await box.said("a")).split()
+    assert place.startswith(str(box.folder)) and count == "0"
+    assert (await box.said("b")).strip() == str(tmp_path)
+
+
+async def test_init_containers_run_one_by_one_before_the_others(box: Box, tmp_path: Path):
+    def step(name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "image": "i", "command": ["sh", "-c", f"echo {name} >> {tmp_path}/order"], **more}
+
+    sidecar = {**step("side"), "restartPolicy": "Always"}
+    sidecar["command"] = ["sh", "-c", f"echo side >> {tmp_path}/order; sleep 100"]
+    status = await box.run("a", f"echo main >> {tmp_path}/order", initContainers=[step("one"), sidecar, step("two")],
+                           terminationGracePeriodSeconds=5)
+    status = await box.phase("a", "Succeeded")
+    assert (tmp_path / "order").read_text().split() == ["one", "side", "two", "main"]
+    assert [it["state"]["terminated"]["exitCode"] for it in status["initContainerStatuses"]] == [0, 143, 0]
+
+
+async def test_a_failed_init_container_fails_a_pod_that_never_restarts(box: Box, tmp_path: Path):
+    init = {"name": "one", "image": "i", "command": ["false"]}
+    await box.run("a", f"touch {tmp_path}/ran", initContainers=[init])
+    status = await box.phase("a", "Failed")
+    assert not (tmp_path / "ran").exists()
+    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "PodInitializing"
+
+
+async def test_what_fails_is_started_again_after_a_pause(box: Box, tmp_path: Path):
+    await box.run("a", f"echo x >> {tmp_path}/starts; exit 1", restartPolicy="OnFailure")
+
+    async def backs_off() -> Any:
+        [status] = (await box.status("a")).get("containerStatuses") or [{}]
+        return status if (status.get("state") or {}).get("waiting", {}).get("reason") == "CrashLoopBackOff" else None
+
+    status = await until(box.client, 20, backs_off)
+    assert status["restartCount"] == 1 and status["lastState"]["terminated"]["exitCode"] == 1
+    assert (tmp_path / "starts").read_text() == "x\nx\n"  # the first time at once
+    assert (await box.status("a"))["phase"] == "Running"
+
+
+async def test_logs_can_be_followed_cut_and_dated(box: Box):
+    await box.run("a", "for i in 1 2 3 4 5; do echo line $i; sleep 0.1; done")
+    await box.phase("a", "Running")
+    assert (await box.log("a", follow="true")).split("\n")[:5] == [f"line {number}" for number in range(1, 6)]
+    assert await box.log("a", tailLines="2") == "line 4\nline 5\n"
+    assert await box.log("a", limitBytes="6") == "line 1"
+    first = (await box.log("a", timestamps="true")).splitlines()[0]
+    assert first.endswith("Z line 1") and first.startswith("20")
+    assert await box.log("a", sinceSeconds="3600") == await box.log("a")
+
+
+async def test_the_log_of_the_attempt_before_is_kept(box: Box, tmp_path: Path):
+    script = f"echo life $(wc -l < {tmp_path}/lives); echo x >> {tmp_path}/lives; [ $(wc -l < {tmp_path}/lives) -gt 1 ]"
+    (tmp_path / "lives").touch()
+    await box.run("a", f"{script} && sleep 100 || exit 1", restartPolicy="OnFailure", terminationGracePeriodSeconds=1)
+
+    async def lives_again() -> bool:
+        statuses = (await box.status("a")).get("containerStatuses") or [{}]
+        return bool(statuses[0].get("restartCount") and "running" in statuses[0]["state"] and await box.log("a"))
+
+    await until(box.client, 20, lives_again)
+    assert (await box.log("a"), await box.log("a", previous="true")) == ("life 1\n", "life 0\n")
+
+
+async def test_a_long_log_is_rotated_and_read_as_one(box: Box):
+    await box.run("a", "i=0; while [ $i -lt 16 ]; do head -c 1048575 /dev/zero | tr '\\0' x; echo $i; i=$((i+1)); done")
+    pod = await box.client.get(Ref(kinds.PODS, "a", "default"))
+    text = await box.said("a")
+    assert [line.strip("x") for line in text.splitlines()] == [str(number) for number in range(16)]
+    assert (box.attempt(pod) / "log.1").exists()
+
+
+async def test_a_deleted_pod_gets_sigterm_and_its_grace(box: Box, tmp_path: Path):
+    await box.run("a", f"trap 'echo bye > {tmp_path}/bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+
+    async def is_up() -> Any:
+        return (await box.status("a")).get("phase") == "Running" and await box.log("a")
+
+    await until(box.client, 20, is_up)
+    await box.client.delete(Ref(kinds.PODS, "a", "default"))
+    await box.gone("a")
+    assert (tmp_path / "bye").read_text() == "bye\n"
+
+
+async def test_after_the_grace_everything_of_the_pod_is_killed(box: Box, tmp_path: Path):
+    stubborn = tmp_path / "stubborn"
+    stubborn.write_text(f"trap '' TERM; echo $$ >> {tmp_path}/pids; while :; do sleep 0.05; done")
+    await box.run("a", f"setsid sh {stubborn} & sh {stubborn}", terminationGracePeriodSeconds=1)
+
+    async def both() -> bool:
+        return (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2
+
+    await until(box.client, 20, both)
+    await box.client.delete(Ref(kinds.PODS, "a", "default"))
+    await box.gone("a")
+    assert not any(lives(pid) for pid in (tmp_path / "pids").read_text().split())
+
+
+async def test_what_a_container_leaves_running_ends_with_it(box: Box, tmp_path: Path):
+    await box.run("a", f"setsid sleep 300 & echo $! > {tmp_path}/pid; exit 0")
+    await box.phase("a", "Succeeded")
+    assert not lives((tmp_path / "pid").read_text())
+
+
+async def test_the_folder_of_a_pod_goes_with_it(box: Box):
+    pod = await box.run("a", "true")
+    await box.phase("a", "Succeeded")
+    assert (box.folder / pod["metadata"]["uid"]).exists()
+    await box.client.delete(Ref(kinds.PODS, "a", "default"))
+
+    async def is_gone() -> bool:
+        return not (box.folder / pod["metadata"]["uid"]).exists()
+
+    assert await until(box.client, 20, is_gone)
+
+
+async def test_a_pod_past_its_deadline_is_stopped(box: Box):
+    await box.run("a", "sleep 100", activeDeadlineSeconds=1)
+    assert (await box.phase("a", "Failed"))["reason"] == "DeadlineExceeded"
+
+
+@needs_mounts
+async def test_volumes_are_mounted_where_the_pod_says(box: Box, tmp_path: Path):
+    await box.keep(CONFIG_MAPS, "cm", a="A", b="B")
+    await box.keep(SECRETS, "s", key=base64.b64encode(b"K").decode())
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "file").write_text("H")
+    at = tmp_path / "in"
+    at.mkdir()
+    volumes = [
+        {"name": "cm", "configMap": {"name": "cm", "items": [{"key": "b", "path": "deep/c"}]}},
+        {"name": "s", "secret": {"secretName": "s"}},
+        {"name": "e", "emptyDir": {}},
+        {"name": "h", "hostPath": {"path": str(tmp_path / "host")}},
+    ]
+    mounts = [
+        {"name": "cm", "mountPath": f"{at}/cm"},
+        {"name": "s", "mountPath": f"{at}/s", "readOnly": True},
+        {"name": "e", "mountPath": f"{at}/e"},
+        {"name": "h", "mountPath": f"{at}/h"},
+        {"name": "h", "mountPath": f"{at}/one", "subPath": "file"},
+    ]
+    script = f"cd {at}; cat cm/deep/c s/key h/file one; ls cm; touch e/x h/new; touch s/x 2>/dev/null || echo refused"
+    await box.run("a", script, container={"volumeMounts": mounts}, volumes=volumes)
+    assert await box.said("a") == "BKHHdeep\nrefused\n"
+    assert (tmp_path / "host" / "new").exists() and not list((at / "e").iterdir())
+
+
+async def test_a_volume_that_cannot_be_served_is_told(box: Box):
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    await box.run("a", "true", container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, volumes=volumes)
+    waiting = await box.state("a", "waiting")
+    assert waiting["reason"] == "CreateContainerConfigError" and "persistentVolumeClaim" in waiting["message"]
+
+
+async def test_the_next_life_finds_what_runs_and_how_the_rest_ended(tmp_path: Path):
+    first = machine(tmp_path)
+    async with first as box:
+        wait = f"echo x >> {tmp_path}/starts; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+        pods = [await box.run(f"exits-{code}", f"{wait}; exit {code}") for code in (7, 5)]
+        for code in (7, 5):
+            await box.phase(f"exits-{code}", "Running")
+    assert all(holder(box.attempt(pod) / "lock") for pod in pods)
+    (tmp_path / "go").touch()
+    while not all(inspect(box.attempt(pod)).is_over for pod in pods):
+        await asyncio.sleep(0.02)
+    async with machine(tmp_path, first.registry) as box:
+        for code in (7, 5):
+            [status] = (await box.phase(f"exits-{code}", "Failed"))["containerStatuses"]
+            assert status["state"]["terminated"]["exitCode"] == code
+    assert (tmp_path / "starts").read_text() == "x\nx\n"
+
+
+async def test_a_container_that_runs_is_adopted_and_can_still_be_stopped(tmp_path: Path):
+    first = machine(tmp_path)
+    async with first as box:
+        pod = await box.run("a", "sleep 100")
+        await box.phase("a", "Running")
+    async with machine(tmp_path, first.registry) as box:
+        await box.client.delete(Ref(kinds.PODS, "a", "default"))
+        await box.gone("a")
+    assert not holder(box.attempt(pod) / "lock")
+
+
+async def test_what_was_stopped_for_a_shutdown_starts_again_whatever_the_policy(tmp_path: Path):
+    first = machine(tmp_path)
+    saves = f"trap 'echo saved >> {tmp_path}/says; exit 0' TERM"
+    script = f"{saves}; echo up >> {tmp_path}/says; while :; do sleep 0.05; done"
+    async with first as box:
+        await box.run("a", script, terminationGracePeriodSeconds=5)
+        await until(box.client, 20, lambda: _says(tmp_path, 1))
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN)
+    async with machine(tmp_path, first.registry) as box:
+        await until(box.client, 20, lambda: _says(tmp_path, 3))
+        status = await box.phase("a", "Running")
+        assert status["containerStatuses"][0]["restartCount"] == 1
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
+    assert (tmp_path / "says").read_text().split()[:3] == ["up", "saved", "up"]
+
+
+async def _says(folder: Path, lines: int) -> bool:
+    return (folder / "says").exists() and len((folder / "says").read_text().split()) >= lines
+
+
+async def test_a_lost_process_is_reported_and_leaves_nothing_running(tmp_path: Path):
+    first = machine(tmp_path)
+    async with first as box:
+        pod = await box.run("a", f"setsid sleep 300 & echo $! > {tmp_path}/pid; wait")
+        await box.phase("a", "Running")
+        await until(box.client, 20, lambda: _exists(tmp_path / "pid"))
+    os.kill(holder(box.attempt(pod) / "lock"), signal.SIGKILL)
+    async with machine(tmp_path, first.registry) as box:
+        status = await box.phase("a", "Failed")
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (status["reason"], ended["reason"], ended["exitCode"]) == ("Lost", "ContainerStatusUnknown", 137)
+    assert not lives((tmp_path / "pid").read_text())
+
+
+async def _exists(path: Path) -> bool:
+    return path.exists() and bool(path.read_text().strip())
