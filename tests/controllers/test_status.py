@@ -1,7 +1,5 @@
 """The statuses of a workload's life."""
 
-import msgspec
-
 from fairway.api.types import WorkloadStatus
 from fairway.controllers import status as life
 from fairway.controllers.status import Said, change, holds, since
@@ -77,10 +75,12 @@ def test_a_finished_workload_is_over_and_keeps_what_it_was_served() -> None:
 
 
 def test_a_change_is_the_merge_patch_from_one_status_to_the_next() -> None:
-    before = msgspec.to_builtins(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0))
-    after = msgspec.to_builtins(life.revoke(WorkloadStatus(phase="Pending")))
-    assert change(before, after) == {
+    before = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
+    assert change(before, WorkloadStatus(phase="Pending")) == {
         "phase": "Pending", "admission": None, "attempt": None, "conditions": None,
     }  # fmt: skip
     assert change(before, before) == {}
-    assert change({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "d": [3]}}) == {"a": {"c": None, "d": [3]}}
+    moved = life.resize(before, THERE)
+    assert change(before, moved) == {
+        "admission": {"podSets": ({"name": "main", "nodes": ({"node": "n2", "count": 2},)},)}
+    }

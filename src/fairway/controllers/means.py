@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -52,7 +50,7 @@ class Means:
         repeated until an answer is plain. So `make` has to leave a status alone that is as it should be.
         """
         while (seen := self.view.workloads.get(key)) and self.election.is_leader():
-            patch = change(msgspec.to_builtins(seen.status), msgspec.to_builtins(make(seen)))
+            patch = change(seen.status, make(seen))
             if not patch:
                 return True
             meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}

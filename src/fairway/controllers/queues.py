@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import msgspec
 from msgspec.structs import replace
 
 from fairway.api import queues
@@ -55,10 +54,12 @@ class Queues:
         self._pictures: dict[str, Picture] = {}
         self._evicted: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
         self._written: dict[str, float] = {}
+        self._must_make = False
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._make_default()
+        self._must_make = DEFAULT not in self.means.view.queues
+        self.agenda.note(DEFAULT)
         await self.agenda.run(self._turn)
 
     async def _make_default(self) -> None:
@@ -68,6 +69,7 @@ class Queues:
         except ApiError as error:
             if error.status != 409:
                 raise
+        self._must_make = False
 
     def show(self, snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> None:
         """A cycle is over; queues whose picture changed get a turn."""
@@ -96,12 +98,14 @@ class Queues:
     async def _turn(self, name: str) -> float | None:
         if not self.means.election.is_leader():
             return self.means.now() + 1.0
+        if name == DEFAULT and self._must_make:
+            await self._make_default()
         seen = self.means.view.queues.get(name)
         if seen is None:
             return None
         ours = [one for one in self.means.view.workloads.values() if one.spec.queue == name]
         status = self._status(seen, ours)
-        patch = change(msgspec.to_builtins(seen.status), msgspec.to_builtins(status))
+        patch = change(seen.status, status)
         if patch:
             meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
             ref = Ref(kinds.QUEUES, name)

@@ -10,9 +10,10 @@ whoever calls.
 
 from dataclasses import dataclass
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from fairway.api.objects import Condition
+from fairway.api.objects import Condition, Part
 from fairway.api.quantities import time, time_text
 from fairway.api.types import AdmissionStatus, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
@@ -157,9 +158,19 @@ def served(status: WorkloadStatus, *, now: float, gpus: float) -> WorkloadStatus
     return status if start is None else replace(status, attained=status.attained + gpus * max(0.0, now - start))
 
 
-def change(before: object, after: object) -> object:
-    """The merge patch that makes `after` of `before` (plain values): what is gone is null, lists are replaced whole."""
+def change(before: Part, after: Part) -> dict[str, object]:
+    """The merge patch that makes `after` of `before`: what is as by default is null, lists are replaced whole."""
+    pairs = zip(before.__struct_encode_fields__, before.__struct_fields__, before.__struct_defaults__)
+    changed: dict[str, object] = {}
+    for encoded, name, default in pairs:
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            changed[encoded] = None if new == default else _merged(to_builtins(old), to_builtins(new))
+    return changed
+
+
+def _merged(before: object, after: object) -> object:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
-    changed = {key: change(before.get(key), value) for key, value in after.items() if before.get(key) != value}
+    changed = {key: _merged(before.get(key), value) for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}

@@ -95,7 +95,7 @@ class Life:
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
             spec = replace(spec, pod_sets=said.spec.pod_sets)
-        if change := life.change(msgspec.to_builtins(said.spec), msgspec.to_builtins(spec)):
+        if change := life.change(said.spec, spec):
             await self.means.patch(key, said, {"spec": change})
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:

@@ -8,6 +8,7 @@ restart on one machine waits for nobody. Leaving in order gives the lease up; a 
 
 import asyncio
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -67,7 +68,8 @@ class Election:
         """Gives the lease up, if it is ours: the next one need not wait for its end."""
         if self.is_leader():
             self._renewed = float("-inf")
-            await self.client.patch(self.lease, {"spec": {"holderIdentity": ""}})
+            with suppress(ApiError, OSError):
+                await self.client.patch(self.lease, {"spec": {"holderIdentity": ""}})
 
     async def _turn(self) -> None:
         now = self.client.clock.now()
