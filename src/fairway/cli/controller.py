@@ -45,10 +45,13 @@ async def _control(config: Any, settings: Any) -> None:
 
 
 async def control(kubeconfig: Path, settings: Any) -> None:
-    """The scheduler of the cluster of this machine; it reaches it as any other API server."""
+    """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
+    data directory: a restart renews its own lease at once."""
+    from dataclasses import replace
+
     from fairway.kube.config import load
 
-    await _control(load([kubeconfig]), settings)
+    await _control(load([kubeconfig]), replace(settings, identity=settings.identity or str(kubeconfig.parent)))
 
 
 def read_settings(path: str) -> Any:
