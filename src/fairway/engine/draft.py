@@ -49,6 +49,7 @@ class Draft:
         )
         self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
+        self.shrunk: set[str] = set()  # who lost pods in this draft
         self.later: Draft | None = None
         self.repeats = 0
         self.last = NOWHERE
@@ -109,6 +110,19 @@ class Draft:
         self._both(one.workload, moves_to or NOWHERE, 1)
         self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
 
+    def move(self, key: str, admission: Admission) -> None:
+        """It has been told to go, and finds a place elsewhere."""
+        one = self.running[key]
+        self._both(one.workload, admission, 1)
+        self._hold(key, replace(one, moves_to=admission))
+
+    def remain(self, key: str) -> None:
+        """It need not go after all."""
+        one = self.running[key]
+        self._only_later(one.workload, one.admission, 1)
+        self._both(one.workload, one.moves_to or NOWHERE, -1)
+        self._hold(key, replace(one, is_leaving=False, moves_to=None))
+
     def vanish(self, key: str) -> None:
         """It is gone, and its room is free."""
         if key in self.started:
@@ -124,12 +138,16 @@ class Draft:
         self._hold(key, None)
 
     def resize(self, key: str, admission: Admission) -> None:
-        """It runs on with other counts; pods that go hold their room until gone, pods that come take theirs at once."""
+        """It runs on with other counts; pods that go hold their room until gone, pods that come take theirs at once.
+        What was told to shrink in this draft may be told to shrink less."""
         workload, before = self.started.get(key) or (self.running[key].workload, self.running[key].admission)
-        is_shrinking = _pods(admission) < _pods(before) and key in self.running
+        is_shrinking = key in self.shrunk or (_pods(admission) < _pods(before) and key in self.running)
         charge = self._only_later if is_shrinking else self._both
         if is_shrinking:
             self._exit(key, before)
+            if key not in self.shrunk:
+                self.shrunk.add(key)
+                self._note(partial(self.shrunk.discard, key))
         charge(workload, before, -1)
         charge(workload, admission, 1)
         if key in self.running:
@@ -168,7 +186,7 @@ class Draft:
         self._note(lambda: self._both(workload, admission, -times))
 
     def _only_later(self, workload: Workload, admission: Admission, times: int) -> None:
-        self._ahead()._charge(workload.podsets, admission, times)
+        self.ahead()._charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         self._note(lambda: self._only_later(workload, admission, -times))
 
@@ -199,7 +217,8 @@ class Draft:
             del self.running[key]
         self._note(lambda: self._hold(key, before))
 
-    def _ahead(self) -> "Draft":
+    def ahead(self) -> "Draft":
+        """The room once all who leave are gone."""
         if self.later is None:
             self.later = Draft(self.snapshot, self.policy, now=self)
         return self.later
@@ -255,12 +274,18 @@ class Draft:
         vectors = [self._vector(podset.pod, memory) * count for podset, count in zip(podsets, counts)]
         return np.sum(vectors, axis=0) if vectors else np.zeros(len(self.snapshot.resources), np.int64)
 
-    def withhold(self, row: int, amounts: Columns, devices: Columns) -> None:
-        """Keep so much of a node out of sight, in this view; a trial undoes it."""
+    def cover(self, row: int, amounts: Columns, devices: Columns) -> None:
+        """Leave no more than that of a node in sight, now and later; a trial undoes it."""
+        for view in filter(None, (self, self.later)):
+            hidden = np.maximum(view.free[:, row] - np.maximum(amounts, 0), 0)
+            parts = np.maximum(view.device_free[row] - np.maximum(devices, 0), 0)
+            view._withhold(row, hidden, parts)
+            self._note(partial(view._withhold, row, -hidden, -parts))
+
+    def _withhold(self, row: int, amounts: Columns, devices: Columns) -> None:
         self.free[:, row] -= amounts
-        self.device_free[row] -= np.where(self._device_free[row] == -1, 0, devices)
+        self.device_free[row] -= devices
         self._touch(row)
-        self._note(lambda: self.withhold(row, -amounts, -devices))
 
     def _touch(self, row: int) -> None:
         self.version[row] += 1
@@ -312,14 +337,14 @@ class Draft:
         for one in self.snapshot.running:
             if one.is_leaving:
                 self._exit(one.workload.key, one.admission)
-                self._ahead()._charge(one.workload.podsets, one.admission, -1)
+                self.ahead()._charge(one.workload.podsets, one.admission, -1)
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]
                 memory = self.snapshot.gpu_memory[pool] if pool >= 0 else device_memory(self.snapshot.nodes[row])
                 self.exits.setdefault(row, set()).add(pod.key)
-                self._ahead()._write(pod.pod, row, -1, memory)
-                self._ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
+                self.ahead()._write(pod.pod, row, -1, memory)
+                self.ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
 
 
 def _pods(admission: Admission) -> int:

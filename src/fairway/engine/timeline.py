@@ -94,7 +94,7 @@ class Timeline:
         with self.draft.trial():
             for keep in keeps:
                 for row, left in keep.left.items():
-                    self._cover(row, *left)
+                    self.draft.cover(row, *left)
             yield keeps
 
     def stay(self, workload: Workload, admission: Admission) -> str:
@@ -121,13 +121,6 @@ class Timeline:
         if not workload.preemptible:
             return keeps
         return [keep for keep in keeps if (keep.owner and not at_risk) or (not keep.owner and keep.since < gone_by)]
-
-    def _cover(self, row: int, amounts: Room, devices: Room) -> None:
-        """Leave no more than that of a node in sight."""
-        free, whole = self.draft.free[:, row], self.draft.device_free[row]
-        self.draft.withhold(
-            row, np.maximum(free - np.maximum(amounts, 0), 0), np.maximum(whole - np.maximum(devices, 0), 0)
-        )
 
     def _releases(self) -> list[tuple[float, str]]:
         """Who runs or starts now, by when it will be gone, as far as that is known."""
