@@ -130,8 +130,8 @@ class Court:
     def judge(self) -> Iterator[Fault]:
         for item in self.case.starts:
             key = item.workload.key
-            verdicts = [verdict for verdict in self.taken.get(key, ()) if verdict.workload in self.named]
-            if verdicts and key in self.case.waiting:
+            verdicts = self.taken.get(key, [])
+            if verdicts and item.role == "new":
                 yield from self._hear(item, verdicts)
             for gone in (key, *(verdict.workload for verdict in verdicts)):
                 if gone in self.named:

@@ -120,7 +120,7 @@ class Cap(NamedTuple):
 
     queue: int
     pool: str
-    pools: list[int]
+    pools: tuple[int, ...]
     resource: int
     amount: int
 
@@ -132,7 +132,7 @@ def caps_of(snapshot: Snapshot, of: Callable[[Quota], Sequence[tuple[str, Share]
     for row, queue in enumerate(snapshot.queues.values()):
         for quota in queue.quotas:
             names = [name for name in live if quota.pool in ("*", name)]
-            pools = [at for at, one in enumerate(snapshot.pools) if one.name in names]
+            pools = tuple(at for at, one in enumerate(snapshot.pools) if one.name in names)
             for resource, share in of(quota):
                 if resource in snapshot.resources:
                     column = snapshot.resources.index(resource)
