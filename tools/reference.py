@@ -19,6 +19,9 @@ from fairway.engine import Cause, Ending, Reason
 from fairway.settings import Settings, _camel
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+OPAQUE = frozenset({"template", "namespaces", "nodeSelector", "conditions"})
+"""Fields that hold what Kubernetes defines."""
+
 BEGINNING = "<!-- made by tools/reference.py; change the source instead -->\n"
 
 REASONS = {
@@ -100,7 +103,7 @@ def _fields(schema: dict, definitions: dict, path: str):
         if default not in (None, "", [], {}, ()):
             meaning += f" Default: {default}."
         yield f"`{path}.{name}{suffix}`", _type(field), meaning.strip()
-        if "properties" in field and name != "template":
+        if "properties" in field and name not in OPAQUE:
             yield from _fields(field, definitions, f"{path}.{name}{suffix}")
 
 
@@ -147,7 +150,7 @@ def _comments(path: Path) -> dict[str, str]:
 
 
 def _metrics() -> str:
-    found = [one for one in Metrics().registry.collect()]
+    found = list(Metrics().registry.collect())
     rows = [(f"`{it.name}{'_total' if it.type == 'counter' else ''}`", it.type, it.documentation) for it in found]
     return _page("Metrics", "In Prometheus' format at `/metrics`. No label names a workload.",
                  _table(("metric", "type", "meaning"), sorted(rows)))  # fmt: skip
