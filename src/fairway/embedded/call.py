@@ -30,11 +30,15 @@ class Call:
     subresource: str
     user: str
     query: dict[str, str]
-    view: str  # "", "Table" or "PartialObjectMetadata"
 
     @property
     def method(self) -> str:
         return self.request.method
+
+    @property
+    def view(self) -> str:
+        """How the answer is wanted: "" (plain), "Table" or "PartialObjectMetadata"."""
+        return _view(self.request)
 
     @property
     def key(self) -> Key:
@@ -103,7 +107,7 @@ def read(request: Request, catalog: Catalog, user: str) -> Call | None:
     name, subresource = (*rest[1:], "", "")[:2]
     if name and resource.kind.namespaced and not namespace:
         return None
-    return Call(request, resource, namespace, name, subresource, user, dict(request.query), _view(request))
+    return Call(request, resource, namespace, name, subresource, user, dict(request.query))
 
 
 def _view(request: Request) -> str:
@@ -111,15 +115,13 @@ def _view(request: Request) -> str:
     accepted = request.headers.get("accept") or "*/*"
     for each in accepted.split(","):
         media, *parameters = (part.strip() for part in each.split(";"))
-        wanted = dict(part.split("=", 1) for part in parameters if "=" in part)
         if media not in (JSON, "application/*", "*/*"):
             continue
+        wanted = dict(part.split("=", 1) for part in parameters if "=" in part)
         if "as" not in wanted:
             return ""
         if wanted.get("g") == "meta.k8s.io" and wanted.get("v") == "v1":
             view = wanted["as"].removesuffix("List")
             if view in ("Table", "PartialObjectMetadata"):
                 return view
-    if any(word in accepted for word in ("text/", "yaml")) or "protobuf" not in accepted:
-        return ""
     raise Failure(406, "NotAcceptable", f"only the following media types are accepted: {JSON}")

@@ -11,12 +11,10 @@ from typing import Any
 from fairway.api.quantities import time_text
 from fairway.embedded.catalog import Resource
 from fairway.embedded.errors import Cause, denied, required, shown, wrong
+from fairway.embedded.selector import QUALIFIED, VALUE
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-QUALIFIED = re.compile(r"((?=[^/]{1,253}/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
-                       r"(?=.{1,63}$)([A-Za-z0-9][-\w.]*)?[A-Za-z0-9]", re.ASCII)
-VALUE = re.compile(r"(?=.{0,63}$)(([A-Za-z0-9][-\w.]*)?[A-Za-z0-9])?", re.ASCII)
 SAY_LABEL = ("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
              "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
              "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')")

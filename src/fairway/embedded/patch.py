@@ -28,10 +28,14 @@ KEYS: Mapping[str, tuple[str, ...]] = {  # the first that the elements have
 MERGED = ("finalizers",)  # lists of plain values that are united
 
 
-def apply_patch(media: str, body: bytes, current: dict[str, Any], *, custom: bool) -> dict[str, Any]:
-    """`current` (which may be changed) as the patch makes it; `custom`: of a custom resource."""
+def check_media(media: str, *, custom: bool) -> None:
+    """415 for what is no patch of the three; `custom`: of a custom resource."""
     if media not in (JSON, MERGE) and (media != STRATEGIC or custom):
         raise unsupported_media(JSON, MERGE, *(() if custom else (STRATEGIC,)))
+
+
+def apply_patch(media: str, body: bytes, current: dict[str, Any]) -> dict[str, Any]:
+    """`current` (which may be changed) as the patch makes it."""
     try:
         patch = msgspec.json.decode(body)
     except msgspec.DecodeError as error:

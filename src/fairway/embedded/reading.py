@@ -179,13 +179,7 @@ def watch(registry: Registry, call: Call) -> Response:
         why = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         causes = [Cause("sendInitialEvents", "FieldValueForbidden", why)]
         raise invalid("ListOptions", "meta.k8s.io", "", causes=causes)
-    chosen, start = selection(call), _at(registry, call)
-    if start:
-        try:
-            registry.store.since(start, call.resource.name)
-        except Compacted as error:
-            raise expired(str(error)) from error
-    return Response(200, _JSON, _stream(registry, call, chosen, start))
+    return Response(200, _JSON, _stream(registry, call, selection(call), _at(registry, call)))
 
 
 async def _stream(registry: Registry, call: Call, chosen: Selection, position: int) -> AsyncIterator[bytes]:

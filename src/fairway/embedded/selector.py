@@ -15,9 +15,12 @@ Labels = Mapping[str, str]
 LabelTest = Callable[[Labels], bool]
 ObjectTest = Callable[[dict[str, Any]], bool]
 
+QUALIFIED = re.compile(r"((?=[^/]{1,253}/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
+                       r"(?=.{1,63}$)([A-Za-z0-9][-\w.]*)?[A-Za-z0-9]", re.ASCII)
+VALUE = re.compile(r"(?=.{0,63}$)(([A-Za-z0-9][-\w.]*)?[A-Za-z0-9])?", re.ASCII)
 _SET = re.compile(r"^(\S+)\s+(in|notin)\s*\((.*)\)$")
 _COMPARE = re.compile(r"^([^\s=!<>]+)\s*(==|=|!=|>|<)\s*([^\s=!<>]*)$")
-_EXISTS = re.compile(r"^(!?)\s*([A-Za-z0-9][-A-Za-z0-9_./]*)$")
+_EXISTS = re.compile(r"^(!?)\s*(\S+)$")
 _SPLIT = re.compile(r",(?![^(]*\))")
 
 _EVERYWHERE = ("metadata.name", "metadata.namespace")
@@ -57,6 +60,8 @@ def _label(term: str) -> LabelTest:
 
 def requirement(key: str, operator: str, values: list[str]) -> LabelTest:
     """One requirement on one label. As in Kubernetes NotIn holds where the label is absent."""
+    if not QUALIFIED.fullmatch(key) or not all(VALUE.fullmatch(value) for value in values):
+        raise bad_request(f"unable to parse requirement: {key!r} or one of {values!r} is not valid in a label")
     if operator == "In":
         return lambda labels: labels.get(key) in values
     if operator == "NotIn":

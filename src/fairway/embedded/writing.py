@@ -8,7 +8,7 @@ from fairway.embedded import deletion
 from fairway.embedded.call import Call
 from fairway.embedded.deletion import Options
 from fairway.embedded.errors import bad_request
-from fairway.embedded.patch import apply_patch
+from fairway.embedded.patch import apply_patch, check_media
 from fairway.embedded.reading import answer, selection
 from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.store import encode
@@ -18,6 +18,8 @@ from fairway.kube.transport import Response
 def create(registry: Registry, call: Call) -> Response:
     resource, thing, write = call.resource, call.thing(), call.write()
     _belongs(call, thing)
+    if thing["metadata"].get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
     thing = registry.create(resource, thing, write)
     if not resource.kind.acted_on:
         write.warnings.append(f"{resource.name} are kept as data here: nothing acts on them")
@@ -33,10 +35,11 @@ def update(registry: Registry, call: Call) -> Response:
 
 def patch(registry: Registry, call: Call) -> Response:
     write, resource = call.write(), call.resource
-    old = registry.current(resource, call.namespace, call.name)
     media = call.request.headers.get("content-type", "").partition(";")[0].strip()
+    check_media(media, custom=resource.custom)
+    old = registry.current(resource, call.namespace, call.name)
     copy = msgspec.json.decode(encode(resource.ordered(old)))
-    thing = apply_patch(media, call.request.body, copy, custom=resource.custom)
+    thing = apply_patch(media, call.request.body, copy)
     _belongs(call, thing)
     return _updated(registry, call, old, thing, write)
 
