@@ -1,0 +1,153 @@
+"""`up` and `down` as processes: one at a time, nothing left behind, everything found again."""
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import until
+
+from fairway.clock import Clock
+from fairway.embedded.container import holder
+from fairway.embedded.up import UpError, detach, down, is_up
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.config import load
+from fairway.kube.http import http_transport
+from fairway.kube.kinds import Ref, Selection
+
+ALONE = [sys.executable, str(Path(__file__).with_name("alone.py"))]
+
+
+@asynccontextmanager
+async def client_of(folder: Path) -> AsyncIterator[Client]:
+    clock = Clock()
+    async with http_transport(load([folder / "kubeconfig"]), clock) as transport:
+        yield Client(transport, clock)
+
+
+async def start(folder: Path, *rest: str) -> None:
+    await detach([*ALONE, str(folder), *rest], folder, Clock())
+
+
+def shims(folder: Path) -> list[Path]:
+    return [lock for lock in (folder / "pods").glob("*-*/containers/*/*/lock") if holder(lock)]
+
+
+async def run_pod(client: Client, script: str) -> dict[str, Any]:
+    """A pod on this machine, when it runs."""
+    node = (await client.list(Selection(kinds.NODES)))[0]["metadata"]["name"]
+    spec = {"restartPolicy": "Never", "nodeName": node,
+            "containers": [{"name": "main", "image": "i", "command": ["sh", "-c", script]}]}
+    await client.create(kinds.PODS, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+
+    async def holds() -> Any:
+        pod = await client.get(Ref(kinds.PODS, "a", "default"))
+        return pod if pod["status"].get("phase") == "Running" else None
+
+    return await until(client, 20, holds)
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> AsyncIterator[Path]:
+    """A data directory with a cluster that runs; it is stopped in the end, whatever the test did to it."""
+    await start(tmp_path / "data")
+    yield tmp_path / "data"
+    with pytest.raises(UpError):
+        await down(tmp_path / "data", Clock())
+        await down(tmp_path / "data", Clock())
+
+
+async def test_a_second_up_says_that_one_runs(folder: Path):
+    second = subprocess.run([*ALONE, str(folder)], capture_output=True, text=True)
+    assert second.returncode == 1
+    assert second.stderr == f"alone: a cluster runs on {folder} already; stop it with `fairway down`\n"
+    with pytest.raises(UpError, match="runs on"):
+        await start(folder)
+
+
+async def test_down_stops_the_containers_and_is_refused_the_second_time(folder: Path):
+    async with client_of(folder) as client:
+        await run_pod(client, f"trap 'echo bye > {folder}/bye; exit 0' TERM; while :; do sleep 0.05; done")
+    assert is_up(folder) and len(shims(folder)) == 1
+    await down(folder, Clock())
+    assert not is_up(folder) and not shims(folder) and (folder / "bye").read_text() == "bye\n"
+    with pytest.raises(UpError, match="no cluster runs"):
+        await down(folder, Clock())
+
+
+async def test_ctrl_c_stops_the_containers_and_a_second_one_does_not_wait(folder: Path):
+    async with client_of(folder) as client:
+        await run_pod(client, f"trap 'echo bye > {folder}/bye' TERM; while :; do sleep 0.05; done")
+    pid = holder(folder / "lock")
+    os.kill(pid, signal.SIGINT)
+    while not (folder / "bye").exists():
+        await asyncio.sleep(0.02)
+    assert shims(folder)
+    os.kill(pid, signal.SIGINT)
+    while holder(folder / "lock"):
+        await asyncio.sleep(0.02)
+    assert not shims(folder)
+
+
+async def test_the_next_up_goes_on_where_the_last_one_stopped(folder: Path):
+    kubeconfig = (folder / "kubeconfig").read_text()
+    async with client_of(folder) as client:
+        pod = await run_pod(client, f"echo x >> {folder}/starts; sleep 100")
+    await down(folder, Clock())
+    await start(folder)
+    assert (folder / "kubeconfig").read_text() == kubeconfig
+    async with client_of(folder) as client:
+        async def runs_again() -> bool:
+            return (folder / "starts").read_text() == "x\nx\n"
+
+        await until(client, 20, runs_again)
+        found = await client.get(Ref(kinds.PODS, "a", "default"))
+    assert found["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_down_ends_what_a_killed_cluster_left_running(folder: Path):
+    async with client_of(folder) as client:
+        await run_pod(client, "sleep 100")
+    os.kill(holder(folder / "lock"), signal.SIGKILL)
+    while is_up(folder):
+        await asyncio.sleep(0.02)
+    assert shims(folder)
+    with pytest.raises(UpError, match="no cluster runs"):
+        await down(folder, Clock())
+    assert not shims(folder)
+
+
+async def test_what_is_kept_is_for_its_owner_only(folder: Path):
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for name in ("kubeconfig", "state.db", "token", "controller/kubeconfig"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600, name
+
+
+async def test_hollow_nodes_of_a_file_stand_beside_this_machine(tmp_path: Path):
+    (tmp_path / "nodes.yaml").write_text("{kind: Node, metadata: {name: paper}, status: {capacity: {cpu: 64}}}")
+    await start(tmp_path / "data", str(tmp_path / "nodes.yaml"))
+    async with client_of(tmp_path / "data") as client:
+        nodes = await client.list(Selection(kinds.NODES))
+    await down(tmp_path / "data", Clock())
+    cpus = {node["metadata"]["name"]: node["status"]["capacity"]["cpu"] for node in nodes}
+    assert cpus.pop("paper") == "64" and list(cpus.values()) == ["2"]
+
+
+@pytest.mark.parametrize("name, text, said", [
+    ("state.db", "not a database, and rather long for one" * 100, "state.db"),
+    ("nodes.yaml", "kind: Pod", "must be a Node"),
+])
+async def test_what_cannot_be_used_is_one_line_and_stays_as_it_was(name: str, text: str, said: str, tmp_path: Path):
+    (tmp_path / name).write_text(text)
+    told = subprocess.run([*ALONE, str(tmp_path), *([str(tmp_path / name)] if name == "nodes.yaml" else [])],
+                          capture_output=True, text=True)
+    assert told.returncode == 1 and said in told.stderr and told.stderr.count("\n") == 1
+    assert (tmp_path / name).read_text() == text and not is_up(tmp_path)
