@@ -59,14 +59,15 @@ def pool(name, said):
 
 
 def template(said):
+    """A pod template of the short form, and what else it says."""
     said = dict(said)
-    asked = amounts({key: said.pop(key) for key in ("gpu", "cpu", "memory", *[k for k in said if "/" in k]) if key in said})
-    annotations = {f"fairway.dev/gpu-{key}": said.pop(key) for key in ("fraction", "memory-of-gpu") if key in said}
-    if "fairway.dev/gpu-memory-of-gpu" in annotations:
-        annotations["fairway.dev/gpu-memory"] = annotations.pop("fairway.dev/gpu-memory-of-gpu")
+    resources = [name for name in said if name in ("gpu", "cpu", "memory") or "/" in name]
+    asked = amounts({name: said.pop(name) for name in resources})
+    shares = {"fraction": "fairway.dev/gpu-fraction", "gpu-memory": "fairway.dev/gpu-memory"}
+    annotations = {shares[name]: said.pop(name) for name in shares if name in said}
     meta = {"labels": said.pop("labels", {}), "annotations": annotations}
-    spec = said.pop("pod", {})
-    return {"metadata": meta, "spec": {"containers": [{"name": "main", "resources": {"requests": asked}}], **spec}}, said
+    containers = [{"name": "main", "resources": {"requests": asked}}]
+    return {"metadata": meta, "spec": {"containers": containers, **said.pop("pod", {})}}, said
 
 
 def podset(name, said):
@@ -191,11 +192,12 @@ def settle(objects, *, slowly=False):
         if slowly:
             apply(objects, answer, gone=False)
             between = decide(objects)
-            promised = {one["workload"]: one for one in answer["verdicts"] if one["verdict"] == "Admit" and one["after"]}
             again = {one["workload"]: one for one in between["verdicts"]}
-            for key, entry in promised.items():
-                assert again[key]["verdict"] == "Admit", (words(entry), words(again[key]))
-                assert again[key]["placement"] == entry["placement"], (words(entry), words(again[key]))
+            for entry in answer["verdicts"]:
+                if entry["verdict"] == "Admit" and entry["after"]:
+                    same = again[entry["workload"]]
+                    assert same["verdict"] == "Admit", (words(entry), words(same))
+                    assert same["placement"] == entry["placement"], (words(entry), words(same))
         apply(objects, answer, gone=True)
         if all(one["verdict"] in ("Keep", "Wait") for one in answer["verdicts"]):
             return {one["metadata"]["name"]: state(one) for one in objects if one["kind"] == "Workload"}, plans
@@ -204,7 +206,8 @@ def settle(objects, *, slowly=False):
 
 def apply(objects, answer, *, gone):
     """What the controllers would write. `gone`: those who leave are gone already."""
-    named = {f"{one['metadata']['namespace']}/{one['metadata']['name']}": one for one in objects if one["kind"] == "Workload"}
+    workloads = [one for one in objects if one["kind"] == "Workload"]
+    named = {f"{one['metadata']['namespace']}/{one['metadata']['name']}": one for one in workloads}
     if gone:
         for one in [each for each in named.values() if "deletionTimestamp" in each["metadata"]]:
             objects.remove(one)

@@ -37,9 +37,10 @@ def test_the_first_plan_says_what_is_expected(case):
     assert not missing(case.get("expect", {}), found), found
     for queue, share in case.get("shares", {}).items():
         assert answer["shares"][queue]["default"]["nvidia.com/gpu"] == str(share), answer["shares"]
-    if "order" in case:
-        assert [entry["workload"].partition("/")[2] for entry in answer["verdicts"]][: len(case["order"])] == case["order"]
-    assert len(answer["verdicts"]) == len({entry["workload"] for entry in answer["verdicts"]})
+    assert case.get("again", answer["againAt"]) == answer["againAt"]
+    names = [entry["workload"].partition("/")[2] for entry in answer["verdicts"]]
+    assert names[: len(case.get("order", []))] == case.get("order", [])
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("slowly", [False, True], ids=["at once", "slowly"])

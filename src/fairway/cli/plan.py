@@ -47,16 +47,26 @@ def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool,
 
 def answer_of(world: "World", made: "Plan") -> dict[str, Any]:
     """The plan as plain values."""
-    from fairway.api.quantities import format, time_text
+    from fairway.api.quantities import time_text
 
     workloads = {one.key: one for one in world.pending} | {one.workload.key: one.workload for one in world.running}
     queues = {key: one.queue for key, one in workloads.items()}
-    shares: dict[str, dict[str, dict[str, str]]] = {}
-    for (queue, pool, resource), amount in sorted(made.shares.items()):
-        shares.setdefault(queue, {}).setdefault(pool, {})[resource] = format(amount, resource)
     entries = [entry(verdict, workloads[verdict.workload], queues) for verdict in made.verdicts]
     again = None if made.again_at is None else time_text(made.again_at)
-    return {"verdicts": entries, "shares": shares, "againAt": again}
+    return {"verdicts": entries, "shares": shares_of(world, made), "againAt": again}
+
+
+def shares_of(world: "World", made: "Plan") -> dict[str, dict[str, dict[str, str]]]:
+    """Shares by queue, pool and resource. A quota for all pools is told under `*`, and where there is only one pool
+    under the name of that too."""
+    from fairway.api.quantities import format
+
+    pools = [pool.name for pool in world.pools] or ["default"]
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for (queue, pool, resource), amount in sorted(made.shares.items()):
+        for name in {pool, pools[0] if pool == "*" and len(pools) == 1 else pool}:
+            found.setdefault(queue, {}).setdefault(name, {}).setdefault(resource, format(amount, resource))
+    return found
 
 
 def entry(verdict: "Verdict", workload: "Workload", queues: dict[str, str]) -> Entry:
