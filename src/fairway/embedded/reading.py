@@ -201,6 +201,8 @@ async def _stream(registry: Registry, call: Call, chosen: Selection, position: i
         try:
             await clock.within(min(BOOKMARK_SECONDS, end - clock.now()), store.changed(resource.name))
         except TimeoutError:
+            if store.touched.get(resource.name, 0) > position:
+                continue  # something came at the very moment: a bookmark would pass over it
             if call.flag("allowWatchBookmarks"):
                 yield line("BOOKMARK", _bookmark(resource, position := store.revision))
             if clock.now() >= end:
