@@ -93,7 +93,15 @@ class Cluster:
     def of_pod(self, pod: PodObject) -> Owner:
         """What a Workload would stand for: the pod's owner where one does, else its gang, else the pod."""
         owner, meta = self.owner(pod.metadata), pod.metadata
-        return owner if owner in self.stands else (meta.namespace, "Pod", owners.group_of(meta) or meta.name)
+        if owner and self.standing(owner):
+            return owner
+        return meta.namespace, "Pod", owners.group_of(meta) or meta.name
+
+    def standing(self, owner: Owner) -> str:
+        """The key of the Workload that stands for an owner, by its references or by its name; "" for none."""
+        space, kind, name = owner
+        named = f"{space}/{owners.name_of(kind, name)}"
+        return self.stands.get(owner) or (named if named in self.parts[WorkloadObject] else "")
 
     def labels(self, namespace: str) -> dict[str, str]:
         found = self.all(objects.NamespaceObject).get(namespace)
@@ -181,13 +189,10 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
     for key, one in known.items():
         for ref in one.metadata.owner_references:
             cluster.stands[one.metadata.namespace, ref.kind, ref.name] = key
-    for space, kind, name in cluster.owned:
-        if (key := f"{space}/{owners.name_of(kind, name)}") in known:
-            cluster.stands[space, kind, name] = key
     pods = [one for one in cluster.all(PodObject).values() if one.status.phase not in ("Succeeded", "Failed")]
     placed = Counter(cluster.owner(one.metadata) for one in pods if one.spec.node_name)
     for (space, kind, name), (owner, group, said) in cluster.owned.items():
-        if cluster.owner(owner.metadata) in cluster.owned or (space, kind, name) in cluster.stands:
+        if cluster.owner(owner.metadata) in cluster.owned or cluster.standing((space, kind, name)):
             continue
         key = f"{space}/{owners.name_of(kind, name)}"
         cluster.stands[space, kind, name] = key
@@ -198,10 +203,10 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
     waiting: dict[Owner, list[PodObject]] = {}
     for pod in pods:
         who = cluster.of_pod(pod)
-        if who not in cluster.stands and (everything or owners.queue_of(pod.metadata, cluster.labels(who[0]))):
+        if not cluster.standing(who) and (everything or owners.queue_of(pod.metadata, cluster.labels(who[0]))):
             waiting.setdefault(who, []).append(pod)
     for (space, _, name), members in waiting.items():
-        known |= _of_pods(f"{space}/{owners.name_of('Pod', name)}", members, known)
+        known |= _of_pods(f"{space}/{owners.name_of('Pod', name)}", members)
     return known
 
 
@@ -221,10 +226,10 @@ def _rest(made: WorkloadObject, owner: OwnerObject, placed: int) -> WorkloadObje
     return msgspec.structs.replace(made, spec=spec) if any(one.count for one in left) else None
 
 
-def _of_pods(key: str, members: list[PodObject], known: Mapping[str, WorkloadObject]) -> dict[str, WorkloadObject]:
+def _of_pods(key: str, members: list[PodObject]) -> dict[str, WorkloadObject]:
     """What a pod of nobody, or a gang of such pods, would get."""
     coming = [one for one in members if one.metadata.deletion_timestamp is None]
-    if key in known or all(one.spec.node_name for one in coming):
+    if all(one.spec.node_name for one in coming):
         return {}
     name = owners.group_of(members[0].metadata)
     made = within(f"Pod {members[0].metadata.namespace}/{members[0].metadata.name}:", _gang, name, coming)
@@ -238,8 +243,7 @@ def _gang(name: str, members: list[PodObject]) -> WorkloadObject | None:
 def _used(cluster: Cluster, around: Surroundings, running: set[str]) -> Iterator[Pod]:
     """Pods with a node that no running workload counts already."""
     for key, one in cluster.all(PodObject).items():
-        space, _, name = who = cluster.of_pod(one)
-        is_counted = cluster.stands.get(who, f"{space}/{owners.name_of('Pod', name)}") in running
+        is_counted = cluster.standing(cluster.of_pod(one)) in running
         if not is_counted and (taken := within(f"Pod {key}:", foreign, one, around)):
             yield taken
 
