@@ -63,8 +63,29 @@ class World:
     async def workload(self, name: str) -> Thing:
         return await self.client.get(Ref(kinds.WORKLOADS, name, "default"))
 
-    async def pods(self) -> list[Thing]:
-        return await self.client.list(Selection(kinds.PODS, "default"))
+    async def pods(self, *, phase: str = "") -> list[Thing]:
+        """All pods, or those of a phase that are not being taken away."""
+        found = await self.client.list(Selection(kinds.PODS, "default"))
+        return [it for it in found if not phase or (it["status"].get("phase") == phase and not is_leaving(it))]
+
+    async def queue(self, name: str = "default") -> Thing:
+        return await self.client.get(Ref(kinds.QUEUES, name))
+
+    async def phase(self, name: str) -> str:
+        """Of a Workload; empty while there is none."""
+        found = [it for it in await self.client.list(Selection(kinds.WORKLOADS)) if it["metadata"]["name"] == name]
+        return found[0].get("status", {}).get("phase", "") if found else ""
+
+    async def is_in(self, name: str, *phases: str) -> bool:
+        return await self.phase(name) in phases
+
+    async def annotate(self, job: str, **said: str | None) -> None:
+        """With our annotations, on a Job."""
+        notes = {f"fairway.dev/{key.replace('_', '-')}": value for key, value in said.items()}
+        await self.client.patch(Ref(kinds.JOBS, job, "default"), {"metadata": {"annotations": notes}})
+
+    async def delete(self, kind: Kind, name: str) -> None:
+        await self.client.delete(Ref(kind, name, "default"))
 
     async def until(self, holds: Callable[[], Awaitable[Any]], *, seconds: float = 60.0, every: float = 0.05) -> Any:
         """What `holds` says once it says something."""
@@ -86,14 +107,16 @@ KINDS = {
 
 
 @asynccontextmanager
-async def cluster(clock: Clock, chance: Chance, *nodes: Thing) -> AsyncIterator[World]:
-    """With these nodes, and without controllers yet."""
+async def cluster(
+    clock: Clock, chance: Chance, *nodes: Thing, dead: frozenset[str] = frozenset()
+) -> AsyncIterator[World]:
+    """With these nodes, and without controllers yet. On those that are dead no pod ever starts or stops."""
     store = Store()
     server = Server(Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock)))
     await server.start()
     client = Client(server.handle, clock, chance)
     async with asyncio.TaskGroup() as tasks:
-        parts = (server.tend(), Jobs(client).run(), Hollow(client, lambda node: True).run())
+        parts = (server.tend(), Jobs(client).run(), Hollow(client, lambda node: node not in dead).run())
         running = [tasks.create_task(part) for part in parts]
         for definition in crds():
             await client.create(DEFINITIONS, definition)
@@ -134,6 +157,24 @@ def job(name: str, *, seconds: float = 100, cpu: str = "2", gpus: int = 0, **sai
     spec = {"restartPolicy": "Never", "containers": [container], **said.pop("pod", {})}
     template = {"metadata": {"annotations": {DURATION: f"{seconds}s"}}, "spec": spec}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template, **said}}
+
+
+def pod(name: str, *, seconds: float | None = 100, cpu: str = "2", **said: Any) -> Thing:
+    """A bare pod; `said`: labels, annotations."""
+    container = {"name": "main", "image": "busybox", "command": ["sleep", "100"],
+                 "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}  # fmt: skip
+    notes = ({} if seconds is None else {DURATION: f"{seconds}s"}) | said.pop("annotations", {})
+    meta = {"name": name, "namespace": "default", "annotations": notes, **said}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def is_leaving(thing: Thing) -> bool:
+    return "deletionTimestamp" in thing["metadata"]
+
+
+def is_true(thing: Thing, kind: str) -> bool:
+    return any(it["type"] == kind and it["status"] == "True" for it in thing["status"].get("conditions") or ())
 
 
 def names(things: Iterable[Thing]) -> list[str]:

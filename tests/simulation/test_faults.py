@@ -14,6 +14,8 @@ from invariants import Watcher
 from simworld import Thing, World, cluster, job, node, priority
 
 from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.kinds import Selection
 
 START, QUIET, END = 1_800_000_000.0, 240.0, 3000.0
 SEEDS = 5000 if os.environ.get("FAIRWAY_SOAK") else 200
@@ -102,7 +104,8 @@ async def _finished(world: World, jobs: Jobs) -> list[str]:
         if not (names := await left()):
             return []
         await world.clock.sleep(5)
-    return [f"{name} did not end: {(await world.workload(f'job-{name}'))['status']}" for name in names]
+    seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
+    return [f"{name} did not end: {seen.get(f'job-{name}', {}).get('status')}" for name in names]
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))

@@ -209,7 +209,8 @@ class Life:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
         owner = case.owner
         if owner is not None and owner.outcome() is None:
-            await (owner.fail(self.means.client) if said.status.admission else owner.stop(self.means.client, said))
+            fails = said.status.phase == "Failed" and said.status.admission is not None
+            await (owner.fail(self.means.client) if fails else owner.stop(self.means.client, said))
         if FINALIZER not in said.metadata.finalizers:
             return None
         if said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods)):

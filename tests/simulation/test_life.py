@@ -1,0 +1,218 @@
+"""The life of workloads, run by the whole control plane under virtual time."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from simworld import Thing, World, cluster, is_true, job, names, node, pod
+
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref, Selection
+
+START = 1_800_000_000.0
+
+
+def play(
+    story: Callable[[World], Awaitable[Any]], *nodes: Thing, dead: frozenset[str] = frozenset(), seed: int = 1
+) -> Any:
+    """What the story answers, played on these nodes with controllers running."""
+    clock = VirtualClock(START)
+
+    async def run() -> Any:
+        async with cluster(clock, seeded(seed), *nodes, dead=dead) as world:
+            world.start()
+            return await story(world)
+
+    return clock.run(run())
+
+
+def test_a_job_runs_and_its_workload_tells_its_life() -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(job("a", seconds=30))
+        await world.until(lambda: world.is_in("job-a", "Running"), seconds=2)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=40)
+        return await world.workload("job-a")
+
+    workload = play(story, node("n1"))
+    assert workload["status"]["attempt"] == 1
+    assert is_true(workload, "Admitted") and is_true(workload, "Finished") and not is_true(workload, "Running")
+
+
+def test_what_waits_says_why_and_the_event_is_on_the_job() -> None:
+    async def story(world: World) -> tuple[Thing, list[Thing]]:
+        await world.apply(job("a"), job("b"))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.clock.sleep(5)
+        return await world.workload("job-b"), await world.client.list(Selection(kinds.EVENTS))
+
+    workload, events = play(story, node("n1", cpu=2))
+    assert (workload["status"]["phase"], workload["status"]["reason"], workload["status"]["position"]) == (
+        "Pending", "NoRoom", 1,
+    )  # fmt: skip
+    assert workload["status"]["message"]
+    said = [(it["involvedObject"]["name"], it["reason"]) for it in events if it["reportingComponent"] == "fairway"]
+    assert ("b", "NoRoom") in said and ("a", "Admitted") in said
+
+
+def test_jobs_of_one_second_run_in_the_order_in_which_they_were_made() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(*(job(name, seconds=5) for name in ("z", "m", "a", "k")))
+        order: list[str] = []
+        while len(order) < 4:
+            await world.clock.sleep(1)
+            order += [it for it in map(_job_of, await world.pods(phase="Running")) if it not in order]
+        return order
+
+    assert play(story, node("n1", cpu=2)) == ["z", "m", "a", "k"]
+
+
+def _job_of(pod: Thing) -> str:
+    return str(pod["metadata"]["labels"]["job-name"])
+
+
+def test_no_pod_is_made_before_its_job_is_admitted() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(*(job(f"j{number}", seconds=1000) for number in range(30)))
+        await world.clock.sleep(20)
+        return sorted(map(_job_of, await world.pods()))
+
+    assert play(story, node("n1", cpu=4)) == ["j0", "j1"]
+
+
+def test_a_gang_takes_its_places_by_rank_with_devices_of_its_own() -> None:
+    async def story(world: World) -> list[tuple[str, str, str]]:
+        await world.apply(job("g", gpus=2, cpu="1", parallelism=3, completions=3, completionMode="Indexed"))
+        await world.until(lambda: world.is_in("job-g", "Running"))
+        said = []
+        for it in await world.pods():
+            notes = it["metadata"]["annotations"]
+            rank = notes["batch.kubernetes.io/job-completion-index"]
+            said.append((rank, it["spec"]["nodeName"], notes["fairway.dev/assigned-devices"]))
+        return sorted(said)
+
+    placed = play(story, node("n1", gpus=4), node("n2", gpus=4))
+    assert [rank for rank, _, _ in placed] == ["0", "1", "2"]
+    assert len({(place, devices) for _, place, devices in placed}) == 3
+    assert {place for _, place, _ in placed[:2]} == {placed[0][1]}
+
+
+def test_a_bare_pod_waits_at_its_gate_runs_and_ends() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(pod("a", seconds=20), pod("b", seconds=20))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        waiting = names(it for it in await world.pods() if it["spec"].get("schedulingGates"))
+        await world.until(lambda: world.is_in("pod-b", "Succeeded"))
+        return waiting
+
+    assert play(story, node("n1", cpu=2)) == ["b"]
+
+
+def test_a_group_of_bare_pods_starts_whole() -> None:
+    async def story(world: World) -> tuple[list[str], str, int]:
+        group = {"labels": {"fairway.dev/group": "g", "fairway.dev/group-size": "3"}}
+        await world.apply(pod("g-0", cpu="1", **group), pod("g-1", cpu="1", **group))
+        await world.clock.sleep(10)
+        early = names(await world.pods(phase="Running"))
+        await world.apply(pod("g-2", cpu="1", **group))
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        count = len(await world.pods(phase="Running"))
+        await world.until(lambda: world.is_in("pod-g", "Succeeded"), seconds=200)
+        return early, await world.phase("pod-g"), count
+
+    assert play(story, node("n1")) == ([], "Succeeded", 3)
+
+
+def test_a_deleted_pod_of_nobody_takes_its_workload_with_it() -> None:
+    async def story(world: World) -> list[Thing]:
+        await world.apply(pod("a", seconds=None))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        await world.delete(kinds.PODS, "a")
+        await world.clock.sleep(30)
+        return [*await world.pods(), *await world.client.list(Selection(kinds.WORKLOADS))]
+
+    assert play(story, node("n1")) == []
+
+
+def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
+    async def story(world: World) -> tuple[float, Thing, list[Thing]]:
+        await world.apply(job("a", seconds=1000, gpus=2))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.clock.sleep(100)
+        await world.delete(kinds.JOBS, "a")
+        asked = world.clock.now()
+
+        async def is_gone() -> bool:
+            return not await world.client.list(Selection(kinds.WORKLOADS))
+
+        await world.until(is_gone)
+        took = world.clock.now() - asked
+        await world.clock.sleep(5)
+        return took, (await world.queue())["status"], await world.client.list(Selection(kinds.WORKLOADS))
+
+    took, status, left = play(story, node("n1", gpus=4))
+    assert took < 2.0 and left == []
+    assert 199_000 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 205_000
+    assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
+
+
+def test_a_finished_job_is_charged_once_and_lets_its_workload_go() -> None:
+    async def story(world: World) -> tuple[Thing, Thing]:
+        await world.apply(job("a", seconds=50, gpus=1))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"))
+        await world.clock.sleep(150)
+        await world.crash()
+        world.start()
+        await world.clock.sleep(150)
+        return (await world.queue())["status"], await world.workload("job-a")
+
+    status, workload = play(story, node("n1", gpus=1))
+    assert 49_000 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 52_000
+    assert "finalizers" not in workload["metadata"]
+    assert status["users"]["fairway:admin"]["value"] < 52
+    assert [it["points"][0][1] for it in status["runtimes"]] == [1.0, 1.0, 1.0]
+
+
+def test_a_queue_shows_what_it_holds_and_what_waits() -> None:
+    async def story(world: World) -> Thing:
+        quotas = [{"guaranteed": {"cpu": "1"}}]
+        await world.apply({"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"},
+                           "spec": {"quotas": quotas}})  # fmt: skip
+        await world.apply(*(job(name, labels={"fairway.dev/queue": "q"}) for name in "abc"))
+        await world.until(lambda: world.is_in("job-b", "Running"))
+        await world.clock.sleep(10)
+        status: Thing = (await world.queue("q"))["status"]
+        return status
+
+    status = play(story, node("n1", cpu=4))
+    assert (status["pending"], status["admitted"]) == (1, 2)
+    assert status["usage"] == {"default": {"cpu": "4"}}
+    assert status["borrowed"] == {"default": {"cpu": "3"}}
+
+
+def test_a_start_that_takes_too_long_is_tried_again_elsewhere() -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(job("a", seconds=10, annotations={"fairway.dev/start-timeout": "60s"}))
+        await world.until(lambda: world.is_in("job-a", "Pending"), seconds=70)
+        for gone in await world.pods():
+            await world.client.delete(Ref(kinds.PODS, gone["metadata"]["name"], "default"), grace=0)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=600)
+        return (await world.workload("job-a"))["status"]
+
+    status = play(story, node("a-dead-one", cpu=2), node("n2", cpu=8), dead=frozenset({"a-dead-one"}))
+    assert [it["reason"] for it in status["evictionHistory"]] == ["StartTimeout"]
+    assert status["excludedNodes"] == ["a-dead-one"]
+    assert status["attempt"] == 2
+
+
+def test_a_workload_deleted_by_hand_comes_again() -> None:
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(job("a", seconds=100))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        before = (await world.workload("job-a"))["metadata"]["uid"]
+        await world.client.delete(Ref(kinds.WORKLOADS, "job-a", "default"))
+        await world.clock.sleep(5)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=300)
+        return before, (await world.workload("job-a"))["metadata"]["uid"]
+
+    before, after = play(story, node("n1"))
+    assert before != after
