@@ -96,7 +96,9 @@ def refusal(case: Case, tree: Tree, workload: Workload) -> Reason | None:
 
 def doors(case: Case, tree: Tree) -> Iterator[Fault]:
     """Nobody is admitted whom a rule keeps out, and a wait gives the first reason there is."""
-    for workload, admission, _, role, _ in case.starts:
+    is_shut = any(not gate.is_open for gate in tree.gates.values())
+    is_odd = is_shut or not tree.gates.keys() >= {item[0].queue for item in case.starts}
+    for workload, admission, _, role, _ in case.starts if is_odd else case.special:
         why = refusal(case, tree, workload) if role == "new" else None
         if why or (role == "new" and not workload.is_active):
             yield Fault(workload.key, "Door", why or "inactive")

@@ -43,8 +43,9 @@ def pools(snapshot: Snapshot, starts: Layout) -> Iterator[Fault]:
         yield from _blame(starts, int(starts.form[entry]), "Pool", starts.shares[entry].node)
 
 
-def nodes(snapshot: Snapshot, starts: Layout) -> Iterator[Fault]:
+def nodes(case: Case, starts: Layout) -> Iterator[Fault]:
     """Pods start only on nodes that take them."""
+    snapshot = case.snapshot
     usable = np.append(snapshot.is_usable, True)
     for entry in np.flatnonzero(~usable[starts.row]).tolist():
         yield from _blame(starts, int(starts.form[entry]), "Node", f"{starts.shares[entry].node} is not usable")
@@ -57,11 +58,10 @@ def nodes(snapshot: Snapshot, starts: Layout) -> Iterator[Fault]:
         if (node.taints or picky[kind]) and (why := unfit(node, starts.kinds[kind][0])):
             for form in np.unique(starts.form[places == place]).tolist():
                 yield from _blame(starts, form, "Node", f"{node.name}: {why}")
-    for item in starts.items:
-        if item[0].excluded_nodes and item.role != "told":
-            used = {share.node for placement in item.admission.podsets for share in placement.nodes}
-            for name in sorted(used.intersection(item.workload.excluded_nodes)):
-                yield Fault(item.workload.key, "Node", f"{name} is excluded")
+    for item in case.special:
+        used = {share.node for placement in item.admission.podsets for share in placement.nodes}
+        for name in sorted(used.intersection(item.workload.excluded_nodes)) if item.role != "told" else ():
+            yield Fault(item.workload.key, "Node", f"{name} is excluded")
 
 
 def unfit(node: Node, pod: PodClass) -> str:
@@ -230,12 +230,15 @@ def misaligned(node: Node, pod: PodClass, own: Sequence[int], whole: Sequence[in
     return ""
 
 
-def topologies(snapshot: Snapshot, starts: Layout) -> Iterator[Fault]:
+def topologies(case: Case, starts: Layout) -> Iterator[Fault]:
     """All podsets inside one domain of the workload's level, each inside one of its own, segments inside theirs."""
-    bound = [any(one.topology.required or one.topology.segments for one in form[0].podsets) for form in starts.forms]
-    for item, form in zip(starts.items, starts.form_of.tolist()):
+    snapshot = case.snapshot
+    alike = {id(form[0].podsets): form[0].podsets for form in starts.forms}
+    bound = {key for key, podsets in alike.items()
+             if any(one.topology.required or one.topology.segments for one in podsets)}
+    for item in case.starts if bound else case.special:
         level = item[0].topology.required
-        if not (level or bound[form]) or item.role == "told":
+        if not (level or id(item[0].podsets) in bound) or item.role == "told":
             continue
         admission = item.whole or item.admission
         ranks = {placement.name: [node for node, _ in pods_of(placement)] for placement in admission.podsets}

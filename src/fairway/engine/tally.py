@@ -36,7 +36,8 @@ class Held(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Case:
     """A plan sorted. `starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that
-    hold their room until they are gone. A verdict that its workload's state forbids is in neither."""
+    hold their room until they are gone. A verdict that its workload's state forbids is in neither. `special`: those
+    starts whose workload sets conditions of its own, beyond its podsets' and its queue's."""
 
     snapshot: Snapshot
     plan: Plan
@@ -45,6 +46,7 @@ class Case:
     running: dict[str, Running]
     starts: list[Held]
     leaves: list[Held]
+    special: list[Held]
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         return [verdict for verdict in self.plan.verdicts if type(verdict) is kind]
@@ -60,7 +62,7 @@ def case_of(snapshot: Snapshot, plan: Plan) -> Case:
     verdicts = {verdict.workload: verdict for verdict in plan.verdicts}
     waiting = {workload.key: workload for workload in snapshot.pending}
     running = {one.workload.key: one for one in snapshot.running}
-    case = Case(snapshot, plan, verdicts, waiting, running, [], [])
+    case = Case(snapshot, plan, verdicts, waiting, running, [], [], [])
     for one in snapshot.running:
         if one.is_leaving:
             case.leaves.append(Held(one.workload, one.admission, role="leaving"))
@@ -72,12 +74,15 @@ def case_of(snapshot: Snapshot, plan: Plan) -> Case:
         if type(verdict) is Admit:
             if (workload := waiting.get(verdict.workload)) is not None:
                 case.starts.append(Held(workload, verdict.admission, verdict.after))
-        elif isinstance(verdict, Evict | Finish | Resize) and verdict.workload in running:
+        elif type(verdict) is not Wait and type(verdict) is not Keep and verdict.workload in running:
             _change(case, running[verdict.workload], verdict)
+    case.special.extend(
+        item for item in case.starts if (its := item[0]).after or its.pools or its.excluded_nodes
+        or its.backs_off_until is not None or not its.is_active or its.topology.required)
     return case
 
 
-def _change(case: Case, one: Running, verdict: Evict | Finish | Resize) -> None:
+def _change(case: Case, one: Running, verdict: Verdict) -> None:
     """A running workload stops, moves, grows or shrinks."""
     workload = one.workload
     if isinstance(verdict, Resize):
@@ -86,7 +91,7 @@ def _change(case: Case, one: Running, verdict: Evict | Finish | Resize) -> None:
             case.starts.append(Held(workload, more, (), "more", verdict.admission))
         if less.podsets:
             case.leaves.append(Held(workload, less, role="leaving"))
-    elif not one.is_leaving:
+    elif isinstance(verdict, Evict | Finish) and not one.is_leaving:
         case.leaves.append(Held(workload, one.admission, role="leaving"))
         if isinstance(verdict, Evict) and verdict.admission is not None:
             case.starts.append(Held(workload, verdict.admission, (workload.key,), "moved"))
@@ -167,29 +172,29 @@ def layout_of(snapshot: Snapshot, items: Sequence[Held]) -> Layout:
     shares: list[NodeShare] = []
     odd: set[int] = set()
     row_of = snapshot.row_of
-    for form, (workload, admission, _, _, _) in enumerate(forms):
-        podsets, placements = workload.podsets, admission.podsets
-        names = [one.name for one in placements]
-        if [one.name for one in podsets] != names:
-            if sorted(one.name for one in podsets) != sorted(names):
+    for form, item in enumerate(forms):
+        podsets, placements, pool = item[0].podsets, item[1].podsets, item[1].pool
+        if len(podsets) > 1 or len(placements) != 1 or podsets[0].name != placements[0].name:
+            if sorted(one.name for one in podsets) != sorted(one.name for one in placements):
                 odd.add(form)
             placements = tuple(one for podset in podsets for one in placements if one.name == podset.name)
             podsets = tuple(podset for one in placements for podset in podsets if one.name == podset.name)
         for podset, placement in zip(podsets, placements):
-            kind = kind_of.setdefault((id(podset.pod), admission.pool), len(kinds))
+            kind = kind_of.setdefault((id(podset.pod), pool), len(kinds))
             if kind == len(kinds):
-                kinds.append((podset.pod, admission.pool))
+                kinds.append((podset.pod, pool))
             held = 0
             for share in placement.nodes:
-                held += share.count
-                entries += (form, kind, row_of.get(share.node, -1), share.count, len(share.devices))
+                count = share.count
+                held += count
+                entries += (form, kind, row_of.get(share.node, -1), count, len(share.devices))
             shares += placement.nodes
             if not podset.min_count <= held <= podset.count:
                 odd.add(form)
-    form_, kind_, row, count, given = np.array(entries, np.int64).reshape(-1, 5).T
+    of, which, rows, counts, given = np.array(entries, np.int64).reshape(-1, 5).T
     needs = np.array([needs_of(snapshot, pod, pool) for pod, pool in kinds], np.int64)
     needs = needs.reshape(-1, len(snapshot.resources))
-    return Layout(items, forms, np.array(form_of, np.int64), form_, kind_, row, count, given, shares, kinds, needs, odd)
+    return Layout(items, forms, np.array(form_of, np.int64), of, which, rows, counts, given, shares, kinds, needs, odd)
 
 
 def needs_of(snapshot: Snapshot, pod: PodClass, pool: str) -> list[int]:
