@@ -118,6 +118,17 @@ async def test_a_namespace_ends_when_it_is_empty(tended: Api) -> None:
     await gone(tended, "/api/v1/namespaces/team")
 
 
+async def test_a_namespace_keeps_what_empties_it_and_some_stay_whatever_owns_them(tended: Api) -> None:
+    await tended.ok("POST", "/api/v1/namespaces", config("team"))
+    replaced = await tended.ok("PUT", "/api/v1/namespaces/team", config("team", labels={"a": "b"}))
+    assert replaced["spec"]["finalizers"] == ["kubernetes"]
+    absent = owned("x", {"metadata": {"name": "x", "uid": "00000000-0000-0000-0000-000000000000"}})["metadata"]
+    references = {"metadata": {"ownerReferences": absent["ownerReferences"]}}
+    await tended.ok("PATCH", "/api/v1/namespaces/default", references, MERGE)
+    await collected(tended)
+    assert "default" in await tended.names("/api/v1/namespaces")
+
+
 async def test_a_namespace_with_more_objects_than_a_round_ends_too(tended: Api) -> None:
     await tended.ok("POST", "/api/v1/namespaces", config("big"))
     for index in range(1200):

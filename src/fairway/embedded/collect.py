@@ -10,6 +10,7 @@ vain (no room on disk) is taken again.
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -18,6 +19,7 @@ from fairway.embedded import crd
 from fairway.embedded.catalog import CRDS, Resource
 from fairway.embedded.database import Full
 from fairway.embedded.deletion import FOREGROUND, ORPHAN, Options, delete
+from fairway.embedded.errors import Failure
 from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.store import Compacted, Entry, Event, Key
 
@@ -43,13 +45,18 @@ class _Meta(msgspec.Struct, rename="camel"):
     creation_timestamp: str = ""
 
 
-class _Seen(msgspec.Struct, rename="camel"):
+class _Thing(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Event(msgspec.Struct, rename="camel"):
     metadata: _Meta
     last_timestamp: str | None = None
     event_time: str | None = None
 
 
-_read = msgspec.json.Decoder(_Seen).decode
+_read = msgspec.json.Decoder(_Thing).decode
+_read_event = msgspec.json.Decoder(_Event).decode
 
 
 class Collector:
@@ -138,7 +145,8 @@ class Collector:
         keys = [key for key, _ in zip(self._due, range(ROUND))]
         for key in keys:
             del self._due[key]
-            self._look(key)
+            with suppress(Failure):  # what may not be deleted stays
+                self._look(key)
         try:
             await self._store.committed()
         except (Full, sqlite3.Error):
@@ -243,12 +251,12 @@ class Collector:
         for name in _EVENTS:
             resource = self._registry.catalog.stored(name)
             old = [place for place, entry in self._store.objects(name).items()
-                   if _last_seen(_read(entry.value)) < now - EVENT_SECONDS]
+                   if _last_seen(_read_event(entry.value)) < now - EVENT_SECONDS]
             if resource is not None:
                 self._delete_all(resource, old)
 
 
-def _last_seen(event: _Seen) -> float:
+def _last_seen(event: _Event) -> float:
     try:
         return time(event.last_timestamp or event.event_time or event.metadata.creation_timestamp)
     except Malformed:  # of the client's making

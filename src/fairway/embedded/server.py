@@ -78,6 +78,8 @@ class Server:
             found = discover(self.registry.catalog.kinds(), request.path, request.headers, request.query)
             if found is None:
                 raise no_such_path()
+            if request.method != "GET":
+                raise method_not_allowed()
             return found
         if call.subresource == "log" and call.method == "GET":
             return await subresources.log(self.registry, call, self._logs)

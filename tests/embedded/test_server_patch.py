@@ -1,0 +1,58 @@
+"""Strategic merge: keyed lists, and the directives that kubectl writes."""
+
+import pytest
+
+from fairway.embedded.errors import Failure
+from fairway.embedded.patch import merge, strategic
+
+
+def containers(*names: str, **more: object) -> list[dict]:
+    return [{"name": name, "image": f"{name}:1", **more} for name in names]
+
+
+@pytest.mark.parametrize(("target", "patch", "result"), [
+    ({"containers": containers("a", "b")}, {"containers": [{"name": "b", "image": "new"}, {"name": "c"}]},
+     {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "new"}, {"name": "c"}]}),
+    ({"containers": containers("a", "b")}, {"containers": [{"name": "a", "$patch": "delete"}]},
+     {"containers": containers("b")}),
+    ({"containers": containers("a", "b")}, {"containers": [{"$patch": "replace"}, {"name": "c"}]},
+     {"containers": [{"name": "c"}]}),
+    ({"containers": containers("a", "b", "c")}, {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]},
+     {"containers": containers("c", "a", "b")}),
+    ({"args": ["a", "b"]}, {"args": ["c"]}, {"args": ["c"]}),
+    ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
+    ({"finalizers": ["a", "b"]}, {"finalizers": ["b", "c"]}, {"finalizers": ["a", "b", "c"]}),
+    ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {"finalizers": ["b"]}),
+    ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"],
+                                  "$setElementOrder/finalizers": ["c", "b"]}, {"finalizers": ["c", "b"]}),
+    ({"labels": {"a": "1", "b": "2"}}, {"labels": {"a": None, "c": "3"}}, {"labels": {"b": "2", "c": "3"}}),
+    ({"labels": {"a": "1"}}, {"labels": {"$patch": "replace", "b": "2"}}, {"labels": {"b": "2"}}),
+    ({"labels": {"a": "1"}}, {"labels": {"$patch": "delete"}}, {}),
+    ({"labels": {"a": "1"}}, {"labels": None}, {}),
+    ({"volumes": [{"name": "v", "emptyDir": {}}]},
+     {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]},
+     {"volumes": [{"name": "v", "hostPath": {"path": "/x"}}]}),
+    ({}, {"spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": None}]}]}},
+     {"spec": {"containers": [{"name": "a", "env": [{"name": "X"}]}]}}),
+    ({"ports": [{"containerPort": 80, "name": "a"}]}, {"ports": [{"containerPort": 80, "protocol": "UDP"}]},
+     {"ports": [{"containerPort": 80, "name": "a", "protocol": "UDP"}]}),
+    ({"ports": [{"port": 80}]}, {"ports": [{"port": 80, "targetPort": 8080}]},
+     {"ports": [{"port": 80, "targetPort": 8080}]}),
+])
+def test_a_strategic_merge(target: dict, patch: dict, result: dict) -> None:
+    assert strategic(target, patch) == result
+
+
+def test_an_element_without_its_key_is_refused() -> None:
+    with pytest.raises(Failure) as refusal:
+        strategic({"containers": containers("a")}, {"containers": [{"name": "a"}, {"image": "x"}]})
+    assert refusal.value.code == 400
+
+
+@pytest.mark.parametrize(("target", "patch", "result"), [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}), ({"a": "b"}, {"a": None}, {}), ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}), ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}), ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+])
+def test_a_merge_patch_is_as_rfc_7396_says(target: dict, patch: dict, result: dict) -> None:
+    assert merge(target, patch) == result
