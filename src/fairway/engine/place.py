@@ -20,7 +20,7 @@ from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Wo
 from .score import WISH, Values, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
-from .topology import Piece, Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
+from .topology import Piece, Tree, Wanted, domain_rooms, field_of, lay, levels_asked, pick, starts, tree_of
 
 if TYPE_CHECKING:
     from .draft import Draft
@@ -270,13 +270,15 @@ class Filling:
         return [(int(row), int(part)) for row, part in sorted(zip(rows, chosen)) if part]
 
     def _whole(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
-        """All on the best node that holds them all, else on the largest if tight, else in the order of scores."""
-        fits = np.flatnonzero(pods >= count)
-        if count and len(fits):
-            best = fits[np.lexsort((rows[fits], -values[fits]))[0]]
-            return np.where(np.arange(len(rows)) == best, count, 0)
-        keys = (rows, -values, -pods) if self.is_tight else (rows, -values)
-        return _along(np.lexsort(keys), pods, count)
+        """All on one node that holds them, the best or, if tight, the one with the least room; else on the fewest if
+        tight, or in the order of scores."""
+        order = np.lexsort((rows, -values, pods) if self.is_tight else (rows, -values))
+        if count and (self.is_tight or pods.max() >= count):
+            chosen = np.zeros_like(pods)
+            for at, part in pick(pods, count, order):
+                chosen[at] = part
+            return chosen
+        return _along(order, pods, count)
 
     def _one_each(self, rows: Rows, pods: Counts, values: Values, count: int) -> list[Piece]:
         """Each pod where the most is free after those before it."""
