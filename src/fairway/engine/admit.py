@@ -35,9 +35,8 @@ def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:
         if not accounts:
             opened.append(pool)
             continue
-        asked = cycle.tree.amounts(workload.podsets, cycle.least(workload), pool)
-        fixed = {} if workload.preemptible else asked
-        if why := over_limit(accounts, asked) or over_guaranteed(accounts, fixed):
+        asked = cycle.asked(workload, pool)
+        if why := over_limit(accounts, asked) or over_guaranteed(accounts, cycle.fixed(workload, pool)):
             cycle.whys.append(why)
         elif len(pools) == 1 or all(one.keeps_within(one.guaranteed, asked) for one in accounts[:1]):
             opened.append(pool)

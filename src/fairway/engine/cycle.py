@@ -4,18 +4,23 @@ It holds what the steps of `decide` share and nothing that lasts longer. Things 
 podset starts with, the nodes excluded, the pools of a queue, and why a likeness waits.
 """
 
+from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .draft import Draft
-from .model import Admission, PodSetPlacement, Running, Workload
+from .model import GPU, Admission, PodSetPlacement, Pool, Running, Workload
 from .place import Ask, place
 from .plan import Admit, Facts, Keep, Reason, Verdict, Wait
 from .policy import Policy
-from .quota import Account
+from .quota import Account, Demand
 from .snapshot import Mask, Snapshot
 from .timeline import Timeline
+
+if TYPE_CHECKING:
+    from .victims import Field, Victim
 
 Why = tuple[Reason, Facts]
 RANK = {reason: rank for rank, reason in enumerate(Reason)}
@@ -34,6 +39,9 @@ class Cycle:
         self.holds = {pool.name: policy.holds(pool) for pool in snapshot.pools}
         self.whys: list[Why] = []  # what stands against the workload whose turn it is
         self.open: tuple[str, ...] = ()  # the pools in which quota lets it start
+        self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
+        self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
+        self.victims: dict[str, Victim] = {}
         self._plain: dict[str, bool] = {}
         self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._least: dict[int, tuple[int, ...]] = {}
@@ -56,9 +64,10 @@ class Cycle:
         return found
 
     def ask(self, workload: Workload, counts: tuple[int, ...], beside: Admission | None = None) -> Ask:
-        return Ask(workload, counts, self._allowed(workload.excluded_nodes), beside, self.policy.strategy)
+        return Ask(workload, counts, self.allowed(workload.excluded_nodes), beside, self.policy.strategy)
 
-    def _allowed(self, excluded: tuple[str, ...]) -> Mask | None:
+    def allowed(self, excluded: tuple[str, ...]) -> Mask | None:
+        """Nodes without those that it failed on; None: all."""
         if excluded not in self._masks:
             self._masks[excluded] = np.array([node.name not in excluded for node in self.snapshot.nodes], np.bool_)
         return self._masks[excluded]
@@ -81,6 +90,35 @@ class Cycle:
             allowed = tuple(name for name in wanted if all(not pools or name in pools for pools in listed))
             self._pools[key] = allowed
         return self._pools[key]
+
+    def asked(self, workload: Workload, pool: str) -> Demand:
+        """What it counts in quotas when it starts."""
+        return self.tree.amounts(workload.podsets, self.least(workload), pool)
+
+    def fixed(self, workload: Workload, pool: str) -> Demand:
+        """What of that could not be preempted."""
+        return {} if workload.preemptible else self.asked(workload, pool)
+
+    def consolidates(self, queue: str) -> bool:
+        return self.tree.inherited(queue, lambda one: one.consolidates, False)
+
+    def bucket(self, pool: Pool) -> float:
+        """Milli-GPU evicted in a pool that have not drained yet, those of this cycle included."""
+        ledgers = [queue.ledger for queue in self.snapshot.queues.values()]
+        entries = [one for ledger in ledgers for name, one in ledger.evicted if name == pool.name]
+        drain, level, then = (pool.eviction_gpus or 0) / pool.eviction_period, 0.0, 0.0
+        for one in sorted(entries, key=lambda one: one.time):
+            level, then = max(0.0, level - drain * (one.time - then)) + one.value, one.time
+        return max(0.0, level - drain * (self.now - then)) + self.evicted[pool.name]
+
+    def evict(self, one: Running, amounts: Demand, times: int) -> None:
+        """Count what is evicted or moved against the pool's bucket."""
+        self.evicted[one.admission.pool] += amounts.get(GPU, 0) * times
+
+    @property
+    def is_shut(self) -> bool:
+        """Something stands against it that room does not change."""
+        return any(RANK[reason] <= SHARED for reason, _ in self.whys)
 
     def accounts(self, workload: Workload, pool: str) -> tuple[Account, ...]:
         return self.tree.ledgers(workload.queue, pool)

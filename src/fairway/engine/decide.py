@@ -2,6 +2,7 @@
 
 from .admit import admit, wait
 from .cycle import Cycle
+from .give import make_room
 from .order import Order
 from .plan import Plan
 from .policy import Policy
@@ -13,7 +14,7 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     cycle = Cycle(snapshot, policy)
     order = Order(cycle.draft, policy.ordering, is_strict=policy.is_strict)
     for workload in order.heads(cycle.is_blocked):
-        cycle.say(admit(workload, cycle) or wait(workload, cycle))
+        cycle.say(admit(workload, cycle) or make_room(workload, cycle) or wait(workload, cycle))
     return plan_of(cycle, order)
 
 

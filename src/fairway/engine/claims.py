@@ -1,0 +1,224 @@
+"""By what right a workload may make others give back room, and what protects them.
+
+A claim names its cause, whom it may touch at all, whether that one's queue may still lose, and in which order victims
+are taken. Four rights: a hold takes back what backfilled into it at its own risk; a move needs the leave of both
+queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue.
+Runtime, the pair rule and the token bucket protect against everybody; `maxEvictions` not against a taker that stays
+within its guaranteed. Nothing is chosen here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from operator import attrgetter
+
+from .cycle import Cycle
+from .model import GPU, Running, Workload
+from .plan import Cause
+from .quota import ALL, Account, Branch, Demand
+from .resources import DEVICE, counts_of
+
+MIN_RUNTIME, MAX_EVICTIONS, DAY, HOUR = 600.0, 6, 86400.0, 3600.0
+TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`touches`: whether it may be a victim, as things stood at the start; `may_lose`: whether its queue may lose it
+    now; `excess`: how far its queue is above its share, the most first; `likeness`: claims alike touch the same."""
+
+    cause: Cause
+    likeness: tuple[object, ...]
+    touches: Callable[[Running], bool]
+    may_lose: Callable[[Running, Demand], bool]
+    excess: Callable[[Running], float]
+    takes_surplus: bool = True
+
+
+def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
+    """Its rights in a pool, in the order in which they are used."""
+    found = []
+    if any(one.backfilled_for == workload.key for one in cycle.snapshot.running):
+        found.append(_take_back(workload))
+    if not cycle.policy.makes_room:
+        return found
+    if workload.preemptible and cycle.consolidates(workload.queue):
+        found.append(_move(cycle))
+    if (reclaim := _reclaim(workload, pool, cycle)) is not None:
+        found.append(reclaim)
+    return [*found, _preempt(workload, cycle)]
+
+
+def _take_back(workload: Workload) -> Claim:
+    """What started into its hold at its own risk, whatever its queue, priority or protection."""
+    return Claim(
+        Cause.HOLD_TAKEN, (workload.key,), lambda one: one.backfilled_for == workload.key, _always, _level
+    )
+
+
+def _always(one: Running, amounts: Demand) -> bool:
+    return True
+
+
+def _level(one: Running) -> float:
+    return 0.0
+
+
+def _move(cycle: Cycle) -> Claim:
+    """Preemptible workloads of any queues that allow it; nothing is shrunk."""
+
+    def touches(one: Running) -> bool:
+        queue = one.workload.queue
+        if not one.workload.preemptible or not cycle.consolidates(queue):
+            return False
+        least: float = cycle.tree.inherited(queue, attrgetter("min_runtime"), MIN_RUNTIME)
+        return has_run(one, least, cycle)
+
+    return Claim(Cause.CONSOLIDATED, (), touches, _always, _level, takes_surplus=False)
+
+
+def _preempt(workload: Workload, cycle: Cycle) -> Claim:
+    """The same queue, strictly lower priority; it needs no share."""
+    is_within = within_guaranteed(workload, cycle)
+
+    def touches(one: Running) -> bool:
+        victim = one.workload
+        if victim.queue != workload.queue or victim.priority >= workload.priority:
+            return False
+        least: float = cycle.tree.inherited(victim.queue, attrgetter("preempt_min_runtime"), 0.0)
+        return has_run(one, least, cycle) and not is_spared(one, workload, cycle, is_within=is_within)
+
+    return Claim(Cause.PREEMPTED, (workload.queue, workload.priority, is_within), touches, _always, _level)
+
+
+def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
+    """Another queue, judged at the level under the lowest common ancestor; None where it is not entitled."""
+    branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
+    leaf = next((at for at in branch.path if governs(at, pool, asked)), None)
+    if leaf is None or not all(one.keeps_within(one.share, asked) for one in own(leaf, pool)):
+        return None
+    is_within = within_guaranteed(workload, cycle)
+
+    def touches(one: Running) -> bool:
+        sides = _sides(branch, one, cycle)
+        if sides is None or not own(sides[1], pool):
+            return False
+        least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), MIN_RUNTIME)
+        return has_run(one, least, cycle) and not is_spared(one, workload, cycle, is_within=is_within)
+
+    def may_lose(one: Running, amounts: Demand) -> bool:
+        """It is above max(guaranteed, share) of what it would give back, or, if the asking side stays within its
+        guaranteed, above its guaranteed; before losing it."""
+        sides = _sides(branch, one, cycle)
+        assert sides is not None
+        is_owed = all(account.keeps_within(account.guaranteed, asked) for account in own(sides[0], pool))
+        return any(
+            account.held[resource] > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
+            for account in own(sides[1], pool)
+            for resource in account.resources
+            if amounts.get(resource)
+        )
+
+    def excess(one: Running) -> float:
+        sides = _sides(branch, one, cycle)
+        return saturation(own(sides[1], pool)) if sides else 0.0
+
+    return Claim(Cause.RECLAIMED, (workload.queue, id(workload.podsets), is_within), touches, may_lose, excess)
+
+
+def _sides(branch: Branch, one: Running, cycle: Cycle) -> tuple[Branch, Branch] | None:
+    """The level under the lowest common ancestor, on the asking side and on the victim's."""
+    other = cycle.tree.branches.get(one.workload.queue)
+    return branch.below(other) if other is not None and other.path and other is not branch else None
+
+
+def own(branch: Branch, pool: str) -> list[Account]:
+    """The accounts of one queue that a workload in the pool counts in."""
+    return [branch.accounts[name] for name in (pool, ALL) if name in branch.accounts]
+
+
+def governs(branch: Branch, pool: str, asked: Demand) -> bool:
+    return any(asked.get(resource) for account in own(branch, pool) for resource in account.resources)
+
+
+def saturation(accounts: list[Account]) -> float:
+    """The largest allocated ÷ share; infinite where something is held without a share."""
+    return max((ratio(one, resource) for one in accounts for resource in one.resources), default=0.0)
+
+
+def ratio(account: Account, resource: str) -> float:
+    held, share = account.held[resource], account.share[resource]
+    return held / share if share else inf if held > 0 else 0.0
+
+
+def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cycle) -> bool:
+    """The saturation guard, at each level, after the whole change: refused if the asker is above its share and no less
+    saturated than a sibling it took from."""
+    paths = [cycle.tree.branches[one.workload.queue].path for one in victims]
+    touched = {id(at): at for path in paths for at in path}
+    for at in cycle.tree.branches[workload.queue].path:
+        siblings = [one for one in touched.values() if one is not at and one.path[1:] == at.path[1:]]
+        for mine in own(at, pool):
+            theirs = [one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts]
+            for other in theirs:
+                for resource in set(mine.resources).intersection(other.resources):
+                    is_above = ratio(mine, resource) > 1 and other.share[resource] > 0
+                    if is_above and ratio(mine, resource) >= ratio(other, resource):
+                        return False
+    return True
+
+
+# Protection
+
+
+def within_guaranteed(workload: Workload, cycle: Cycle) -> bool:
+    """Whether its queue, with it, stays within what it is guaranteed, of all that is governed there."""
+    pools = cycle.pools_of(workload)
+    branch = cycle.tree.branches[workload.queue]
+    return any(
+        governs(branch, pool, cycle.asked(workload, pool))
+        and all(one.keeps_within(one.guaranteed, cycle.asked(workload, pool)) for one in own(branch, pool))
+        for pool in pools
+    )
+
+
+def has_run(one: Running, least: float, cycle: Cycle) -> bool:
+    """It has had its minimum runtime; who was admitted at a time unknown is not protected."""
+    if one.admitted_at is None or cycle.now >= one.admitted_at + least:
+        return True
+    cycle.wake(one.admitted_at + least)
+    return False
+
+
+def is_spared(one: Running, taker: Workload, cycle: Cycle, *, is_within: bool) -> bool:
+    """By the pair rule, or by too many evictions in a day."""
+    history = one.workload.evictions
+    if history and history[-1].beneficiary == taker.key:
+        return True
+    recent = [past.time for past in history if past.reason in TAKEN and cycle.now - past.time < DAY]
+    most = cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS)
+    if is_within or len(recent) < most:
+        return False
+    cycle.wake(min(recent, default=cycle.now) + DAY)
+    return True
+
+
+def has_tokens(one: Running, cycle: Cycle) -> bool:
+    """The pool's bucket is not full yet; the one that fills it may overdraw it."""
+    name = one.admission.pool
+    pool = next((pool for pool in cycle.snapshot.pools if pool.name == name), None)
+    if pool is None or pool.eviction_gpus is None or (over := cycle.bucket(pool) - pool.eviction_gpus) < 0:
+        return True
+    cycle.wake(cycle.now + (over + 1) * pool.eviction_period / max(1, pool.eviction_gpus))
+    return False
+
+
+def cost(one: Running, cycle: Cycle) -> float:
+    """GPU-seconds lost since the last checkpoint, an hour at most, and those that a restart takes."""
+    workload = one.workload
+    gpus = cycle.tree.amounts(workload.podsets, counts_of(workload.podsets, one.admission), one.admission.pool)
+    since = [time for time in (one.admitted_at, workload.last_checkpoint) if time is not None]
+    lost = max(0.0, cycle.now - max(since)) if since else 0.0
+    if workload.checkpoint_interval and one.admitted_at is not None:
+        lost = min(lost, (cycle.now - one.admitted_at) % workload.checkpoint_interval)
+    return (min(lost, HOUR) + workload.restart_seconds) * gpus.get(GPU, 0) / DEVICE

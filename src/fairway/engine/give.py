@@ -1,0 +1,176 @@
+"""Making room for one workload, in the order of its claims, and settling who leaves for it.
+
+A claim is tried in a trial: free the limit, cover the places, place the whole gang; only then is it known who was
+needed. The dearest are spared first; who fits elsewhere is moved, which needs nobody's leave; the saturation guard
+looks at the whole change. If anything fails the draft is as before.
+"""
+
+from .claims import claims, stays_fair
+from .cycle import Cycle
+from .door import over_guaranteed
+from .model import Admission, PodSetPlacement, Running, Workload
+from .place import place
+from .plan import Admit, Cause, Evict, Resize, Verdict
+from .resources import counts_of
+from .state import selects
+from .victims import Field, Gift, Search
+
+
+def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
+    """In room that others can be moved from or made to give back."""
+    for pool in () if cycle.is_shut else cycle.pools_of(workload):
+        is_limited = pool not in cycle.open
+        if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
+            continue
+        for claim in claims(workload, pool, cycle):
+            if claim.cause is Cause.PREEMPTED or not is_limited:
+                key = claim.cause, claim.likeness, pool
+                if key not in cycle.fields:
+                    cycle.fields[key] = Field(claim, pool, cycle)
+                if cycle.fields[key].gifts and (verdict := _take(cycle.fields[key], workload)) is not None:
+                    return verdict
+    return None
+
+
+def _take(field: Field, workload: Workload) -> Verdict | None:
+    """Admit it after the victims that it needs; None if they do not suffice or may not be taken."""
+    draft, search = field.cycle.draft, Search(field, workload)
+    with draft.trial() as trial:
+        if search.unlock() and (placed := _placed(search)) is not None:
+            admission = Admission(field.pool, placed)
+            draft.start(workload, admission)
+            _spare(search)
+            _move(search)
+            if _is_right(search):
+                trial.keep()
+                return _settle(search, admission)
+    search.forget()
+    return None
+
+
+def _placed(search: Search) -> tuple[PodSetPlacement, ...] | None:
+    """Where it fits once those taken are gone."""
+    if search.cover() and (placed := _found(search)) is not None:
+        return placed
+    if not search.may_suffice():
+        return None
+    return next((placed for _ in search.everything() if (placed := _found(search)) is not None), None)
+
+
+def _found(search: Search) -> tuple[PodSetPlacement, ...] | None:
+    cycle, workload = search.cycle, search.workload
+    with cycle.timeline.kept(workload):
+        return place(cycle.draft.ahead(), cycle.ask(workload, cycle.least(workload)), search.field.pool)
+
+
+def _spare(search: Search) -> None:
+    """Let those remain, the dearest first, without whose going every place and limit is kept as well."""
+    draft = search.cycle.draft
+    for gift in reversed(search.field.in_order(search.taken)):
+        is_part_of_core = gift.pod is not None and draft.running[gift.key].is_leaving
+        if not is_part_of_core and _has_room(search, gift):
+            gift.give_back(search.cycle)
+            if _keeps_limits(search.workload, search) and _still_stands(search):
+                search.cycle.evict(gift.victim.one, gift.counted, -1)
+                search.taken.remove(gift)
+            else:
+                gift.take(search.cycle)
+
+
+def _has_room(search: Search, gift: Gift) -> bool:
+    """Whether its places are still there beside the newcomer's."""
+    ahead = search.cycle.draft.ahead()
+    for row in gift.rows:
+        amounts, devices = search.field.gives(gift, row)
+        free, parts = ahead.free[:, row].tolist(), ahead.device_free[row].tolist()
+        if any(0 < amount > left for amount, left in zip(amounts, free)):
+            return False
+        if any(0 < amount > left for amount, left in zip(devices, parts)):
+            return False
+    return True
+
+
+def _keeps_limits(workload: Workload, search: Search) -> bool:
+    accounts = search.cycle.accounts(workload, search.field.pool)
+    return all(one.held[resource] <= limit for one in accounts for resource, limit in one.limit.items())
+
+
+def _still_stands(search: Search) -> bool:
+    """Where pods look at those beside them: whether the newcomer may stand where it was placed."""
+    cycle, workload = search.cycle, search.workload
+    if not cycle.snapshot.is_social:
+        return True
+    with cycle.draft.trial():
+        _, admission = cycle.draft.started[workload.key]
+        cycle.draft.vanish(workload.key)
+        return _found(search) == admission.podsets
+
+
+def _move(search: Search) -> None:
+    """Whoever fits elsewhere goes there; alike ones are not tried twice."""
+    cycle, hopeless = search.cycle, set[int]()
+    for gift in reversed(search.field.in_order(search.taken)):
+        one = gift.victim.one
+        if gift.pod is None and id(one.workload.podsets) not in hopeless:
+            with cycle.draft.trial() as trial:
+                found = _elsewhere(one, cycle)
+                if found is not None:
+                    cycle.draft.move(gift.key, found)
+                    if _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search):
+                        trial.keep()
+                        continue
+            hopeless.add(id(one.workload.podsets))
+
+
+def _elsewhere(one: Running, cycle: Cycle) -> Admission | None:
+    """A place in idle room for all the pods it has."""
+    workload = one.workload
+    ask = cycle.ask(workload, counts_of(workload.podsets, one.admission))
+    with cycle.timeline.kept(workload):
+        for pool in cycle.pools_of(workload):
+            if (placed := place(cycle.draft, ask, pool)) is not None:
+                return Admission(pool, placed)
+    return None
+
+
+def _is_right(search: Search) -> bool:
+    """Whether the whole change is within the claim: a move leaves nobody without a place and keeps disruption budgets;
+    reclaim leaves the asker less saturated than those it takes from."""
+    cycle, draft = search.cycle, search.cycle.draft
+    evicted = [gift.victim.one for gift in search.taken if draft.running[gift.key].moves_to is None]
+    if search.field.claim.cause is Cause.CONSOLIDATED:
+        return not evicted and _keeps_budgets([gift.victim.one for gift in search.taken], cycle)
+    if search.field.claim.cause is Cause.RECLAIMED:
+        return stays_fair(search.workload, evicted, search.field.pool, cycle)
+    return True
+
+
+def _keeps_budgets(moved: list[Running], cycle: Cycle) -> bool:
+    """No PodDisruptionBudget loses more pods than it allows."""
+    for budget in cycle.snapshot.disruptions:
+        namespace, pods = budget.key.partition("/")[0], 0
+        for one in moved:
+            counts = counts_of(one.workload.podsets, one.admission)
+            for podset, count in zip(one.workload.podsets, counts):
+                if podset.pod.namespace == namespace and selects(budget.selector, dict(podset.pod.labels)):
+                    pods += count
+        if pods > budget.allowed:
+            return False
+    return True
+
+
+def _settle(search: Search, admission: Admission) -> Verdict:
+    """Say who leaves, who shrinks and who comes."""
+    cycle, workload, cause = search.cycle, search.workload, search.field.claim.cause
+    victims = {gift.key: gift.victim for gift in search.taken}
+    for key, victim in victims.items():
+        now, podsets = cycle.draft.running[key], victim.one.workload.podsets
+        if now.is_leaving:
+            cycle.say(Evict(key, cause, workload.key, now.moves_to))
+        else:
+            names = [podset.name for podset in podsets]
+            before = tuple(zip(names, counts_of(podsets, victim.one.admission)))
+            after = tuple(zip(names, counts_of(podsets, now.admission)))
+            cycle.say(Resize(key, before, after, now.admission, workload.key))
+    waits = tuple(sorted(victims.keys() | set(cycle.draft.leavers(admission))))
+    return Admit(workload.key, admission, waits)
