@@ -298,6 +298,15 @@ async def test_logs_can_be_followed_cut_and_dated(box: Box):
     assert await box.log("a", sinceSeconds="3600") == await box.log("a")
 
 
+async def test_a_followed_log_ends_with_its_pod(box: Box):
+    await box.run("a", "echo up; sleep 100")
+    await box.phase("a", "Running")
+    following = asyncio.create_task(box.log("a", follow="true"))
+    await box.client.delete(Ref(kinds.PODS, "a", "default"))
+    await box.gone("a")
+    assert await asyncio.wait_for(following, 5) == "up\n"
+
+
 async def test_the_log_of_the_attempt_before_is_kept(box: Box, tmp_path: Path):
     script = f"echo life $(wc -l < {tmp_path}/lives); echo x >> {tmp_path}/lives; [ $(wc -l < {tmp_path}/lives) -gt 1 ]"
     (tmp_path / "lives").touch()
@@ -417,6 +426,12 @@ async def test_the_next_life_finds_what_runs_and_how_the_rest_ended(tmp_path: Pa
         for code in (7, 5):
             [status] = (await box.phase(f"exits-{code}", "Failed"))["containerStatuses"]
             assert status["state"]["terminated"]["exitCode"] == code
+        written = [pod["metadata"]["resourceVersion"] for pod in await box.client.list(Selection(kinds.PODS))]
+    async with machine(tmp_path, first.registry) as box:
+        await box.run("after", "true")
+        await box.phase("after", "Succeeded")
+        pods = await box.client.list(Selection(kinds.PODS))
+    assert [pod["metadata"]["resourceVersion"] for pod in pods if pod["metadata"]["name"] != "after"] == written
     assert (tmp_path / "starts").read_text() == "x\nx\n"
 
 

@@ -26,6 +26,7 @@ from .jobstatus import FINALIZER, INDEX, Job, JobStatus, Pod, Step, settle
 WORLD_SIZE = "fairway.dev/world-size"
 ASSUMED_SECONDS = 30.0
 AT_ONCE = 64
+FEW, SECONDS_PER_POD = 32, 1e-4
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -75,7 +76,12 @@ class Jobs:
                 self._owned[key][name] = new
             else:
                 self._owned[key].pop(name, None)
-            self.agenda.note(key)  # at once: before jobs that merely arrived
+            self.agenda.note(key, self._soon(key))
+
+    def _soon(self, key: str) -> float:
+        """At once, before jobs that merely arrived; where pods are many, a moment later for many together."""
+        pods = len(self._owned[key])
+        return 0.0 if pods < FEW else self.clock.now() + min(pods * SECONDS_PER_POD, 1.0)
 
     async def _sync(self, key: str) -> float | None:
         job = self._job(key)

@@ -61,7 +61,8 @@ class Tail:
             yield from whole.split(b"\n")
 
     def is_over(self) -> bool:
-        return inspect(self.attempt).is_over
+        """Nobody writes any more: it ended, was lost, or went with its pod."""
+        return not inspect(self.attempt).pid
 
 
 def shown(lines: Iterable[bytes], options: LogOptions) -> bytes:

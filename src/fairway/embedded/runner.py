@@ -29,7 +29,7 @@ from fairway.kube.kinds import Ref, Selection
 from .container import LOST, Attempt, history, launch, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .logs import read_log
-from .podstatus import DELETED, Next, next_of, status_of
+from .podstatus import DELETED, TERMINAL, Next, next_of, status_of
 from .ports import port_of
 from .subresources import LogOptions
 from .volumes import make_volumes, mounts
@@ -229,8 +229,10 @@ class Runner:
         meta = pod["metadata"]
         status = status_of(pod, histories, ahead=ahead, refused=refused, now=self.clock.now())
         place = Ref(kinds.PODS, meta["name"], meta["namespace"])
+        before = pod.get("status") or {}
+        is_forgotten = before.get("phase") in TERMINAL and not any(histories.values())
         try:
-            if not _is_part(status, pod.get("status") or {}):
+            if not is_forgotten and not _is_part(status, before):
                 change = {"metadata": {"uid": meta["uid"]}, "status": status}
                 await self.client.patch(place, change, subresource="status", form=STRATEGIC)
             if "deletionTimestamp" in meta and not ahead.stop and meta.get("deletionGracePeriodSeconds") != 0:

@@ -206,8 +206,9 @@ class _Cluster:
                 loop.run_in_executor(None, partial(stop, at_most=0.0))
             stopping.set()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, asked)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+                loop.add_signal_handler(number, asked)
         name = self.machine.name
         async with asyncio.TaskGroup() as tasks:
             parts = (
