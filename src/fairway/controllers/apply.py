@@ -79,7 +79,7 @@ class Writer:
             case Admit():
                 self._told.pop(key, None)
                 self._waits.pop(key, None)
-                is_news = not verdict.after or facts.promises.get(key) != (verdict.admission, verdict.after)
+                is_news = facts.promises.get(key) != (verdict.admission, verdict.after)
                 facts.promises[key] = verdict.admission, verdict.after
                 return is_news
         return isinstance(verdict, Evict | Resize | Finish)
