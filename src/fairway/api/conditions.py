@@ -5,7 +5,7 @@ facts do not hold. It names workloads of its reader's namespace alone; others ar
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from fairway.engine.model import Admission, Workload
 from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Verdict, Wait
@@ -65,7 +65,7 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
 def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     """Why it waits and what would change it."""
     facts = wait.facts
-    parts = [_HEADS[wait.reason](facts, workload)]
+    parts = [_HEADS[wait.reason].format_map(_figures(facts, workload))]
     if facts.blocking:
         held = "hold it" if len(facts.blocking) > 1 else "holds it"
         parts.append(f"{names(facts.blocking, workload, queues)} {held}{' there' if facts.domain else ''}")
@@ -77,6 +77,57 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     if facts.other_queue:
         parts.append(f"in queue {facts.other_queue} it would start now")
     return "; ".join(parts)
+
+
+_HEADS: Mapping[Reason, str] = {
+    Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
+    Reason.QUEUE_INVALID: "queue {queue} is no leaf, or its parents make a cycle",
+    Reason.NOT_ALLOWED: "queue {queue} does not take it{detail}",
+    Reason.QUEUE_STOPPED: "queue {queue} admits nothing new",
+    Reason.LEVEL_UNKNOWN: "no pool it may use has the topology level {level}",
+    Reason.NEVER_FITS: "{most}; it would not fit if nothing else ran",
+    Reason.BACKING_OFF: "it failed to start and is not tried again{until}",
+    Reason.DEPENDENCY_PENDING: "it comes after workloads that have not succeeded{detail}",
+    Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}",
+    Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{missing}",
+    Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee{missing}",
+    Reason.RESERVED: "{needs}; the room is reserved{until}",
+    Reason.HELD_FOR: "{needs}; the room is kept for a workload before it{until}",
+    Reason.WAITING_FOR_VICTIMS: "its room is promised, those who leave it are not gone",
+    Reason.OVER_SHARE: "{room}; queue {queue} has its share and may take no more",
+    Reason.NO_DOMAIN: "{most}",
+    Reason.NO_DEVICE: "{most}; no devices serve it as it asks",
+    Reason.FRAGMENTED: "{most}; together there is enough",
+    Reason.NO_ROOM: "{room}",
+    Reason.REFUSED: "the last plan for it was refused{detail}",
+}
+
+
+def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
+    """What a sentence may say. `most`: how near the best node or domain comes; `room`: what is missing in all."""
+    level, resource = level_word(facts.level), facts.resource
+    needs = "needs a place" if facts.needed is None else f"needs {format(facts.needed, resource)} {resource}"
+    needs += f" in one {level}" if level else ""
+    most, missing = needs, ""
+    if facts.most_free is not None:
+        where = f" ({level or 'node'} {facts.domain})" if facts.domain else ""
+        most += f"; the most free in any is {format(facts.most_free, resource)}{where}"
+    if facts.missing is not None:
+        missing = f" by {format(facts.missing, resource)} {resource}"
+    where = f" in pool {facts.pool}" if facts.pool else ""
+    short = f"{needs}; {format(facts.missing or 0, resource)} are missing{where}"
+    return {
+        "queue": facts.queue or workload.queue, "level": facts.level, "needs": needs, "most": most, "missing": missing,
+        "room": short if missing else most,
+        "detail": f": {facts.detail}" if facts.detail else "",
+        "until": f" until {time_text(facts.until)}" if facts.until is not None else "",
+    }  # fmt: skip
+
+
+def level_word(level: str) -> str:
+    """`rack` for fairway.dev/rack; the host is a node."""
+    word = level.rpartition("/")[2]
+    return "node" if word == "hostname" else word
 
 
 def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
@@ -123,87 +174,4 @@ _CAUSES: Mapping[Cause, str] = {
     Cause.PODS_LOST: "it lost pods that found no place",
     Cause.START_TIMEOUT: "its pods did not get ready in time",
     Cause.SUSPENDED: "suspended by its user",
-}
-
-
-def level_word(level: str) -> str:
-    """`rack` for fairway.dev/rack; the host is a node."""
-    word = level.rpartition("/")[2]
-    return "node" if word == "hostname" else word
-
-
-def _needs(facts: Facts, workload: Workload) -> str:
-    """What is asked: `needs 8 nvidia.com/gpu in one rack`."""
-    what = "needs a place"
-    if facts.resource and facts.needed is not None:
-        what = f"needs {format(facts.needed, facts.resource)} {facts.resource}"
-    return f"{what} in one {level_word(facts.level)}" if facts.level else what
-
-
-def _most(facts: Facts, workload: Workload) -> str:
-    """How near the best node or domain comes."""
-    text = _needs(facts, workload)
-    if facts.most_free is not None:
-        where = f" ({level_word(facts.level) or 'node'} {facts.domain})" if facts.domain else ""
-        text += f"; the most free in any is {format(facts.most_free, facts.resource)}{where}"
-    return text
-
-
-def _room(facts: Facts, workload: Workload) -> str:
-    if facts.missing is None:
-        return _most(facts, workload)
-    missing = f"{_needs(facts, workload)}; {format(facts.missing, facts.resource)} are missing"
-    return f"{missing} in pool {facts.pool}" if facts.pool else missing
-
-
-def _with(head: Callable[[Facts, Workload], str], end: str) -> Callable[[Facts, Workload], str]:
-    return lambda facts, workload: f"{head(facts, workload)}; {end.format(queue=facts.queue or workload.queue)}"
-
-
-def _quota(word: str) -> Callable[[Facts, Workload], str]:
-    def say(facts: Facts, workload: Workload) -> str:
-        over = f" by {format(facts.missing, facts.resource)} {facts.resource}" if facts.missing is not None else ""
-        asked = f"{_needs(facts, workload)}; " if facts.needed is not None else ""
-        return f"{asked}queue {facts.queue or workload.queue} {word}{over}"
-
-    return say
-
-
-def _until(text: str) -> Callable[[Facts, Workload], str]:
-    def say(facts: Facts, workload: Workload) -> str:
-        named = text.format(queue=facts.queue or workload.queue, detail=facts.detail)
-        return f"{named} until {time_text(facts.until)}" if facts.until is not None else named
-
-    return say
-
-
-def _with_detail(text: str) -> Callable[[Facts, Workload], str]:
-    def say(facts: Facts, workload: Workload) -> str:
-        said = text.format(queue=facts.queue or workload.queue, level=facts.level)
-        return f"{said}: {facts.detail}" if facts.detail else said
-
-    return say
-
-
-_HEADS: Mapping[Reason, Callable[[Facts, Workload], str]] = {
-    Reason.QUEUE_NOT_FOUND: _with_detail("there is no queue {queue}"),
-    Reason.QUEUE_INVALID: _with_detail("queue {queue} is no leaf, or its parents make a cycle"),
-    Reason.NOT_ALLOWED: _with_detail("queue {queue} does not take it"),
-    Reason.QUEUE_STOPPED: _with_detail("queue {queue} admits nothing new"),
-    Reason.LEVEL_UNKNOWN: _with_detail("no pool it may use has the topology level {level}"),
-    Reason.NEVER_FITS: _with(_most, "it would not fit if nothing else ran"),
-    Reason.BACKING_OFF: _until("it failed to start and is not tried again"),
-    Reason.DEPENDENCY_PENDING: _with_detail("comes after workloads that have not succeeded"),
-    Reason.BUDGET_SPENT: _until("it could overrun the budget of queue {queue}"),
-    Reason.OVER_LIMIT: _quota("would be over its limit"),
-    Reason.OVER_GUARANTEED: _quota("would be over its guarantee, and it is not preemptible"),
-    Reason.RESERVED: _until("the room is reserved"),
-    Reason.HELD_FOR: _until("the room is kept for a workload before it"),
-    Reason.WAITING_FOR_VICTIMS: _until("its room is promised, those who leave it are not gone"),
-    Reason.OVER_SHARE: _with(_room, "queue {queue} has its share and may take no more"),
-    Reason.NO_DOMAIN: _most,
-    Reason.NO_DEVICE: _with(_most, "no devices serve it as it asks"),
-    Reason.FRAGMENTED: _with(_most, "together there is enough"),
-    Reason.NO_ROOM: _room,
-    Reason.REFUSED: _with_detail("the last plan for it was refused"),
 }

@@ -58,43 +58,25 @@ def crds() -> list[Schema]:
 
 def _crd(kind: Kind) -> Schema:
     version: Schema = {
-        "name": "v1alpha1",
-        "served": True,
-        "storage": True,
+        "name": "v1alpha1", "served": True, "storage": True,
         "schema": {"openAPIV3Schema": _object_schema(kind)},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": name, "type": form, "jsonPath": path} for name, form, path in kind.columns
-        ],
-    }
+        "additionalPrinterColumns": [{"name": name, "type": form, "jsonPath": at} for name, form, at in kind.columns],
+    }  # fmt: skip
     names = {
-        "kind": kind.name,
-        "listKind": f"{kind.name}List",
-        "plural": kind.plural,
-        "singular": kind.name.lower(),
-        "shortNames": [kind.short],
-        "categories": ["fairway"],
-    }
+        "kind": kind.name, "listKind": f"{kind.name}List", "plural": kind.plural, "singular": kind.name.lower(),
+        "shortNames": [kind.short], "categories": ["fairway"],
+    }  # fmt: skip
     scope = "Namespaced" if kind.is_namespaced else "Cluster"
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{GROUP}"},
-        "spec": {"group": GROUP, "names": names, "scope": scope, "versions": [version]},
-    }
+    spec = {"group": GROUP, "names": names, "scope": scope, "versions": [version]}
+    name = {"name": f"{kind.plural}.{GROUP}"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": name, "spec": spec}
 
 
 def _object_schema(kind: Kind) -> Schema:
-    return {
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": _schema(kind.spec),
-            "status": _schema(kind.status),
-        },
-    }
+    text: Schema = {"type": "string"}
+    parts = {"metadata": {"type": "object"}, "spec": _schema(kind.spec), "status": _schema(kind.status)}
+    return {"type": "object", "properties": {"apiVersion": text, "kind": text.copy(), **parts}}
 
 
 def _schema(form: type[Part]) -> Schema:
@@ -131,7 +113,8 @@ def _one_of(options: list[Said], said: Said, parts: Parts) -> Schema:
     if len(options) == 1:
         return _structural({**{key: said[key] for key in ("default",) if key in said}, **options[0]}, parts)
     pattern = next(value for option in [said, *options] for key, value in option.items() if key == "pattern")
-    return {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": pattern}
+    either: list[Schema] = [{"type": "integer"}, {"type": "string"}]
+    return {"x-kubernetes-int-or-string": True, "anyOf": either, "pattern": pattern, "minimum": 0}
 
 
 def _inner(said: Said, parts: Parts) -> Schema:

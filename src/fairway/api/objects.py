@@ -58,7 +58,6 @@ class Condition(Part, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
-    observed_generation: int = 0
 
 
 class LabelSelector(Part, frozen=True):
@@ -178,29 +177,11 @@ class PodTemplate(Part, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-class Terminated(Part, frozen=True):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class ContainerState(Part, frozen=True):
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(Part, frozen=True):
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-
 class PodStatus(Part, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
     conditions: tuple[Condition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class PodObject(Part, frozen=True):
@@ -260,7 +241,6 @@ class PriorityClassObject(Part, frozen=True):
 
 class BudgetSpec(Part, frozen=True):
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
     max_unavailable: int | str | None = None
 
 

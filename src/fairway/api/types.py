@@ -36,8 +36,13 @@ QuotaAmount = Annotated[Quantity, _form(QUOTA)]
 Duration = Annotated[str, _form(DURATION)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Depth = Annotated[int, Meta(ge=-1, le=MOST_PODS)]
 Pods = Annotated[int, Meta(ge=0, le=MOST_PODS)]
 Name = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": NAME})]
+Order = Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers"]
+Stop = Literal["None", "StopAdmitting", "Drain"]
+Strategy = Literal["Binpack", "Spread", "Fragmentation"]
+Phase = Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended", "Parked"]
 PodDevices = tuple[Annotated[tuple[Count, ...], says("Indices of the devices of one pod.")], ...]
 
 
@@ -62,9 +67,7 @@ class QueueSpec(Part, frozen=True):
     parent: Annotated[str, says("The queue above; absent: a root.")] = ""
     quotas: Annotated[tuple[QuotaSpec, ...], says("Per pool; one for all pools and one for a pool both apply.")] = ()
     priority: Annotated[Int32, says("The higher is served first when the surplus is divided.")] = 0
-    order: Annotated[
-        Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers"], says("Who is next inside it.")
-    ] = "Priority"
+    order: Annotated[Order, says("Who is next inside it.")] = "Priority"
     pools: Annotated[tuple[str, ...], says("Pools allowed, in order of preference; absent: any.")] = ()
     namespaces: Annotated[LabelSelector | None, says("Namespaces that may submit; absent: any.")] = None
     max_priority: Annotated[Int32 | None, says("The highest priority its workloads may have.")] = None
@@ -75,13 +78,9 @@ class QueueSpec(Part, frozen=True):
     expected_runtime: Annotated[Duration, says("For workloads that name none; inherited.")] = ""
     time_limit: Annotated[TimeLimits, says("Default and longest time limit; inherited.")] = TimeLimits()
     max_wait: Annotated[Duration, says("After this a workload counts as the highest of its queue; inherited.")] = ""
-    consolidation: Annotated[
-        Literal["Never", "WhenStuck"] | None, says("Whether its workloads may be moved to make room.")
-    ] = None
+    consolidation: Annotated[Literal["Never", "WhenStuck"] | None, says("Whether its workloads may be moved.")] = None
     budget: Annotated[Budget | None, says("GPU-hours per period.")] = None
-    stop_policy: Annotated[
-        Literal["None", "StopAdmitting", "Drain"], says("Admit nothing new, or also evict what runs.")
-    ] = "None"
+    stop_policy: Annotated[Stop, says("Admit nothing new, or also evict what runs.")] = "None"
 
 
 class DecayedAmount(Part, frozen=True):
@@ -131,10 +130,8 @@ class EvictionBudget(Part, frozen=True):
 class NodePoolSpec(Part, frozen=True):
     node_selector: Annotated[LabelSelector, says("The nodes of the pool; absent: all.")] = LabelSelector()
     levels: Annotated[tuple[str, ...], says("Node labels that name topology domains, widest first.")] = ()
-    strategy: Annotated[Literal["Binpack", "Spread", "Fragmentation"] | None, says("How nodes are preferred.")] = None
-    hold_depth: Annotated[
-        Annotated[int, Meta(ge=-1, le=MOST_PODS)] | None, says("How many blocked workloads have room kept; -1: all.")
-    ] = None
+    strategy: Annotated[Strategy | None, says("How nodes are preferred.")] = None
+    hold_depth: Annotated[Depth | None, says("How many blocked workloads have room kept; -1: all.")] = None
     eviction_budget: Annotated[EvictionBudget | None, says("GPUs that may be evicted per time.")] = None
     max_nodes: Annotated[Count | None, says("With shape: how far the pool may grow. Comes with real clusters.")] = None
     shape: Annotated[dict[str, Amount], says("What a new node of the pool has. Comes with real clusters.")] = {}
@@ -163,9 +160,7 @@ class TopologySpec(Part, frozen=True):
     required: Annotated[str, says("The level of which one domain must hold all pods.")] = ""
     preferred: Annotated[str, says("The level of which one domain should hold all pods.")] = ""
     unconstrained: Annotated[bool, says("Any nodes will do; what absent means too.")] = False
-    segments: Annotated[
-        tuple[SegmentSpec, ...], Meta(max_length=3, description="Groups of pods that stay together, outer first.")
-    ] = ()
+    segments: Annotated[tuple[SegmentSpec, ...], Meta(max_length=3, description="Groups of pods, outer first.")] = ()
 
 
 class PodSetSpec(Part, frozen=True):
@@ -174,9 +169,7 @@ class PodSetSpec(Part, frozen=True):
     min_count: Annotated[Pods | None, says("Fewest pods to start with; absent: count.")] = None
     template: Annotated[PodTemplate, says("The pods; requests and constraints are read from it.")] = PodTemplate()
     topology: Annotated[TopologySpec, says("Where the pods of this podset stand together.")] = TopologySpec()
-    alignment: Annotated[
-        Literal["Required", "Preferred"] | None, says("Devices, CPU and NIC of one NUMA group.")
-    ] = None
+    alignment: Annotated[Literal["Required", "Preferred"] | None, says("Devices and CPU of one NUMA group.")] = None
 
 
 class WorkloadSpec(Part, frozen=True):
@@ -191,14 +184,10 @@ class WorkloadSpec(Part, frozen=True):
     expected_runtime: Annotated[Duration, says("How long it is expected to run.")] = ""
     time_limit: Annotated[Duration, says("It is stopped and fails after this.")] = ""
     deadline: Annotated[Time, says("When it should have ended.")] = ""
-    restart: Annotated[
-        Literal["Gang", "Pod"] | None, says("What comes back when a pod is lost: all, or the lost one.")
-    ] = None
+    restart: Annotated[Literal["Gang", "Pod"] | None, says("Who starts again when a pod is lost.")] = None
     checkpoint_interval: Annotated[Duration, says("How often it saves its work.")] = ""
     last_checkpoint: Annotated[Time, says("When it last saved its work.")] = ""
-    on_disconnect: Annotated[
-        Literal["Keep", "Stop"] | None, says("When its cluster is not heard of. Comes with many clusters.")
-    ] = None
+    on_disconnect: Annotated[Literal["Keep", "Stop"] | None, says("Comes with many clusters.")] = None
     start_timeout: Annotated[Duration, says("Its pods must be ready this long after it starts.")] = ""
     idle_timeout: Annotated[Duration, says("Interactive: parked after this long without GPU use.")] = ""
     after: Annotated[tuple[str, ...], says("Workloads of the namespace that must have succeeded.")] = ()
@@ -240,10 +229,7 @@ class Forecast(Part, frozen=True):
 
 
 class WorkloadStatus(Part, frozen=True):
-    phase: Annotated[
-        Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended", "Parked"],
-        says("Where it is in its life."),
-    ] = ""
+    phase: Annotated[Phase, says("Where it is in its life.")] = ""
     reason: Annotated[str, says("Why it waits.")] = ""
     message: Annotated[str, says("Why it waits, in a sentence.")] = ""
     position: Annotated[int, says("Its place in its queue, from 1.")] = 0

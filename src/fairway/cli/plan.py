@@ -25,8 +25,8 @@ Entry = dict[str, Any]
 def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool, output: str) -> None:
     """What would be decided about the objects of a file: the offline what-if."""
     from fairway.api.quantities import Malformed, time, within
-    from fairway.api.world import read
     from fairway.engine import PRESETS, decide, snapshot_of
+    from fairway.sim.cluster import read
 
     from .load import load
 

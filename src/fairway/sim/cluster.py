@@ -13,18 +13,17 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from fairway.api import objects, owners, queues, types
+from fairway.api.decode import cleaned, decode
+from fairway.api.nodes import node
+from fairway.api.objects import GROUP, Metadata, Part, PodObject
+from fairway.api.owners import DEFAULT_QUEUE
+from fairway.api.pods import Surroundings, foreign, terms
+from fairway.api.quantities import Malformed, shown, time, within
+from fairway.api.types import WorkloadObject
+from fairway.api.workloads import Reading, fact
 from fairway.engine.model import Ended, Node, Pod, Pool, Queue, Running, Workload, World
 from fairway.engine.state import selects
-
-from . import objects, owners, queues, types
-from .decode import cleaned, decode
-from .nodes import node
-from .objects import GROUP, Metadata, Part, PodObject
-from .owners import DEFAULT_QUEUE
-from .pods import Surroundings, foreign, terms
-from .quantities import Malformed, shown, time, within
-from .types import WorkloadObject
-from .workloads import Reading, fact
 
 T = TypeVar("T", bound=Part)
 U = TypeVar("U")
@@ -104,8 +103,8 @@ class Cluster:
         return self.stands.get(owner) or (named if named in self.parts[WorkloadObject] else "")
 
     def labels(self, namespace: str) -> dict[str, str]:
-        found = self.all(objects.NamespaceObject).get(namespace)
-        return found.metadata.labels if found else {}
+        found = self.parts[objects.NamespaceObject].get(namespace)
+        return found.metadata.labels if isinstance(found, objects.NamespaceObject) else {}
 
 
 def read(manifests: Iterable[object], *, everything: bool = False, now: float | None = None) -> World:
