@@ -4,10 +4,13 @@ What stands against it is noted on the way (`cycle.whys`); of several reasons th
 facts of a wait are figures and keys, never words; a counterfactual is tried before it is told.
 """
 
+from dataclasses import replace
+
 from .cycle import RANK, Cycle
 from .door import delay, over_guaranteed, over_limit, refusal
 from .explain import explain
 from .model import Workload
+from .order import is_aged
 from .plan import Verdict, Wait
 
 
@@ -45,7 +48,21 @@ def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:
     return (*opened, *borrowed)
 
 
-def wait(workload: Workload, cycle: Cycle) -> Verdict:
+def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
+    """Keep room coming free for the first few of a pool that quota lets start, and for who has waited too long."""
+    pools = tuple(pool for pool in cycle.open if cycle.holds[pool] or is_aged(workload, cycle.tree))
+    if not pools or cycle.is_shut or not cycle.tries:
+        return None
+    cycle.tries -= 1
+    keep = cycle.timeline.hold(workload, cycle.ask(workload, cycle.least(workload)), pools)
+    if keep is None or keep.admission is None:
+        return None
+    cycle.holds[keep.admission.pool] -= 1
+    cycle.wake(keep.since)
+    return replace(wait(workload, cycle), starts_at=keep.since, held=keep.admission)
+
+
+def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
     whys = list(cycle.whys)
     if workload.queue in cycle.tree.branches and (pools := cycle.pools_of(workload)):

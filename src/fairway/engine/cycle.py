@@ -16,6 +16,7 @@ from .place import Ask, place
 from .plan import Admit, Facts, Keep, Reason, Verdict, Wait
 from .policy import Policy
 from .quota import Account, Demand
+from .resources import counts_of
 from .snapshot import Mask, Snapshot
 from .timeline import Timeline
 
@@ -26,6 +27,9 @@ Why = tuple[Reason, Facts]
 RANK = {reason: rank for rank, reason in enumerate(Reason)}
 SHARED = RANK[Reason.BUDGET_SPENT]
 """From this reason on, what one is told holds for all that are like it."""
+
+MOST_TRIES = 64
+"""Times for hold that are looked for in one cycle."""
 
 
 class Cycle:
@@ -42,6 +46,7 @@ class Cycle:
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
         self.victims: dict[str, Victim] = {}
+        self.tries = MOST_TRIES
         self._plain: dict[str, bool] = {}
         self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._least: dict[int, tuple[int, ...]] = {}
@@ -62,6 +67,15 @@ class Cycle:
         if found is None:
             found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
         return found
+
+    def admission(self, workload: Workload) -> Admission:
+        """What it holds: it runs or was started."""
+        key = workload.key
+        return self.draft.started[key][1] if key in self.draft.started else self.draft.running[key].admission
+
+    def counts(self, workload: Workload) -> tuple[int, ...]:
+        """How many pods of each podset it has."""
+        return counts_of(workload.podsets, self.admission(workload))
 
     def ask(self, workload: Workload, counts: tuple[int, ...], beside: Admission | None = None) -> Ask:
         return Ask(workload, counts, self.allowed(workload.excluded_nodes), beside, self.policy.strategy)

@@ -1,32 +1,46 @@
-"""One cycle: what must stop, whom to start and where, whom to shrink or evict for it, why the others wait."""
+"""One cycle: what must stop, whom to start and where, whom to evict for it, why the others wait and until when.
 
-from .admit import admit, wait
+The order is by workload, not by means: the next workload may make room before a later one is admitted for free, and a
+hold keeps later ones out of room that is promised. What each step means stands where it is defined.
+"""
+
+from .admit import admit, hold, wait
 from .cycle import Cycle
 from .give import make_room
-from .order import Order
+from .life import grow, release, replace_lost
+from .order import Line, Order, lines_of, positions
 from .plan import Plan
 from .policy import Policy
 from .snapshot import Snapshot
 
 
 def decide(snapshot: Snapshot, policy: Policy) -> Plan:
-    """Pure, total, repeatable: one verdict for each pending and each running workload."""
+    """One verdict for each pending and each running workload; same input, equal plan; the input is not changed."""
     cycle = Cycle(snapshot, policy)
-    order = Order(cycle.draft, policy.ordering, is_strict=policy.is_strict)
-    for workload in order.heads(cycle.is_blocked):
-        cycle.say(admit(workload, cycle) or make_room(workload, cycle) or wait(workload, cycle))
-    return plan_of(cycle, order)
+    release(cycle)  # time limits, drains, lost nodes, windows that open
+    replace_lost(cycle)  # pods lost from running gangs
+    waiting = [one for one in snapshot.pending if one.key not in cycle.verdicts]
+    lines, lost = lines_of(cycle.tree, waiting, policy)
+    for workload in Order(cycle.draft, lines, cycle.asked).heads(cycle.is_blocked):
+        cycle.say(
+            admit(workload, cycle)  # in the room there is, without delaying a hold
+            or make_room(workload, cycle)  # in the room others can be moved from or made to give back
+            or hold(workload, cycle)  # keep room coming free, and say when
+            or wait(workload, cycle)  # and say why
+        )
+    for workload in lost:
+        cycle.say(admit(workload, cycle) or wait(workload, cycle))
+    grow(cycle)  # elastic workloads into what is left, one pod at a time
+    return plan_of(cycle, lines)
 
 
-def plan_of(cycle: Cycle, order: Order) -> Plan:
+def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
     """All verdicts in the order decided; who was not asked for waits as, or behind, another; who runs on is kept."""
-    for workload in order.lost:
-        admit(workload, cycle)
-        cycle.say(wait(workload, cycle))
-    for line in order.lines():
+    for line in lines.values():
         for workload, first in line.followers:
             cycle.follow(workload, first, is_strict=line.is_strict)
     for one in cycle.snapshot.running:
         if one.workload.key not in cycle.verdicts:
             cycle.say(cycle.confirm(one))
-    return Plan(cycle.numbered(order.positions()), cycle.tree.shares(), cycle.again_at)
+    verdicts = cycle.numbered(positions(lines, cycle.draft.started))
+    return Plan(verdicts, cycle.tree.shares(), cycle.again_at)

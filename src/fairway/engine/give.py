@@ -113,7 +113,7 @@ def _move(search: Search) -> None:
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
             with cycle.draft.trial() as trial:
-                found = _elsewhere(one, cycle)
+                found = elsewhere(one, cycle)
                 if found is not None:
                     cycle.draft.move(gift.key, found)
                     if _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search):
@@ -122,7 +122,7 @@ def _move(search: Search) -> None:
             hopeless.add(id(one.workload.podsets))
 
 
-def _elsewhere(one: Running, cycle: Cycle) -> Admission | None:
+def elsewhere(one: Running, cycle: Cycle) -> Admission | None:
     """A place in idle room for all the pods it has."""
     workload = one.workload
     ask = cycle.ask(workload, counts_of(workload.podsets, one.admission))

@@ -7,13 +7,15 @@ except in a strict line (FIFO); that is known from whether it was started by the
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from math import inf, log2
 from operator import attrgetter
+from typing import Protocol
 
 from .draft import Draft
 from .model import Workload
+from .policy import Policy
 from .quota import ALL, Branch, Demand, Tree
 from .sketch import known_runtimes, quantile, stem
 
@@ -132,50 +134,35 @@ class Seat:
 
     def __init__(self, branch: Branch | None, parent: "Seat | None") -> None:
         self.branch, self.parent = branch, parent
-        self.line: Line | None = None
+        self.line: Queued | None = None
         self.head: Workload | None = None
         self.key: Key | None = None
         self.stamp = 0
         self.heap: list[tuple[Key, int, Seat]] = []
 
 
-class Order:
-    """The workloads that wait, one after the other; `verdicts` is asked who was blocked and how."""
+class Queued(Protocol):
+    """What stands in line in one leaf: waiting workloads, or elastic ones that could have one more pod."""
 
-    def __init__(self, draft: Draft, ordering: Ordering | None, *, is_strict: bool | None) -> None:
-        self._draft, self._tree = draft, draft.tree
+    def head(self) -> Workload | None: ...
+    def pass_on(self, blocked: Workload | None) -> None: ...
+
+
+Asks = Callable[[Workload, str], Demand]
+"""What the head of a line would take of a pool."""
+
+
+class Order:
+    """The heads of lines, one after the other, as the keys of their queues have it."""
+
+    def __init__(self, draft: Draft, lines: Mapping[str, Queued], asks: Asks) -> None:
+        self._tree, self._asks = draft.tree, asks
         self._top = Seat(None, None)
         self._seats: dict[str, Seat] = {}
-        self._asked: dict[tuple[int, str], dict[str, int]] = {}
-        self.lost: list[Workload] = []  # in no leaf
-        lines: defaultdict[str, list[Workload]] = defaultdict(list)
-        for one in draft.snapshot.pending:
-            lines[one.queue].append(one)
-        for name, waiting in sorted(lines.items()):
-            branch = self._tree.branches.get(name)
-            if branch is None or not branch.path or branch.children:
-                self.lost += waiting
-                continue
-            kind = branch.queue.order
-            sort(waiting, ordering or ORDERS.get(kind, by_priority), self._tree)
-            strict = kind == "FIFO" if is_strict is None else is_strict
-            seat = self._seat(branch)
-            seat.line = Line(waiting, is_strict=strict, is_learned=bool(branch.queue.ledger.runtimes))
+        for name, line in sorted(lines.items()):
+            seat = self._seat(self._tree.branches[name])
+            seat.line = line
             self._key_up(seat)
-
-    def lines(self) -> Iterator[Line]:
-        """All lines, by name of their queue."""
-        return (seat.line for _, seat in sorted(self._seats.items()) if seat.line)
-
-    def positions(self) -> dict[str, int]:
-        """The place of each that still waits in its line, from 1."""
-        started, places = self._draft.started, {}
-        for line in self.lines():
-            place = 0
-            for one in line.waiting:
-                if one.key not in started:
-                    places[one.key] = place = place + 1
-        return places
 
     def heads(self, blocked: Callable[[Workload], bool]) -> Iterator[Workload]:
         """Who is next, given all verdicts so far; `blocked` tells whether one stands in the way of its likes."""
@@ -237,12 +224,34 @@ class Order:
                     size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
         return above, beyond, -queue.priority, starves, dominant, bare, size, queue.created, queue.name
 
-    def _asks(self, head: Workload, pool: str) -> Demand:
-        key = id(head.podsets), pool
-        if key not in self._asked:
-            least = tuple(podset.min_count for podset in head.podsets)
-            self._asked[key] = self._tree.amounts(head.podsets, least, pool)
-        return self._asked[key]
+
+def lines_of(tree: Tree, pending: Iterable[Workload], policy: Policy) -> tuple[dict[str, Line], list[Workload]]:
+    """What waits, by leaf, and what waits in no leaf."""
+    waiting: defaultdict[str, list[Workload]] = defaultdict(list)
+    for one in pending:
+        waiting[one.queue].append(one)
+    lines, lost = {}, []
+    for name, line in waiting.items():
+        branch = tree.branches.get(name)
+        if branch is None or not branch.path or branch.children:
+            lost += line
+            continue
+        queue = branch.queue
+        sort(line, policy.ordering or ORDERS.get(queue.order, by_priority), tree)
+        is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
+        lines[name] = Line(line, is_strict=is_strict, is_learned=bool(queue.ledger.runtimes))
+    return lines, lost
+
+
+def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, int]:
+    """The place of each that still waits in its line, from 1."""
+    places: dict[str, int] = {}
+    for line in lines.values():
+        place = 0
+        for one in line.waiting:
+            if one.key not in started:
+                places[one.key] = place = place + 1
+    return places
 
 
 def sort(waiting: list[Workload], ordering: Ordering, tree: Tree) -> None:
