@@ -320,8 +320,8 @@ async def test_a_pod_is_completed_as_kubernetes_does(api: Api) -> None:
     ({"containers": [{"name": "a", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
      {"spec.containers[0].resources.limits": "FieldValueRequired"}),
     ({"containers": [{"name": "a", "image": "i", "resources": {"limits": {"cpu": "-1"}}}]},
-     {"spec.containers[0].resources.limits.cpu": "FieldValueInvalid",
-      "spec.containers[0].resources.requests.cpu": "FieldValueInvalid"}),
+     {"spec.containers[0].resources.limits[cpu]": "FieldValueInvalid",
+      "spec.containers[0].resources.requests[cpu]": "FieldValueInvalid"}),
 ])
 async def test_what_no_pod_may_say(api: Api, spec: dict, wrong: dict) -> None:
     assert causes(await api.no(422, "POST", PODS, pod("a", **spec))) == wrong

@@ -5,6 +5,7 @@ Bodies are JSON, or the protobuf of the few kinds that kubectl posts so; answers
 metadata only.
 """
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +70,7 @@ class Call:
             if media not in ("", JSON):
                 raise unsupported_media(JSON, PROTOBUF)
             thing = msgspec.json.decode(self.request.body)
+            self._check_repeats()
         except msgspec.DecodeError as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
         except ValueError as error:
@@ -79,6 +81,12 @@ class Call:
             raise bad_request("metadata is no object")
         return thing
 
+    def _check_repeats(self) -> None:
+        """Only where strictness is asked for: it costs as much as all the rest."""
+        if self.query.get("fieldValidation") == "Strict" and (paths := repeated(self.request.body)):
+            texts = ", ".join(f'duplicate field "{path}"' for path in paths)
+            raise bad_request(f"strict decoding error: {texts}")
+
     def write(self) -> Write:
         dry_run, validation = self.query.get("dryRun", ""), self.query.get("fieldValidation") or "Warn"
         if dry_run not in ("", "All"):
@@ -87,6 +95,26 @@ class Call:
             raise bad_request(f'Invalid value: "{validation}": fieldValidation: supported values: "Ignore", "Strict", '
                               '"Warn"')
         return Write(self.user, dry_run == "All", validation)
+
+
+class _Fields(dict[str, Any]):
+    """An object of JSON, with the paths of the fields that it, or one in it, holds twice."""
+
+    repeats: list[str]
+
+
+def repeated(body: bytes) -> list[str]:
+    """The fields that stand twice, of which JSON keeps the last; as paths."""
+    def fields(pairs: list[tuple[str, Any]]) -> _Fields:
+        found, names = _Fields(pairs), [name for name, _ in pairs]
+        found.repeats = [name for index, name in enumerate(names) if name in names[:index]]
+        for name, value in pairs:
+            for place, each in enumerate(value) if isinstance(value, list) else [(-1, value)]:
+                where = name if place < 0 else f"{name}[{place}]"
+                found.repeats += [f"{where}.{path}" for path in getattr(each, "repeats", ())]
+        return found
+
+    return getattr(json.loads(body, object_pairs_hook=fields), "repeats", [])
 
 
 def read(request: Request, catalog: Catalog, user: str) -> Call | None:

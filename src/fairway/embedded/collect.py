@@ -161,7 +161,10 @@ class Collector:
         if not meta.deletion_timestamp:
             if key.resource == "namespaces":
                 self._furnish(key.name)
-            if meta.owner_references and not any(map(self._is_there, meta.owner_references)):
+            keepers = {owner.uid for owner in meta.owner_references if self._is_there(owner)}
+            if keepers and len(keepers) < len(meta.owner_references):
+                self._disown(resource, entry, keepers)
+            elif meta.owner_references and not keepers:
                 self._delete(resource, entry)
         elif key.resource == "namespaces":
             self._empty(key, entry)
@@ -199,10 +202,15 @@ class Collector:
         for key in tuple(self._dependents.get(uid, ())):
             entry, kind = self._store.latest(key), self._registry.catalog.stored(key.resource)
             if entry is not None and kind is not None:
-                thing = msgspec.json.decode(entry.value)
-                rest = [each for each in thing["metadata"].get("ownerReferences", ()) if each["uid"] != uid]
-                self._registry.replace(kind, _with(thing, "ownerReferences", rest), _write())
+                owners = _read(entry.value).metadata.owner_references
+                self._disown(kind, entry, {each.uid for each in owners} - {uid})
         self._release(resource, owner, ORPHAN)
+
+    def _disown(self, resource: Resource, entry: Entry, keepers: set[str]) -> None:
+        """Takes away the references to all but the `keepers`."""
+        thing = msgspec.json.decode(entry.value)
+        rest = [each for each in thing["metadata"]["ownerReferences"] if each["uid"] in keepers]
+        self._registry.replace(resource, _with(thing, "ownerReferences", rest), _write())
 
     def _wait_for_dependents(self, resource: Resource, owner: Entry, uid: str) -> None:
         blocked = False

@@ -29,6 +29,7 @@ _SAY_VALUE = ("a valid label must be an empty string or consist of alphanumeric 
               "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
               "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
 _ANNOTATION_BYTES = 256 << 10
+_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _LABEL_NAMED = ("namespaces", "services")
 _KEPT = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
          "generation", "resourceVersion", "generateName")
@@ -66,7 +67,12 @@ def faults(resource: Resource, meta: Mapping[str, Any], old: Mapping[str, Any]) 
             yield Cause("metadata.annotations", "FieldValueTooLong",
                         f"Too long: may not be more than {_ANNOTATION_BYTES} bytes")
     added = set(meta.get("finalizers") or ()) - set(old.get("finalizers") or ())
-    yield from (wrong("metadata.finalizers", name, _SAY_QUALIFIED) for name in added if not QUALIFIED.fullmatch(name))
+    for name in added:
+        if not QUALIFIED.fullmatch(name):
+            yield wrong("metadata.finalizers", name, _SAY_QUALIFIED)
+        elif not resource.custom and name not in _FINALIZERS and not {"/", "."} & set(name):
+            yield wrong("metadata.finalizers", name,
+                        "name is neither a standard finalizer name nor is it fully qualified")
     if added and old.get("deletionTimestamp"):
         yield denied("metadata.finalizers", "no new finalizers can be added if the object is being deleted, found new "
                      f"finalizers {shown(sorted(added))}")

@@ -125,11 +125,11 @@ def _resources(resources: Thing, path: str) -> Iterator[Cause]:
             try:
                 amounts[part, name] = exact(str(text))
             except Malformed as error:
-                yield wrong(f"{path}.{part}.{name}", text, error.message)
+                yield wrong(f"{path}.{part}[{name}]", text, error.message)
     for (part, name), amount in amounts.items():
         limit = amounts.get(("limits", name))
         if "/" in name and amount.denominator != 1:
-            yield wrong(f"{path}.{part}.{name}", str(resources[part][name]), "must be an integer")
+            yield wrong(f"{path}.{part}[{name}]", str(resources[part][name]), "must be an integer")
         if part == "requests" and limit is not None and amount > limit:
             yield wrong(f"{path}.requests", str(resources[part][name]),
                         f"must be less than or equal to {name} limit of {resources['limits'][name]}")
