@@ -92,15 +92,17 @@ def worlds(draw, *, salt: int = 0, features: tuple[str, ...] = FEATURES):
     seed = st.integers(0, (1 << 20) - 1).map(lambda drawn: drawn * 16 + salt)
     flags = draw(st.lists(st.booleans(), min_size=len(features), max_size=len(features)))
     on = frozenset(feature for feature, flag in zip(features, flags) if flag)
+    if "levels" not in on:
+        on -= {"topology", "segments"}
     dice = lambda least, most: [Dice(one, on) for one in draw(st.lists(seed, min_size=least, max_size=most))]  # noqa: E731
     one = Dice(draw(seed), on)
     pools = _pools(one)
-    nodes = tuple(_node(throw, index) for index, throw in enumerate(dice(1, 6)))
+    nodes = tuple(_node(throw, index) for index, throw in enumerate(dice(1, 5)))
     queues: list[Queue] = []
     for throw in dice(1, 6):
         queues.append(_queue(throw, queues))
     leaves = [queue.name for queue in queues if queue.name not in {other.parent for other in queues}]
-    throws = dice(1, 12)
+    throws = dice(1, 14)
     names = [f"ns/w{index}" for index in range(len(throws))]
     workloads = [_workload(throw, key, leaves, names) for key, throw in zip(names, throws)]
     pods = tuple(_pod(one, index) for index in range(2) if one.some("besides", 30))
@@ -113,14 +115,14 @@ def worlds(draw, *, salt: int = 0, features: tuple[str, ...] = FEATURES):
 def _pools(dice: Dice) -> tuple[Pool, ...]:
     def of(name: str, selector: tuple[Expression, ...] = ()) -> Pool:
         return Pool(
-            name, selector, LEVELS if dice.some("levels", 80) else (),
+            name, selector, LEVELS if dice.some("levels", 90) else (),
             hold_depth=-1 if dice.some("depth", 40) else None,
             strategy="Spread" if dice.some("levels", 15) else "Binpack",
             eviction_gpus=2000 if dice.some("protection", 25) else None,
         )
     if dice.some("pools", 60):
         return tuple(of(name, (Expression("pool", "In", (name,)),)) for name in ("a", "b"))
-    return (of("a"),) if dice.pick(True, True, False) else ()
+    return (of("a"),) if "levels" in dice.features or dice.pick(True, False) else ()
 
 
 def _node(dice: Dice, index: int) -> Node:
@@ -130,7 +132,7 @@ def _node(dice: Dice, index: int) -> Node:
         del labels[RACK]
     if some("affinity", 40):
         labels["disk"] = "ssd"
-    gpus = pick(4, 0, 2, 8)
+    gpus = pick(4, 4, 8, 2, 0)
     capacity = {"cpu": pick(8000, 16000), "memory": 64 * GIB, "pods": 4 if some("broken", 30) else 110}
     devices, numa, chooser = (), (), "Kubelet"
     if gpus:
@@ -163,15 +165,15 @@ def _queue(dice: Dice, before: list[Queue]) -> Queue:
         tuple(_quota(dice, pool) for pool in pools),
         priority=pick(0, 0, 1),
         order=pick("FIFO", "FairUsers", "LeastAttained", "ShortestFirst") if some("orders", 40) else "Priority",
-        pools=pick(("a",), ("b", "a")) if some("doors", 15) else (),
-        namespaces=frozenset({"other"}) if some("doors", 5) else None, max_priority=1 if some("doors", 10) else None,
-        allows_nonpreemptible=False if some("doors", 10) else None,
+        pools=pick(("a",), ("b", "a")) if some("doors", 10) else (),
+        namespaces=frozenset({"other"}) if some("doors", 2) else None, max_priority=1 if some("doors", 5) else None,
+        allows_nonpreemptible=False if some("doors", 5) else None,
         min_runtime=3600.0 if some("protection", 30) else pick(None, 0.0, 0.0),
         preempt_min_runtime=600.0 if some("protection", 20) else None,
         max_evictions=1 if some("protection", 20) else None, default_time_limit=7200.0 if some("time", 20) else None,
         max_wait=600.0 if some("time", 20) else None, consolidates=True if some("consolidation", 50) else None,
         budget=36000 if some("budgets", 30) else None,
-        stop=pick("StopAdmitting", "Drain") if some("stop", 15) else "None", created=float(len(before)),
+        stop=pick("StopAdmitting", "Drain") if some("stop", 8) else "None", created=float(len(before)),
     )
 
 
@@ -189,15 +191,15 @@ def _workload(dice: Dice, key: str, leaves: list[str], names: list[str]) -> Work
     sets = tuple(_podset(dice, name) for name in (("main", "side") if some("gangs", 20) else ("main",)))
     bound = Topology(required=pick(RACK, ZONE)) if some("topology", 15) else Topology()
     return Workload(
-        key, "lost" if some("doors", 5) else pick(*leaves), sets, user=pick("ann", "bob"),
+        key, "lost" if some("doors", 2) else pick(*leaves), sets, user=pick("ann", "bob"),
         priority=pick(0, 0, 1, 2), preemptible=not some("nonpreemptible", 25), submitted=NOW - 5000 + int(key[4:]),
         pools=pick(("a",), ("b", "a")) if some("pools", 20) else (), topology=bound,
         expected_runtime=600.0 if some("time", 30) else None,
         time_limit=float(pick(300, 4000)) if some("time", 50) else None,
         deadline=NOW + 600 if some("time", 15) else None,
         restart=pick("Gang", "Pod"), checkpoint_interval=300.0 if some("time", 20) else None,
-        after=(pick("ns/gone", "ns/failed", *names),) if some("chained", 20) else (),
-        is_active=not some("waits", 10), backs_off_until=NOW + 60 if some("waits", 15) else None,
+        after=(pick("ns/gone", "ns/failed", *names),) if some("chained", 15) else (),
+        is_active=not some("waits", 5), backs_off_until=NOW + 60 if some("waits", 8) else None,
         excluded_nodes=("n0",) if some("excluded", 30) else (),
         evictions=(Eviction(NOW - 60, "Preempted", "q0", pick(*names)),) if some("history", 30) else (),
         attained=float(pick(0, 4000)),
@@ -206,7 +208,7 @@ def _workload(dice: Dice, key: str, leaves: list[str], names: list[str]) -> Work
 
 def _podset(dice: Dice, name: str) -> PodSet:
     some, pick = dice.some, dice.pick
-    count = pick(1, 2, 3, 5, 8) if some("gangs", 60) else 1
+    count = pick(2, 3, 4, 6) if some("gangs", 40) else 1
     if some("elastic", 40):
         count = pick(2, 3, 4)
         least = pick(1, count // 2)
@@ -231,7 +233,7 @@ def _pod_class(dice: Dice) -> PodClass:
     elif some("mig", 20):
         requests["nvidia.com/mig-1g.10gb"] = 1
     else:
-        requests["nvidia.com/gpu"] = pick(1, 1, 2, 4, 0) * DEVICE
+        requests["nvidia.com/gpu"] = pick(1, 1, 1, 2, 4, 0) * DEVICE
     whole = requests.get("nvidia.com/gpu", 0)
     spread = Spread(1, pick(ZONE, HOST), (Expression("app", "In", ("x",)),), hard=pick(True, True, False))
     other = (Expression("app", "In", (pick("x", "y"),)),)

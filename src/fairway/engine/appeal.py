@@ -124,7 +124,7 @@ class Court:
         self.free = case.snapshot.free + told.by_node(len(case.snapshot.nodes))
         self.misdealt = misdealt(case, tree)
         for key, item in self.leaves.items():
-            if key not in self.named and not case.running[key].is_leaving:
+            if key not in self.named and item.role == "evicted":
                 self.sums.add(item, self.amounts(item), -1)
 
     def judge(self) -> Iterator[Fault]:

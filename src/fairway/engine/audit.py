@@ -202,7 +202,7 @@ def limits(case: Case, tree: Tree, starts: Layout) -> Iterator[Fault]:
     if not caps or not case.starts:
         return
     sums = sums_of(snapshot, tree, case.standing())
-    sums.add_all(snapshot, [item for item in case.leaves if not case.running[item.workload.key].is_leaving], -1)
+    sums.add_all(snapshot, [item for item in case.leaves if item.role == "evicted"], -1)
     sums.add_all(snapshot, [item for item in case.starts if item.role in ("moved", "told")])
     new = [(item, form) for item, form in zip(case.starts, starts.form_of.tolist()) if item.role in ("new", "more")]
     full = replace(sums, held=sums.held.copy())

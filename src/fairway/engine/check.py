@@ -101,6 +101,6 @@ def kinds(case: Case) -> Iterator[Fault]:
             yield Fault(verdict.workload, "Kind", type(verdict).__name__)
     for key in sorted(promised):
         told, one = case.verdicts.get(key), case.running[key]
-        there = {other for other in one.waits_for if other in case.running}
+        there = {item.workload.key for item in case.leaves}.intersection(one.waits_for)
         if isinstance(told, Admit) and (told.admission != one.admission or set(told.after) != there):
             yield Fault(key, "Kind", "not what was promised")

@@ -26,10 +26,10 @@ def neighbours(case: Case) -> Iterator[Fault]:
     if not snapshot.is_social:
         return
     for other in snapshot.pods:
-        if (row := snapshot.row_of.get(other.node)) is not None:
-            _add(going if other.is_leaving else stays, len(snapshot.nodes), (other.pod, row, 1))
+        if (row := snapshot.row_of.get(other.node)) is not None and not other.is_leaving:
+            _add(stays, len(snapshot.nodes), (other.pod, row, 1))
     for counts, sign, items in ((stays, 1, case.standing()), (going, 1, case.leaves), (stays, -1, case.leaves)):
-        items = [item for item in items if sign > 0 or not case.running[item.workload.key].is_leaving]
+        items = [item for item in items if sign > 0 or item.role == "evicted"]
         _add(counts, len(snapshot.nodes), *_pods(snapshot, items, sign))
     for item in case.starts:
         pods = _pods(snapshot, [item], 1)

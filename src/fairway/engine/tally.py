@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
+from .model import Admission, NodeShare, Pod, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Snapshot
@@ -24,12 +24,13 @@ Kind = TypeVar("Kind", Admit, Evict, Finish, Keep, Resize, Wait)
 
 class Held(NamedTuple):
     """Pods of a workload at their places, and whose room they may take. `role`: newly admitted, more of one that runs,
-    moved, told again (promised in an earlier plan), or leaving. `whole`: with those of its pods that stand already."""
+    moved, told again (promised in an earlier plan); leaving already, or told to leave. `whole`: with those of its pods
+    that stand already."""
 
     workload: Workload
     admission: Admission
     after: tuple[str, ...] = ()
-    role: Literal["new", "more", "moved", "told", "leaving"] = "new"
+    role: Literal["new", "more", "moved", "told", "leaving", "evicted"] = "new"
     whole: Admission | None = None
 
 
@@ -70,6 +71,7 @@ def case_of(snapshot: Snapshot, plan: Plan) -> Case:
                 case.starts.append(Held(one.workload, one.moves_to, (one.workload.key,), "told"))
         elif one.is_promised and isinstance(verdict := verdicts.get(one.workload.key), Admit):
             case.starts.append(Held(one.workload, verdict.admission, verdict.after, "told"))
+    case.leaves.extend(_alone(snapshot, pod) for pod in snapshot.pods if pod.is_leaving)
     for verdict in plan.verdicts:
         if type(verdict) is Admit:
             if (workload := waiting.get(verdict.workload)) is not None:
@@ -82,6 +84,14 @@ def case_of(snapshot: Snapshot, plan: Plan) -> Case:
     return case
 
 
+def _alone(snapshot: Snapshot, pod: Pod) -> Held:
+    """A pod of others that is leaving, as a workload of its own."""
+    row = snapshot.pool_of[snapshot.row_of[pod.node]] if pod.node in snapshot.row_of else -1
+    share = NodeShare(pod.node, 1, (pod.devices,) if pod.devices else ())
+    admission = Admission(snapshot.pools[row].name if row >= 0 else "", (PodSetPlacement("", (share,)),))
+    return Held(Workload(pod.key, "", (PodSet("", 1, 1, pod.pod),)), admission, role="leaving")
+
+
 def _change(case: Case, one: Running, verdict: Verdict) -> None:
     """A running workload stops, moves, grows or shrinks."""
     workload = one.workload
@@ -90,9 +100,9 @@ def _change(case: Case, one: Running, verdict: Verdict) -> None:
         if more.podsets:
             case.starts.append(Held(workload, more, (), "more", verdict.admission))
         if less.podsets:
-            case.leaves.append(Held(workload, less, role="leaving"))
+            case.leaves.append(Held(workload, less, role="evicted"))
     elif isinstance(verdict, Evict | Finish) and not one.is_leaving:
-        case.leaves.append(Held(workload, one.admission, role="leaving"))
+        case.leaves.append(Held(workload, one.admission, role="evicted"))
         if isinstance(verdict, Evict) and verdict.admission is not None:
             case.starts.append(Held(workload, verdict.admission, (workload.key,), "moved"))
 
