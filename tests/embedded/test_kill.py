@@ -1,8 +1,8 @@
 """Fairway is killed again and again while jobs run: nothing is lost, nothing runs twice, exit codes are true.
 
 Each life is a real process (forked from one that has imported everything, so that fifty lives fit into a test), killed
-by SIGKILL at a random moment of its start or work. Each process of a job says in a file, opened for appending, that
-it started. What binds pods here is a few lines: the scheduler has kill tests of its own.
+by SIGKILL at a random moment of its start or work, scheduler and all. Each process of a job says in a file, opened for
+appending, that it started.
 """
 
 import asyncio
@@ -11,49 +11,33 @@ import os
 import random
 import signal
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import is_true
 
+from fairway.cli.controller import control
 from fairway.clock import Chance, Clock
 from fairway.embedded.up import Options, down, up
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
-from fairway.kube.kinds import Ref, Selection
-
-AT_ONCE = 8
-RESUME = {"spec": {"suspend": False}}
-
-
-async def bind_some(path: Path) -> None:
-    """Gives pods to the one node, so many at once."""
-    clock = Clock()
-    async with http_transport(load([path]), clock) as transport:
-        client = Client(transport, clock)
-        node = (await client.list(Selection(kinds.NODES)))[0]["metadata"]["name"]
-        while True:
-            pods = [pod for pod in await client.list(Selection(kinds.PODS))
-                    if pod["status"].get("phase") not in ("Succeeded", "Failed")]
-            waiting = [pod for pod in pods if "nodeName" not in pod["spec"]]
-            for pod in waiting[: max(0, AT_ONCE - (len(pods) - len(waiting)))]:
-                meta = pod["metadata"]
-                with suppress(ApiError):
-                    await client.bind(Ref(kinds.PODS, meta["name"], meta["namespace"]), node, uid=meta["uid"])
-            await clock.sleep(0.02)
+from fairway.kube.kinds import Selection
+from fairway.settings import Settings
 
 
 def live(folder: Path) -> None:
-    asyncio.run(up(Options(folder), clock=Clock(), chance=Chance(), control=bind_some))
+    async def schedule(kubeconfig: Path) -> None:
+        await control(kubeconfig, Settings())
+
+    asyncio.run(up(Options(folder, cpus="8"), clock=Clock(), chance=Chance(), control=schedule))
 
 
 def lives() -> "multiprocessing.context.ForkServerContext":
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fairway.embedded.up", "fairway.kube.http", __name__])
+    context.set_forkserver_preload(["fairway.embedded.up", "fairway.controllers.run", "fairway.kube.http", __name__])
     return context
 
 
@@ -61,7 +45,8 @@ def job(name: str, starts: Path, chance: random.Random) -> dict[str, Any]:
     """Of one pod or three, that take a moment and end well or badly."""
     code, seconds = chance.choice((0, 0, 0, 3)), chance.uniform(0.01, 0.6)
     script = f"echo {name}/$JOB_COMPLETION_INDEX/$FAIRWAY_POD_UID >> {starts}; sleep {seconds:.2f}; exit {code}"
-    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script],
+                 "resources": {"requests": {"cpu": "1"}}}
     width = chance.choice((1, 1, 3)) if code == 0 else 1
     return {
         "apiVersion": "batch/v1",
@@ -89,7 +74,6 @@ async def submit_all(client: Client, count: int, starts: Path, chance: random.Ra
     for number in range(count):
         made = job(f"job-{number}", starts, chance)
         await insist(client, lambda made=made: client.create(kinds.JOBS, made))
-        await insist(client, lambda number=number: client.patch(Ref(kinds.JOBS, f"job-{number}", "default"), RESUME))
         await client.clock.sleep(0.1)
 
 
