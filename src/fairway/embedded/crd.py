@@ -11,7 +11,8 @@ from typing import Any
 from fairway.api.quantities import time_text
 from fairway.embedded.errors import Cause, required, unsupported, wrong
 from fairway.embedded.kinds import Kind
-from fairway.embedded.schema import unrun
+from fairway.embedded.meta import LABEL, SAY_LABEL
+from fairway.embedded.schema import INT_OR_STRING, PRESERVE, unrun
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -22,6 +23,8 @@ def faults(crd: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
         return
     if name != f"{spec['names']['plural']}.{spec['group']}":
         yield wrong("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    if not LABEL.fullmatch(spec["names"]["plural"]):
+        yield wrong("spec.names.plural", spec["names"]["plural"], SAY_LABEL)
     if "." not in spec["group"]:
         yield wrong("spec.group", spec["group"], "should be a domain with at least one dot")
     if spec["scope"] not in ("Cluster", "Namespaced"):
@@ -36,9 +39,27 @@ def faults(crd: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
             yield required(path, "schemas are required")
         elif schema.get("type") != "object":
             yield unsupported(f"{path}.type", schema.get("type", ""), ("object",))
+        else:
+            yield from _vague(schema, path)
     if old:
         yield from (wrong(f"spec.{field}", spec[field], "field is immutable") for field in ("group", "scope")
                     if spec[field] != old["spec"][field])
+
+
+def _vague(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Where a schema leaves open what stands there: it could be neither pruned nor defaulted."""
+    parts = [(each, f"{path}.properties[{name}]", "object fields")
+             for name, each in (schema.get("properties") or {}).items()]
+    if isinstance(schema.get("additionalProperties"), dict):
+        parts.append((schema["additionalProperties"], f"{path}.additionalProperties", "object fields"))
+    if schema.get("type") == "array" and "items" not in schema:
+        yield required(f"{path}.items", "must be specified")
+    elif isinstance(schema.get("items"), dict):
+        parts.append((schema["items"], f"{path}.items", "array items"))
+    for part, where, what in parts:
+        if not (part.get("type") or part.get(INT_OR_STRING) or part.get(PRESERVE)):
+            yield required(f"{where}.type", f"must not be empty for specified {what}")
+        yield from _vague(part, where)
 
 
 def establish(crd: dict[str, Any], kinds: Iterable[Kind], now: float) -> None:

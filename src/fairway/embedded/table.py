@@ -31,8 +31,10 @@ _SPANS = (  # below the first, the second with its letter, and the rest of it
 
 def table(kind: Kind, objects: Iterable[dict[str, Any]], now: float, include: str = "Metadata") -> dict[str, Any]:
     """The Table of `objects` at time `now`; `include` says what of each goes along: None, Metadata or Object."""
+    objects = list(objects)
+    version = objects[0]["metadata"].get("resourceVersion") if len(objects) == 1 else None  # watches go on from it
     return {
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {},
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": version} if version else {},
         "columnDefinitions": [
             {"name": column.name, "type": column.type, "format": "name" if column.name == "Name" else "",
              "description": column.description, "priority": column.priority} for column in kind.columns],
