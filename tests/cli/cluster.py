@@ -135,8 +135,15 @@ def manifests(case):
                 one["status"]["admission"]["pool"] = where
             made.append(one)
     levels = {one["spec"]["priorityClassName"] for one in made if one["spec"].get("priorityClassName")}
-    made += [{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-              "value": int(name[1:])} for name in sorted(levels)]
+    made += [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": int(name[1:]),
+        }
+        for name in sorted(levels)
+    ]
     return made + copy.deepcopy(case.get("objects", []))
 
 
@@ -217,8 +224,11 @@ def apply(objects, answer, *, gone):
         match entry["verdict"]:
             case "Admit":
                 waits = bool(entry["after"]) and not gone
-                status |= {"admission": entry["placement"], "phase": "Pending" if waits else "Running",
-                           "reason": "WaitingForVictims" if waits else ""}
+                status |= {
+                    "admission": entry["placement"],
+                    "phase": "Pending" if waits else "Running",
+                    "reason": "WaitingForVictims" if waits else "",
+                }
                 turn(status, "Admitted", "False" if waits else "True")
                 turn(status, "Evicted", "False")
             case "Evict":
@@ -253,7 +263,7 @@ def turn(status, kind, value):
 
 
 def state(one):
-    """"waits", "ended" or where it runs."""
+    """ "waits", "ended" or where it runs."""
     status = one.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed"):
         return "ended"

@@ -65,16 +65,25 @@ def entries(*objects, options=()):
 
 
 def test_the_answer_has_the_documented_shape():
-    objects = manifests({
-        "nodes": {"n1": {"gpu": 8, "devices": True}},
-        "queues": {"nlp": {"guaranteed": {"gpu": 8}}},
-        "waiting": {"name": {"queue": "nlp", "pods": 4, "gpu": 2}, "b": {"queue": "nlp", "gpu": 1}},
-    })
+    objects = manifests(
+        {
+            "nodes": {"n1": {"gpu": 8, "devices": True}},
+            "queues": {"nlp": {"guaranteed": {"gpu": 8}}},
+            "waiting": {"name": {"queue": "nlp", "pods": 4, "gpu": 2}, "b": {"queue": "nlp", "gpu": 1}},
+        }
+    )
     answer = decide(objects)
     assert answer["verdicts"][0] == {
-        "workload": "team/name", "verdict": "Admit", "after": [], "startsAt": None,
-        "placement": {"pool": "default", "podSets": [{"name": "main", "nodes": [
-            {"node": "n1", "count": 4, "devices": [[0, 1], [2, 3], [4, 5], [6, 7]]}]}]},
+        "workload": "team/name",
+        "verdict": "Admit",
+        "after": [],
+        "startsAt": None,
+        "placement": {
+            "pool": "default",
+            "podSets": [
+                {"name": "main", "nodes": [{"node": "n1", "count": 4, "devices": [[0, 1], [2, 3], [4, 5], [6, 7]]}]}
+            ],
+        },
     }
     waits = answer["verdicts"][1]
     assert waits.keys() == {"workload", "verdict", "reason", "message", "position", "startsAt"}
@@ -173,23 +182,34 @@ def test_an_annotation_of_a_job_is_mirrored():
     assert entries(NODE, job(), early)["ns/job-b"]["reason"] == "DependencyPending"
 
 
-JOB_SET = {"replicatedJobs": [
-    {"name": "head", "template": {"spec": {"template": template()}}},
-    {"name": "work", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": template()}}},
-]}
-PYTORCH = {"pytorchReplicaSpecs": {
-    "Worker": {"replicas": 3, "template": template()}, "Master": {"template": template()},
-}}
-RAY = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": [
-    {"groupName": "gpu", "replicas": 2, "numOfHosts": 2, "template": template()},
-]}
+JOB_SET = {
+    "replicatedJobs": [
+        {"name": "head", "template": {"spec": {"template": template()}}},
+        {"name": "work", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": template()}}},
+    ]
+}
+PYTORCH = {
+    "pytorchReplicaSpecs": {
+        "Worker": {"replicas": 3, "template": template()},
+        "Master": {"template": template()},
+    }
+}
+RAY = {
+    "headGroupSpec": {"template": template()},
+    "workerGroupSpecs": [
+        {"groupName": "gpu", "replicas": 2, "numOfHosts": 2, "template": template()},
+    ],
+}
 
 
-@pytest.mark.parametrize("kind, group, spec, sets", [
-    ("JobSet", "jobset.x-k8s.io/v1alpha2", JOB_SET, {"head": 1, "work": 4}),
-    ("PyTorchJob", "kubeflow.org/v1", PYTORCH, {"master": 1, "worker": 3}),
-    ("RayCluster", "ray.io/v1", RAY, {"head": 1, "gpu": 4}),
-])
+@pytest.mark.parametrize(
+    "kind, group, spec, sets",
+    [
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", JOB_SET, {"head": 1, "work": 4}),
+        ("PyTorchJob", "kubeflow.org/v1", PYTORCH, {"master": 1, "worker": 3}),
+        ("RayCluster", "ray.io/v1", RAY, {"head": 1, "gpu": 4}),
+    ],
+)
 def test_other_owners_have_their_podsets(kind, group, spec, sets):
     meta = {"name": "a", "namespace": "ns", "labels": MANAGED}
     found = entries(NODE, {"apiVersion": group, "kind": kind, "metadata": meta, "spec": spec})
@@ -278,23 +298,32 @@ def with_podset(**said):
     return {"podSets": [{"name": "w", **said}]}
 
 
-@pytest.mark.parametrize("spec, words", [
-    (with_podset(count=2, minCount=3), "spec.podSets[0].minCount: found 3; at most count, which is 2, is allowed"),
-    (with_podset(count=-1), "spec.podSets[0].count: found -1; int >= 0 is allowed"),
-    (with_podset(count="4"), "spec.podSets[0].count: found '4'; int is allowed"),
-    ({"podSets": []}, "spec.podSets: absent; at least one podset is needed"),
-    ({"podSets": [{"name": "w"}, {"name": "w"}]}, "spec.podSets: found 'w' twice"),
-    (with_podset(template=template("-1")),
-     "spec.podSets[0].template.spec.containers[0].resources.requests[nvidia.com/gpu]: found '-1'; a quantity"),
-    (with_podset(template=template("0.5")), "found '0.5'; whole GPUs are allowed"),
-    (with_podset(template={"metadata": {"annotations": {"fairway.dev/gpu-fraction": "1.5"}}}),
-     "metadata.annotations[fairway.dev/gpu-fraction]: found '1.5'; a fraction above 0 and below 1 is allowed"),
-    ({"workloadType": "Serving"}, "spec.workloadType: found 'Serving'; one of Inference, Interactive, Training"),
-    ({"timeLimit": "1 day"}, "spec.timeLimit: found '1 day'; a duration such as 90s"),
-    ({"deadline": "tomorrow"}, "spec.deadline: found 'tomorrow'; a time such as"),
-    ({"topology": {"segments": [{"level": "a", "size": 4}, {"level": "b", "size": 3}]}},
-     "spec.topology.segments: found 3 inside 4; a size that divides the outer one is allowed"),
-])
+@pytest.mark.parametrize(
+    "spec, words",
+    [
+        (with_podset(count=2, minCount=3), "spec.podSets[0].minCount: found 3; at most count, which is 2, is allowed"),
+        (with_podset(count=-1), "spec.podSets[0].count: found -1; int >= 0 is allowed"),
+        (with_podset(count="4"), "spec.podSets[0].count: found '4'; int is allowed"),
+        ({"podSets": []}, "spec.podSets: absent; at least one podset is needed"),
+        ({"podSets": [{"name": "w"}, {"name": "w"}]}, "spec.podSets: found 'w' twice"),
+        (
+            with_podset(template=template("-1")),
+            "spec.podSets[0].template.spec.containers[0].resources.requests[nvidia.com/gpu]: found '-1'; a quantity",
+        ),
+        (with_podset(template=template("0.5")), "found '0.5'; whole GPUs are allowed"),
+        (
+            with_podset(template={"metadata": {"annotations": {"fairway.dev/gpu-fraction": "1.5"}}}),
+            "metadata.annotations[fairway.dev/gpu-fraction]: found '1.5'; a fraction above 0 and below 1 is allowed",
+        ),
+        ({"workloadType": "Serving"}, "spec.workloadType: found 'Serving'; one of Inference, Interactive, Training"),
+        ({"timeLimit": "1 day"}, "spec.timeLimit: found '1 day'; a duration such as 90s"),
+        ({"deadline": "tomorrow"}, "spec.deadline: found 'tomorrow'; a time such as"),
+        (
+            {"topology": {"segments": [{"level": "a", "size": 4}, {"level": "b", "size": 3}]}},
+            "spec.topology.segments: found 3 inside 4; a size that divides the outer one is allowed",
+        ),
+    ],
+)
 def test_a_workload_that_cannot_be_read_is_told_with_its_field(spec, words):
     said = refusal(NODE, workload(spec=spec))
     assert said.startswith("fairway: standard input: Workload ns/w: ")
@@ -305,20 +334,33 @@ def one_of(kind, name, spec, api_version=OWN, **more):
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec, **more}
 
 
-@pytest.mark.parametrize("bad, words", [
-    (one_of("Node", "n", {}, "v1", status={"allocatable": {"cpu": "many"}}),
-     "Node n: status.allocatable[cpu]: found 'many'"),
-    (one_of("Node", "", {}, "v1"), "Node: metadata.name: a name is needed"),
-    ({"kind": "Node"}, "an object with apiVersion and kind is allowed"),
-    (one_of("Queue", "q", {"order": "Random"}),
-     "Queue q: spec.order: found 'Random'; one of FIFO, FairUsers, LeastAttained, Priority, ShortestFirst is allowed"),
-    (one_of("Queue", "q", {"quotas": [{"guaranteed": {GPU: "-4"}}]}),
-     "Queue q: spec.quotas[0].guaranteed[nvidia.com/gpu]: found '-4'; a quantity that is not negative is allowed"),
-    (one_of("Reservation", "r", {"queue": "q", "start": "2026-01-01T00:00:00Z", "duration": "1h"}),
-     "Reservation r: spec: found neither; either amount or nodes is allowed"),
-    (job(metadata={"annotations": {"fairway.dev/preemptible": "maybe"}, "labels": MANAGED}),
-     "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'"),
-])
+@pytest.mark.parametrize(
+    "bad, words",
+    [
+        (
+            one_of("Node", "n", {}, "v1", status={"allocatable": {"cpu": "many"}}),
+            "Node n: status.allocatable[cpu]: found 'many'",
+        ),
+        (one_of("Node", "", {}, "v1"), "Node: metadata.name: a name is needed"),
+        ({"kind": "Node"}, "an object with apiVersion and kind is allowed"),
+        (
+            one_of("Queue", "q", {"order": "Random"}),
+            "Queue q: spec.order: found 'Random'; one of FIFO, FairUsers, LeastAttained, Priority, ShortestFirst is allowed",
+        ),
+        (
+            one_of("Queue", "q", {"quotas": [{"guaranteed": {GPU: "-4"}}]}),
+            "Queue q: spec.quotas[0].guaranteed[nvidia.com/gpu]: found '-4'; a quantity that is not negative is allowed",
+        ),
+        (
+            one_of("Reservation", "r", {"queue": "q", "start": "2026-01-01T00:00:00Z", "duration": "1h"}),
+            "Reservation r: spec: found neither; either amount or nodes is allowed",
+        ),
+        (
+            job(metadata={"annotations": {"fairway.dev/preemptible": "maybe"}, "labels": MANAGED}),
+            "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'",
+        ),
+    ],
+)
 def test_other_objects_that_cannot_be_read_are_told_with_their_field(bad, words):
     assert words in refusal(bad)
 
@@ -328,11 +370,14 @@ def test_a_name_that_two_workloads_have_is_ambiguous_in_after():
     assert "Workload ns/w: spec.after: found 'a', which is the name of ns/job-a and ns/pod-a" in said
 
 
-@pytest.mark.parametrize("options, words", [
-    (["--policy", "magic"], "--policy: there is no policy 'magic'"),
-    (["--now", "noon"], "--now: found 'noon'"),
-    (["-o", "xml"], "xml"),
-])
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--policy", "magic"], "--policy: there is no policy 'magic'"),
+        (["--now", "noon"], "--now: found 'noon'"),
+        (["-o", "xml"], "xml"),
+    ],
+)
 def test_wrong_options_exit_two_with_a_line(options, words):
     program = [sys.executable, "-c", "from fairway.cli.main import main; main()"]
     done = subprocess.run([*program, "plan", "-f", "/dev/null", *options], capture_output=True, text=True, check=False)
@@ -343,8 +388,15 @@ def test_wrong_options_exit_two_with_a_line(options, words):
 
 WORDS = ["", "-1", "1e999", "9E", "100%", "0", "n1", "default", "7d", "2026-11-21T12:00:00Z", "9999-12-31T23:59:59Z"]
 ODD = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.sampled_from([-1, 0, 2**31, 2**63, 2**70, 1e308, 0.5]),
-    st.text(max_size=8), st.sampled_from(WORDS), st.just([]), st.just({}), st.lists(st.integers(), max_size=2),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([-1, 0, 2**31, 2**63, 2**70, 1e308, 0.5]),
+    st.text(max_size=8),
+    st.sampled_from(WORDS),
+    st.just([]),
+    st.just({}),
+    st.lists(st.integers(), max_size=2),
     st.dictionaries(st.text(max_size=4), st.integers(), max_size=2),
 )
 

@@ -12,9 +12,7 @@ from .cluster import decide, manifests, settle, verdicts
 
 FILES = sorted((Path(__file__).parent / "plan_cases").glob("*.yaml"))
 CASES = [
-    pytest.param(case, id=f"{file.stem}: {case['it']}")
-    for file in FILES
-    for case in yaml.safe_load(file.read_text())
+    pytest.param(case, id=f"{file.stem}: {case['it']}") for file in FILES for case in yaml.safe_load(file.read_text())
 ]
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from . import owners, queues, workloads
 from .decode import cleaned, decode
-from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject
+from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, SUBMITTED, USER, PodObject
 from .pods import ALONE
 from .quantities import Malformed, duration, duration_text, shown
 from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
@@ -101,6 +101,7 @@ def _ours(review: Review) -> Thing:
             _reservation(decode(said, ReservationObject), review)
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
+            _keep_place(review)
             _workload(decode(said, WorkloadObject), review, "spec.timeLimit")
     return review.new
 
@@ -189,6 +190,17 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
     if first is not None and holder.setdefault(last, first) != first:
         field = ".".join(path[:-1]) + (f"[{last}]" if "/" in last else f".{last}")
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
+
+
+def _keep_place(review: Review) -> None:
+    """Only the controller says when a workload was submitted."""
+    if review.is_trusted:
+        return
+    notes = _at(review.new, ("metadata", "annotations"))
+    said = _part(_part(review.old or {}, "metadata"), "annotations").get(SUBMITTED)
+    notes.pop(SUBMITTED, None)
+    if said is not None:
+        notes[SUBMITTED] = said
 
 
 def _steer(pod: Thing) -> None:

@@ -21,7 +21,7 @@ QUEUE, MANAGED, USER = "fairway.dev/queue", "fairway.dev/managed", "fairway.dev/
 FRACTION, GPU_MEMORY = "fairway.dev/gpu-fraction", "fairway.dev/gpu-memory"
 GROUP_NAME, GROUP_SIZE = "fairway.dev/group", "fairway.dev/group-size"
 CHOOSER, DEVICES, UNHEALTHY = "fairway.dev/devices", "fairway.dev/device-groups", "fairway.dev/unhealthy"
-ASSIGNED = "fairway.dev/assigned-devices"
+ASSIGNED, SUBMITTED = "fairway.dev/assigned-devices", "fairway.dev/submitted"
 GATE, SCHEDULER = "fairway.dev/admission", "fairway"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from fairway.engine import model
 
 from . import types
-from .objects import Condition, Metadata, PodSpec
+from .objects import SUBMITTED, Condition, Metadata, PodSpec
 from .pods import ALONE, Surroundings, pod_class
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, seconds
@@ -71,7 +71,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
         kind=spec.workload_type,
         priority=priority(spec, reading.priorities),
         preemptible=spec.workload_type == "Training" if spec.preemptible is None else spec.preemptible,
-        submitted=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
+        submitted=_submitted(meta),
         pools=spec.pools,
         topology=within("spec", topology, spec.topology),
         expected_runtime=seconds("spec.expectedRuntime", spec.expected_runtime),
@@ -88,6 +88,12 @@ def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
         evictions=evictions,
         attained=status.attained,
     )
+
+
+def _submitted(meta: Metadata) -> float:
+    """When its owner was made: the controller notes it finer than a timestamp tells."""
+    said = moment(f"metadata.annotations[{SUBMITTED}]", meta.annotations.get(SUBMITTED))
+    return said or moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0
 
 
 def priority(spec: types.WorkloadSpec, priorities: Mapping[str, int]) -> int:
