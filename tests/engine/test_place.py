@@ -248,10 +248,6 @@ def test_only_nodes_of_the_pool_are_used():
     assert placed(gpu("a"), *nodes, pool="none", pools=pools) is None
 
 
-def test_nodes_that_failed_the_workload_are_left_out():
-    assert placed(gpu("a", excluded_nodes=("n1", "gone")), node("n1", 2), node("n2", 8)) == "n2"
-
-
 def test_only_allowed_nodes_are_used():
     assert placed(gpu("a"), node("n1", 2), node("n2", 8), ask={"allowed": np.array([False, True])}) == "n2"
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from .fit import PLENTY, Counts, Ground, Kind, Need, Where, chooses, count_room
-from .model import GPU, Amounts, Device, Node, NodeShare, PodClass
+from .fit import PLENTY, Counts, Ground, Kind, Need, Where, chooses, count_room, pick
+from .model import GPU, Device, Node, NodeShare, PodClass
 from .resources import DEVICE
 
 Slots = tuple[int, ...]
+Offers = dict[int, dict[str, int]]
+"""What is left in each NUMA group of a node."""
 
 
 def device_room(ground: Ground, kind: Kind, rows: Where) -> Counts:
@@ -23,8 +25,7 @@ def device_room(ground: Ground, kind: Kind, rows: Where) -> Counts:
     free = ground.device_free[rows]
     if pod.alignment_required:
         nodes = np.arange(len(ground.snapshot.nodes))[rows]
-        told = [_aligned(ground.snapshot.nodes[row], ground.device_free[row].tolist(), pod, need) for row in nodes]
-        return np.array(told, np.int64)
+        return np.array([_aligned(ground, kind, row) for row in nodes.tolist()], np.int64)
     if need.share:
         parts: Counts = np.maximum(free // need.share, 0).sum(axis=1, dtype=np.int64)
         return parts
@@ -63,7 +64,7 @@ def choose(ground: Ground, kind: Kind, row: int, *, count: int) -> NodeShare | N
     node = ground.snapshot.nodes[row]
     if not (need.devices or need.share) or not chooses(node):
         return NodeShare(node.name, count)
-    free, numa = ground.device_free[row].tolist(), {one.index: dict(one.capacity) for one in node.numa}
+    free, numa = ground.device_free[row].tolist(), _offers_of(ground, row)
     chosen = []
     for _ in range(count):
         slots = _shared_slot(node, free, need) if need.share else _whole_slots(node, free, pod, need, numa)
@@ -78,49 +79,54 @@ def choose(ground: Ground, kind: Kind, row: int, *, count: int) -> NodeShare | N
 
 def _shared_slot(node: Node, free: list[int], need: Need) -> Slots | None:
     """The device with the least room that fits."""
-    fits = [(room, slot) for slot, room in enumerate(free[: len(node.devices)]) if room >= need.share]
+    fits = [(free[slot], slot) for slot in range(len(node.devices)) if free[slot] >= need.share]
     return (min(fits)[1],) if fits else None
 
 
-def _whole_slots(
-    node: Node, free: list[int], pod: PodClass, need: Need, numa: dict[int, dict[str, int]]
-) -> Slots | None:
-    """Free devices: of the tightest group that holds them all, the finest kind of group first; else of the fewest."""
-    whole = [slot for slot, room in enumerate(free[: len(node.devices)]) if room == DEVICE]
+def _whole_slots(node: Node, free: list[int], pod: PodClass, need: Need, numa: Offers) -> Slots | None:
+    """Free devices: of the tightest group that holds them all, the finest kind of group first, in a NUMA group that has
+    the CPU as well if one has; else of the fewest groups."""
+    whole = [slot for slot, one in enumerate(node.devices)
+             if free[slot] == DEVICE and (one.numa >= 0 or not pod.alignment_required)]
     if len(whole) < need.devices:
         return None
-    groupings = (_pair, _numa) if pod.alignment_required else (_pair, _nvlink, _numa)
-    for group_of in groupings:
-        for group in sorted(_grouped(node, whole, group_of), key=len):
-            offers = numa.get(node.devices[group[0]].numa)
-            if len(group) >= need.devices and (offers is None or _offers(offers, pod)):
-                return group[: need.devices]
-    if pod.alignment_required:
-        return None
-    fits = [group for group in _grouped(node, whole, _pair) if len(group) >= need.devices]
-    if fits:  # a NUMA group too busy otherwise
-        return min(fits, key=len)[: need.devices]
-    widest = sorted(_grouped(node, whole, _pair), key=len, reverse=True)
-    return tuple(sorted([slot for group in widest for slot in group][: need.devices]))
+    fits = [group for group_of in ((_pair, _numa) if pod.alignment_required else (_pair, _nvlink, _numa))
+            for group in sorted(_grouped(node, whole, group_of), key=len) if len(group) >= need.devices]
+    for group in fits:
+        if _offers(numa.get(node.devices[group[0]].numa, {}), pod):
+            return group[: need.devices]
+    if fits or pod.alignment_required:
+        return None if pod.alignment_required else fits[0][: need.devices]
+    groups = _grouped(node, whole, _pair)
+    if rest := set(whole).difference(*groups):
+        groups.append(tuple(sorted(rest)))
+    sizes = np.array([len(group) for group in groups], np.int64)
+    taken = pick(sizes, need.devices, np.argsort(sizes, kind="stable"))
+    return tuple(sorted(slot for at, count in taken for slot in groups[at][:count]))
 
 
-def _pair(device: Device) -> tuple[int, int]:
+Grouping = Callable[[Device], tuple[int, ...]]
+"""The group of a device; -1 stands for unknown."""
+
+
+def _pair(device: Device) -> tuple[int, ...]:
     return device.nvlink, device.numa
 
 
-def _nvlink(device: Device) -> tuple[int, int]:
-    return device.nvlink, 0
+def _nvlink(device: Device) -> tuple[int, ...]:
+    return (device.nvlink,)
 
 
-def _numa(device: Device) -> tuple[int, int]:
-    return device.numa, 0
+def _numa(device: Device) -> tuple[int, ...]:
+    return (device.numa,)
 
 
-def _grouped(node: Node, slots: Iterable[int], group_of: Callable[[Device], tuple[int, int]]) -> list[Slots]:
-    groups: dict[tuple[int, int], Slots] = {}
+def _grouped(node: Node, slots: Iterable[int], group_of: Grouping) -> list[Slots]:
+    """Slots by group, those of no known group left out."""
+    groups: dict[tuple[int, ...], Slots] = {}
     for slot in slots:
-        group = group_of(node.devices[slot])
-        groups[group] = (*groups.get(group, ()), slot)
+        if max(group := group_of(node.devices[slot])) >= 0:
+            groups[group] = (*groups.get(group, ()), slot)
     return list(groups.values())
 
 
@@ -135,24 +141,34 @@ def _charge(pod: PodClass, offered: dict[str, int] | None) -> None:
             offered[name] -= amount
 
 
-def _times(offered: Amounts, pod: PodClass, *, but: str) -> int:
+def _offers_of(ground: Ground, row: int) -> Offers:
+    """What is left in each NUMA group, as far as it is known who holds it."""
+    left = {one.index: dict(one.capacity) for one in ground.snapshot.nodes[row].numa}
+    for group, offered in left.items():
+        for name, amount in ground.groups.get((row, group), {}).items():
+            if name in offered:
+                offered[name] -= amount
+    return left
+
+
+def _times(offered: dict[str, int], pod: PodClass, *, but: str) -> int:
     """How many such pods a NUMA group could take, one resource apart."""
     asked = dict(pod.requests)
-    return min((there // asked[name] for name, there in offered if name != but and asked.get(name)), default=PLENTY)
+    rooms = [there // asked[name] for name, there in offered.items() if name != but and asked.get(name)]
+    return max(min(rooms, default=PLENTY), 0)
 
 
-def _aligned(node: Node, free: list[int], pod: PodClass, need: Need) -> int:
+def _aligned(ground: Ground, kind: Kind, row: int) -> int:
     """Pods that one NUMA group each can hold whole: devices, CPU and NIC."""
-    if not chooses(node):
-        if not node.numa:
+    (pod, need, _), node = kind, ground.snapshot.nodes[row]
+    offers, free = _offers_of(ground, row), ground.device_free[row].tolist()
+    if not chooses(node) or not (need.devices or need.share):
+        if not offers or (need.share and not chooses(node)):
             return 0 if node.chooser == "Kubelet" else PLENTY
-        return 0 if need.share else sum(_times(group.capacity, pod, but="") for group in node.numa)
-    offers = {group.index: group.capacity for group in node.numa}
-    if not (need.devices or need.share):
-        return sum(_times(group, pod, but="") for group in offers.values()) if offers else PLENTY
+        return sum(_times(offered, pod, but="") for offered in offers.values())
     total = 0
     for slots in _grouped(node, range(len(node.devices)), _numa):
         rooms = [free[slot] for slot in slots]
         pods = sum(max(room, 0) // need.share for room in rooms) if need.share else rooms.count(DEVICE) // need.devices
-        total += min(pods, _times(offers.get(node.devices[slots[0]].numa, ()), pod, but=GPU))
+        total += min(pods, _times(offers.get(node.devices[slots[0]].numa, {}), pod, but=GPU))
     return total

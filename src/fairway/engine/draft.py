@@ -58,6 +58,7 @@ class Draft:
         self.log: list[int] = []  # rows in the order written
         self.sight: Sight | None = None  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
+        self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
         self._free = (now or snapshot).free.copy()
         self._device_free = (now or snapshot).device_free.copy()
         self._last_podsets: tuple[PodSet, ...] = ()
@@ -69,8 +70,10 @@ class Draft:
         if now is None:
             self._seat()
             self._show_out()
-        elif now.residents is not None:
-            self.residents = {pod: counts.copy() for pod, counts in now.residents.items()}
+        else:
+            self.groups = {group: held.copy() for group, held in now.groups.items()}
+            if now.residents is not None:
+                self.residents = {pod: counts.copy() for pod, counts in now.residents.items()}
 
     @property
     def free(self) -> Columns:
@@ -313,16 +316,21 @@ class Draft:
                 yield slot, part
 
     def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
+        node = self.snapshot.nodes[row]
         for slot, part in self._slots(pod, row, devices, memory):
             self._device_free[row, slot] -= part * times
+            if node.numa and node.devices[slot].index == devices[0]:
+                held = self.groups.setdefault((row, node.devices[slot].numa), Counter())
+                held.update({name: amount * times for name, amount in pod.requests})
 
     # The beginning
 
     def _seat(self) -> None:
-        """Count who stands where, for pods that look at the pods beside them."""
-        if not self.snapshot.is_social:
+        """Count who stands where, for pods that look at the pods beside them, and what of a NUMA group is held."""
+        if self.snapshot.is_social:
+            self.residents = {}
+        elif not self.snapshot.memo.has_groups(self.snapshot):
             return
-        self.residents = {}
         version, free, device_free = self.version.copy(), self._free.copy(), self._device_free.copy()
         for one in self.snapshot.running:
             self._charge(one.workload.podsets, one.admission, 1)

@@ -6,7 +6,7 @@ changes. Room is whole pods: the least over the resources of free // request, an
 Nothing here looks at scores, at topology, or at the pods that stand beside (affinity).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -24,6 +24,8 @@ Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
 Where = Rows | EllipsisType
 """Some rows, or all."""
+Piece = tuple[int, int]
+"""A row, or index, and how many pods go there."""
 NAME = "metadata.name"
 MOST_MASKS = 256
 PLENTY = 1 << 40
@@ -31,7 +33,8 @@ PLENTY = 1 << 40
 
 
 class Ground(Protocol):
-    """Where pods are put: a Draft, or the scratch copy that one gang is placed on."""
+    """Where pods are put: a Draft, or the scratch copy that one gang is placed on. `groups`: what pods hold of a node's
+    NUMA group, by row and group."""
 
     @property
     def snapshot(self) -> Snapshot: ...
@@ -39,6 +42,8 @@ class Ground(Protocol):
     def free(self) -> Columns: ...
     @property
     def device_free(self) -> Columns: ...
+    @property
+    def groups(self) -> Mapping[tuple[int, int], Mapping[str, int]]: ...
 
 
 class Need(NamedTuple):
@@ -76,8 +81,15 @@ class Memo:
         self.masks: dict[object, Mask] = {}
         self.values: dict[object, NDArray[np.float64]] = {}
         self.largest: dict[int, int] = {}
+        self._has_groups: bool | None = None
         self.trees: dict[str, Tree] = {}
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
+
+    def has_groups(self, snapshot: Snapshot) -> bool:
+        """Whether some node tells what its NUMA groups offer."""
+        if self._has_groups is None:
+            self._has_groups = any(node.numa for node in snapshot.nodes)
+        return self._has_groups
 
     def keep(self, key: object, mask: Mask) -> Mask:
         """Remember a mask; of too many the oldest goes."""
@@ -222,3 +234,18 @@ def count_room(ground: Ground, need: Need, rows: Where) -> Counts:
 def chooses(node: Node) -> bool:
     """Whether devices of this node are told apart here."""
     return node.chooser != "Kubelet" and bool(node.devices)
+
+
+def pick(rooms: Counts, count: int, order: Rows) -> list[Piece]:
+    """Which of these hold so many: the first in order that holds all, else the largest and, for the last part, again
+    the first in order that holds it. Indices ascend."""
+    fits = order[rooms[order] >= count]
+    if len(fits):
+        return [(int(fits[0]), count)]
+    largest = order[np.argsort(-rooms[order], kind="stable")]
+    full = int(np.searchsorted(np.cumsum(rooms[largest]), count))
+    chosen = [(int(child), int(rooms[child])) for child in largest[:full]]
+    if left := count - sum(part for _, part in chosen):
+        others = order[np.isin(order, largest[full:]) & (rooms[order] >= left)]
+        chosen.append((int(others[0]), left))
+    return sorted(chosen)

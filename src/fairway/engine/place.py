@@ -15,12 +15,12 @@ import numpy as np
 
 from .affinity import admits, bound_to_itself, goes_singly, likes
 from .devices import choose, room_of, shared_room
-from .fit import Counts, Kind, Memo, Rows, allowed_nodes, feasible, labels_of, pool_row
+from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
-from .score import WISH, Values, linear, strategy_of, wishes
+from .score import WISH, Values, fullness, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
-from .topology import Piece, Tree, Wanted, domain_rooms, field_of, lay, levels_asked, pick, starts, tree_of
+from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
 
 if TYPE_CHECKING:
     from .draft import Draft
@@ -71,8 +71,7 @@ def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
     repeated; a podset without pods to place is left out."""
     sight, workload = sight_of(draft), ask.workload
     wide = workload.topology
-    is_one = len(ask.counts) == 1 and ask.counts[0] == 1 and not workload.excluded_nodes
-    if is_one and not (wide.required or wide.preferred or wide.segments):
+    if len(ask.counts) == 1 and ask.counts[0] == 1 and not (wide.required or wide.preferred or wide.segments):
         key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
         run = sight.runs.get(key) or _run(sight, ask, pool)
         if run is not None:
@@ -129,16 +128,12 @@ def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
     row_of, parts = sight.draft.snapshot.row_of, []
     held = {one.name: one.nodes for one in ask.beside.podsets} if ask.beside else {}
     chosen = strategy_of(ask.workload, ask.strategy, strategy)
-    allowed = ask.allowed
-    if excluded := [row_of[name] for name in ask.workload.excluded_nodes if name in row_of]:
-        allowed = np.ones(len(row_of), np.bool_) if allowed is None else allowed.copy()
-        allowed[excluded] = False
     for podset, count in zip(ask.workload.podsets, ask.counts):
         if count:
             rows = [row_of[share.node] for share in held.get(podset.name, ()) if share.node in row_of]
             anchors = np.array(rows, np.intp) if rows else None
             kind = sight.kind(podset.pod, pool)
-            parts.append(Part(podset.name, count, kind, allowed, podset.topology, chosen, anchors))
+            parts.append(Part(podset.name, count, kind, ask.allowed, podset.topology, chosen, anchors))
     return parts
 
 
@@ -263,10 +258,12 @@ class Filling:
             return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
         if self.part.strategy == "Spread":
             return self._one_each(rows, pods, values, count)
-        shared = np.minimum(shared_room(self.scene, kind.need, rows), pods) if kind.need.share else np.zeros_like(pods)
-        first = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
-        left, pods = count - int(first.sum()), pods - first
-        chosen = first + self._whole(rows, pods, values, left)
+        chosen = np.zeros_like(pods)
+        if kind.need.share and self.part.strategy == "Binpack":  # devices already shared come first, on any node
+            shared = np.minimum(shared_room(self.scene, kind.need, rows), pods)
+            chosen = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
+            values = fullness(self.scene, kind, rows)
+        chosen = chosen + self._whole(rows, pods - chosen, values, count - int(chosen.sum()))
         return [(int(row), int(part)) for row, part in sorted(zip(rows, chosen)) if part]
 
     def _whole(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:

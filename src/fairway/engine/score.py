@@ -85,14 +85,19 @@ def _slope(ground: Ground, kind: Kind, rows: Rows, sign: float) -> Values:
     return values if column else bare(ground.snapshot)[rows] + values
 
 
+def fullness(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The least free first."""
+    return _slope(ground, kind, rows, -1.0)
+
+
 def binpack(ground: Ground, kind: Kind, rows: Rows) -> Values:
     """The fewest free GPUs first; for a fraction the shared device with the least room that fits; without GPUs nodes
     that have none, then the least CPU."""
-    fullness = _slope(ground, kind, rows, -1.0)
+    full = fullness(ground, kind, rows)
     if not kind.need.share:
-        return fullness
+        return full
     room = tightest(ground, kind.need, rows)
-    return np.where(room < DEVICE, 2 - room / DEVICE, fullness)
+    return np.where(room < DEVICE, 2 - room / DEVICE, full)
 
 
 def spread(ground: Ground, kind: Kind, rows: Rows) -> Values:

@@ -7,6 +7,7 @@ each remember up to where the former have no room for them. It is sorted anew wh
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import partial
@@ -295,6 +296,7 @@ class Scene:
     def __init__(self, sight: Sight) -> None:
         self.sight, self.snapshot = sight, sight.draft.snapshot
         self.free, self.device_free = sight.draft.free, sight.draft.device_free
+        self.groups: Mapping[tuple[int, int], Mapping[str, int]] = sight.draft.groups
         self.standing: dict[PodClass, Counts] = dict(sight.standing())
         self._own: set[PodClass] = set()
         self._is_copy = False
@@ -322,11 +324,20 @@ class Scene:
         need, nodes = kind.need, self.snapshot.nodes
         self.free[list(need.columns), row] -= np.array(need.amounts, np.int64) * share.count
         slot_of = {device.index: slot for slot, device in enumerate(nodes[row].devices)}
-        for index in chain(*share.devices):
-            self.device_free[row, slot_of[index]] -= need.share or DEVICE
+        for indices in share.devices:
+            for index in indices:
+                self.device_free[row, slot_of[index]] -= need.share or DEVICE
+            if nodes[row].numa:
+                self._hold(kind.pod, (row, nodes[row].devices[slot_of[indices[0]]].numa))
         if self.snapshot.is_social or goes_singly(kind.pod):
             if kind.pod not in self._own:
                 self._own.add(kind.pod)
                 before = self.standing.get(kind.pod)
                 self.standing[kind.pod] = np.zeros(len(nodes), np.int64) if before is None else before.copy()
             self.standing[kind.pod][row] += share.count
+
+    def _hold(self, pod: PodClass, group: tuple[int, int]) -> None:
+        """Count a pod in a NUMA group."""
+        held = Counter(self.groups.get(group, {}))
+        held.update(dict(pod.requests))
+        self.groups = {**self.groups, group: held}

@@ -16,13 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .fit import Counts, Rows, labels_of, pool_row
+from .fit import Counts, Piece, Rows, labels_of, pick, pool_row
 from .model import Segment, Topology
 from .score import Values
 from .snapshot import Mask, Snapshot
 
-Piece = tuple[int, int]
-"""A row and how many pods go there."""
 Fill = Callable[[Rows, Counts, int], list[Piece]]
 """Lays so many pods on rows with these rooms, which hold them all."""
 
@@ -196,18 +194,3 @@ def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -
     for child, part in pick(rooms, count, order):
         pieces += _descend(field, wanted, (below, int(low) + child), part)
     return pieces
-
-
-def pick(rooms: Counts, count: int, order: Rows) -> list[Piece]:
-    """Which of these hold so many: the first in order that holds all, else the largest and, for the last part, again
-    the first in order that holds it. Indices ascend."""
-    fits = order[rooms[order] >= count]
-    if len(fits):
-        return [(int(fits[0]), count)]
-    largest = order[np.argsort(-rooms[order], kind="stable")]
-    full = int(np.searchsorted(np.cumsum(rooms[largest]), count))
-    chosen = [(int(child), int(rooms[child])) for child in largest[:full]]
-    if left := count - sum(part for _, part in chosen):
-        others = order[np.isin(order, largest[full:]) & (rooms[order] >= left)]
-        chosen.append((int(others[0]), left))
-    return sorted(chosen)
