@@ -130,7 +130,7 @@ def _pod(order: Order, *, here: bool) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "main",
         "image": order.image or HERE,
-        "command": list(order.command),
+        "command": [_literal(word) for word in order.command],
         "env": [{"name": name, "value": value} for name, value in _environment(order, here=here).items()],
         "resources": {"requests": asked, "limits": asked},
     }
@@ -141,14 +141,19 @@ def _pod(order: Order, *, here: bool) -> dict[str, Any]:
 
 
 def _environment(order: Order, *, here: bool) -> dict[str, str]:
-    """What the program will see; `$(` is written `$$(` so that the runner expands nothing."""
+    """What the program will see."""
     kept = {name: value for name, value in os.environ.items() if here and RECORDED.fullmatch(name)}
     for item in order.env:
         name, given, value = item.partition("=")
         if not given and name not in os.environ:
             raise Problem(f"--env: {name} is not set here; give it a value: --env {name}=…")
         kept[name] = value if given else os.environ[name]
-    return {name: value.replace("$(", "$$(") for name, value in kept.items()}
+    return {name: _literal(value) for name, value in kept.items()}
+
+
+def _literal(text: str) -> str:
+    """Written so that nothing in it is expanded: `$$` is a dollar."""
+    return text.replace("$", "$$")
 
 
 def _stem(command: tuple[str, ...]) -> str:
