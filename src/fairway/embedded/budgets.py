@@ -68,7 +68,7 @@ def _write_counts(registry: Registry, budget: Thing) -> None:
     counts: dict[str, Any] = {**counted(registry, budget), "observedGeneration": budget["metadata"]["generation"]}
     if resource is not None and budget.get("status", {}) | counts != budget.get("status"):
         status = {**budget.get("status", {}), **counts}
-        registry.update_status(resource, budget, {**budget, "status": status}, Write(_USER))
+        registry.update_status(budget, {**budget, "status": status}, write=Write(resource, _USER))
 
 
 def _of(value: int | str, whole: int) -> int:

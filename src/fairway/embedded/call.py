@@ -94,7 +94,7 @@ class Call:
         if validation not in ("Strict", "Warn", "Ignore"):
             raise bad_request(f'Invalid value: "{validation}": fieldValidation: supported values: "Ignore", "Strict", '
                               '"Warn"')
-        return Write(self.user, dry_run == "All", validation)
+        return Write(self.resource, self.user, dry_run == "All", validation)
 
 
 class _Fields(dict[str, Any]):

@@ -7,6 +7,7 @@ until it is gone.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -26,9 +27,12 @@ class Resource:
     kind: Kind
     name: str
     schema: Schema
-    custom: bool
     head: bytes
     selectable: tuple[str, ...] = ()
+
+    @property
+    def custom(self) -> bool:
+        return self.schema.custom
 
     @property
     def has_status(self) -> bool:
@@ -47,7 +51,7 @@ class Resource:
 class Catalog:
     def __init__(self, store: Store, kinds: Sequence[Kind]) -> None:
         self._store = store
-        self._builtin = {_place(kind): _resource(kind, custom=False) for kind in kinds}
+        self._builtin = {_place(kind): _builtin(kind) for kind in kinds}
         self._all, self._seen = dict(self._builtin), 0
         self._made: dict[str, tuple[int, list[Resource]]] = {}
 
@@ -90,12 +94,22 @@ def _served(value: bytes) -> list[Resource]:
     fields = {version["name"]: tuple(each["jsonPath"].lstrip(".") for each in version.get("selectableFields") or ())
               for version in crd["spec"]["versions"]}
     kinds = kind_of_crd(crd) if established(crd) else ()
-    return [_resource(kind, custom=True, selectable=fields.get(kind.version, ())) for kind in kinds]
+    return [_resource(kind, _custom_schema(encode(kind.schema)), fields[kind.version]) for kind in kinds]
 
 
-def _resource(kind: Kind, *, custom: bool, selectable: tuple[str, ...] = ()) -> Resource:
+@cache  # here and below: what a schema is made into is made once, for however many servers
+def _builtin(kind: Kind) -> Resource:
+    return _resource(kind, Schema(kind.schema, custom=False), ())
+
+
+@lru_cache(maxsize=64)
+def _custom_schema(encoded: bytes) -> Schema:
+    return Schema(msgspec.json.decode(encoded), custom=True)
+
+
+def _resource(kind: Kind, schema: Schema, selectable: tuple[str, ...]) -> Resource:
     head = encode({"apiVersion": kind.api_version, "kind": kind.kind})[:-1] + b","
-    return Resource(kind, named(kind.plural, kind.group), Schema(kind.schema, custom=custom), custom, head, selectable)
+    return Resource(kind, named(kind.plural, kind.group), schema, head, selectable)
 
 
 def _place(kind: Kind) -> tuple[str, str, str]:

@@ -184,7 +184,7 @@ class Collector:
         return entry is not None and FOREGROUND not in _read(entry.value).metadata.finalizers
 
     def _delete(self, resource: Resource, entry: Entry) -> None:
-        delete(self._registry, resource, msgspec.json.decode(entry.value), _BACKGROUND, _write())
+        delete(self._registry, msgspec.json.decode(entry.value), how=_BACKGROUND, write=_write(resource))
 
     def _delete_all(self, resource: Resource, places: Iterable[tuple[str, str]]) -> bool:
         """Deletes a round of those that are not being deleted yet; whether there were any at all."""
@@ -210,7 +210,7 @@ class Collector:
         """Takes away the references to all but the `keepers`."""
         thing = msgspec.json.decode(entry.value)
         rest = [each for each in thing["metadata"]["ownerReferences"] if each["uid"] in keepers]
-        self._registry.replace(resource, _with(thing, "ownerReferences", rest), _write())
+        self._registry.replace(_with(thing, "ownerReferences", rest), _write(resource))
 
     def _wait_for_dependents(self, resource: Resource, owner: Entry, uid: str) -> None:
         blocked = False
@@ -228,13 +228,13 @@ class Collector:
     def _release(self, resource: Resource, entry: Entry, finalizer: str) -> None:
         thing = msgspec.json.decode(entry.value)
         rest = [each for each in thing["metadata"].get("finalizers", ()) if each != finalizer]
-        self._registry.replace(resource, _with(thing, "finalizers", rest), _write())
+        self._registry.replace(_with(thing, "finalizers", rest), _write(resource))
 
     def _furnish(self, namespace: str) -> None:
         accounts = self._registry.catalog.stored("serviceaccounts")
         if accounts is not None and self._store.latest(Key("serviceaccounts", namespace, "default")) is None:
             thing: Thing = {"metadata": {"name": "default", "namespace": namespace}}
-            self._registry.create(accounts, thing, _write())
+            self._registry.create(thing, _write(accounts))
 
     def _empty(self, key: Key, entry: Entry) -> None:
         there = False
@@ -246,7 +246,7 @@ class Collector:
             thing, namespaces = msgspec.json.decode(entry.value), self._registry.catalog.stored("namespaces")
             thing["spec"]["finalizers"] = []
             if namespaces is not None:
-                self._registry.replace(namespaces, thing, _write())
+                self._registry.replace(thing, _write(namespaces))
 
     def _clear(self, key: Key, entry: Entry) -> None:
         resource, definitions = self._registry.catalog.stored(key.name), self._registry.catalog.stored(CRDS)
@@ -279,5 +279,5 @@ def _with(thing: Thing, name: str, rest: list[object]) -> Thing:
     return thing
 
 
-def _write() -> Write:
-    return Write(_USER, validation="Ignore")
+def _write(resource: Resource) -> Write:
+    return Write(resource, _USER, validation="Ignore")

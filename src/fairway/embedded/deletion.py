@@ -6,7 +6,7 @@ dependents is written on it as a finalizer (`orphan`, `foregroundDeletion`) that
 when it is gone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from fairway.api.quantities import time_text
 from fairway.embedded.call import Call
 from fairway.embedded.catalog import Resource
 from fairway.embedded.errors import bad_request, conflict, forbidden
-from fairway.embedded.registry import Registry, Thing, Write
+from fairway.embedded.registry import Registry, Thing, Write, is_kept
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 IMMORTAL = ("default", "kube-system", "kube-public")
@@ -53,16 +53,17 @@ def writing(call: Call) -> Write:
     """How the delete was asked for: dry-run may stand in the body."""
     write = call.write()
     body = call.thing() if call.request.body else {}
-    return Write(write.user, write.dry_run or "All" in (body.get("dryRun") or ()), write.validation)
+    return replace(write, dry_run=write.dry_run or "All" in (body.get("dryRun") or ()))
 
 
-def delete(registry: Registry, resource: Resource, old: Thing, how: Options, write: Write) -> tuple[Thing, bool]:
+def delete(registry: Registry, old: Thing, *, how: Options, write: Write) -> tuple[Thing, bool]:
     """The object as it is afterwards, and whether it is gone."""
-    _expect(resource, old, how)
+    resource = write.resource
+    _expect(resource, old, how=how)
     about = dict(old["metadata"])
     thing = {**old, "metadata": about}
-    about["finalizers"] = _finalizers(resource, about, how, write)
-    grace = _grace(resource, old, how)
+    about["finalizers"] = _finalizers(about, how, write=write)
+    grace = _grace(resource, old, how=how)
     if resource.name == "namespaces":
         thing["status"] = {**old.get("status", {}), "phase": "Terminating"}
     first = "deletionTimestamp" not in about
@@ -73,11 +74,10 @@ def delete(registry: Registry, resource: Resource, old: Thing, how: Options, wri
             about["generation"] = about.get("generation", 0) + 1
     if not about["finalizers"]:
         del about["finalizers"]
-    kept = about.get("finalizers") or about["deletionGracePeriodSeconds"] or (
-        resource.name == "namespaces" and thing["spec"].get("finalizers"))
+    kept = is_kept(thing, resource)
     if kept and about == old["metadata"]:
         return old, False
-    return registry.replace(resource, thing, write), not kept
+    return registry.replace(thing, write), not kept
 
 
 def outcome(resource: Resource, thing: Thing, *, gone: bool) -> bytes:
@@ -91,21 +91,21 @@ def outcome(resource: Resource, thing: Thing, *, gone: bool) -> bytes:
         "details": {name: value for name, value in details.items() if value}})
 
 
-def _expect(resource: Resource, old: Thing, how: Options) -> None:
+def _expect(resource: Resource, old: Thing, *, how: Options) -> None:
     kind, about = resource.kind, old["metadata"]
     if resource.name == "namespaces" and about["name"] in IMMORTAL:
-        raise forbidden("namespaces", "", about["name"], why="this namespace may not be deleted")
+        raise forbidden(kind, about["name"], why="this namespace may not be deleted")
     for word, wanted, found in (("UID", how.uid, about["uid"]),
                                 ("ResourceVersion", how.version, about["resourceVersion"])):
         if wanted and wanted != found:
             why = f"Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
-            raise conflict(kind.plural, kind.group, about["name"], why=why)
+            raise conflict(kind, about["name"], why=why)
 
 
-def _finalizers(resource: Resource, about: Thing, how: Options, write: Write) -> list[str]:
+def _finalizers(about: Thing, how: Options, *, write: Write) -> list[str]:
     found: list[str] = list(about.get("finalizers") or ())
     propagation = how.propagation
-    if not propagation and resource.name == "jobs.batch" and not {ORPHAN, FOREGROUND} & set(found):
+    if not propagation and write.resource.name == "jobs.batch" and not {ORPHAN, FOREGROUND} & set(found):
         write.warnings.append(_JOB_WARNING)
         propagation = "Orphan"
     if propagation:
@@ -114,7 +114,7 @@ def _finalizers(resource: Resource, about: Thing, how: Options, write: Write) ->
     return found
 
 
-def _grace(resource: Resource, old: Thing, how: Options) -> int:
+def _grace(resource: Resource, old: Thing, *, how: Options) -> int:
     """Seconds until the object may be gone: only a pod that may run needs any."""
     if resource.name != "pods":
         return 0

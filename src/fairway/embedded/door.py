@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from fairway.embedded.catalog import Resource
-from fairway.embedded.errors import Failure, forbidden, not_found
-from fairway.embedded.store import Entry, Key, Store
+from fairway.embedded.errors import Failure, forbidden
+from fairway.embedded.kinds import Kind
+from fairway.embedded.store import Key, Store
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 
@@ -14,33 +15,34 @@ CLASSES = "priorityclasses.scheduling.k8s.io"
 def enter(store: Store, resource: Resource, thing: dict[str, Any]) -> None:
     """Completes the new object from others; a Failure where one of them forbids it."""
     if resource.kind.namespaced:
-        _namespace(store, resource, thing["metadata"])
+        _check_namespace(store, resource.kind, thing["metadata"])
     if resource.name == "pods":
-        _priority(store, thing)
-    elif resource.name == CLASSES and thing.get("globalDefault"):
-        _one_default(store, thing["metadata"]["name"])
+        _give_priority(store, resource.kind, thing)
+    elif resource.name == CLASSES and thing.get("globalDefault") and (other := _default(store)):
+        why = f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"
+        raise forbidden(resource.kind, thing["metadata"]["name"], why=why)
 
 
-def _namespace(store: Store, resource: Resource, about: dict[str, Any]) -> None:
+def _check_namespace(store: Store, kind: Kind, about: dict[str, Any]) -> None:
     name = about["namespace"]
     entry = store.latest(Key("namespaces", "", name))
     if entry is None:
-        raise not_found("namespaces", "", name)
+        raise Failure(404, "NotFound", f'namespaces "{name}" not found', details={"name": name, "kind": "namespaces"})
     if b'"deletionTimestamp"' in entry.value and "deletionTimestamp" in msgspec.json.decode(entry.value)["metadata"]:
         why = f"unable to create new content in namespace {name} because it is being terminated"
-        failure = forbidden(resource.kind.plural, resource.kind.group, about["name"], why=why)
+        failure = forbidden(kind, about["name"], why=why)
         cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated",
                  "field": "metadata.namespace"}
         raise Failure(403, "Forbidden", failure.message, details={**(failure.details or {}), "causes": [cause]})
 
 
-def _priority(store: Store, pod: dict[str, Any]) -> None:
+def _give_priority(store: Store, kind: Kind, pod: dict[str, Any]) -> None:
     spec, name = pod["spec"], pod["spec"].get("priorityClassName", "")
     found: dict[str, Any] | None
     if name:
         entry = store.latest(Key(CLASSES, "", name))
         if entry is None:
-            raise forbidden("pods", "", pod["metadata"]["name"], why=f"no PriorityClass with name {name} was found")
+            raise forbidden(kind, pod["metadata"]["name"], why=f"no PriorityClass with name {name} was found")
         found = msgspec.json.decode(entry.value)
     else:
         found = _default(store)
@@ -48,7 +50,7 @@ def _priority(store: Store, pod: dict[str, Any]) -> None:
     if spec.get("priority") not in (None, value):
         why = (f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
                f"admission controller computed {value} from the given PriorityClass name")
-        raise forbidden("pods", "", pod["metadata"]["name"], why=why)
+        raise forbidden(kind, pod["metadata"]["name"], why=why)
     spec["priority"] = value
     if found:
         spec["priorityClassName"] = found["metadata"]["name"]
@@ -59,16 +61,6 @@ def _priority(store: Store, pod: dict[str, Any]) -> None:
 
 def _default(store: Store) -> dict[str, Any] | None:
     """The class of pods that name none: of several, as in Kubernetes, the one of the lowest value."""
-    found = [msgspec.json.decode(entry.value) for entry in store.objects(CLASSES).values() if _marked(entry)]
+    found = [msgspec.json.decode(entry.value) for entry in store.objects(CLASSES).values()
+             if b'"globalDefault":true' in entry.value]
     return min((each for each in found if each.get("globalDefault")), key=lambda each: each["value"], default=None)
-
-
-def _one_default(store: Store, name: str) -> None:
-    other = _default(store)
-    if other is not None:
-        why = (f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist")
-        raise forbidden("priorityclasses", "scheduling.k8s.io", name, why=why)
-
-
-def _marked(entry: Entry) -> bool:
-    return b'"globalDefault":true' in entry.value

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fairway.embedded.kinds import Kind
+
 
 class Cause(NamedTuple):
     """What is wrong with one field: `reason` is Kubernetes' word for the sort of fault."""
@@ -61,43 +63,45 @@ def named(plural: str, group: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def _about(plural: str, group: str, name: str) -> dict[str, Any]:
-    return {key: value for key, value in (("name", name), ("group", group), ("kind", plural)) if value}
+def _about(kind: Kind, name: str) -> dict[str, Any]:
+    return {key: value for key, value in (("name", name), ("group", kind.group), ("kind", kind.plural)) if value}
 
 
-def not_found(plural: str, group: str, name: str) -> Failure:
-    return Failure(404, "NotFound", f'{named(plural, group)} "{name}" not found', details=_about(plural, group, name))
+def _quoted(kind: Kind, name: str) -> str:
+    return f'{named(kind.plural, kind.group)} "{name}"'
+
+
+def not_found(kind: Kind, name: str) -> Failure:
+    return Failure(404, "NotFound", f"{_quoted(kind, name)} not found", details=_about(kind, name))
 
 
 def no_such_path() -> Failure:
     return Failure(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(plural: str, group: str, name: str) -> Failure:
-    text = f'{named(plural, group)} "{name}" already exists'
-    return Failure(409, "AlreadyExists", text, details=_about(plural, group, name))
+def already_exists(kind: Kind, name: str) -> Failure:
+    return Failure(409, "AlreadyExists", f"{_quoted(kind, name)} already exists", details=_about(kind, name))
 
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def conflict(plural: str, group: str, name: str, *, why: str = STALE) -> Failure:
-    text = f'Operation cannot be fulfilled on {named(plural, group)} "{name}": {why}'
-    return Failure(409, "Conflict", text, details=_about(plural, group, name))
+def conflict(kind: Kind, name: str, *, why: str = STALE) -> Failure:
+    text = f"Operation cannot be fulfilled on {_quoted(kind, name)}: {why}"
+    return Failure(409, "Conflict", text, details=_about(kind, name))
 
 
 def invalid(kind: str, group: str, name: str, *, causes: Sequence[Cause]) -> Failure:
+    """`kind` is a Kind's own name, here and in the details."""
     texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
     text = f'{named(kind, group)} "{name}" is invalid: ' + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
-    details = _about(kind, group, name) | {
-        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-    }
+    details = {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value} | {
+        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]}
     return Failure(422, "Invalid", text, details=details)
 
 
-def forbidden(plural: str, group: str, name: str, *, why: str) -> Failure:
-    text = f'{named(plural, group)} "{name}" is forbidden: {why}'
-    return Failure(403, "Forbidden", text, details=_about(plural, group, name))
+def forbidden(kind: Kind, name: str, *, why: str) -> Failure:
+    return Failure(403, "Forbidden", f"{_quoted(kind, name)} is forbidden: {why}", details=_about(kind, name))
 
 
 def bad_request(message: str) -> Failure:

@@ -59,6 +59,7 @@ class Kind:
         return self.group not in REVIEWS
 
 
+@cache
 def builtin_kinds() -> tuple[Kind, ...]:
     """In the order of discovery: where short names are shared, the first has them."""
     schemas = _schemas()

@@ -54,7 +54,7 @@ def carry(meta: dict[str, Any], old: Mapping[str, Any]) -> None:
             meta.pop(name, None)
 
 
-def faults(resource: Resource, meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
+def faults(meta: Mapping[str, Any], old: Mapping[str, Any], *, resource: Resource) -> Iterator[Cause]:
     """What is wrong with the metadata, in the fields that are not as in `old`."""
     if not old:
         yield from _name_faults(resource, meta.get("name", ""))

@@ -68,7 +68,7 @@ def get(registry: Registry, call: Call) -> Response:
     _at(registry, call)
     entry = registry.store.get(call.key)
     if entry is None:
-        raise not_found(call.resource.kind.plural, call.resource.kind.group, call.name)
+        raise not_found(call.resource.kind, call.name)
     return answer(registry, call, call.resource.encoded(entry.value))
 
 

@@ -27,8 +27,9 @@ decode = msgspec.json.decode
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """How a write was asked for; what the asker is to be warned of is gathered here."""
+    """What is written and how it was asked for; what the asker is to be warned of is gathered here."""
 
+    resource: Resource
     user: str
     dry_run: bool = False
     validation: str = "Warn"  # of unknown fields: Strict, Warn, Ignore
@@ -61,11 +62,11 @@ class Registry:
         self.catalog = Catalog(store, kinds)
         self._admit = admit
 
-    def current(self, resource: Resource, namespace: str, name: str) -> Thing:
+    def current(self, resource: Resource, key: Key) -> Thing:
         """The object with what is staged: what a write starts from. NotFound if there is none."""
-        entry = self.store.latest(Key(resource.name, namespace, name))
+        entry = self.store.latest(key)
         if entry is None:
-            raise not_found(resource.kind.plural, resource.kind.group, name)
+            raise not_found(resource.kind, key.name)
         return decode(entry.value)
 
     def latest(self, name: str, namespace: str = "") -> Iterator[Thing]:
@@ -76,8 +77,9 @@ class Registry:
                 if entry is not None:
                     yield decode(entry.value)
 
-    def create(self, resource: Resource, thing: Thing, write: Write) -> Thing:
-        self._shape(resource, thing, {}, write)
+    def create(self, thing: Thing, write: Write) -> Thing:
+        resource = write.resource
+        self._shape(thing, {}, write=write)
         meta.begin(thing, uid=self.chance.uid(), now=self.clock.now())
         self._name(resource, thing["metadata"])
         if resource.has_status:
@@ -87,8 +89,8 @@ class Registry:
         defaults.complete(resource.name, thing)
         defaults.start(resource.name, thing)
         door.enter(self.store, resource, thing)
-        thing = self._admitted(resource, thing, None, write)
-        self._check(resource, thing, {})
+        thing = self._admitted(thing, None, write=write)
+        _check(thing, {}, resource=resource)
         if resource.name == CRDS:
             crd.establish(thing, self.catalog.kinds(), self.clock.now())
             write.warnings.extend(crd.warnings(thing))
@@ -97,14 +99,15 @@ class Registry:
             self.store.put(self.key(resource, thing), thing)
         return thing
 
-    def update(self, resource: Resource, old: Thing, thing: Thing, write: Write) -> Thing:
+    def update(self, old: Thing, thing: Thing, *, write: Write) -> Thing:
         """`thing` in the place of `old`, which is as in the store; its status stays where it is a subresource."""
-        self.expect(resource, old, thing.get("metadata") or {})
+        resource = write.resource
+        expect(old, thing.get("metadata") or {}, kind=resource.kind)
         if resource.has_status:
             _take(thing, old, "status")
         if resource.name == "namespaces":  # its finalizers are its whole spec, and have a subresource
             _take(thing, old, "spec")
-        self._shape(resource, thing, old, write)
+        self._shape(thing, old, write=write)
         meta.carry(thing["metadata"], old["metadata"])
         defaults.complete(resource.name, thing)
         thing = resource.ordered(thing)
@@ -113,39 +116,37 @@ class Registry:
         if resource.has_status and any(thing.get(name) != old.get(name) for name in thing.keys() | old.keys()
                                        if name not in ("metadata", "status")):
             thing["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        thing = self._admitted(resource, thing, old, write)
-        self._check(resource, thing, old)
+        thing = self._admitted(thing, old, write=write)
+        _check(thing, old, resource=resource)
         if resource.name == CRDS:
             crd.establish(thing, self.catalog.kinds(), self.clock.now())
-        return self.replace(resource, thing, write)
+        return self.replace(thing, write)
 
-    def update_status(self, resource: Resource, old: Thing, thing: Thing, write: Write) -> Thing:
+    def update_status(self, old: Thing, thing: Thing, *, write: Write) -> Thing:
         """The status of `thing` on what else `old` is."""
-        self.expect(resource, old, thing.get("metadata") or {})
+        expect(old, thing.get("metadata") or {}, kind=write.resource.kind)
         new = {**old, "metadata": dict(old["metadata"])}
         _take(new, thing, "status")
-        self._shape(resource, new, old, write)
-        return old if new == old else self.replace(resource, new, write)
+        self._shape(new, old, write=write)
+        return old if new == old else self.replace(new, write)
 
-    def replace(self, resource: Resource, thing: Thing, write: Write) -> Thing:
-        """Stages the object as it is; its end, if nothing keeps it any more."""
-        about = thing["metadata"]
-        kept = about.get("finalizers") or about.get("deletionGracePeriodSeconds") or (
-            resource.name == "namespaces" and thing["spec"].get("finalizers"))
+    def replace(self, thing: Thing, write: Write) -> Thing:
+        """Stages the object as it is; its end, if it is being deleted and nothing keeps it any more."""
+        key = self.key(write.resource, thing)
         if write.dry_run:
             return thing
-        if about.get("deletionTimestamp") and not kept:
-            self.store.remove(self.key(resource, thing), thing)
+        if "deletionTimestamp" in thing["metadata"] and not is_kept(thing, write.resource):
+            self.store.remove(key, thing)
         else:
-            self.store.put(self.key(resource, thing), thing)
+            self.store.put(key, thing)
         return thing
 
     def key(self, resource: Resource, thing: Thing) -> Key:
         return Key(resource.name, thing["metadata"].get("namespace", ""), thing["metadata"]["name"])
 
-    def _shape(self, resource: Resource, thing: Thing, old: Mapping[str, Any], write: Write) -> None:
+    def _shape(self, thing: Thing, old: Mapping[str, Any], *, write: Write) -> None:
         """Leaves the fields that the kind has, each of its type; in order, since what was stored is compared."""
-        kind = resource.kind
+        resource, kind = write.resource, write.resource.kind
         thing.setdefault("metadata", {})
         unknown, causes = resource.schema.shape(thing, old)
         texts = [f'unknown field "{path}"' for path in unknown]
@@ -169,35 +170,45 @@ class Registry:
             if self.store.latest(Key(resource.name, about.get("namespace", ""), name)) is None:
                 about["name"] = name
         if self.store.latest(Key(resource.name, about.get("namespace", ""), about.get("name", ""))):
-            raise already_exists(resource.kind.plural, resource.kind.group, about["name"])
+            raise already_exists(resource.kind, about["name"])
 
-    def expect(self, resource: Resource, old: Thing, about: Mapping[str, Any]) -> None:
-        """Conflict where the writer saw another object, or another version of it."""
-        kind, known = resource.kind, old["metadata"]
-        if about.get("uid") and about["uid"] != known["uid"]:
-            why = f"Precondition failed: UID in precondition: {about['uid']}, UID in object meta: {known['uid']}"
-            raise conflict(kind.plural, kind.group, known["name"], why=why)
-        if about.get("resourceVersion", "") not in ("", "0", known["resourceVersion"]):
-            raise conflict(kind.plural, kind.group, known["name"])
-
-    def _admitted(self, resource: Resource, thing: Thing, old: Thing | None, write: Write) -> Thing:
-        kind, namespace = resource.kind, thing["metadata"].get("namespace", "")
+    def _admitted(self, thing: Thing, old: Thing | None, *, write: Write) -> Thing:
+        kind, namespace = write.resource.kind, thing["metadata"].get("namespace", "")
         operation = "CREATE" if old is None else "UPDATE"
         try:
             thing, warnings = self._admit(Admission(operation, kind, namespace, thing, old, write.user))
         except Refused as refused:
             if refused.forbidden:
-                raise forbidden(kind.plural, kind.group, _called(thing), why=str(refused)) from refused
+                raise forbidden(kind, _called(thing), why=str(refused)) from refused
             causes = [Cause(*cause) for cause in refused.causes]
             raise invalid(kind.kind, kind.group, _called(thing), causes=causes) from refused
         write.warnings.extend(warnings)
         return thing
 
-    def _check(self, resource: Resource, thing: Thing, old: Mapping[str, Any]) -> None:
-        causes = [*meta.faults(resource, thing["metadata"], old.get("metadata", {})),
-                  *rules.faults(resource.name, thing, old)]
-        if causes:
-            raise invalid(resource.kind.kind, resource.kind.group, _called(thing), causes=causes)
+
+
+def expect(old: Thing, about: Mapping[str, Any], *, kind: Kind) -> None:
+    """Conflict where the writer saw another object, or another version of it."""
+    known = old["metadata"]
+    if about.get("uid") and about["uid"] != known["uid"]:
+        why = f"Precondition failed: UID in precondition: {about['uid']}, UID in object meta: {known['uid']}"
+        raise conflict(kind, known["name"], why=why)
+    if about.get("resourceVersion", "") not in ("", "0", known["resourceVersion"]):
+        raise conflict(kind, known["name"])
+
+
+def is_kept(thing: Thing, resource: Resource) -> bool:
+    """Whether something keeps an object that is being deleted: finalizers, grace, or a namespace's contents."""
+    about = thing["metadata"]
+    return bool(about.get("finalizers") or about.get("deletionGracePeriodSeconds") or (
+        resource.name == "namespaces" and thing["spec"].get("finalizers")))
+
+
+def _check(thing: Thing, old: Mapping[str, Any], *, resource: Resource) -> None:
+    causes = [*meta.faults(thing["metadata"], old.get("metadata", {}), resource=resource),
+              *rules.faults(resource.name, thing, old=old)]
+    if causes:
+        raise invalid(resource.kind.kind, resource.kind.group, _called(thing), causes=causes)
 
 
 def _take(thing: Thing, source: Thing, name: str) -> None:

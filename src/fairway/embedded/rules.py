@@ -29,7 +29,7 @@ _JOB_FIXED = ("completionMode", "selector", "manualSelector", "podFailurePolicy"
 _DIRECTIVES = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
-def faults(resource: str, thing: Thing, old: Thing) -> Causes:
+def faults(resource: str, thing: Thing, *, old: Thing) -> Causes:
     rule = _RULES.get(resource)
     return rule(thing, old) if rule else ()
 

@@ -115,7 +115,7 @@ class Server:
         resource = self.registry.catalog.find(group, "v1", plural)
         assert resource is not None
         if self.registry.store.get(self.registry.key(resource, thing)) is None:
-            self.registry.create(resource, thing, Write(ADMIN))
+            self.registry.create(thing, Write(resource, ADMIN))
             await self.registry.store.committed()
 
 

@@ -6,7 +6,7 @@ the server. Everything is allowed: the server has one user.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from fairway.embedded import deletion
 from fairway.embedded.budgets import BUDGETS, counted, guards, is_ready
 from fairway.embedded.call import Call
 from fairway.embedded.errors import Failure, bad_request, conflict, not_found
-from fairway.embedded.registry import Registry, Thing
+from fairway.embedded.registry import Registry, Thing, expect
 from fairway.embedded.store import encode
 from fairway.embedded.writing import warned
 from fairway.kube.transport import Response
@@ -49,21 +49,21 @@ def bind(registry: Registry, call: Call) -> Response:
     target = thing.get("target") or {}
     if not target.get("name") or target.get("kind", "Node") not in ("", "Node"):
         raise bad_request("a binding needs target.kind Node and target.name")
-    pod = registry.current(call.resource, call.namespace, call.name)
-    if why := _unbindable(pod, target["name"]):
-        raise conflict("pods/binding", "", call.name, why=why)
-    registry.expect(call.resource, pod, {**thing["metadata"], "resourceVersion": ""})
+    pod = registry.current(call.resource, call.key)
+    if why := _unbindable(pod):
+        raise conflict(replace(call.resource.kind, plural="pods/binding"), call.name, why=why)
+    expect(pod, {**thing["metadata"], "resourceVersion": ""}, kind=call.resource.kind)
     pod["spec"]["nodeName"] = target["name"]
     for part in ("annotations", "labels"):
         if added := thing["metadata"].get(part):
             pod["metadata"][part] = {**(pod["metadata"].get(part) or {}), **added}
     now = time_text(int(registry.clock.now()))
     _condition(pod, {"lastTransitionTime": now, "status": "True", "type": "PodScheduled"})
-    registry.replace(call.resource, pod, write)
+    registry.replace(pod, write)
     return warned(_success(201), write)
 
 
-def _unbindable(pod: Thing, node: str) -> str:
+def _unbindable(pod: Thing) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
     if spec.get("nodeName"):
         return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
@@ -78,15 +78,15 @@ def evict(registry: Registry, call: Call) -> Response:
     thing, write = call.thing(), call.write()
     asked = call if not thing.get("deleteOptions") else call.with_body(thing["deleteOptions"])
     how, dry = deletion.options(asked), deletion.writing(asked)
-    pod = registry.current(call.resource, call.namespace, call.name)
+    pod = registry.current(call.resource, call.key)
     if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
         _ask_budgets(registry, pod)
     if not dry.dry_run and pod["spec"].get("nodeName"):
         _condition(pod, {"lastTransitionTime": time_text(int(registry.clock.now())),
                          "message": "Eviction API: evicting", "reason": "EvictionByEvictionAPI", "status": "True",
                          "type": "DisruptionTarget"})
-        pod = decode(encode(registry.replace(call.resource, pod, write)))
-    deletion.delete(registry, call.resource, pod, how, dry)
+        pod = decode(encode(registry.replace(pod, write)))
+    deletion.delete(registry, pod, how=how, write=dry)
     return warned(_success(201), write)
 
 
@@ -119,7 +119,7 @@ def _condition(pod: Thing, condition: dict[str, Any]) -> None:
 async def log(registry: Registry, call: Call, logs: Logs) -> Response:
     entry = registry.store.get(call.key)
     if entry is None:
-        raise not_found("pods", "", call.name)
+        raise not_found(call.resource.kind, call.name)
     pod = decode(entry.value)
     container, options = _container(call, pod), _log_options(registry, call)
     if not pod["spec"].get("nodeName"):

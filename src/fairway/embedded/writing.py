@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from fairway.embedded import deletion
 from fairway.embedded.call import Call
 from fairway.embedded.deletion import Options
@@ -11,7 +9,7 @@ from fairway.embedded.errors import bad_request
 from fairway.embedded.patch import apply_patch, check_media
 from fairway.embedded.reading import answer, selection
 from fairway.embedded.registry import Registry, Thing, Write
-from fairway.embedded.store import encode
+from fairway.embedded.store import Key, encode
 from fairway.kube.transport import Response
 
 
@@ -20,7 +18,7 @@ def create(registry: Registry, call: Call) -> Response:
     _belongs(call, thing)
     if thing["metadata"].get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    thing = registry.create(resource, thing, write)
+    thing = registry.create(thing, write)
     if not resource.kind.acted_on:
         write.warnings.append(f"{resource.name} are kept as data here: nothing acts on them")
     return warned(answer(registry, call, encode(thing), status=201), write)
@@ -29,25 +27,21 @@ def create(registry: Registry, call: Call) -> Response:
 def update(registry: Registry, call: Call) -> Response:
     thing, write = call.thing(), call.write()
     _belongs(call, thing)
-    old = registry.current(call.resource, call.namespace, call.name)
-    return _updated(registry, call, old, thing, write)
+    return _updated(registry, call, thing=thing, write=write)
 
 
 def patch(registry: Registry, call: Call) -> Response:
     write, resource = call.write(), call.resource
     media = call.request.headers.get("content-type", "").partition(";")[0].strip()
     check_media(media, custom=resource.custom)
-    old = registry.current(resource, call.namespace, call.name)
-    copy = msgspec.json.decode(encode(resource.ordered(old)))
-    thing = apply_patch(media, call.request.body, copy)
+    thing = apply_patch(media, call.request.body, resource.ordered(registry.current(resource, call.key)))
     _belongs(call, thing)
-    return _updated(registry, call, old, thing, write)
+    return _updated(registry, call, thing=thing, write=write)
 
 
 def delete(registry: Registry, call: Call) -> Response:
     how, write = deletion.options(call), deletion.writing(call)
-    old = registry.current(call.resource, call.namespace, call.name)
-    thing, gone = deletion.delete(registry, call.resource, old, how, write)
+    thing, gone = deletion.delete(registry, registry.current(call.resource, call.key), how=how, write=write)
     value = deletion.outcome(call.resource, thing, gone=gone)
     return warned(Response(200, {"content-type": "application/json"}, value), write)
 
@@ -59,8 +53,8 @@ def delete_collection(registry: Registry, call: Call) -> Response:
     items = []
     for (namespace, name), entry in sorted(registry.store.objects(call.resource.name).items()):
         if chosen.takes((namespace, name), entry.value):
-            old = registry.current(call.resource, namespace, name)
-            items.append(call.resource.ordered(deletion.delete(registry, call.resource, old, how, write)[0]))
+            old = registry.current(call.resource, Key(call.resource.name, namespace, name))
+            items.append(call.resource.ordered(deletion.delete(registry, old, how=how, write=write)[0]))
     kind = call.resource.kind
     about = {"resourceVersion": str(registry.store.revision)}
     value = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": about, "items": items}
@@ -75,13 +69,14 @@ def warned(response: Response, write: Write) -> Response:
     return Response(response.status, {**response.headers, "warning": texts}, response.body)
 
 
-def _updated(registry: Registry, call: Call, old: Thing, thing: Thing, write: Write) -> Response:
+def _updated(registry: Registry, call: Call, *, thing: Thing, write: Write) -> Response:
+    old = registry.current(call.resource, call.key)
     if call.subresource == "status":
-        thing = registry.update_status(call.resource, old, thing, write)
+        thing = registry.update_status(old, thing, write=write)
     elif call.subresource == "finalize":
-        thing = registry.replace(call.resource, {**old, "spec": thing.get("spec", {})}, write)
+        thing = registry.replace({**old, "spec": thing.get("spec", {})}, write)
     else:
-        thing = registry.update(call.resource, old, thing, write)
+        thing = registry.update(old, thing, write=write)
     return warned(answer(registry, call, encode(call.resource.ordered(thing))), write)
 
 
