@@ -20,9 +20,17 @@ Standing = Mapping[PodClass, Counts]
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
-def goes_singly(pod: PodClass) -> bool:
+def looks_beside(pod: PodClass) -> bool:
     """Whether each pod of the class changes where the next may stand."""
     return bool(pod.pod_affinity or pod.spread)
+
+
+def is_drawn(pod: PodClass, standing: Standing) -> bool:
+    """Whether a pod that stands would like it near, or far."""
+    return any(
+        (term.weight is not None or not term.anti) and _means(term, other, pod)
+        for other in standing for term in other.pod_affinity
+    )
 
 
 def bound_to_itself(pod: PodClass) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .affinity import admits, bound_to_itself, goes_singly, likes
+from .affinity import admits, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
@@ -162,7 +162,8 @@ def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
         return None
     placed: dict[str, PodSetPlacement] = {}
     for _, part in sorted(zip(scarcity, parts), key=lambda one: one[0]):
-        shares = _singly(scene, tree, part) if goes_singly(part.kind.pod) else _batched(scene, tree, part)
+        is_single = looks_beside(part.kind.pod) or is_drawn(part.kind.pod, scene.standing)
+        shares = _singly(scene, tree, part) if is_single else _batched(scene, tree, part)
         if shares is None:
             return None
         placed[part.name] = PodSetPlacement(part.name, tuple(shares))

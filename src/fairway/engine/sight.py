@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .affinity import goes_singly
+from .affinity import looks_beside
 from .devices import choose, room_of
 from .fit import Counts, Kind, Rows, chooses, feasible, need_of
 from .model import NodeShare, PodClass, PodSetPlacement
@@ -329,7 +329,7 @@ class Scene:
                 self.device_free[row, slot_of[index]] -= need.share or DEVICE
             if nodes[row].numa:
                 self._hold(kind.pod, (row, nodes[row].devices[slot_of[indices[0]]].numa))
-        if self.snapshot.is_social or goes_singly(kind.pod):
+        if self.snapshot.is_social or looks_beside(kind.pod):
             if kind.pod not in self._own:
                 self._own.add(kind.pod)
                 before = self.standing.get(kind.pod)
