@@ -179,9 +179,10 @@ class Writer:
         pause = 1.0 / self.means.settings.refreshes_per_second
         while True:
             await self._has_waits.wait()
-            key, decided = self._next_wait()
             if not self._waits:
                 self._has_waits.clear()
+                continue
+            key, decided = self._next_wait()
             if self.means.election.is_leader() and key not in self._decided:
                 await self._tell_wait(key, decided)
             await self.means.client.clock.sleep(pause)
@@ -209,6 +210,8 @@ class Writer:
             return life.wait(life.revoke(it.status), decided.words, verdict.position)
 
         written = await self.means.write(key, make)
+        if not written:
+            self._told.pop(key, None)  # it changed meanwhile: what is decided of it next is news again
         owner = self.means.cases.case(key).owner
         if written and owner and seen and seen.status.reason != decided.words.reason:
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message)
