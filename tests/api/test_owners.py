@@ -1,0 +1,148 @@
+"""Which Workload an owner gets: its podsets, its name, and what its annotations say."""
+
+import pytest
+
+from fairway.api import owners
+from fairway.api.decode import decode
+from fairway.api.objects import JobObject, PodObject
+from fairway.api.owners import OWNERS, name_of, pod_group, queue_of
+from fairway.api.quantities import Malformed
+from fairway.api.types import TopologySpec
+
+
+def job(spec=None, status=None, labels=None, **annotations):
+    notes = {f"fairway.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    meta = {
+        "name": "a",
+        "namespace": "ns",
+        "uid": "7",
+        "annotations": notes,
+        "labels": labels or {"fairway.dev/queue": "q"},
+    }
+    return OWNERS["batch", "Job"].workload("Job", {"metadata": meta, "spec": spec or {}, "status": status or {}})
+
+
+def test_the_workload_is_named_after_its_owner_and_owned_by_it():
+    made = job()
+    assert (made.metadata.name, made.metadata.namespace) == ("job-a", "ns")
+    (ref,) = made.metadata.owner_references
+    assert (ref.api_version, ref.kind, ref.name, ref.uid, ref.controller) == ("batch/v1", "Job", "a", "7", True)
+    assert name_of("PyTorchJob", "a") == "pytorchjob-a"
+
+
+@pytest.mark.parametrize("spec, status, count", [
+    ({}, {}, 1), ({"parallelism": 4, "completions": 4}, {}, 4), ({"parallelism": 4, "completions": 2}, {}, 2),
+    ({"parallelism": 4, "completions": 10}, {"succeeded": 9}, 1), ({"parallelism": 3}, {}, 3),
+    ({"parallelism": 0}, {}, 0),
+])  # fmt: skip
+def test_a_job_asks_for_as_many_pods_as_run_at_once(spec, status, count):
+    assert [(one.name, one.count) for one in job(spec, status).spec.pod_sets] == [("main", count)]
+
+
+def test_annotations_are_mirrored_into_the_spec():
+    spec = job(
+        workload_type="Interactive", preemptible="true", expected_runtime="1h", time_limit="2h", restart="Pod",
+        pools="a, b", after="x,y", deadline="2026-12-01T08:00:00Z", active="false", topology_required="rack",
+        idle_timeout="1h", start_timeout="5m", checkpoint_interval="10m", data="c", user="ann",
+    ).spec  # fmt: skip
+    assert (spec.queue, spec.user, spec.workload_type, spec.preemptible, spec.active) == (
+        "q",
+        "ann",
+        "Interactive",
+        True,
+        False,
+    )
+    assert (spec.expected_runtime, spec.time_limit, spec.restart, spec.pools) == ("1h", "2h", "Pod", ("a", "b"))
+    assert (spec.after, spec.deadline, spec.topology) == (("x", "y"), "2026-12-01T08:00:00Z", TopologySpec("rack"))
+    assert (spec.idle_timeout, spec.start_timeout, spec.checkpoint_interval, spec.data) == ("1h", "5m", "10m", "c")
+
+
+def test_a_minimum_makes_a_job_elastic():
+    (one,) = job({"parallelism": 8}, min_count="3").spec.pod_sets
+    assert (one.count, one.min_count) == (8, 3)
+    (last,) = job({"parallelism": 8, "completions": 8}, {"succeeded": 6}, min_count="3").spec.pod_sets
+    assert (last.count, last.min_count) == (2, 2)
+
+
+def test_what_shares_a_device_stands_on_the_template():
+    (one,) = job(gpu_fraction="0.5", alignment="Required").spec.pod_sets
+    assert one.template.metadata.annotations == {"fairway.dev/gpu-fraction": "0.5"}
+    assert one.alignment == "Required"
+    own = {"template": {"metadata": {"annotations": {"fairway.dev/gpu-memory": "8Gi"}}}}
+    (kept,) = job(own, gpu_fraction="0.5").spec.pod_sets
+    assert kept.template.metadata.annotations == {"fairway.dev/gpu-memory": "8Gi"}
+
+
+@pytest.mark.parametrize("annotations, field", [
+    ({"workload_type": "Serving"}, "workload-type"), ({"preemptible": "yes"}, "preemptible"),
+    ({"min_count": "many"}, "min-count"), ({"min_count": "-1"}, "min-count"), ({"alignment": "Maybe"}, "alignment"), ({"restart": "All"}, "restart"),
+])  # fmt: skip
+def test_an_annotation_that_cannot_be_read_is_named(annotations, field):
+    with pytest.raises(Malformed) as told:
+        job(**annotations)
+    assert told.value.field == f"metadata.annotations[fairway.dev/{field}]"
+
+
+def test_a_ray_cluster_is_elastic_where_ray_scales_it():
+    group = {"groupName": "gpu", "replicas": 4, "minReplicas": 1, "numOfHosts": 2}
+    said = {"metadata": {"name": "r", "namespace": "ns"}, "spec": {"workerGroupSpecs": [group]}}
+    kind = OWNERS["ray.io", "RayCluster"]
+    fixed = kind.workload("RayCluster", said).spec.pod_sets
+    assert [(one.name, one.count, one.min_count) for one in fixed] == [("head", 1, None), ("gpu", 8, None)]
+    said["spec"]["enableInTreeAutoscaling"] = True
+    assert kind.workload("RayCluster", said).spec.pod_sets[1].min_count == 2
+
+
+def test_a_pytorch_job_has_its_master_first_and_elastic_workers():
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}, "Master": {}}, "elasticPolicy": {"minReplicas": 2}}
+    made = OWNERS["kubeflow.org", "PyTorchJob"].workload("PyTorchJob", {"metadata": {"name": "p"}, "spec": spec})
+    assert [(one.name, one.count, one.min_count) for one in made.spec.pod_sets] == [
+        ("master", 1, None),
+        ("worker", 4, 2),
+    ]
+
+
+def pods(number, size, cpu=None):
+    found = []
+    for index in range(number):
+        group = {"fairway.dev/queue": "q", "fairway.dev/group": "g", "fairway.dev/group-size": str(size)}
+        meta = {"name": f"p{index}", "namespace": "ns", "uid": str(index), "labels": group}
+        meta["creationTimestamp"] = f"2026-01-01T00:00:0{index}Z"
+        asked = {"cpu": (cpu or ["1"] * number)[index]}
+        spec = {"containers": [{"resources": {"requests": asked}}]}
+        found.append(decode({"metadata": meta, "spec": spec}, PodObject))
+    return found
+
+
+def test_a_group_of_pods_is_a_gang_owned_by_all_of_them():
+    made = pod_group("g", pods(3, 3))
+    assert (made.metadata.name, made.metadata.creation_timestamp) == ("pod-g", "2026-01-01T00:00:02Z")
+    assert [(ref.kind, ref.name, ref.controller) for ref in made.metadata.owner_references] == [
+        ("Pod", name, False) for name in ("p0", "p1", "p2")
+    ]
+    assert [(one.name, one.count) for one in made.spec.pod_sets] == [("main", 3)]
+
+
+def test_a_group_of_which_some_are_missing_is_no_workload_yet():
+    assert pod_group("g", pods(2, 3)) is None
+
+
+def test_pods_of_a_group_that_ask_for_different_things_are_podsets():
+    made = pod_group("g", pods(3, 3, cpu=["1", "2", "2"]))
+    assert [(one.name, one.count) for one in made.spec.pod_sets] == [("main", 1), ("main-1", 2)]
+
+
+def test_a_group_size_that_is_no_number_is_named():
+    with pytest.raises(Malformed, match=r"metadata\.labels\[fairway\.dev/group-size\]: found 'all'"):
+        pod_group("g", pods(1, "all"))
+
+
+def test_an_object_is_managed_by_its_label_or_its_namespace():
+    plain, labelled = (
+        JobObject().metadata,
+        decode({"metadata": {"labels": {"fairway.dev/queue": "q"}}}, JobObject).metadata,
+    )
+    assert queue_of(plain, {}) == ""
+    assert queue_of(plain, {"fairway.dev/managed": "true"}) == owners.DEFAULT_QUEUE
+    assert queue_of(plain, {"fairway.dev/managed": "false"}) == ""
+    assert queue_of(labelled, {}) == "q"
