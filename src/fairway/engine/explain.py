@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from .draft import Draft
-from .fit import Counts, Kind, Need, count_room, labels_of, pool_row
+from .fit import Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row
 from .model import PODS
 from .place import Ask, place, sight_of
 from .plan import Facts, Reason
 from .resources import DEVICE
+from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
 Part = tuple[str, Kind, int]
@@ -106,12 +107,13 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     asked = np.zeros(len(snapshot.resources), np.int64)
     for _, kind, size in parts:
         asked[list(kind.need.columns)] += np.array(kind.need.amounts, np.int64) * size
-    open_nodes = np.logical_or.reduce([sight_of(draft).mask(kind) for _, kind, _ in parts])
+    open_nodes = np.logical_or.reduce([_open(draft, kind) for _, kind, _ in parts])
     if ask.allowed is not None:
         open_nodes = open_nodes & ask.allowed
     free = np.where(open_nodes, np.maximum(draft.free, 0), 0)
     short = asked - free.sum(axis=1)
-    column = int(np.argmax(np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)))
+    lacking = np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)
+    column = len(lacking) - 1 - int(np.argmax(lacking[::-1]))  # of equals the accelerator
     level = _level(ask)
     most, domain = _most_free(draft, pool, level, free[column])
     return Facts(
@@ -119,6 +121,12 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
         missing=max(int(short[column]), 0) or None, pool=pool, level=level, domain=domain,
         would_fit=_would_fit(draft, ask, pool),
     )
+
+
+def _open(draft: Draft, kind: Kind) -> Mask:
+    """Nodes that could take the pod if they were empty, else those too small for it as well."""
+    mask = sight_of(draft).mask(kind)
+    return mask if mask.any() else allowed_nodes(draft.snapshot, kind.pod, kind.pool)
 
 
 def _level(ask: Ask) -> str:
