@@ -125,8 +125,8 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
 
 def _open(draft: Draft, kind: Kind) -> Mask:
     """Nodes that could take the pod if they were empty, else those too small for it as well."""
-    mask = sight_of(draft).mask(kind)
-    return mask if mask.any() else allowed_nodes(draft.snapshot, kind.pod, kind.pool)
+    snapshot, mask = draft.snapshot, sight_of(draft).mask(kind)
+    return mask if mask.any() else allowed_nodes(snapshot, kind.pod, kind.pool) & snapshot.is_usable
 
 
 def _level(ask: Ask) -> str:
