@@ -125,6 +125,15 @@ async def test_what_cannot_be_used_is_refused_in_one_line_and_stays_as_it_is(tmp
     assert digest(path) == before
 
 
+async def test_a_place_where_no_file_can_be_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(Unusable, match="cannot be opened"):
+        Database(str(tmp_path / "absent" / "db"))
+    store = Store(Database(str(tmp_path / "a?b#c%20d")))
+    store.put(KEY, thing())
+    await store.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["a?b#c%20d"]
+
+
 async def test_an_older_format_takes_the_steps_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "db"
     await filled(path)

@@ -15,6 +15,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 APPLICATION = 0x46574159  # "FWAY", in the header of the file
@@ -52,10 +53,12 @@ class Database:
     def __init__(self, path: str) -> None:
         self.path = path
         self.rows, self.horizon = _read(path)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        os.chmod(path, 0o600)
         try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            os.chmod(path, 0o600)
             self._connection = _open(path)
+        except OSError as error:
+            raise Unusable(f"{path} cannot be opened: {error.strerror}") from error
         except sqlite3.Error as error:
             raise Unusable(_sentence(path, error)) from error
 
@@ -71,7 +74,7 @@ class Database:
         except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            if _code(error) == sqlite3.SQLITE_FULL:
                 raise Full(f"no space left for {self.path}: the write did not happen") from error
             raise
 
@@ -99,7 +102,7 @@ def _read(path: str) -> tuple[list[Row], int]:
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return [], 0
     try:
-        with closing(sqlite3.connect(f"file:{os.path.abspath(path)}?mode=ro", uri=True, timeout=2)) as connection:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=2)) as connection:
             _check(path, connection)
             if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
                 return [], 0
@@ -132,12 +135,18 @@ def _rows(path: str, connection: sqlite3.Connection) -> Iterator[Row]:
         yield row
 
 
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary code; 0 for errors that are Python's."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 def _sentence(path: str, error: sqlite3.Error) -> str:
-    if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    code = _code(error)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"{path} is in use by another process: stop that one first, or choose another data directory"
-    if error.sqlite_errorcode in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return f"{path} cannot be opened ({error}): check the directory and its permissions"
-    if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL:
         return f"no space left for {path}: free some, then start again"
     return _damaged(path, str(error))
 
