@@ -30,21 +30,39 @@ def test_the_workload_is_named_after_its_owner_and_owned_by_it():
     assert name_of("PyTorchJob", "a") == "pytorchjob-a"
 
 
-@pytest.mark.parametrize("spec, status, count", [
-    ({}, {}, 1), ({"parallelism": 4, "completions": 4}, {}, 4), ({"parallelism": 4, "completions": 2}, {}, 2),
-    ({"parallelism": 4, "completions": 10}, {"succeeded": 9}, 1), ({"parallelism": 3}, {}, 3),
-    ({"parallelism": 0}, {}, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spec, status, count",
+    [
+        ({}, {}, 1),
+        ({"parallelism": 4, "completions": 4}, {}, 4),
+        ({"parallelism": 4, "completions": 2}, {}, 2),
+        ({"parallelism": 4, "completions": 10}, {"succeeded": 9}, 1),
+        ({"parallelism": 3}, {}, 3),
+        ({"parallelism": 0}, {}, 0),
+    ],
+)
 def test_a_job_asks_for_as_many_pods_as_run_at_once(spec, status, count):
     assert [(one.name, one.count) for one in job(spec, status).spec.pod_sets] == [("main", count)]
 
 
 def test_annotations_are_mirrored_into_the_spec():
     spec = job(
-        workload_type="Interactive", preemptible="true", expected_runtime="1h", time_limit="2h", restart="Pod",
-        pools="a, b", after="x,y", deadline="2026-12-01T08:00:00Z", active="false", topology_required="rack",
-        idle_timeout="1h", start_timeout="5m", checkpoint_interval="10m", data="c", user="ann",
-    ).spec  # fmt: skip
+        workload_type="Interactive",
+        preemptible="true",
+        expected_runtime="1h",
+        time_limit="2h",
+        restart="Pod",
+        pools="a, b",
+        after="x,y",
+        deadline="2026-12-01T08:00:00Z",
+        active="false",
+        topology_required="rack",
+        idle_timeout="1h",
+        start_timeout="5m",
+        checkpoint_interval="10m",
+        data="c",
+        user="ann",
+    ).spec
     assert (spec.queue, spec.user, spec.workload_type, spec.preemptible, spec.active) == (
         "q",
         "ann",
@@ -73,10 +91,17 @@ def test_what_shares_a_device_stands_on_the_template():
     assert kept.template.metadata.annotations == {"fairway.dev/gpu-memory": "8Gi"}
 
 
-@pytest.mark.parametrize("annotations, field", [
-    ({"workload_type": "Serving"}, "workload-type"), ({"preemptible": "yes"}, "preemptible"),
-    ({"min_count": "many"}, "min-count"), ({"min_count": "-1"}, "min-count"), ({"alignment": "Maybe"}, "alignment"), ({"restart": "All"}, "restart"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "annotations, field",
+    [
+        ({"workload_type": "Serving"}, "workload-type"),
+        ({"preemptible": "yes"}, "preemptible"),
+        ({"min_count": "many"}, "min-count"),
+        ({"min_count": "-1"}, "min-count"),
+        ({"alignment": "Maybe"}, "alignment"),
+        ({"restart": "All"}, "restart"),
+    ],
+)
 def test_an_annotation_that_cannot_be_read_is_named(annotations, field):
     with pytest.raises(Malformed) as told:
         job(**annotations)

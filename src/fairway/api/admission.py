@@ -102,27 +102,27 @@ def _ours(review: Review) -> Thing:
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
             _keep_place(review)
-            _workload(decode(said, WorkloadObject), review, "spec.timeLimit")
+            _workload(decode(said, WorkloadObject), review)
     return review.new
 
 
-def _workload(said: WorkloadObject, review: Review, field: str) -> None:
+def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
     longest = _longest(said.spec.queue, review.lookup)
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
-        raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", field)
+        raise Malformed(f"found {shown(said.spec.time_limit)}; {most}", "spec.timeLimit")
 
 
 def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | None:
-    """The longest time limit in a queue: its own, or that of the nearest above it that has one."""
+    """The longest time limit that a queue and all above it allow."""
+    bounds: list[float] = []
     for _ in range(DEEPEST):
         spec = _part(lookup("Queue", queue) or {}, "spec")
         if longest := _part(spec, "timeLimit").get("max"):
-            return duration(str(longest))
-        if not (queue := str(spec.get("parent") or "")):
-            return None
-    return None
+            bounds.append(duration(str(longest)))
+        queue = str(spec.get("parent") or "")
+    return min(bounds, default=None)
 
 
 def _reservation(said: ReservationObject, review: Review) -> None:
@@ -141,8 +141,15 @@ def _read(review: Review) -> None:
         made = owners.pod(decode(said, PodObject))
     else:
         return
-    if made.spec.pod_sets:
-        _workload(made, review, owners.annotated("time-limit"))
+    try:
+        if made.spec.pod_sets:
+            _workload(made, review)
+    except Malformed as error:
+        raise owners.told(review.kind, error) from None
+    least = _part(_part(review.new, "metadata"), "annotations").get(f"{GROUP}/min-count")
+    if review.old is None and least is not None and int(str(least)) > made.spec.pod_sets[-1].count:
+        most = f"at most its pods, which are {made.spec.pod_sets[-1].count}, is allowed"
+        raise Malformed(f"found {shown(least)}; {most}", owners.annotated("min-count"))
 
 
 def _managed(review: Review) -> Thing:

@@ -262,6 +262,18 @@ def mirrored(owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> Worklo
     return replace(spec, topology=_topology(owner), pod_sets=(*own, *last))
 
 
+def told(kind: str, error: Malformed) -> Malformed:
+    """A complaint about the Workload of an owner, as one about the owner's own field."""
+    within_spec = error.field.removeprefix("spec.")
+    for name, (field, _) in MIRRORED.items():
+        if within_spec == field:
+            return Malformed(error.message, annotated(name))
+    place = within_spec.removeprefix("podSets[0].template.")
+    if place == within_spec or kind not in ("Job", "Pod"):
+        return error
+    return Malformed(error.message, place if kind == "Pod" else f"spec.template.{place}")
+
+
 def annotated(name: str) -> str:
     """The field path of one of our annotations."""
     return f"metadata.annotations[{objects.GROUP}/{name}]"

@@ -118,7 +118,11 @@ def read(manifests: Iterable[object], *, everything: bool = False, now: float | 
     known = _workloads(cluster, everything=everything)
     aliases = _aliases(known)
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
-    facts = [within(f"Workload {key}:", fact, one, reading) for key, one in known.items()]
+    written = cluster.parts[WorkloadObject]
+    facts = [
+        within(f"Workload {key}:", fact, one, reading) if key in written else _of_owner(one, reading)
+        for key, one in known.items()
+    ]
     by_name = {one.name: one for one in nodes}
     running = [
         replace(_pooled(one, by_name, pools), workload=_after(one.workload, aliases))
@@ -137,6 +141,16 @@ def read(manifests: Iterable[object], *, everything: bool = False, now: float | 
         disruptions=cluster.each(objects.DisruptionBudgetObject, queues.disruption),
         ended=tuple(one for one in facts if isinstance(one, Ended)),
     )
+
+
+def _of_owner(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended | None:
+    """What the Workload means that an owner would get; a complaint is about the owner."""
+    try:
+        return fact(said, reading)
+    except Malformed as error:
+        owner = said.metadata.owner_references[0]
+        told = owners.told(owner.kind, error)
+        raise Malformed(told.message, f"{owner.kind} {said.metadata.namespace}/{owner.name}: {told.field}") from None
 
 
 def _add(cluster: Cluster, said: object) -> None:

@@ -1,0 +1,269 @@
+"""The door: what is completed, what is refused with which field, and what may not change."""
+
+import copy
+
+import pytest
+
+from fairway.api.admission import Refused, Review, admit
+from fairway.api.quantities import time
+
+NOW = time("2026-11-21T12:00:00Z")
+MANAGED = {"metadata": {"labels": {"fairway.dev/managed": "true"}}}
+
+
+def review(kind, new, group="fairway.dev", old=None, operation=None, **more):
+    things = more.pop("things", {})
+    return Review(
+        operation=operation or ("UPDATE" if old else "CREATE"),
+        group=group,
+        kind=kind,
+        namespace="ns",
+        new=new,
+        old=old,
+        user=more.pop("user", "ann"),
+        now=NOW,
+        lookup=lambda kind, name: things.get((kind, name)),
+        **more,
+    )
+
+
+def let_in(kind, new, **more):
+    found, warnings = admit(review(kind, copy.deepcopy(new), **more))
+    assert warnings == []
+    return found
+
+
+def refusal(kind, new, **more):
+    with pytest.raises(Refused) as told:
+        admit(review(kind, copy.deepcopy(new), **more))
+    ((field, reason, message),) = told.value.causes
+    assert reason == "FieldValueInvalid"
+    return f"{field}: {message}"
+
+
+def workload(**spec):
+    return {"metadata": {"name": "w", "namespace": "ns"}, "spec": {"podSets": [{"name": "main"}], **spec}}
+
+
+def job(annotations=None, **spec):
+    meta = {"name": "j", "labels": {"fairway.dev/queue": "q"}, "annotations": annotations or {}}
+    template = {"spec": {"containers": [{"name": "c"}]}}
+    return {"metadata": meta, "spec": {"template": template, **spec}}
+
+
+def test_the_user_is_whoever_asks_whatever_the_object_says():
+    assert let_in("Workload", workload(user="boss"))["spec"]["user"] == "ann"
+
+
+def test_the_controller_speaks_for_others():
+    assert let_in("Workload", workload(user="bob"), user="controller", is_trusted=True)["spec"]["user"] == "bob"
+
+
+def test_the_user_does_not_change():
+    old = workload(user="ann")
+    said = refusal("Workload", workload(user="eve", queue="other"), old=old)
+    assert said == "spec.user: found 'eve'; it is 'ann' and does not change"
+    assert let_in("Workload", workload(queue="other"), old=old)["spec"]["user"] == "ann"
+
+
+def test_only_the_controller_says_when_a_workload_was_submitted():
+    early = {**workload(), "metadata": {"name": "w", "annotations": {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}}}
+    assert "fairway.dev/submitted" not in let_in("Workload", early)["metadata"]["annotations"]
+    assert "fairway.dev/submitted" in let_in("Workload", early, is_trusted=True)["metadata"]["annotations"]
+    kept = let_in("Workload", workload(queue="x"), old={**early, "spec": workload()["spec"]})
+    assert kept["metadata"]["annotations"] == {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "spec, said",
+    [
+        (
+            {"podSets": [{"name": "w", "count": 2, "minCount": 3}]},
+            "spec.podSets[0].minCount: found 3; at most count, which is 2",
+        ),
+        (
+            {"podSets": [{"name": "w", "count": 100_001}]},
+            "spec.podSets[0].count: found 100001; int <= 100000 is allowed",
+        ),
+        ({"podSets": []}, "spec.podSets: absent"),
+        ({"restart": "Never"}, "spec.restart: found 'Never'; one of Gang, Pod is allowed"),
+        ({"timeLimit": "forever"}, "spec.timeLimit: found 'forever'"),
+    ],
+)
+def test_a_workload_that_makes_no_sense_is_refused(spec, said):
+    assert refusal("Workload", workload(**spec)).startswith(said)
+
+
+def test_a_time_limit_above_the_queues_maximum_is_refused():
+    things = {("Queue", "q"): {"spec": {"parent": "top"}}, ("Queue", "top"): {"spec": {"timeLimit": {"max": "2h"}}}}
+    said = refusal("Workload", workload(queue="q", timeLimit="3h"), things=things)
+    assert said == "spec.timeLimit: found '3h'; at most 2h, the longest in queue q, is allowed"
+    assert let_in("Workload", workload(queue="q", timeLimit="2h"), things=things)
+    by_job = job({"fairway.dev/time-limit": "3h"})
+    assert refusal("Job", by_job, group="batch", things=things).startswith(
+        "metadata.annotations[fairway.dev/time-limit]: found '3h'"
+    )
+
+
+def test_what_depends_on_other_objects_is_let_in():
+    assert let_in("Workload", workload(queue="nowhere", timeLimit="900h", topology={"required": "moon"}))
+    assert let_in("Queue", {"metadata": {"name": "a"}, "spec": {"parent": "a"}})
+
+
+@pytest.mark.parametrize(
+    "spec, said",
+    [
+        ({"order": "Random"}, "spec.order: found 'Random'; one of FIFO,"),
+        (
+            {"quotas": [{"limit": {"cpu": "-1"}}]},
+            "spec.quotas[0].limit[cpu]: found '-1'; a quantity that is not negative",
+        ),
+        ({"quotas": [{"weight": -1}]}, "spec.quotas[0].weight: found -1; float >= 0.0 is allowed"),
+        ({"timeLimit": {"default": "2h", "max": "1h"}}, "spec.timeLimit.default: found 2h; at most max, which is 1h"),
+    ],
+)
+def test_a_queue_that_makes_no_sense_is_refused(spec, said):
+    assert refusal("Queue", {"metadata": {"name": "q"}, "spec": spec}).startswith(said)
+
+
+def test_a_reservation_that_is_over_is_refused():
+    spec = {"queue": "q", "pool": "p", "amount": {"cpu": 1}, "start": "2026-11-21T08:00:00Z", "duration": "1h"}
+    said = refusal("Reservation", {"metadata": {"name": "r"}, "spec": spec})
+    assert said == "spec.start: found 2026-11-21T08:00:00Z, which is over; a window that ends later is allowed"
+    assert let_in("Reservation", {"metadata": {"name": "r"}, "spec": {**spec, "duration": "5h"}})
+    assert let_in("Reservation", {"metadata": {"name": "r"}, "spec": {**spec, "repeat": "Daily"}})
+
+
+def test_what_was_let_in_stays_writable():
+    past = {
+        "metadata": {"name": "r"},
+        "spec": {"maintenance": True, "nodes": ["n"], "start": "2020-01-01T00:00:00Z", "duration": "1h"},
+    }
+    assert let_in("Reservation", {**past, "metadata": {"name": "r", "finalizers": ["x"]}}, old=past)
+    assert let_in("Reservation", {**past, "spec": {**past["spec"], "nodes": ["n", "m"]}}, old=past)
+    bad = workload(timeLimit="forever")
+    assert let_in("Workload", {**bad, "metadata": {"finalizers": []}}, old=bad)
+
+
+def test_a_deletion_is_never_refused():
+    assert let_in("Workload", {"spec": "nonsense"}, operation="DELETE") == {"spec": "nonsense"}
+
+
+def test_a_managed_job_is_suspended_marked_and_steered():
+    new = let_in("Job", job(), group="batch")
+    assert new["spec"]["suspend"] is True
+    assert new["metadata"]["annotations"] == {"fairway.dev/user": "ann"}
+    assert new["spec"]["template"]["spec"]["schedulerName"] == "fairway"
+
+
+def test_a_job_that_is_not_managed_is_left_alone():
+    plain = job()
+    plain["metadata"]["labels"] = {}
+    assert let_in("Job", plain, group="batch") == plain
+    assert let_in("Job", plain, group="batch", things={("Namespace", "ns"): MANAGED})["spec"]["suspend"] is True
+
+
+def test_the_controller_may_resume_what_it_suspended():
+    old = let_in("Job", job(), group="batch")
+    resumed = copy.deepcopy(old)
+    resumed["spec"]["suspend"] = False
+    assert let_in("Job", resumed, group="batch", old=old)["spec"]["suspend"] is False
+
+
+def test_the_user_of_a_job_does_not_change():
+    old = let_in("Job", job(), group="batch")
+    stolen = copy.deepcopy(old)
+    stolen["metadata"]["annotations"]["fairway.dev/user"] = "eve"
+    assert "it is 'ann' and does not change" in refusal("Job", stolen, group="batch", old=old)
+
+
+@pytest.mark.parametrize(
+    "annotations, field",
+    [
+        ({"fairway.dev/preemptible": "yes"}, "fairway.dev/preemptible"),
+        ({"fairway.dev/min-count": "-2"}, "fairway.dev/min-count"),
+        ({"fairway.dev/workload-type": "Fun"}, "fairway.dev/workload-type"),
+        ({"fairway.dev/deadline": "noon"}, "fairway.dev/deadline"),
+        ({"fairway.dev/time-limit": "soon"}, "fairway.dev/time-limit"),
+        ({"fairway.dev/min-count": "2"}, "fairway.dev/min-count"),
+    ],
+)
+def test_an_annotation_that_makes_no_sense_is_refused(annotations, field):
+    assert refusal("Job", job(annotations), group="batch").startswith(f"metadata.annotations[{field}]: found")
+
+
+def test_a_request_that_makes_no_sense_is_refused_with_its_path():
+    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}]}}
+    said = refusal("Job", job(template=template), group="batch")
+    assert said.startswith("spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: found '0.5'; whole GPUs")
+
+
+def pod(owner=None, **spec):
+    refs = [{"kind": owner, "name": "o", "controller": True}] if owner else []
+    meta = {"name": "p", "labels": {"fairway.dev/queue": "q"}, "ownerReferences": refs}
+    return {"metadata": meta, "spec": {"containers": [{"name": "c"}], **spec}}
+
+
+def test_a_bare_pod_waits_at_a_gate():
+    new = let_in("Pod", pod(), group="")
+    assert new["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+    assert new["spec"]["schedulerName"] == "fairway"
+    assert new["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+    assert let_in("Pod", new, group="")["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+
+
+def test_a_pod_of_a_replica_set_waits_at_a_gate_under_its_users_name():
+    made = pod("ReplicaSet")
+    made["metadata"]["annotations"] = {"fairway.dev/user": "bob"}
+    new = let_in("Pod", made, group="", user="system:serviceaccount:kube-system:replicaset-controller")
+    assert new["spec"]["schedulingGates"]
+    assert new["metadata"]["annotations"]["fairway.dev/user"] == "bob"
+
+
+def test_a_pod_of_a_job_is_only_steered():
+    new = let_in("Pod", pod("Job"), group="")
+    assert new["spec"]["schedulerName"] == "fairway"
+    assert "schedulingGates" not in new["spec"]
+
+
+@pytest.mark.parametrize("left", [pod("DaemonSet"), pod(nodeName="n1"), pod(schedulerName="other")])
+def test_pods_that_are_not_ours_to_place_are_not_gated(left):
+    new = let_in("Pod", left, group="")
+    assert "schedulingGates" not in new["spec"]
+    assert new["spec"].get("schedulerName") != "fairway"
+
+
+def test_a_deployment_hands_its_queue_and_a_gate_to_its_pods():
+    meta = {
+        "name": "d",
+        "labels": {"fairway.dev/queue": "q"},
+        "annotations": {"fairway.dev/workload-type": "Inference"},
+    }
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c"}]}}
+    new = let_in("Deployment", {"metadata": meta, "spec": {"template": template}}, group="apps")
+    made = new["spec"]["template"]
+    assert made["metadata"]["labels"] == {"app": "x", "fairway.dev/queue": "q"}
+    assert made["metadata"]["annotations"] == {"fairway.dev/workload-type": "Inference", "fairway.dev/user": "ann"}
+    assert made["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+
+
+def test_nested_templates_are_steered_too():
+    inner = {"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
+    meta = {"name": "s", "labels": {"fairway.dev/queue": "q"}}
+    new = let_in(
+        "JobSet",
+        {"metadata": meta, "spec": {"replicatedJobs": [{"name": "r", "template": inner}]}},
+        group="jobset.x-k8s.io",
+    )
+    assert new["spec"]["suspend"] is True
+    assert new["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["schedulerName"] == "fairway"
+
+
+def test_the_cluster_s_own_namespaces_are_never_touched():
+    own = Review("CREATE", "", "Pod", "kube-system", pod(), user="ann")
+    assert "schedulingGates" not in admit(own)[0]["spec"]
+
+
+def test_objects_of_no_shape_are_refused_and_crash_nothing():
+    assert refusal("Workload", {"metadata": {"name": "w"}, "spec": 3}).startswith("spec: found 3; object is allowed")
+    assert refusal("Job", {**job(), "spec": []}, group="batch").startswith("spec: found []; object is allowed")

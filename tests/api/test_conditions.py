@@ -1,0 +1,135 @@
+"""Verdicts in words: true to the facts, for readers of one namespace."""
+
+import pytest
+
+from fairway.api.conditions import is_warning, names, reason, sentence, waiting
+from fairway.engine.model import Admission, NodeShare, PodSetPlacement, Workload
+from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Wait
+
+READER = Workload("ns/me", "nlp", ())
+QUEUES = {"ns/a": "nlp", "ns/b": "nlp", "x/1": "vision", "x/2": "vision", "x/3": "vision", "y/1": "nlp"}
+GPU = "nvidia.com/gpu"
+
+
+def said(why, **facts):
+    return waiting(Wait("ns/me", why, Facts(**facts)), READER, QUEUES)
+
+
+def test_the_example_of_the_interfaces_is_said_so():
+    text = said(
+        Reason.NO_DOMAIN,
+        resource=GPU,
+        needed=8000,
+        most_free=6000,
+        level="fairway.dev/rack",
+        domain="r3",
+        blocking=("ns/a", "ns/b"),
+    )
+    assert text == "needs 8 nvidia.com/gpu in one rack; the most free in any is 6 (rack r3); a and b hold it there"
+
+
+@pytest.mark.parametrize(
+    "why, facts, text",
+    [
+        (Reason.QUEUE_NOT_FOUND, {}, "there is no queue nlp"),
+        (
+            Reason.NOT_ALLOWED,
+            {"queue": "top", "detail": "priority 5 is above 3"},
+            "queue top does not take it: priority 5 is above 3",
+        ),
+        (Reason.LEVEL_UNKNOWN, {"level": "rack"}, "no pool it may use has the topology level rack"),
+        (
+            Reason.NEVER_FITS,
+            {"resource": GPU, "needed": 9000, "most_free": 8000, "domain": "n1"},
+            "needs 9 nvidia.com/gpu; the most free in any is 8 (node n1); it would not fit if nothing else ran",
+        ),
+        (Reason.BACKING_OFF, {"until": 0.0}, "it failed to start and is not tried again until 1970-01-01T00:00:00Z"),
+        (
+            Reason.OVER_LIMIT,
+            {"resource": GPU, "needed": 4000, "missing": 2000, "queue": "top"},
+            "needs 4 nvidia.com/gpu; queue top would be over its limit by 2 nvidia.com/gpu",
+        ),
+        (
+            Reason.OVER_GUARANTEED,
+            {"resource": "memory", "needed": 2**31, "missing": 2**30},
+            "needs 2Gi memory; it is not preemptible, and queue nlp would be over its guarantee by 1Gi memory",
+        ),
+        (
+            Reason.NO_ROOM,
+            {"resource": GPU, "needed": 500, "missing": 250, "pool": "h100"},
+            "needs 500m nvidia.com/gpu; 250m are missing in pool h100",
+        ),
+        (Reason.OVER_SHARE, {}, "needs a place; queue nlp has its share and may take no more"),
+        (
+            Reason.FRAGMENTED,
+            {"resource": GPU, "needed": 8000, "most_free": 4000, "would_fit": {"main": 1}},
+            "needs 8 nvidia.com/gpu; the most free in any is 4; together there is enough; with 1 of main it would start now",
+        ),
+        (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
+    ],
+)
+def test_a_wait_says_its_figures(why, facts, text):
+    assert said(why, **facts) == text
+
+
+@pytest.mark.parametrize("why", list(Reason))
+def test_every_reason_has_a_sentence_even_without_facts(why):
+    text = said(why)
+    assert text and "{" not in text and "None" not in text
+
+
+def test_a_hold_is_told():
+    text = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0), READER, QUEUES)
+    assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z")
+
+
+def test_workloads_of_other_namespaces_are_counted_not_named():
+    assert names(("ns/a", "x/1", "x/2", "x/3"), READER, QUEUES) == "a and 3 workloads of queue vision"
+    assert names(("y/1", "x/1"), READER, QUEUES) == "1 workload of queue nlp and 1 workload of queue vision"
+    assert names(("z/unknown",), READER, QUEUES) == "1 workload"
+    assert names([f"ns/w{index}" for index in range(6)], READER, QUEUES) == "w0, w1, w2 and 3 more of this namespace"
+
+
+PLACE = Admission("h100", (PodSetPlacement("main", (NodeShare("n1", 4), NodeShare("n2", 1))),))
+
+
+@pytest.mark.parametrize(
+    "verdict, word, text",
+    [
+        (Admit("ns/me", PLACE), "Admitted", "starts on n1 (4 pods) and n2 (1 pod) of pool h100"),
+        (
+            Admit("ns/me", PLACE, ("ns/a", "x/1")),
+            "WaitingForVictims",
+            "starts on n1 (4 pods) and n2 (1 pod) of pool h100 when a and 1 workload of queue vision are gone",
+        ),
+        (
+            Evict("ns/me", Cause.RECLAIMED, "x/1"),
+            "Reclaimed",
+            "its queue gives back what is another's due, for 1 workload of queue vision; it keeps its place in the queue",
+        ),
+        (
+            Evict("ns/me", Cause.CONSOLIDATED, "ns/a", PLACE),
+            "Consolidated",
+            "moved to make whole room, for a; it goes on on n1 (4 pods) and n2 (1 pod) of pool h100",
+        ),
+        (Resize("ns/me", (("main", 2),), (("main", 5),), PLACE), "Grown", "runs on with other counts: main 2 → 5"),
+        (
+            Resize("ns/me", (("main", 5),), (("main", 2),), PLACE, "ns/b"),
+            "Shrunk",
+            "runs on with other counts: main 5 → 2, for b",
+        ),
+        (Finish("ns/me", Ending.TIME_LIMIT), "TimeLimit", "ran for its time limit"),
+        (Finish("ns/me", Ending.DEPENDENCY_FAILED), "DependencyFailed", "a workload it comes after has failed"),
+        (Keep("ns/me"), "Running", "runs"),
+    ],
+)
+def test_other_verdicts_have_a_word_and_a_sentence(verdict, word, text):
+    assert reason(verdict) == word
+    assert sentence(verdict, READER, QUEUES) == text
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_every_eviction_has_a_sentence_and_warns(cause):
+    assert sentence(Evict("ns/me", cause), READER, QUEUES)
+    assert is_warning(Evict("ns/me", cause))
+    assert not is_warning(Keep("ns/me"))
