@@ -63,7 +63,8 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.FRAGMENTED,
             {"resource": GPU, "needed": 8000, "most_free": 4000, "would_fit": {"main": 1}},
-            "needs 8 nvidia.com/gpu; the most free in any is 4; together there is enough; with 1 of main it would start now",
+            "needs 8 nvidia.com/gpu; the most free in any is 4; together there is enough; "
+            "with 1 of main it would start now",
         ),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],
@@ -105,7 +106,8 @@ PLACE = Admission("h100", (PodSetPlacement("main", (NodeShare("n1", 4), NodeShar
         (
             Evict("ns/me", Cause.RECLAIMED, "x/1"),
             "Reclaimed",
-            "its queue gives back what is another's due, for 1 workload of queue vision; it keeps its place in the queue",
+            "its queue gives back what is another's due, for 1 workload of queue vision; "
+            "it keeps its place in the queue",
         ),
         (
             Evict("ns/me", Cause.CONSOLIDATED, "ns/a", PLACE),
