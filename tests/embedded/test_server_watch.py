@@ -82,6 +82,15 @@ async def test_a_watcher_sees_every_write_of_many_writers_in_order(api: Api) -> 
     await events.aclose()
 
 
+async def test_what_comes_while_a_chunk_is_taken_is_not_left_lying(api: Api) -> None:
+    events = api.watch(MAPS)
+    await api.ok("POST", MAPS, config("a"))
+    for name in "abcde":  # the watch rests in its last chunk while the next write is made
+        assert await asyncio.wait_for(until(events, 1), 5) == [("ADDED", name)]
+        await api.ok("POST", MAPS, config(chr(ord(name) + 1)))
+    await events.aclose()
+
+
 async def test_a_table_is_watched_as_rows(api: Api) -> None:
     await api.ok("POST", PODS, pod("a"))
     events = api.watch(PODS, accept=TABLE)

@@ -8,6 +8,7 @@ or going. Bookmarks tell how far the watch has come; the last one is sent when i
 
 import base64
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,7 +148,7 @@ def _page(registry: Registry, call: Call) -> tuple[int, tuple[str, ...], bool]:
         try:
             page = decode(base64.urlsafe_b64decode(token))
             return int(page["v"]), tuple(page["after"]), True
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
             raise bad_request("continue key is not valid") from error
     at = _at(registry, call)
     if asked not in ("", "0") and (match == "Exact" or (call.query.get("limit") and not match)):
@@ -190,23 +191,29 @@ async def _stream(registry: Registry, call: Call, chosen: Selection, position: i
         position, found = store.revision, _listed(store.objects(resource.name).items(), chosen, after=(), limit=0)[0]
         yield b"".join(line("ADDED", entry.value) for _, entry in found)
     while not store.closed:
-        try:
-            events = store.since(position, resource.name)
-        except Compacted as error:
-            yield encode({"type": "ERROR", "object": expired(str(error)).status()}) + b"\n"
-            return
-        position = store.revision
-        if chunk := b"".join(_shown(event, chosen, line) for event in events):
-            yield chunk
-        try:
-            await clock.within(min(BOOKMARK_SECONDS, end - clock.now()), store.changed(resource.name))
-        except TimeoutError:
-            if store.touched.get(resource.name, 0) > position:
-                continue  # something came at the very moment: a bookmark would pass over it
+        # Asked again after each wait: things also come while a chunk is taken, or at the moment when a wait times out.
+        if store.touched.get(resource.name, 0) > position:
+            try:
+                events = store.since(position, resource.name)
+            except Compacted as error:
+                yield encode({"type": "ERROR", "object": expired(str(error)).status()}) + b"\n"
+                return
+            position = store.revision
+            if chunk := b"".join(_shown(event, chosen, line) for event in events):
+                yield chunk
+        elif not await _changes(registry, resource, seconds=min(BOOKMARK_SECONDS, end - clock.now())):
             if call.flag("allowWatchBookmarks"):
                 yield line("BOOKMARK", _bookmark(resource, position := store.revision))
             if clock.now() >= end:
                 return
+
+
+async def _changes(registry: Registry, resource: Resource, *, seconds: float) -> bool:
+    """Whether the resource changes within that time."""
+    before = registry.store.touched.get(resource.name, 0)
+    with suppress(TimeoutError):
+        await registry.clock.within(seconds, registry.store.changed(resource.name))
+    return registry.store.closed or registry.store.touched.get(resource.name, 0) > before
 
 
 def _shown(event: Event, chosen: Selection, line: Callable[[str, bytes], bytes]) -> bytes:

@@ -186,14 +186,13 @@ class Registry:
         return thing
 
 
-
 def expect(old: Thing, about: Mapping[str, Any], *, kind: Kind) -> None:
     """Conflict where the writer saw another object, or another version of it."""
     known = old["metadata"]
     if about.get("uid") and about["uid"] != known["uid"]:
         why = f"Precondition failed: UID in precondition: {about['uid']}, UID in object meta: {known['uid']}"
         raise conflict(kind, known["name"], why=why)
-    if about.get("resourceVersion", "") not in ("", "0", known["resourceVersion"]):
+    if (about.get("resourceVersion") or "0") not in ("0", known["resourceVersion"]):
         raise conflict(kind, known["name"])
 
 

@@ -88,9 +88,10 @@ def _belongs(call: Call, thing: dict[str, Any]) -> None:
     for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
         if (thing.get(field) or wanted) != wanted:
             raise bad_request(f"the {field} in the data ({thing[field]}) does not match the expected one ({wanted})")
-    if kind.namespaced and about.setdefault("namespace", call.namespace) != call.namespace:
+    about["name"], about["namespace"] = about.get("name") or call.name, about.get("namespace") or call.namespace
+    if kind.namespaced and about["namespace"] != call.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if not kind.namespaced:
-        about.pop("namespace", None)
-    if call.name and about.setdefault("name", call.name) != call.name:
+        del about["namespace"]
+    if call.name and about["name"] != call.name:
         raise bad_request(f"the name of the object ({about['name']}) does not match the name on the URL ({call.name})")
