@@ -138,6 +138,8 @@ def _level(ask: Ask) -> str:
 def _most_free(draft: Draft, pool: str, level: str, free: Counts) -> tuple[int, str]:
     """The most free in one domain of the level, or in one node, and its name."""
     tree, snapshot = tree_of(draft.snapshot, pool), draft.snapshot
+    if not len(free):
+        return 0, ""
     if not level:
         row = int(np.argmax(free))
         return int(free[row]), snapshot.nodes[row].name
