@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.engine.model import Sketch, Workload
-from fairway.engine.sketch import add, count, known_runtimes, learn, mean, merge, quantile, stem
+from fairway.engine.sketch import Lengths, add, count, known_runtimes, learn, mean, merge, quantile, stem
 
 seconds = st.floats(1.0, 3e7)
 
@@ -36,6 +36,12 @@ def test_what_has_already_run_counts_only_the_longer_ones() -> None:
     assert mean(sketch, beyond=60) == quantile(sketch, 0.5, beyond=60)
 
 
+@given(st.lists(seconds, min_size=1, max_size=40), st.sampled_from([0.1, 0.5, 0.9]), st.floats(0, 1e6))
+def test_made_ready_it_answers_the_same(runtimes: list[float], part: float, beyond: float) -> None:
+    sketch = merge([add(Sketch(), value) for value in runtimes])
+    assert Lengths(sketch).quantile(part, beyond) == quantile(sketch, part, beyond=beyond)
+
+
 def test_few_runs_of_a_name_are_answered_by_the_users_and_then_by_the_queues() -> None:
     def run(user: str, name: str) -> Workload:
         return Workload(f"ns/{name}", "q", (), user=user)
@@ -55,4 +61,4 @@ def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
 
 
 def test_a_name_is_known_again_under_another_number() -> None:
-    assert stem("job-train-17") == stem("job-train-x7k2p") == stem("job-train") == "job-train"
+    assert stem("job-train17") == stem("job-train-17-3") == stem("job-train-x7k2p") == stem("job-train") == "job-train"

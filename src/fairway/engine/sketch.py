@@ -9,7 +9,9 @@ the user's, then the queue's. Names that differ in a counter or a generated suff
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from math import ceil, exp, log
 
 from .model import Sketch, Workload
@@ -17,6 +19,8 @@ from .model import Sketch, Workload
 GROWTH = log(1.1)
 ENOUGH = 5.0
 MOST = 200  # sketches a queue keeps: as many as its status has room for
+
+SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
 
 Runtimes = Mapping[tuple[str, str], Sketch]
 
@@ -56,6 +60,23 @@ def quantile(sketch: Sketch, part: float, *, beyond: float = 0.0) -> float | Non
     return longer[-1][0] if longer else None
 
 
+class Lengths:
+    """A sketch made ready for many questions: its seconds, and the weight up to each."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.seconds = [seconds for seconds, _ in sketch.points]
+        self.upto = list(accumulate(weight for _, weight in sketch.points))
+
+    def quantile(self, part: float, beyond: float) -> float | None:
+        """As `quantile` of the sketch."""
+        first = bisect_right(self.seconds, beyond)
+        passed = self.upto[first - 1] if first else 0.0
+        if first == len(self.seconds):
+            return None
+        wanted = passed + part * (self.upto[-1] - passed) - 1e-9
+        return self.seconds[max(first, bisect_left(self.upto, wanted))]
+
+
 def mean(sketch: Sketch, *, beyond: float = 0.0) -> float | None:
     """The mean of the runtimes longer than `beyond`."""
     longer = [(seconds, weight) for seconds, weight in sketch.points if seconds > beyond]
@@ -89,5 +110,6 @@ def groups(workload: Workload) -> tuple[tuple[str, str], ...]:
 
 
 def stem(name: str) -> str:
-    """A name without its counters and generated suffixes: `job-train-17` and `job-train-x7k2p` are `job-train`."""
-    return re.sub(r"(-(\d+|[bcdfghjklmnpqrstvwxz2-9]{5}))+$", "", name)
+    """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
+    `job-train`."""
+    return SUFFIX.sub("", name) or name

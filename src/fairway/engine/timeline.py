@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .draft import Draft
 from .model import GPU, Admission, Reservation, Running, Workload
 from .place import Ask, place
-from .sketch import known_runtimes, quantile
+from .sketch import Lengths, known_runtimes, stem
 
 CERTAIN = 0.9
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
@@ -60,6 +60,7 @@ class Timeline:
     def __init__(self, draft: Draft, limit: Limit) -> None:
         self.draft, self._limit = draft, limit
         self._runtimes = {name: dict(queue.ledger.runtimes) for name, queue in draft.snapshot.queues.items()}
+        self._known: dict[tuple[str, str, str], Lengths | None] = {}
         self.keeps: list[Keep] = []
         for one in draft.snapshot.reservations:
             self._reserve(one)
@@ -70,9 +71,19 @@ class Timeline:
         begins = now if begins is None else begins
         if (limit := self._limit(workload)) is not None:
             return begins + limit
-        sketch = known_runtimes(self._runtimes.get(workload.queue, {}), workload)
-        lasts = quantile(sketch, CERTAIN, beyond=now - begins) if sketch else None
+        if not self._runtimes.get(workload.queue):
+            return inf
+        lengths = self._lengths(workload)
+        lasts = lengths.quantile(CERTAIN, now - begins) if lengths else None
         return inf if lasts is None else begins + lasts
+
+    def _lengths(self, workload: Workload) -> Lengths | None:
+        """How long its kind runs, looked up once for all of a kind."""
+        kind = workload.queue, workload.user, stem(workload.name)
+        if kind not in self._known:
+            sketch = known_runtimes(self._runtimes[workload.queue], workload)
+            self._known[kind] = Lengths(sketch) if sketch else None
+        return self._known[kind]
 
     def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Keep | None:
         """The earliest moment at which it fits, and where; from now on that room is kept. None where none is known."""
@@ -151,11 +162,13 @@ class Timeline:
         """The first release with which what is free in sum reaches what is asked, of every resource."""
         draft = self.draft
         rows = draft.snapshot.pool_of == [one.name for one in draft.snapshot.pools].index(pool)
-        asked = draft.demand(ask.workload.podsets, ask.counts, pool)
-        free = np.maximum(draft.free[:, rows], 0).sum(axis=1)
-        given = np.array([draft.held(key, pool) for _, key in releases], np.int64).reshape(-1, len(asked))
-        enough = ((free + np.cumsum(given, axis=0)) >= asked).all(axis=1)
-        return int(enough.argmax()) if enough.any() else len(releases)
+        missing = draft.demand(ask.workload.podsets, ask.counts, pool)
+        missing = missing - np.maximum(draft.free[:, rows], 0).sum(axis=1)
+        for at, (_, key) in enumerate(releases):
+            missing -= draft.held(key, pool)
+            if (missing <= 0).all():
+                return at
+        return len(releases)
 
     def _keep(self, workload: Workload, admission: Admission, since: float) -> Keep:
         self.draft.start(workload, admission)
