@@ -341,22 +341,28 @@ class Kubectl:
     namespace: str
     home: Path
 
-    def start(self, *words: str, **how: Any) -> subprocess.Popen:
-        command = [self.program, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}", *words]
-        environ = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env=environ, **how)
+    @contextmanager
+    def start(self, *words: str, **environ: str) -> Iterator[subprocess.Popen]:
+        """Runs beside what is done in the meantime, half a minute at most, and is ended with it."""
+        command = [self.program, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.namespace}",
+                   "--request-timeout=30s", *words]
+        environ = {"HOME": str(self.home), "PATH": os.environ["PATH"], **environ}
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, env=environ) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
 
-    def run(self, *words: str, stdin: str = "", code: int = 0) -> str:
-        """What it printed; on standard error too where it fails as foreseen."""
-        with self.start(*words) as process:
-            out, err = process.communicate(stdin, timeout=60)
+    def __call__(self, *words: str, stdin: str = "", code: int = 0, **environ: str) -> str:
+        """What it printed, warnings and errors too; fails unless it ends with that code."""
+        with self.start(*words, **environ) as process:
+            out, err = process.communicate(stdin, timeout=2 * PATIENCE_SECONDS)
         assert process.returncode == code, f"kubectl {' '.join(words)}: {process.returncode}\n{out}{err}"
-        return out + err if code else out
+        return out + err
 
-    def table(self, *words: str) -> list[list[str]]:
-        """The rows of a table, without its head."""
-        return [line.split() for line in self.run(*words).splitlines()[1:]]
+    def apply(self, *things: Thing, code: int = 0) -> str:
+        return self("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, things)), code=code)
 
 
 @pytest.fixture(scope="session")
@@ -372,5 +378,11 @@ def program() -> str:
 
 
 @pytest.fixture
-async def kubectl(program: str, asked: Cluster, namespace: str, tmp_path: Path) -> Kubectl:
-    return Kubectl(program, asked, namespace, tmp_path)
+async def kubectl(program: str, asked: Cluster, namespace: str, home: Path) -> Kubectl:
+    return Kubectl(program, asked, namespace, home)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kubectl keeps what it discovered."""
+    return tmp_path_factory.mktemp("home")
