@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from .cycle import Cycle
 from .model import GPU, Running, Workload
+from .order import precedes
 from .plan import Cause
 from .quota import ALL, Account, Branch, Demand
 from .resources import DEVICE, counts_of
@@ -39,7 +40,7 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
     """Its rights in a pool, in the order in which they are used."""
     found = []
     if any(one.backfilled_for == workload.key for one in cycle.snapshot.running):
-        found.append(_take_back(workload))
+        found.append(_take_back(workload, cycle))
     if not cycle.policy.makes_room:
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
@@ -49,11 +50,13 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
     return [*found, _preempt(workload, cycle)]
 
 
-def _take_back(workload: Workload) -> Claim:
+def _take_back(workload: Workload, cycle: Cycle) -> Claim:
     """What started into its hold at its own risk, whatever its queue, priority or protection."""
-    return Claim(
-        Cause.HOLD_TAKEN, (workload.key,), lambda one: one.backfilled_for == workload.key, _always, _level
-    )
+
+    def touches(one: Running) -> bool:
+        return one.backfilled_for == workload.key and has_run(one, 0.0, cycle)
+
+    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _level)
 
 
 def _always(one: Running, amounts: Demand) -> bool:
@@ -78,17 +81,20 @@ def _move(cycle: Cycle) -> Claim:
 
 
 def _preempt(workload: Workload, cycle: Cycle) -> Claim:
-    """The same queue, strictly lower priority; it needs no share."""
+    """The same queue, strictly lower priority, and behind it if both waited; it needs no share."""
     is_within = within_guaranteed(workload, cycle)
 
     def touches(one: Running) -> bool:
         victim = one.workload
         if victim.queue != workload.queue or victim.priority >= workload.priority:
             return False
+        if not precedes(workload, victim, cycle.tree, cycle.policy):
+            return False
         least: float = cycle.tree.inherited(victim.queue, attrgetter("preempt_min_runtime"), 0.0)
         return has_run(one, least, cycle) and not is_spared(one, workload, cycle, is_within=is_within)
 
-    return Claim(Cause.PREEMPTED, (workload.queue, workload.priority, is_within), touches, _always, _level)
+    likeness = workload.queue, workload.priority, id(workload.podsets), is_within
+    return Claim(Cause.PREEMPTED, likeness, touches, _always, _level)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
@@ -183,8 +189,9 @@ def within_guaranteed(workload: Workload, cycle: Cycle) -> bool:
 
 
 def has_run(one: Running, least: float, cycle: Cycle) -> bool:
-    """It has had its minimum runtime; who was admitted at a time unknown is not protected."""
-    if one.admitted_at is None or cycle.now >= one.admitted_at + least:
+    """It has had its minimum runtime; what was given at this very moment is not taken back, and who was admitted at a
+    time unknown is not protected."""
+    if one.admitted_at is None or (cycle.now >= one.admitted_at + least and cycle.now > one.admitted_at):
         return True
     cycle.wake(one.admitted_at + least)
     return False

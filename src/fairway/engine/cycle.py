@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .draft import Draft
-from .model import GPU, Admission, PodSetPlacement, Pool, Running, Workload
-from .place import Ask, place
+from .model import GPU, Admission, Pool, Running, Workload
+from .place import Ask, Placements, place
 from .plan import Admit, Facts, Keep, Reason, Verdict, Wait
 from .policy import Policy
 from .quota import Account, Demand
@@ -99,10 +99,10 @@ class Cycle:
         """The pools it may use: in its own order, else its queue's, else by name; each ancestor may narrow them."""
         key = workload.queue, workload.pools
         if key not in self._pools:
-            listed = [workload.pools, *(at.queue.pools for at in self.tree.branches[workload.queue].path)]
-            wanted = next((pools for pools in listed if pools), self.tree.pools)
-            allowed = tuple(name for name in wanted if all(not pools or name in pools for pools in listed))
-            self._pools[key] = allowed
+            path = self.tree.branches[workload.queue].path if workload.queue in self.tree.branches else ()
+            listed = [pools for pools in (workload.pools, *(at.queue.pools for at in path)) if pools]
+            wanted = (name for name in (*listed, self.tree.pools)[0] if name in self.tree.pools)
+            self._pools[key] = tuple(name for name in wanted if all(name in pools for pools in listed))
         return self._pools[key]
 
     def asked(self, workload: Workload, pool: str) -> Demand:
@@ -137,18 +137,18 @@ class Cycle:
     def accounts(self, workload: Workload, pool: str) -> tuple[Account, ...]:
         return self.tree.ledgers(workload.queue, pool)
 
-    def start(self, workload: Workload, pool: str, placed: tuple[PodSetPlacement, ...], for_hold: str = "") -> Admit:
-        """It gets these places; places alike are one value."""
+    def start(self, workload: Workload, pool: str, placed: Placements) -> Admit:
+        """It gets these places; places alike are one value. What it takes of the room of a hold is at its own risk."""
         draft = self.draft
         last = draft.last
         admission = last if last.podsets is placed and last.pool == pool else Admission(pool, placed)
+        risks = self.timeline.stay(workload, admission) if self.timeline.keeps else ""
         draft.start(workload, admission)
-        after = draft.leavers(admission) if draft.later else ()
-        return Admit(workload.key, admission, after, for_hold)
+        return Admit(workload.key, admission, draft.leavers(admission) if draft.later else (), risks)
 
     def find(
         self, workload: Workload, pools: tuple[str, ...], *, at_risk: bool = False
-    ) -> tuple[str, tuple[PodSetPlacement, ...]] | None:
+    ) -> tuple[str, Placements] | None:
         """The first pool and places in which it fits: in room that is idle, else in room that is being left."""
         ask = self.ask(workload, self.least(workload))
         with self.timeline.kept(workload, at_risk=at_risk):

@@ -8,8 +8,8 @@ looks at the whole change. If anything fails the draft is as before.
 from .claims import claims, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
-from .model import Admission, PodSetPlacement, Running, Workload
-from .place import place
+from .model import Admission, Running, Workload
+from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .resources import counts_of
 from .state import selects
@@ -48,7 +48,7 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
     return None
 
 
-def _placed(search: Search) -> tuple[PodSetPlacement, ...] | None:
+def _placed(search: Search) -> Placements | None:
     """Where it fits once those taken are gone."""
     if search.cover() and (placed := _found(search)) is not None:
         return placed
@@ -57,7 +57,7 @@ def _placed(search: Search) -> tuple[PodSetPlacement, ...] | None:
     return next((placed for _ in search.everything() if (placed := _found(search)) is not None), None)
 
 
-def _found(search: Search) -> tuple[PodSetPlacement, ...] | None:
+def _found(search: Search) -> Placements | None:
     cycle, workload = search.cycle, search.workload
     with cycle.timeline.kept(workload):
         return place(cycle.draft.ahead(), cycle.ask(workload, cycle.least(workload)), search.field.pool)
@@ -172,5 +172,6 @@ def _settle(search: Search, admission: Admission) -> Verdict:
             before = tuple(zip(names, counts_of(podsets, victim.one.admission)))
             after = tuple(zip(names, counts_of(podsets, now.admission)))
             cycle.say(Resize(key, before, after, now.admission, workload.key))
+    cycle.timeline.stay(workload, admission)
     waits = tuple(sorted(victims.keys() | set(cycle.draft.leavers(admission))))
     return Admit(workload.key, admission, waits)

@@ -262,6 +262,13 @@ def sort(waiting: list[Workload], ordering: Ordering, tree: Tree) -> None:
         waiting.sort(key=lambda one: not is_aged(one, tree))
 
 
+def precedes(one: Workload, other: Workload, tree: Tree, policy: Policy) -> bool:
+    """Whether it would be the first of the two if both waited in its line."""
+    pair = [one, other]
+    sort(pair, policy.ordering or ORDERS.get(tree.branches[one.queue].queue.order, by_priority), tree)
+    return pair[0] is one
+
+
 def first_pool(workload: Workload, tree: Tree) -> str:
     """The pool that it would rather go to."""
     pools = workload.pools or tree.branches[workload.queue].queue.pools or tree.pools

@@ -159,10 +159,10 @@ class Tree:
         for one in self.snapshot.running:
             admission = one.moves_to if one.is_leaving else one.admission
             if admission is not None:
-                counts = counts_of(one.workload.podsets, admission)
-                self.charge(one.workload, admission.pool, counts, 1)
-                full = tuple(podset.count for podset in one.workload.podsets)
-                self._want(one.workload, full, admission.pool)
+                self.charge(one.workload, admission.pool, counts_of(one.workload.podsets, admission), 1)
+        for branch in self.branches.values():
+            for account in branch.accounts.values():
+                account.wanted = account.held.copy()
         shape = attrgetter("queue", "is_active", "pools", "podsets")
         groups: Counter[tuple[str, bool, tuple[str, ...], int]] = Counter()
         sample: dict[int, Workload] = {}
@@ -174,12 +174,6 @@ class Tree:
         for (queue, is_active, pools, podsets), count in groups.items():
             if is_active and queue in governed:
                 self._wait(queue, pools, sample[podsets], count)
-
-    def _want(self, workload: Workload, counts: tuple[int, ...], pool: str) -> None:
-        for account in self.ledgers(workload.queue, pool):
-            amounts = self.amounts(workload.podsets, counts, pool)
-            for resource in account.resources:
-                account.wanted[resource] += amounts.get(resource, 0)
 
     def _wait(self, queue: str, pools: tuple[str, ...], workload: Workload, count: int) -> None:
         """What waits is asked of every pool it may go to, and once of all together."""
