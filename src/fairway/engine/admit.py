@@ -6,12 +6,12 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 
 from dataclasses import replace
 
-from .cycle import RANK, Cycle
+from .cycle import RANK, Cycle, Why
 from .door import delay, over_guaranteed, over_limit, refusal
 from .explain import explain
 from .model import Workload
 from .order import is_aged
-from .plan import Verdict, Wait
+from .plan import Facts, Reason, Verdict, Wait
 
 
 def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
@@ -64,8 +64,31 @@ def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
-    whys = list(cycle.whys)
+    whys = [*cycle.whys, *kept_for(workload, cycle)]
     if workload.queue in cycle.tree.branches and (pools := cycle.pools_of(workload)):
         whys.append(explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
+    return Wait(workload.key, reason, facts)
+
+
+def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
+    """For whom the room is kept in which it would start."""
+    keeps = cycle.timeline.against(workload) if cycle.timeline.keeps and cycle.open else []
+    if not keeps or cycle.fit(workload, cycle.open) is None:
+        return []
+    first = min(keeps, key=lambda keep: keep.since)
+    if first.owner:
+        return [(Reason.HELD_FOR, Facts(blocking=(first.owner,), until=first.since))]
+    return [(Reason.RESERVED, Facts(queue=first.queue, until=first.since))]
+
+
+def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Wait:
+    """It waits for what the first of its likeness waits for; in a strict line for the first to go, unless it has
+    reasons of its own."""
+    verdict = cycle.verdicts[first.key]
+    assert isinstance(verdict, Wait)
+    if not is_strict:
+        return Wait(workload.key, verdict.reason, verdict.facts)
+    own = refusal(workload, cycle) or delay(workload, cycle)
+    reason, facts = own or (Reason.HELD_FOR, Facts(blocking=(first.key,)))
     return Wait(workload.key, reason, facts)

@@ -149,28 +149,23 @@ class Cycle:
     def find(
         self, workload: Workload, pools: tuple[str, ...], *, at_risk: bool = False
     ) -> tuple[str, Placements] | None:
-        """The first pool and places in which it fits: in room that is idle, else in room that is being left."""
-        ask = self.ask(workload, self.least(workload))
+        """The first pool and places in which it fits without delaying what is kept."""
         with self.timeline.kept(workload, at_risk=at_risk):
-            for view in filter(None, (self.draft, self.draft.later)):
-                for pool in pools:
-                    if (placed := place(view, ask, pool)) is not None:
-                        return pool, placed
+            return self.fit(workload, pools)
+
+    def fit(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
+        """The first pool and places for it: in room that is idle, else in room that is being left."""
+        ask = self.ask(workload, self.least(workload))
+        for view in filter(None, (self.draft, self.draft.later)):
+            for pool in pools:
+                if (placed := place(view, ask, pool)) is not None:
+                    return pool, placed
         return None
 
     def is_blocked(self, workload: Workload) -> bool:
         """It got neither a start nor a hold, and so what is like it gets none."""
         verdict = self.verdicts.get(workload.key)
         return isinstance(verdict, Wait) and verdict.held is None and RANK[verdict.reason] >= SHARED
-
-    def follow(self, workload: Workload, first: Workload, *, is_strict: bool) -> None:
-        """It waits for what the first of its likeness waits for; in a strict line, for the first to go."""
-        verdict = self.verdicts[first.key]
-        assert isinstance(verdict, Wait)
-        if is_strict:
-            self.say(Wait(workload.key, Reason.HELD_FOR, Facts(blocking=(first.key,))))
-        else:
-            self.say(Wait(workload.key, verdict.reason, verdict.facts))
 
     def confirm(self, one: Running) -> Verdict:
         """Who runs is kept; who was promised its places is told again, until those it waits for are gone."""

@@ -4,7 +4,7 @@ The order is by workload, not by means: the next workload may make room before a
 hold keeps later ones out of room that is promised. What each step means stands where it is defined.
 """
 
-from .admit import admit, hold, wait
+from .admit import admit, follow, hold, wait
 from .cycle import Cycle
 from .give import make_room
 from .life import grow, release, replace_lost
@@ -38,7 +38,7 @@ def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
     """All verdicts in the order decided; who was not asked for waits as, or behind, another; who runs on is kept."""
     for line in lines.values():
         for workload, first in line.followers:
-            cycle.follow(workload, first, is_strict=line.is_strict)
+            cycle.say(follow(workload, first, cycle, is_strict=line.is_strict))
     for one in cycle.snapshot.running:
         if one.workload.key not in cycle.verdicts:
             cycle.say(cycle.confirm(one))
