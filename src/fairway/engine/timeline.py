@@ -98,7 +98,7 @@ class Timeline:
     def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Keep]]:
         """Inside, what the workload may not use is out of sight; gives the Keeps it could delay. `at_risk`: only what
         is reserved is kept from it."""
-        keeps = self._against(workload, at_risk=at_risk)
+        keeps = self.against(workload, at_risk=at_risk)
         if not keeps:
             yield keeps
             return
@@ -112,7 +112,7 @@ class Timeline:
         """Count what it takes of the room that Keeps leave, now that it starts. Returns the owner of the first hold
         into whose room it starts, "" where it delays none."""
         delayed = ""
-        for keep in self._against(workload):
+        for keep in self.against(workload):
             for row, amounts, devices in self.draft.footprint(workload.podsets, admission):
                 if row in keep.left:
                     left = keep.left[row]
@@ -122,7 +122,7 @@ class Timeline:
                         delayed = delayed or keep.owner
         return delayed
 
-    def _against(self, workload: Workload, *, at_risk: bool = False) -> list[Keep]:
+    def against(self, workload: Workload, *, at_risk: bool = False) -> list[Keep]:
         """The Keeps it could delay, not its own. A preemptible workload delays a reservation only from so long before
         as its grace lasts."""
         if not self.keeps:
@@ -149,14 +149,29 @@ class Timeline:
         """Let those go whose end is known, earliest first: at once as many as it takes for the sum to do, then moment
         by moment until it fits."""
         draft, releases = self.draft, self._releases()
-        with self.kept(workload), draft.trial():
+        with self.kept(workload) as keeps, draft.trial():
+            lefts = [(keep, dict(keep.left)) for keep in keeps]
             at = self._enough(ask, pool, releases)
             for row, (since, key) in enumerate(releases):
-                draft.vanish(key)
+                self._let_go(key, lefts)
                 is_last = row + 1 == len(releases) or releases[row + 1][0] > since
                 if row >= at and is_last and (placed := place(draft, ask, pool)) is not None:
                     return self._keep(workload, Admission(pool, placed), since)
         return None
+
+    def _let_go(self, key: str, lefts: list[tuple[Keep, dict[int, tuple[Room, Room]]]]) -> None:
+        """It is gone; of what it held, no more comes in sight than Keeps leave. A hold counted on its going already;
+        what a reservation is short of grows less."""
+        draft = self.draft
+        workload, admission = draft.started.get(key) or (draft.running[key].workload, draft.running[key].admission)
+        footprint = list(draft.footprint(workload.podsets, admission)) if lefts else []
+        draft.vanish(key)
+        for keep, left in lefts:
+            for row, amounts, devices in footprint:
+                if row in left:
+                    if not keep.owner:
+                        left[row] = left[row][0] + amounts, left[row][1] + devices
+                    draft.cover(row, *left[row])
 
     def _enough(self, ask: Ask, pool: str, releases: list[tuple[float, str]]) -> int:
         """The first release with which what is free in sum reaches what is asked, of every resource."""
