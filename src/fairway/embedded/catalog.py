@@ -62,8 +62,9 @@ class Catalog:
         """Any version of the resource that is stored under that name."""
         return next((each for each in self._current().values() if each.name == name), None)
 
-    def serves(self, api_version: str, kind: str) -> bool:
-        return any(each.kind.kind == kind and each.kind.api_version == api_version for each in self._current().values())
+    def of(self, api_version: str, kind: str) -> Resource | None:
+        return next((each for each in self._current().values()
+                     if each.kind.kind == kind and each.kind.api_version == api_version), None)
 
     def kinds(self) -> list[Kind]:
         return [each.kind for each in self._current().values()]

@@ -32,8 +32,9 @@ _BACKGROUND = Options(propagation="Background")
 
 class _Owner(msgspec.Struct, rename="camel"):
     uid: str
-    kind: str = ""
-    api_version: str = ""
+    name: str
+    kind: str
+    api_version: str
     block_owner_deletion: bool = False
 
 
@@ -64,8 +65,7 @@ class Collector:
 
     def __init__(self, registry: Registry) -> None:
         self._registry, self._store, self._clock = registry, registry.store, registry.clock
-        self._uids: dict[str, Key] = {}
-        self._dependents: dict[str, set[Key]] = {}
+        self._dependents: dict[str, set[Key]] = {}  # by their owner's uid
         self._owners: dict[Key, list[_Owner]] = {}
         self._due: dict[Key, None] = {}
         self._position = 0
@@ -89,7 +89,7 @@ class Collector:
     # -- following the log
 
     def _begin(self) -> None:
-        self._uids, self._dependents, self._owners = {}, {}, {}
+        self._dependents, self._owners = {}, {}
         self._position = self._store.revision
         for resource in self._registry.catalog:
             for place, entry in self._store.objects(resource.name).items():
@@ -110,10 +110,10 @@ class Collector:
 
     def _note(self, key: Key, value: bytes) -> None:
         meta = _read(value).metadata
-        self._uids[meta.uid] = key
-        if meta.owner_references or key in self._owners:
+        if meta.owner_references != self._owners.get(key, []):
             self._own(key, meta.owner_references)
-        if meta.owner_references or meta.deletion_timestamp or key.resource == "namespaces":
+            self._due[key] = None
+        if meta.deletion_timestamp or key.resource == "namespaces":
             self._due[key] = None
 
     def _own(self, key: Key, owners: list[_Owner]) -> None:
@@ -126,12 +126,9 @@ class Collector:
 
     def _forget(self, event: Event) -> None:
         """What may be due now that this object is gone: its dependents, its owners, its namespace, its kind."""
-        key, uid = event.key, _read(event.value).metadata.uid
-        if self._uids.get(uid) == key:
-            del self._uids[uid]
-        self._due |= dict.fromkeys(self._dependents.pop(uid, ()))
-        self._due |= dict.fromkeys(self._uids[owner.uid] for owner in self._owners.get(key, ())
-                                   if owner.uid in self._uids)
+        key = event.key
+        self._due |= dict.fromkeys(self._dependents.pop(_read(event.value).metadata.uid, ()))
+        self._due |= dict.fromkeys(filter(None, (self._key_of(owner, key) for owner in self._owners.get(key, ()))))
         self._own(key, [])
         if key.namespace:
             self._due[Key("namespaces", "", key.namespace)] = None
@@ -161,7 +158,7 @@ class Collector:
         if not meta.deletion_timestamp:
             if key.resource == "namespaces":
                 self._furnish(key.name)
-            keepers = {owner.uid for owner in meta.owner_references if self._is_there(owner)}
+            keepers = {owner.uid for owner in meta.owner_references if self._is_there(owner, key)}
             if keepers and len(keepers) < len(meta.owner_references):
                 self._disown(resource, entry, keepers)
             elif meta.owner_references and not keepers:
@@ -175,13 +172,21 @@ class Collector:
         elif FOREGROUND in meta.finalizers:
             self._wait_for_dependents(resource, entry, meta.uid)
 
-    def _is_there(self, owner: _Owner) -> bool:
-        """Whether the owner keeps its dependents: it exists and does not wait for them to go."""
-        key = self._uids.get(owner.uid)
-        if key is None:
-            return not self._registry.catalog.serves(owner.api_version, owner.kind)
-        entry = self._store.latest(key)
-        return entry is not None and FOREGROUND not in _read(entry.value).metadata.finalizers
+    def _key_of(self, owner: _Owner, dependent: Key) -> Key | None:
+        """None for an owner of a kind that is not served."""
+        resource = self._registry.catalog.of(owner.api_version, owner.kind)
+        if resource is None:
+            return None
+        return Key(resource.name, dependent.namespace if resource.kind.namespaced else "", owner.name)
+
+    def _is_there(self, owner: _Owner, dependent: Key) -> bool:
+        """Whether the owner keeps the dependent: it exists and does not wait for it to go."""
+        key = self._key_of(owner, dependent)
+        entry = key and self._store.latest(key)
+        if not entry:
+            return key is None
+        meta = _read(entry.value).metadata
+        return meta.uid == owner.uid and FOREGROUND not in meta.finalizers
 
     def _delete(self, resource: Resource, entry: Entry) -> None:
         delete(self._registry, msgspec.json.decode(entry.value), how=_BACKGROUND, write=_write(resource))
@@ -220,7 +225,7 @@ class Collector:
                 meta = _read(entry.value).metadata
                 blocked = blocked or any(each.uid == uid and each.block_owner_deletion
                                          for each in meta.owner_references)
-                if not meta.deletion_timestamp and not any(map(self._is_there, meta.owner_references)):
+                if not meta.deletion_timestamp and not any(self._is_there(each, key) for each in meta.owner_references):
                     self._delete(kind, entry)
         if not blocked:
             self._release(resource, owner, FOREGROUND)
