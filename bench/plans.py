@@ -1,0 +1,34 @@
+"""One decision, timed and judged: the world is laid out beforehand, `decide` and `check` are on the clock."""
+
+import gc
+from time import perf_counter
+
+from fairway.engine import Policy, check, decide
+from fairway.engine.model import Node, Pool, Queue, Workload, World
+from fairway.engine.plan import Admit
+from fairway.engine.snapshot import Snapshot
+from fairway.engine.state import snapshot_of
+
+
+def world_of(nodes: tuple[Node, ...], pending: tuple[Workload, ...], levels: tuple[str, ...] = ()) -> World:
+    """One pool, one queue without quotas."""
+    return World(nodes=nodes, pools=(Pool("default", levels=levels),), queues=(Queue("q"),), pending=pending)
+
+
+def timed(world: World, rounds: int, *, admitted: int) -> tuple[tuple[float, ...], bool]:
+    """Seconds of each round; whether every plan was sound and admitted so many workloads."""
+    samples, is_valid = [], True
+    for _ in range(rounds):
+        snapshot = snapshot_of(world)
+        seconds, starts, faults = _once(snapshot)
+        samples.append(seconds)
+        is_valid &= not faults and starts == admitted
+    return tuple(samples), is_valid
+
+
+def _once(snapshot: Snapshot) -> tuple[float, int, int]:
+    gc.collect()
+    began = perf_counter()
+    plan = decide(snapshot, Policy())
+    faults = check(snapshot, plan)
+    return perf_counter() - began, sum(isinstance(one, Admit) for one in plan.verdicts), len(faults)
