@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+import msgspec
+
 from fairway.engine import model
 
 from . import types
@@ -24,10 +26,12 @@ KEPT_EVICTIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a Workload's values depend on besides itself: priorities by class ("" = default), its pods' surroundings."""
+    """What a Workload's values depend on besides itself: priorities by class ("" = default), its pods' surroundings.
+    `known`: podsets that were read, by namespace and content; workloads alike share them."""
 
     priorities: Mapping[str, int] = field(default_factory=dict)
     around: Surroundings = ALONE
+    known: dict[tuple[str, bytes], tuple[model.PodSet, ...]] = field(default_factory=dict)
 
 
 def key_of(meta: Metadata) -> str:
@@ -65,7 +69,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
     return model.Workload(
         key=key_of(meta),
         queue=spec.queue,
-        podsets=_podsets(spec, meta.namespace, reading.around),
+        podsets=_podsets(spec, meta.namespace, reading),
         uid=meta.uid,
         user=spec.user,
         kind=spec.workload_type,
@@ -106,15 +110,20 @@ def priority(spec: types.WorkloadSpec, priorities: Mapping[str, int]) -> int:
     return next(numbers, priorities.get("", 0))
 
 
-def _podsets(spec: types.WorkloadSpec, namespace: str, around: Surroundings) -> tuple[model.PodSet, ...]:
+def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[model.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
+    content = namespace, msgspec.msgpack.encode(spec.pod_sets)
+    if content in reading.known:
+        return reading.known[content]
     found = tuple(
-        within(f"spec.podSets[{index}]", podset, one, namespace, around) for index, one in enumerate(spec.pod_sets)
+        within(f"spec.podSets[{index}]", podset, one, namespace, reading.around)
+        for index, one in enumerate(spec.pod_sets)
     )
     names = [one.name for one in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise Malformed(f"found {twice!r} twice; each podset has a name of its own", "spec.podSets")
+    reading.known[content] = found
     return found
 
 
