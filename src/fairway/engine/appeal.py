@@ -12,13 +12,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .audit import Cap, Tree, caps_of, counted_by, inherited, limit_of, misdealt, sums_of
-from .model import Running, Workload
+from .model import Admission, Running
 from .plan import Admit, Cause, Ending, Evict, Fault, Finish, Resize, Wait
 from .resources import DEVICE, counts_of
+from .site import parts
 from .snapshot import Columns
 from .tally import Case, Held, cells, devices_in_use, layout_of, pods_of
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0
+NOWHERE = Admission("", ())
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
 
 
@@ -291,23 +293,34 @@ class Court:
 
 
 def holds(case: Case, tree: Tree) -> Iterator[Fault]:
-    """Nobody who stays past the start of a hold takes room that it will need, unless at its own risk."""
-    snapshot, count, now = case.snapshot, len(case.snapshot.nodes), case.snapshot.now
-    for wait in case.of(Wait):
-        if wait.held is None or wait.starts_at is None or (workload := case.waiting.get(wait.workload)) is None:
-            continue
-        until = wait.starts_at
-        ending = [Held(one.workload, one.admission) for one in snapshot.running
-                  if not one.is_leaving and not stays(tree, one.workload, one.admitted_at or now, until)]
-        held = layout_of(snapshot, [Held(workload, wait.held)]).by_node(count)
-        free = snapshot.free + layout_of(snapshot, [*ending, *case.leaves]).by_node(count) - held
-        for item in case.starts:
-            if item.role != "new" or is_at_risk(case, item, wait) or not stays(tree, item.workload, now, until):
-                continue
-            takes = layout_of(snapshot, [item]).by_node(count)
-            if ((takes > free) & (takes > 0) & (held > 0)).any():
-                yield Fault(item.workload.key, "Hold", f"delays {wait.workload}")
-            free -= takes
+    """A hold is for room that is known to come free, and nobody who stays past its start takes of that, unless at its
+    own risk."""
+    snapshot, count = case.snapshot, len(case.snapshot.nodes)
+    since = {"": snapshot.now, **{key: one.admitted_at or snapshot.now for key, one in case.running.items()}}
+    held = [wait for wait in case.of(Wait) if wait.held and wait.starts_at and wait.workload in case.waiting]
+    for wait in held:
+        late = [item for item in case.starts if stays(tree, item, since, wait)]
+        taken = layout_of(snapshot, [Held(case.waiting[wait.workload], wait.held or NOWHERE)]).by_node(count)
+        ending = [item for item in case.standing() if not stays(tree, item, since, wait)]
+        gone = {item.workload.key for item in ending}
+        ending += [item for item in case.leaves if item.workload.key not in gone]
+        old = [item for item in late if item.role in ("moved", "told")]
+        told = [item for item in case.starts if item.role == "told"]
+        free = snapshot.free + layout_of(snapshot, [*ending, *told]).by_node(count) - taken
+        free -= layout_of(snapshot, old).by_node(count)
+        if ((free < 0) & (taken > 0)).any():
+            yield Fault(wait.workload, "Hold", "its room is not known to come free")
+        new = layout_of(snapshot, [item for item in late if item.role not in ("moved", "told")
+                                   and not is_at_risk(case, item, wait)])
+        takes = new.by_node(count)
+        short: list[list[int]] = np.argwhere((takes > free) & (takes > 0) & (taken > 0)).tolist()
+        for column, row in short:
+            left = int(free[column, row])
+            for at, amount in sorted(parts(new, column, row)):
+                if amount > left:
+                    yield Fault(new.items[at].workload.key, "Hold", f"delays {wait.workload}")
+                else:
+                    left -= amount
 
 
 def is_at_risk(case: Case, item: Held, hold: Wait) -> bool:
@@ -316,13 +329,12 @@ def is_at_risk(case: Case, item: Held, hold: Wait) -> bool:
     return isinstance(own, Admit) and own.backfilled_for == hold.workload and item.workload.preemptible
 
 
-def stays(tree: Tree, workload: Workload, since: float, until: float) -> bool:
-    """Whether nothing says that it ends by then: neither a limit, nor an estimate, nor what was learned."""
-    path = tree.paths.get(workload.queue, ())
-    if (limit := limit_of(path, workload)) is not None:
-        return since + limit > until
-    learns = (one.expected_runtime is not None or one.ledger.runtimes for one in path)
-    return workload.expected_runtime is None and not any(learns)
+def stays(tree: Tree, item: Held, since: dict[str, float], hold: Wait) -> bool:
+    """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count."""
+    path = tree.paths.get(item.workload.queue, ())
+    if (limit := limit_of(path, item.workload)) is not None:
+        return since.get(item.workload.key, since[""]) + limit > (hold.starts_at or 0)
+    return not any(queue.ledger.runtimes for queue in path)
 
 
 def reservations(case: Case, tree: Tree) -> Iterator[Fault]:

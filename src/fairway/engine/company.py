@@ -32,13 +32,18 @@ def neighbours(case: Case) -> Iterator[Fault]:
         items = [item for item in items if sign > 0 or item.role == "evicted"]
         _add(counts, len(snapshot.nodes), *_pods(snapshot, items, sign))
     for item in case.starts:
-        pods = _pods(snapshot, [item], 1)
+        pods, before = _pods(snapshot, [item], 1), {pod: on.copy() for pod, on in stays.items()}
         _add(stays, len(snapshot.nodes), *pods)
-        none = np.zeros(len(snapshot.nodes), np.int64)
-        every = {pod: stays.get(pod, none) + going.get(pod, none) for pod in stays.keys() | going.keys()}
         for pod, row, _ in pods if item.role != "told" else ():
-            if all(why := [disturbed(snapshot, counts, (pod, item.admission.pool), row) for counts in (stays, every)]):
+            alone = {other: on.copy() for other, on in before.items()}  # with those of its own kind, but not yet others
+            _add(alone, len(snapshot.nodes), *(one for one in pods if one[0] == pod))
+            seen = (stays, _both(stays, going), alone, _both(alone, going))
+            if all(why := [disturbed(snapshot, counts, (pod, item.admission.pool), row) for counts in seen]):
                 yield Fault(item.workload.key, "Neighbour", f"{why[0]} on {snapshot.nodes[row].name}")
+
+
+def _both(left: Counts, right: Counts) -> Counts:
+    return {**left, **right, **{pod: left[pod] + right[pod] for pod in left.keys() & right.keys()}}
 
 
 def _pods(snapshot: Snapshot, items: Sequence[Held], sign: int) -> list[tuple[PodClass, int, int]]:

@@ -127,7 +127,7 @@ class Draft:
         self._hold(key, replace(one, is_leaving=False, moves_to=None))
 
     def vanish(self, key: str) -> None:
-        """It is gone, and its room is free."""
+        """It is gone, and its room is free; who was leaving for another place is there now."""
         if key in self.started:
             workload, admission = self.started.pop(key)
             self._both(workload, admission, -1)
@@ -137,8 +137,8 @@ class Draft:
         if one.is_leaving:  # given back ahead already
             self._only_later(one.workload, one.admission, 1)
         self._both(one.workload, one.admission, -1)
-        self._both(one.workload, one.moves_to or NOWHERE, -1)
-        self._hold(key, None)
+        there = one.moves_to
+        self._hold(key, replace(one, admission=there, moves_to=None, is_leaving=False) if there else None)
 
     def resize(self, key: str, admission: Admission) -> None:
         """It runs on with other counts; pods that go hold their room until gone, pods that come take theirs at once.

@@ -115,16 +115,16 @@ def rooms(snapshot: Snapshot, starts: Layout, leaves: Layout) -> Iterator[Fault]
         free = free + layout_of(snapshot, told).by_node(count)
     short: list[list[int]] = np.argwhere((new > free) & (new > 0)).tolist()
     for column, row in short:
-        takers = sorted(_parts(starts, column, row))
+        takers = sorted(parts(starts, column, row))
         leaving: dict[str, int] = defaultdict(int)
-        for item, amount in _parts(leaves, column, row):
+        for item, amount in parts(leaves, column, row):
             leaving[leaves.items[item].workload.key] += amount
         for item in overdrawn(int(free[column, row]), takers, leaving, starts.items):
             detail = f"{snapshot.nodes[row].name} has no more {snapshot.resources[column]}"
             yield Fault(starts.items[item].workload.key, "Room", detail)
 
 
-def _parts(layout: Layout, column: int, row: int) -> Takers:
+def parts(layout: Layout, column: int, row: int) -> Takers:
     """What each item takes of a resource of a node."""
     found: dict[int, int] = defaultdict(int)
     for entry in np.flatnonzero(layout.row == row).tolist():
