@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import msgspec
+from simworld import World
 
 from fairway.clock import Clock
 from fairway.kube.transport import Request, Response, Transport
@@ -135,3 +136,14 @@ class Faults:
 
     def _note(self, request: Request, fault: str, status: int) -> None:
         self.log.append(f"{self.clock.now():.3f} {request.method} {request.path} {status} {fault}".rstrip())
+
+
+async def kill_and_start(world: World, faults: Faults) -> None:
+    """Controllers run; at each fatal write they are killed and started anew."""
+    while True:
+        world.start(link := Link(faults))
+        await faults.crashed.wait()
+        faults.crashed.clear()
+        link.is_dead = True
+        await world.crash()
+        await world.clock.sleep(1.0)

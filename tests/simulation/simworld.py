@@ -87,15 +87,16 @@ class World:
     async def delete(self, kind: Kind, name: str) -> None:
         await self.client.delete(Ref(kind, name, "default"))
 
-    async def until(self, holds: Callable[[], Awaitable[Any]], *, seconds: float = 60.0, every: float = 0.05) -> Any:
-        """What `holds` says once it says something."""
+    async def until(self, holds: Callable[[], Awaitable[Any]], *, seconds: float = 60.0) -> Any:
+        """What `holds` says once it says something; asked after every write."""
         end = self.clock.now() + seconds
         while not (said := await holds()):
-            if self.controllers and self.controllers.done():
+            if self.controllers and self.controllers.done() and not self.controllers.cancelled():
                 self.controllers.result()
-            if self.clock.now() > end:
-                raise TimeoutError(f"not so within {seconds} s")
-            await self.clock.sleep(every)
+            try:
+                await self.clock.within(end - self.clock.now(), self.server.registry.store.changed())
+            except TimeoutError:
+                raise TimeoutError(f"not so within {seconds} s") from None
         return said
 
 

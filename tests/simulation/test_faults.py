@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, replace
 
 import pytest
-from faults import Faults, Link
+from faults import Faults, kill_and_start
 from invariants import Watcher
 from simworld import Thing, World, cluster, job, node, priority
 
@@ -42,7 +42,7 @@ async def _story(seed: int, clock: VirtualClock) -> Outcome:
         faults = Faults(world.server.handle, clock, random.Random(seed + 1), quiet_at=START + QUIET, fatal=fatal)
         watcher = Watcher(world.server.registry)
         async with asyncio.TaskGroup() as tasks:
-            others = [tasks.create_task(it) for it in (watcher.run(), _kill_and_start(world, faults))]
+            others = [tasks.create_task(it) for it in (watcher.run(), kill_and_start(world, faults))]
             jobs = _jobs(chance)
             try:
                 await _submit(world, chance, jobs)
@@ -54,17 +54,6 @@ async def _story(seed: int, clock: VirtualClock) -> Outcome:
             if len(watcher.succeeded[name]) != count[1]:
                 broken.append(f"{name}: {len(watcher.succeeded[name])} pods succeeded, {count[1]} should")
         return Outcome(tuple(faults.log), (*watcher.broken, *broken))
-
-
-async def _kill_and_start(world: World, faults: Faults) -> None:
-    """Controllers run; at each fatal write they are killed and started anew."""
-    while True:
-        world.start(link := Link(faults))
-        await faults.crashed.wait()
-        faults.crashed.clear()
-        link.is_dead = True
-        await world.crash()
-        await world.clock.sleep(1.0)
 
 
 Jobs = dict[str, tuple[Thing, int]]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from simworld import Thing, World, cluster, is_true, job, names, node, pod
+from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod
 
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
@@ -192,7 +192,7 @@ def test_a_queue_shows_what_it_holds_and_what_waits() -> None:
 def test_a_start_that_takes_too_long_is_tried_again_elsewhere() -> None:
     async def story(world: World) -> Thing:
         await world.apply(job("a", seconds=10, annotations={"fairway.dev/start-timeout": "60s"}))
-        await world.until(lambda: world.is_in("job-a", "Pending"), seconds=70)
+        await world.until(lambda: all_leave(world), seconds=70)
         for gone in await world.pods():
             await world.client.delete(Ref(kinds.PODS, gone["metadata"]["name"], "default"), grace=0)
         await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=600)
@@ -202,6 +202,11 @@ def test_a_start_that_takes_too_long_is_tried_again_elsewhere() -> None:
     assert [it["reason"] for it in status["evictionHistory"]] == ["StartTimeout"]
     assert status["excludedNodes"] == ["a-dead-one"]
     assert status["attempt"] == 2
+
+
+async def all_leave(world: World) -> bool:
+    pods = await world.pods()
+    return bool(pods) and all(map(is_leaving, pods))
 
 
 def test_a_workload_deleted_by_hand_comes_again() -> None:

@@ -1,8 +1,11 @@
 """Stories of preemption, run by the whole control plane under virtual time."""
 
+import asyncio
+import random
 from typing import Any
 
-from simworld import Thing, World, cluster, job, node, priority
+from faults import Faults, kill_and_start
+from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
 
@@ -72,3 +75,75 @@ def test_an_urgent_job_preempts_and_the_preempted_one_keeps_its_place() -> None:
 async def is_pending(world: World, name: str) -> bool:
     status: dict[str, Any] = (await world.workload(name))["status"]
     return bool(status["phase"] == "Pending")
+
+
+def high() -> list[Thing]:
+    return [priority("low", 0, is_default=True), priority("high", 1000)]
+
+
+def test_an_evicted_bare_pod_is_made_again_under_its_name_and_runs_again() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+
+    async def story() -> tuple[Thing, Thing]:
+        async with cluster(clock, seeded(1), node("n1", cpu=2)) as world:
+            world.start()
+            await world.apply(*high(), pod("a", seconds=60, annotations={"mine": "kept"}))
+            await world.until(lambda: world.is_in("pod-a", "Running"))
+            first = (await world.pods())[0]
+            await world.apply(job("urgent", seconds=20, pod={"priorityClassName": "high"}))
+            await world.until(lambda: world.is_in("job-urgent", "Running"))
+            waiting = next(it for it in await world.pods() if it["metadata"]["name"] == "a")
+            assert waiting["metadata"]["uid"] != first["metadata"]["uid"]
+            assert waiting["spec"]["schedulingGates"] and waiting["metadata"]["annotations"]["mine"] == "kept"
+            assert waiting["spec"]["containers"][0]["command"] == ["sleep", "100"]
+            await world.until(lambda: world.is_in("pod-a", "Succeeded"), seconds=200)
+            return first, await world.workload("pod-a")
+
+    _, workload = clock.run(story())
+    assert workload["status"]["attempt"] == 2
+    assert [it["reason"] for it in workload["status"]["evictionHistory"]] == ["Preempted"]
+
+
+def test_a_group_of_bare_pods_is_evicted_whole_and_comes_back_whole() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+
+    async def story() -> tuple[int, int]:
+        group = {"labels": {"fairway.dev/group": "g", "fairway.dev/group-size": "2"}}
+        async with cluster(clock, seeded(1), node("n1", cpu=4)) as world:
+            world.start()
+            await world.apply(*high(), pod("g-0", seconds=60, **group), pod("g-1", seconds=60, **group))
+            await world.until(lambda: world.is_in("pod-g", "Running"))
+            await world.apply(job("urgent", seconds=20, pod={"priorityClassName": "high"}))
+            await world.until(lambda: world.is_in("job-urgent", "Running"))
+            gated = [it for it in await world.pods() if it["spec"].get("schedulingGates")]
+            await world.until(lambda: world.is_in("pod-g", "Succeeded"), seconds=200)
+            return len(gated), (await world.workload("pod-g"))["status"]["attempt"]
+
+    assert clock.run(story()) == (2, 2)
+
+
+def test_a_controller_killed_between_any_two_writes_of_a_preemption_finishes_it() -> None:
+    seen = set()
+    for number in range(1, 60):
+        clock = VirtualClock(1_800_000_000.0)
+
+        async def story(clock: VirtualClock = clock, number: int = number) -> tuple[int, list[str]]:
+            async with cluster(clock, seeded(1), node("n1", cpu=2)) as world:
+                faults = Faults(world.server.handle, clock, random.Random(1), rate=0.0, fatal=frozenset({number}))
+                killing = asyncio.create_task(kill_and_start(world, faults))
+                await world.apply(*high(), pod("a", seconds=30), job("b", seconds=30))
+                await world.until(lambda: world.is_in("pod-a", "Running"))
+                await world.apply(job("urgent", seconds=20, pod={"priorityClassName": "high"}))
+                order = []
+                for name in ("job-urgent", "pod-a", "job-b"):
+                    await world.until(lambda name=name: world.is_in(name, "Succeeded"), seconds=200)
+                    order.append(name)
+                killing.cancel()
+                return faults.writes, order
+
+        writes, order = clock.run(story())
+        assert order == ["job-urgent", "pod-a", "job-b"]
+        if writes < number:
+            break
+        seen.add(number)
+    assert len(seen) > 20

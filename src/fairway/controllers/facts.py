@@ -89,10 +89,12 @@ class Facts:
             self._tell(key, reading)
 
     def forget(self, key: str) -> None:
-        """What was assumed of it did not happen."""
-        self.promises.pop(key, None)
-        self.state.forget(key)
-        self._stale.add(key)
+        """What was assumed of it did not happen; whoever was to have its room is decided anew."""
+        waiting = [other for other, (_, after) in self.promises.items() if key in after]
+        for one in (key, *waiting):
+            self.promises.pop(one, None)
+            self.state.forget(one)
+            self._stale.add(one)
 
     def refuse(self, key: str, refusal: Refusal) -> None:
         self.refusals[key] = refusal

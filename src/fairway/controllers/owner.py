@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairway.api import owners
-from fairway.api.objects import GATE, SCHEDULER, JobObject, OwnerReference, PodObject
+from fairway.api.objects import GATE, SCHEDULER, JobObject, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -51,7 +51,7 @@ class Owner(Protocol):
 
     def about(self) -> About: ...
 
-    async def stop(self, client: Client, workload: WorkloadObject) -> None: ...
+    async def stop(self, client: Client) -> None: ...
 
     async def start(self, client: Client) -> None: ...
 
@@ -82,7 +82,7 @@ class JobOwner:
         meta = self.job.metadata
         return About(kinds.JOBS, meta.name, meta.uid, meta.namespace)
 
-    async def stop(self, client: Client, workload: WorkloadObject) -> None:
+    async def stop(self, client: Client) -> None:
         if not self.job.spec.suspend:
             await self._set(client, {"suspend": True})
 
@@ -101,7 +101,8 @@ class JobOwner:
 
 @dataclass(frozen=True, slots=True)
 class PodsOwner:
-    """One bare pod, or all of a group. `pods` are those there are; `is_remade`: nobody else would make them again."""
+    """One bare pod, or all of a group. `pods` are those there are; `is_remade`: nobody else would make them again. A
+    Workload of such pods is owned by none while they are made again, or it would be collected with the old ones."""
 
     namespace: str
     name: str
@@ -136,10 +137,8 @@ class PodsOwner:
         pod = self.pods[0].metadata
         return About(kinds.PODS, pod.name, pod.uid, pod.namespace)
 
-    async def stop(self, client: Client, workload: WorkloadObject) -> None:
-        """The pods that have a node go; the Workload is let go of first, or it would be collected with them."""
-        if self.is_remade and workload.metadata.owner_references:
-            await _set_owners(client, workload, ())
+    async def stop(self, client: Client) -> None:
+        """The pods that have a node go."""
         for pod in self.pods:
             if pod.spec.node_name and (is_over(pod) or pod.metadata.deletion_timestamp is None):
                 await client.delete(_ref(pod), uid=pod.metadata.uid)
@@ -165,12 +164,6 @@ def _ref(pod: PodObject) -> Ref:
     return Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
 
 
-async def _set_owners(client: Client, workload: WorkloadObject, references: Sequence[OwnerReference]) -> dict[str, Any]:
-    meta = workload.metadata
-    said = {"uid": meta.uid, "ownerReferences": [msgspec.to_builtins(one) for one in references] or None}
-    return await client.patch(Ref(kinds.WORKLOADS, meta.name, meta.namespace), {"metadata": said})
-
-
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:
     """The manifests of bare pods, to make them again from: read whole, since what we decode is a part of them."""
     found = [_manifest(await client.get(_ref(pod))) for pod in sorted(pods, key=lambda pod: pod.metadata.name)]
@@ -193,7 +186,7 @@ def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObject]) -> bool:
-    """Makes the pods that are missing, gated; True when all are there and own the Workload again."""
+    """Makes the pods that are missing, gated; True when all are there."""
     said = workload.metadata.annotations.get(MANIFESTS, "")
     manifests = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
     there = {pod.metadata.name for pod in pods}
@@ -205,9 +198,4 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
         except ApiError as error:
             if error.status != 409:
                 raise
-    if missing:
-        return False
-    await _set_owners(
-        client, workload, [OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods]
-    )
-    return True
+    return not missing

@@ -11,13 +11,14 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api.objects import PodObject, PodTemplate
+from fairway.api.objects import OwnerReference, PodObject, PodTemplate
 from fairway.api.pods import pod_class
 from fairway.api.quantities import duration, time, time_text
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -60,7 +61,7 @@ class Life:
             return await self._leave(case, said, owner)
         if said.status.admission is not None and holds(said.status, "Admitted"):
             return await self._run(case, said, owner)
-        await owner.stop(self.means.client, said)
+        await owner.stop(self.means.client)
         await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
         return None
 
@@ -172,7 +173,9 @@ class Life:
 
     async def _leave(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
         """Evicted: its room is given up when no pod of it is left on a node."""
-        await owner.stop(self.means.client, said)
+        if isinstance(owner, PodsOwner) and owner.is_remade and any(pod.spec.node_name for pod in owner.pods):
+            await self._own(case.key, said, ())
+        await owner.stop(self.means.client)
         now = self.means.now()
         ends = [self._end_of(pod) for pod in case.pods if holds_room(pod)]
         if not owner.is_stopped() or any(end is None or end > now for end in ends):
@@ -182,9 +185,17 @@ class Life:
                 return None
             if not await remake(self.means.client, said, owner.pods):
                 return None
+            await self._own(case.key, said, owner.pods)
         self.means.cases.found(case.key)
         await self.means.write(case.key, lambda it: life.leave(it.status, now=self.means.now()))
         return None
+
+    async def _own(self, key: str, said: WorkloadObject, pods: Sequence[PodObject]) -> None:
+        """The Workload is owned by these pods, and no others."""
+        references = [OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods]
+        if {one.uid for one in references} != {one.uid for one in said.metadata.owner_references}:
+            owners = [msgspec.to_builtins(one) for one in references]
+            await self.means.patch(key, said, {"metadata": {"ownerReferences": owners or None}})
 
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
@@ -210,7 +221,7 @@ class Life:
         owner = case.owner
         if owner is not None and owner.outcome() is None:
             fails = said.status.phase == "Failed" and said.status.admission is not None
-            await (owner.fail(self.means.client) if fails else owner.stop(self.means.client, said))
+            await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
         if FINALIZER not in said.metadata.finalizers:
             return None
         if said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods)):
