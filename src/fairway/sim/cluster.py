@@ -130,7 +130,7 @@ def read(manifests: Iterable[object], *, everything: bool = False, now: float | 
         if isinstance(one, Running)
     ]
     return World(
-        now=max(map(_newest, said), default=0.0) if now is None else now,
+        now=_newest(said) if now is None else now,
         nodes=nodes,
         pools=pools,
         queues=_queues(cluster, around),
@@ -313,12 +313,22 @@ def _nodes_of(one: Running) -> set[str]:
 
 
 def _newest(said: object) -> float:
-    """The newest time in an object of what has happened: not of what is to come."""
-    if isinstance(said, dict):
-        return max((_newest(value) for key, value in said.items() if key not in TO_COME), default=0.0)
-    if isinstance(said, list):
-        return max(map(_newest, said), default=0.0)
+    """The newest time in what was read of what has happened, not of what is to come."""
+    texts: set[str] = set()
+    left = [said]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [value for key, value in one.items() if key not in TO_COME]
+        elif isinstance(one, list):
+            left += one
+        elif isinstance(one, str) and one[4:5] == "-" and len(one) < MOST_TIME:
+            texts.add(one)
+    return max(map(_moment, texts), default=0.0)
+
+
+def _moment(text: str) -> float:
     try:
-        return time(said) if isinstance(said, str) and len(said) < MOST_TIME else 0.0
+        return time(text)
     except Malformed:
         return 0.0
