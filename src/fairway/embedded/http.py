@@ -64,6 +64,8 @@ class HttpServer:
 
 
 async def _body(incoming: web.BaseRequest) -> bytes:
+    if not incoming.body_exists:
+        return b""
     parts, size = [], 0
     async for part in incoming.content.iter_any():
         parts.append(part)

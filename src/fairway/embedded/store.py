@@ -67,7 +67,8 @@ class Store:
         self._size = 0
         self._drop: list[int] = []
         self._staged: dict[Key, Event] = {}
-        self._batch, self._writing = _Batch(), None
+        self._batch = _Batch()
+        self._writing: _Batch | None = None
         self._changed: dict[str, asyncio.Event] = {}
         self._trimmed: dict[str, int] = {}
         self.closed = False
@@ -158,18 +159,18 @@ class Store:
         self._staged[key] = event
         self._batch.events.append(event)
         if self._writing is None:
-            self._flush()
+            self._flush(self._database)
 
-    def _flush(self) -> None:
+    def _flush(self, database: Database) -> None:
         batch, self._batch = self._batch, _Batch()
         self._writing = batch
         rows = [Row(event.revision, *event.key, event.gone, event.value) for event in batch.events]
         drop, self._drop = self._drop, []
-        write = partial(self._database.write, rows, drop, horizon=self._horizon)
+        write = partial(database.write, rows, drop, horizon=self._horizon)
         future = asyncio.get_running_loop().run_in_executor(self._thread, write)
-        future.add_done_callback(lambda future: self._flushed(batch, future.exception(), drop))
+        future.add_done_callback(lambda future: self._flushed(database, batch, error=future.exception(), drop=drop))
 
-    def _flushed(self, batch: _Batch, error: BaseException | None, drop: list[int]) -> None:
+    def _flushed(self, database: Database, batch: _Batch, *, error: BaseException | None, drop: list[int]) -> None:
         self._writing = None
         if error is None:
             self._publish(batch.events)
@@ -181,7 +182,7 @@ class Store:
             self._batch = _Batch()
         batch.done.set()
         if self._batch.events:
-            self._flush()
+            self._flush(database)
 
     # -- history
 
