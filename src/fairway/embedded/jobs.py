@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from fairway.api.quantities import time_text
@@ -28,6 +29,7 @@ ASSUMED_SECONDS = 30.0
 AT_ONCE = 64
 FEW, SECONDS_PER_POD = 32, 1e-4
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+ABSENT = {field.encode_name: None for field in structs.fields(JobStatus)}
 
 
 class Assumed(NamedTuple):
@@ -212,9 +214,8 @@ def _about(job: Job) -> About:
 def _shown(status: JobStatus) -> dict[str, Any]:
     """Every field, so that the patch takes away what is no longer there."""
     shown = msgspec.to_builtins(status)
-    absent = {msgspec.structs.fields(JobStatus)[i].encode_name: None for i in range(len(status.__struct_fields__))}
     kept = {"uncountedTerminatedPods": {"succeeded": None, "failed": None} | shown.get("uncountedTerminatedPods", {})}
-    return absent | {"ready": 0, "terminating": 0} | shown | kept
+    return ABSENT | {"ready": 0, "terminating": 0} | shown | kept
 
 
 def _pod(job: Job, index: int | None, taken: set[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import replace
 
 from fairway.api.objects import Condition, Metadata, Part
 from fairway.api.quantities import time, time_text
@@ -267,7 +268,7 @@ def _completing(job: Job, tally: Tally, now: float) -> Step:
 
 def _suspended(job: Job, tally: Tally, now: float) -> Step:
     said = Condition("Suspended", "True", "JobSuspended", "Job suspended")
-    status = _changed(_counts(job, tally, (said,), now), start_time=None)
+    status = replace(_counts(job, tally, (said,), now), start_time=None)
     return Step(status, remove=tally.active, release=tally.ended)
 
 
@@ -355,17 +356,13 @@ def _counts(job: Job, tally: Tally, conditions: Iterable[Condition], now: float)
 
 def _closed(status: JobStatus, tally: Tally, completion_time: str | None = None) -> JobStatus:
     """Everything counted, in the write that ends the job."""
-    return _changed(
+    return replace(
         status,
         succeeded=tally.all_succeeded,
         failed=tally.all_failed,
         uncounted_terminated_pods=Uncounted(),
         completion_time=completion_time,
     )
-
-
-def _changed(status: JobStatus, **changes: Any) -> JobStatus:
-    return JobStatus(**{name: getattr(status, name) for name in status.__struct_fields__} | changes)
 
 
 def _true(status: JobStatus, kind: str) -> Condition | None:

@@ -207,7 +207,7 @@ class _Cluster:
             stopping.set()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
                 loop.add_signal_handler(number, asked)
         name = self.machine.name
         async with asyncio.TaskGroup() as tasks:
