@@ -112,4 +112,4 @@ def groups(workload: Workload) -> tuple[tuple[str, str], ...]:
 def stem(name: str) -> str:
     """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
     `job-train`."""
-    return SUFFIX.sub("", name) or name
+    return SUFFIX.sub("", name)
