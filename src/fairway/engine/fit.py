@@ -246,6 +246,8 @@ def pick(rooms: Counts, count: int, order: Rows) -> list[Piece]:
     full = int(np.searchsorted(np.cumsum(rooms[largest]), count))
     chosen = [(int(child), int(rooms[child])) for child in largest[:full]]
     if left := count - sum(part for _, part in chosen):
-        others = order[np.isin(order, largest[full:]) & (rooms[order] >= left)]
+        rooms = rooms.copy()
+        rooms[largest[:full]] = 0
+        others = order[rooms[order] >= left]
         chosen.append((int(others[0]), left))
     return sorted(chosen)

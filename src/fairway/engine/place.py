@@ -16,7 +16,7 @@ import numpy as np
 from .affinity import admits, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row
-from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
+from .model import Admission, PodClass, PodSetPlacement, Topology, Workload
 from .score import WISH, Values, fullness, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Ask", "Memo", "feasible", "place", "room"]
 
 ANYWHERE = Topology()
+_NOTHING = np.zeros(0, np.int64)
 Placements = tuple[PodSetPlacement, ...]
 
 
@@ -111,30 +112,33 @@ def _gang(sight: Sight, ask: Ask, pool: str) -> Placements | None:
     parts = _parts(sight, ask, pool, snapshot.pools[row].strategy)
     if not set(levels_asked(wide, *(part.topology for part in parts))) <= set(tree.levels):
         return None
-    scene = Scene(sight)
+    scene, anchors = Scene(sight), _anchors(sight, ask)
     if len(parts) == 1 and parts[0].topology == ANYWHERE:
-        parts, wide = [parts[0]._replace(topology=wide)], ANYWHERE
+        parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
     if wide == ANYWHERE:
         return _together(scene, tree, parts)
-    rooms = [_room(scene, part) for part in parts]
-    for region in _regions(tree, wide, parts, rooms):
-        if (placed := _together(scene.fork(), tree, [_within(part, region) for part in parts])) is not None:
+    for region in _regions(scene, tree, parts, Wanted(1, wide, _NOTHING, anchors=anchors)):
+        if (placed := _together(scene, tree, [_within(part, region) for part in parts])) is not None:
             return placed
     return None
 
 
 def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
     """The podsets that have pods to place."""
-    row_of, parts = sight.draft.snapshot.row_of, []
-    held = {one.name: one.nodes for one in ask.beside.podsets} if ask.beside else {}
     chosen = strategy_of(ask.workload, ask.strategy, strategy)
-    for podset, count in zip(ask.workload.podsets, ask.counts):
-        if count:
-            rows = [row_of[share.node] for share in held.get(podset.name, ()) if share.node in row_of]
-            anchors = np.array(rows, np.intp) if rows else None
-            kind = sight.kind(podset.pod, pool)
-            parts.append(Part(podset.name, count, kind, ask.allowed, podset.topology, chosen, anchors))
-    return parts
+    return [
+        Part(podset.name, count, sight.kind(podset.pod, pool), ask.allowed, podset.topology, chosen,
+             _anchors(sight, ask, podset.name))
+        for podset, count in zip(ask.workload.podsets, ask.counts) if count
+    ]
+
+
+def _anchors(sight: Sight, ask: Ask, name: str = "") -> Rows | None:
+    """Rows where pods of the podset, or of all, stand already."""
+    row_of = sight.draft.snapshot.row_of
+    held = [one.nodes for one in ask.beside.podsets if name in ("", one.name)] if ask.beside else ()
+    rows = [row_of[share.node] for nodes in held for share in nodes if share.node in row_of]
+    return np.array(rows, np.intp) if rows else None
 
 
 def _within(part: Part, region: Mask | None) -> Part:
@@ -143,11 +147,11 @@ def _within(part: Part, region: Mask | None) -> Part:
     return part._replace(allowed=region if part.allowed is None else part.allowed & region)
 
 
-def _regions(tree: Tree, wide: Topology, parts: list[Part], rooms: list[Counts]) -> Iterator[Mask | None]:
+def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
     """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
-    held = [part.anchors for part in parts if part.anchors is not None]
-    wanted = Wanted(1, wide, sum(rooms, np.zeros((), np.int64)), anchors=np.concatenate(held) if held else None)
+    rooms = [_room(scene, part) for part in parts]
     fields = [domain_rooms(tree, one) for one in rooms]
+    wanted = wanted._replace(room=np.sum(rooms, axis=0))
     for level, domain in starts(field_of(tree, wanted), wanted):
         if level < 0:
             yield None
@@ -156,18 +160,31 @@ def _regions(tree: Tree, wide: Topology, parts: list[Part], rooms: list[Counts])
 
 
 def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
-    """All podsets on one scene, the one with the fewest places for its pods first."""
-    scarcity = [int(_room(scene, part).sum()) // part.size for part in parts]
-    if not all(scarcity):
+    """All podsets, the one with the fewest places for its pods first; if they do not fit so, the other way round."""
+    if len(parts) == 1:
+        return _in_order(scene, tree, parts)
+    scarcity = {part.name: int(_room(scene, part).sum()) // part.size for part in parts}
+    if not all(scarcity.values()):
         return None
-    placed: dict[str, PodSetPlacement] = {}
-    for _, part in sorted(zip(scarcity, parts), key=lambda one: one[0]):
+    order = sorted(parts, key=lambda part: scarcity[part.name])
+    placed = _in_order(scene.fork(), tree, order) or _in_order(scene.fork(), tree, order[::-1])
+    return placed and tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
+
+
+def _in_order(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
+    """One podset after the other, each taking its room of the scene."""
+    placed = []
+    for part in parts:
         is_single = looks_beside(part.kind.pod) or is_drawn(part.kind.pod, scene.standing)
-        shares = _singly(scene, tree, part) if is_single else _batched(scene, tree, part)
-        if shares is None:
+        pieces = _singly(scene, tree, part) if is_single else _batched(scene, tree, part)
+        shares = [choose(scene, part.kind, row, count=count) for row, count in pieces or ()]
+        whole = tuple(share for share in shares if share is not None)
+        if pieces is None or len(whole) < len(pieces):
             return None
-        placed[part.name] = PodSetPlacement(part.name, tuple(shares))
-    return tuple(placed[part.name] for part in parts)
+        if part is not parts[-1]:
+            scene.take(part.kind, pieces, whole)
+        placed.append(PodSetPlacement(part.name, whole))
+    return tuple(placed)
 
 
 def _room(scene: Scene, part: Part) -> Counts:
@@ -180,29 +197,16 @@ def _room(scene: Scene, part: Part) -> Counts:
     return pods
 
 
-def _put(scene: Scene, kind: Kind, pieces: list[Piece]) -> list[NodeShare] | None:
-    """Choose devices, and take the room."""
-    shares = []
-    for row, count in pieces:
-        share = choose(scene, kind, row, count=count)
-        if share is None:
-            return None
-        scene.take(kind, row, share)
-        shares.append(share)
-    return shares
-
-
-def _batched(scene: Scene, tree: Tree, part: Part) -> list[NodeShare] | None:
+def _batched(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
     is_flat = (part.strategy != "Binpack" or part.kind.need.share > 0) and not part.topology.segments
     filling = Filling(scene, part, is_tight=bool(levels_asked(part.topology)))
     wish = wishes(scene.snapshot, part.kind) if part.kind.pod.preferences else None
     wanted = Wanted(part.size, part.topology, _room(scene, part), filling.fill, part.anchors, wish, is_flat)
-    pieces = lay(tree, wanted)
-    return None if pieces is None else _put(scene, part.kind, pieces)
+    return lay(tree, wanted)
 
 
-def _singly(scene: Scene, tree: Tree, part: Part) -> list[NodeShare] | None:
+def _singly(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     """Pod by pod, each where the ones before it let it stand, in the first domain that holds them all."""
     pods = _room(scene, part)
     wanted = Wanted(part.size, replace(part.topology, segments=()), pods, anchors=part.anchors)
@@ -210,7 +214,7 @@ def _singly(scene: Scene, tree: Tree, part: Part) -> list[NodeShare] | None:
         inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
         for region in (inside, *_homes(scene, part, inside)):
             if (rows := _one_by_one(scene.fork(), part, region.copy())) is not None:
-                return _put(scene, part.kind, [(row, rows.count(row)) for row in tree.rows.tolist() if row in rows])
+                return [(row, rows.count(row)) for row in tree.rows.tolist() if row in rows]
     return None
 
 
@@ -238,7 +242,7 @@ def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
         if share is None:
             pods[row] = 0
             continue
-        scene.take(kind, row, share)
+        scene.take(kind, [(row, 1)], (share,))
         pods[row] = min(pods[row] - 1, room_of(scene, kind, np.array([row]))[0])
         rows.append(row)
     return rows
@@ -251,7 +255,9 @@ class Filling:
         self.scene, self.part, self.is_tight = scene, part, is_tight
 
     def fill(self, rows: Rows, pods: Counts, count: int) -> list[Piece]:
-        """Rows and counts, rows ascending; the rows hold them all."""
+        """Rows, in the order given, and counts; the rows hold them all."""
+        if len(rows) == 1:
+            return [(int(rows[0]), count)]
         rows, pods = rows[pods > 0], pods[pods > 0]
         kind = self.part.kind
         values = self.scene.values(kind, self.part.strategy, rows)
@@ -265,7 +271,8 @@ class Filling:
             chosen = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
             values = fullness(self.scene, kind, rows)
         chosen = chosen + self._whole(rows, pods - chosen, values, count - int(chosen.sum()))
-        return [(int(row), int(part)) for row, part in sorted(zip(rows, chosen)) if part]
+        used = np.flatnonzero(chosen)
+        return list(zip(rows[used].tolist(), chosen[used].tolist()))
 
     def _whole(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
         """All on one node that holds them, the best or, if tight, the one with the least room; else on the fewest if

@@ -18,7 +18,7 @@ import numpy as np
 
 from .affinity import looks_beside
 from .devices import choose, room_of
-from .fit import Counts, Kind, Rows, chooses, feasible, need_of
+from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of
 from .model import NodeShare, PodClass, PodSetPlacement
 from .resources import DEVICE
 from .score import (
@@ -317,24 +317,29 @@ class Scene:
             return self.sight.room(kind)
         return np.where(self.sight.mask(kind), room_of(self, kind, ...), 0)
 
-    def take(self, kind: Kind, row: int, share: NodeShare) -> None:
+    def take(self, kind: Kind, pieces: list[Piece], shares: tuple[NodeShare, ...]) -> None:
         """Put pods there."""
         if not self._is_copy:
             self.free, self.device_free, self._is_copy = self.free.copy(), self.device_free.copy(), True
-        need, nodes = kind.need, self.snapshot.nodes
-        self.free[list(need.columns), row] -= np.array(need.amounts, np.int64) * share.count
-        slot_of = {device.index: slot for slot, device in enumerate(nodes[row].devices)}
-        for indices in share.devices:
-            for index in indices:
-                self.device_free[row, slot_of[index]] -= need.share or DEVICE
-            if nodes[row].numa:
-                self._hold(kind.pod, (row, nodes[row].devices[slot_of[indices[0]]].numa))
+        rows, counts = (np.array(part, np.int64) for part in zip(*pieces))
+        for column, amount in zip(kind.need.columns, kind.need.amounts):
+            np.subtract.at(self.free[column], rows, counts * amount)
+        for (row, _), share in zip(pieces, shares):
+            self._take_devices(kind, row, share)
         if self.snapshot.is_social or looks_beside(kind.pod):
             if kind.pod not in self._own:
                 self._own.add(kind.pod)
                 before = self.standing.get(kind.pod)
-                self.standing[kind.pod] = np.zeros(len(nodes), np.int64) if before is None else before.copy()
-            self.standing[kind.pod][row] += share.count
+                self.standing[kind.pod] = np.zeros(self.free.shape[1], np.int64) if before is None else before.copy()
+            np.add.at(self.standing[kind.pod], rows, counts)
+
+    def _take_devices(self, kind: Kind, row: int, share: NodeShare) -> None:
+        devices = self.snapshot.nodes[row].devices
+        for indices in share.devices:
+            slots = [slot for slot, device in enumerate(devices) if device.index in indices]
+            self.device_free[row, slots] -= kind.need.share or DEVICE
+            if self.snapshot.nodes[row].numa:
+                self._hold(kind.pod, (row, devices[slots[0]].numa))
 
     def _hold(self, pod: PodClass, group: tuple[int, int]) -> None:
         """Count a pod in a NUMA group."""

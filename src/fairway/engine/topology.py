@@ -133,8 +133,7 @@ def domain_rooms(tree: Tree, room: Counts, segments: tuple[Segment, ...] = ()) -
     rooms: list[Counts] = []
     inner = room[tree.rows]
     for index in range(len(tree.levels) - 1, -1, -1):
-        ends = np.concatenate(([0], np.cumsum(inner)))[tree.first[index + 1]]
-        inner = np.diff(ends)
+        inner = np.add.reduceat(inner, tree.first[index + 1][:-1]) if len(inner) else inner
         if size := sizes.get(tree.levels[index], 0):
             inner = np.where(tree.is_named[index], inner // size * size, 0)
         rooms.insert(0, inner)
@@ -187,10 +186,12 @@ def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -
     if below == len(tree.levels):
         rows = tree.rows[low:high]
         return wanted.fill(rows, wanted.room[rows], count)
-    ids = np.arange(low, high)
-    rooms = field.rooms[below][ids]
-    order = _tightest_first(field, below, ids)
+    rooms = field.rooms[below][low:high]
+    if count == rooms.sum() and not wanted.topology.segments:  # all of it: every child is full
+        parts = list(enumerate(rooms.tolist()))
+    else:
+        parts = pick(rooms, count, _tightest_first(field, below, np.arange(low, high)))
     pieces: list[Piece] = []
-    for child, part in pick(rooms, count, order):
+    for child, part in parts:
         pieces += _descend(field, wanted, (below, int(low) + child), part)
     return pieces
