@@ -7,6 +7,7 @@ from fairway.api.objects import PodObject, PodTemplate
 from fairway.api.pods import Surroundings, foreign, pod_class, requests_of
 from fairway.api.quantities import Malformed
 from fairway.engine.model import Expression, PodAffinity, Preference, Spread, Term, Toleration
+from fairway.engine.state import selects
 
 HOST = "kubernetes.io/hostname"
 
@@ -196,6 +197,14 @@ def test_a_spread_is_read_with_its_policies():
     assert found.spread == (
         Spread(2, "zone", wanted, hard=False, min_domains=3, honor_affinity=False, honor_taints=True),
     )
+
+
+def test_a_spread_without_a_selector_counts_nobody():
+    said = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    (found,) = read({"topologySpreadConstraints": [said]}).spread
+    assert not selects(found.selector, {"app": "x"})
+    (everybody,) = read({"topologySpreadConstraints": [{**said, "labelSelector": {}}]}).spread
+    assert selects(everybody.selector, {"app": "x"})
 
 
 def test_a_claim_brings_the_affinity_of_its_volume():

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .cluster import decide, manifests, settle, verdicts
+from fairway import engine
+from fairway.engine import PRESETS, check, snapshot_of
+from fairway.sim.cluster import read
+
+from .cluster import NOW, decide, manifests, settle, verdicts
 
 FILES = sorted((Path(__file__).parent / "plan_cases").glob("*.yaml"))
 CASES = [
@@ -46,3 +50,9 @@ def test_the_first_plan_says_what_is_expected(case):
 def test_it_settles_as_expected(case, slowly):
     states, plans = settle(manifests(case), slowly=slowly)
     assert not missing(case["settled"], states), (states, [verdicts(plan) for plan in plans])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_referee_finds_no_fault(case):
+    snapshot = snapshot_of(read(manifests(case), now=NOW.timestamp()))
+    assert check(snapshot, engine.decide(snapshot, PRESETS["fairway"])) == []

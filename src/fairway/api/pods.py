@@ -23,6 +23,8 @@ GENERATED = (
     "statefulset.kubernetes.io/", "apps.kubernetes.io/", "jobset.sigs.k8s.io/", "training.kubeflow.org/",
 )  # fmt: skip
 NAME_FIELD = "metadata.name"
+NOBODY: model.Selector = (model.Expression("", "In"),)
+"""What an absent selector selects, where an empty one selects everybody."""
 Labels = Mapping[str, str]
 
 
@@ -210,7 +212,9 @@ def _same(labels: Labels, keys: Iterable[str]) -> Iterator[model.Expression]:
 
 
 def _spread(part: objects.SpreadPart, labels: Labels) -> model.Spread:
-    chosen = selector(part.label_selector or objects.LabelSelector()) + tuple(_same(labels, part.match_label_keys))
+    chosen = NOBODY
+    if part.label_selector is not None:
+        chosen = selector(part.label_selector) + tuple(_same(labels, part.match_label_keys))
     return model.Spread(
         part.max_skew,
         part.topology_key,
