@@ -114,15 +114,17 @@ kind: List
 items:
 - {kind: Node, metadata: {name: n2}, status: {capacity: {cpu: "2", pods: 500}}}
 """)
-    one, two = nodes_of(file, 0.0)
+    one, two = nodes_of(file, 0.0, machine="here")
     assert one["metadata"]["labels"] == {"kubernetes.io/hostname": "n1", "zone": "a"}
     assert one["status"]["allocatable"] == {"pods": "110", "cpu": "64", "nvidia.com/gpu": "8"}
     assert two["status"]["capacity"] == {"pods": "500", "cpu": "2"} == two["status"]["allocatable"]
     assert node(decode(two, NodeObject)).is_ready
 
 
-@pytest.mark.parametrize("text", ["{", "kind: Pod\nmetadata: {name: x}", "kind: Node", "just words"])
+@pytest.mark.parametrize(
+    "text", ["{", "kind: Pod\nmetadata: {name: x}", "kind: Node", "just words", "kind: Node\nmetadata: {name: here}"]
+)
 def test_a_bad_file_of_nodes_is_refused_in_one_line(text: str, tmp_path: Path):
     (tmp_path / "nodes.yaml").write_text(text)
     with pytest.raises(NodesError, match=r"nodes\.yaml"):
-        nodes_of(tmp_path / "nodes.yaml", 0.0)
+        nodes_of(tmp_path / "nodes.yaml", 0.0, machine="here")

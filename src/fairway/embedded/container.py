@@ -127,7 +127,9 @@ def launch(place: Path) -> tuple[int, int]:
         (os.POSIX_SPAWN_OPEN, 2, str(place / "shim"), errors, 0o600),
     ]
     try:
-        return os.posix_spawn(python[0], python, {}, file_actions=files), read
+        # Some builds of Python find their own library only by this variable.
+        env = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+        return os.posix_spawn(python[0], python, env, file_actions=files), read
     except OSError:
         os.close(read)
         raise

@@ -9,6 +9,7 @@ is no driver). `offered` is what it offers, which options override. `node_of` is
 Labels and annotations of ours are renewed at every start, all others are the users', and stay; so do taints.
 """
 
+import ctypes
 import os
 import platform
 import re
@@ -66,7 +67,7 @@ class NodesError(Exception):
 
 def probe(folder: Path) -> Machine:
     """`folder`: where pods keep their files."""
-    name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "localhost"
+    name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower())[:63].strip("-.") or "localhost"
     disk = psutil.disk_usage(str(folder)).total
     return Machine(name, 1000 * len(os.sched_getaffinity(0)), psutil.virtual_memory().total, disk, gpus())
 
@@ -87,10 +88,13 @@ def offered(machine: Machine, *, cpus: str = "", memory: str = "", fake_gpus: in
 
 def gpus() -> tuple[Gpu, ...]:
     """The devices NVML knows, in its order, which is that of the bus; none without a driver."""
-    import pynvml as nvml  # not before it is needed: most machines that start Fairway have none
-
     try:
+        ctypes.CDLL("libnvidia-ml.so.1")  # asked first: the module below is large, and useless without it
+        import pynvml as nvml
+
         nvml.nvmlInit()
+    except OSError:
+        return ()
     except nvml.NVMLError:
         return ()
     try:
@@ -210,14 +214,17 @@ def _architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
-def nodes_of(file: Path, now: float) -> list[dict[str, Any]]:
+def nodes_of(file: Path, now: float, *, machine: str) -> list[dict[str, Any]]:
     """The Node objects of a YAML file (documents, or Lists of them), as hollow nodes that are ready."""
     try:
         said = list(yaml.load_all(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except (OSError, yaml.YAMLError) as error:
         raise NodesError(f"{file}: cannot be read: {error}") from error
     lists = [it.get("items") if isinstance(it, dict) and "items" in it else [it] for it in said if it]
-    return [_hollow(file, it, now) for items in lists for it in items or ()]
+    nodes = [_hollow(file, it, now) for items in lists for it in items or ()]
+    if machine in [node["metadata"]["name"] for node in nodes]:
+        raise NodesError(f"{file}: node {machine!r} is this machine; give the hollow one another name")
+    return nodes
 
 
 def _hollow(file: Path, node: Any, now: float) -> dict[str, Any]:

@@ -78,7 +78,7 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
     with held(folder):
         try:
             machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=options.fake_gpus)
-            hollow = nodes_of(options.nodes, clock.now()) if options.nodes else []
+            hollow = nodes_of(options.nodes, clock.now(), machine=machine.name) if options.nodes else []
             database = Database(str(folder / "state.db"))
         except (Unusable, Malformed, NodesError) as error:
             raise UpError(str(error)) from error
