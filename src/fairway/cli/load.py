@@ -45,17 +45,12 @@ class Loader(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[str] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
+            if isinstance(key, yaml.ScalarNode) and key.tag != f"{_TAG}merge":
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
                 seen.add(key.value)
-        found = super().construct_mapping(node, deep)
-        return found if all(isinstance(key, str) for key in found) else {_word(key): found[key] for key in found}
-
-
-def _word(key: object) -> str:
-    """A key that YAML takes for something else, as JSON has it."""
-    return msgspec.json.encode(key).decode() if isinstance(key, bool | int | float | None) else str(key)
+                key.tag = f"{_TAG}str"  # a key is text, whatever it looks like
+        return super().construct_mapping(node, deep)
 
 
 def load(file: str) -> list[object]:

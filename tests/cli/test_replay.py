@@ -1,0 +1,55 @@
+"""A recorded decision is made again and compared."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from fairway.cli.main import cli
+from fairway.engine import PRESETS, Keep, Plan, decide, snapshot_of
+from fairway.record import record_of, write
+from fairway.sim.cluster import read
+
+from .cluster import NOW, manifests
+
+CASE = {"nodes": {"n1": {"gpu": 8}}, "running": {"old": {"gpu": 2, "at": "n1"}}, "waiting": {"new": {"gpu": 4}}}
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    snapshot = snapshot_of(read(manifests(CASE), now=NOW.timestamp()))
+    record = record_of(snapshot, decide(snapshot, PRESETS["fairway"]))
+    return tmp_path / "cycle.record", record
+
+
+def replay(file, *options):
+    return CliRunner().invoke(cli, ["replay", str(file), *options])
+
+
+def test_the_same_decision_is_said_to_be_the_same(recorded):
+    file, record = recorded
+    write(file, record)
+    assert (replay(file).exit_code, replay(file).stdout) == (0, "decided the same\n")
+    assert json.loads(replay(file, "-o", "json").stdout) == {"same": True, "changed": [], "faults": []}
+
+
+def test_another_decision_is_shown_and_exits_one(recorded):
+    file, record = recorded
+    write(file, replace(record, plan=Plan((Keep("team/old"),))))
+    result = replay(file)
+    assert result.exit_code == 1
+    assert "team/new: Admit" in result.stdout
+
+
+def test_a_policy_that_is_not_there_is_told(recorded):
+    file, record = recorded
+    write(file, replace(record, policy="magic"))
+    result = replay(file)
+    assert (result.exit_code, "policy 'magic'" in result.stderr) == (2, True)
+
+
+def test_what_is_no_record_is_told(tmp_path):
+    (tmp_path / "x").write_text("hello")
+    assert replay(tmp_path / "x").exit_code == replay(tmp_path / "none").exit_code == 2
+    assert len(replay(tmp_path / "x").stderr.splitlines()) == 1
