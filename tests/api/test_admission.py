@@ -3,6 +3,8 @@
 import copy
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairway.api.admission import Refused, Review, admit
 from fairway.api.quantities import time
@@ -267,3 +269,49 @@ def test_the_cluster_s_own_namespaces_are_never_touched():
 def test_objects_of_no_shape_are_refused_and_crash_nothing():
     assert refusal("Workload", {"metadata": {"name": "w"}, "spec": 3}).startswith("spec: found 3; object is allowed")
     assert refusal("Job", {**job(), "spec": []}, group="batch").startswith("spec: found []; object is allowed")
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(max_size=6),
+    st.sampled_from(["-1", "1e999", "100%", "9999-12-31T23:59:59Z", 2**70, 1e308]),
+    st.just([]),
+    st.just({}),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+WHOLE = [
+    ("fairway.dev", "Workload", workload(timeLimit="1h", topology={"segments": [{"level": "a", "size": 1}]})),
+    ("fairway.dev", "Queue", {"metadata": {"name": "q"}, "spec": {"quotas": [{"limit": {"cpu": 1}}], "maxWait": "1h"}}),
+    ("fairway.dev", "NodePool", {"metadata": {"name": "p"}, "spec": {"evictionBudget": {"gpus": 1}, "levels": ["a"]}}),
+    ("batch", "Job", job({"fairway.dev/min-count": "1", "fairway.dev/gpu-fraction": "0.5"}, parallelism=2)),
+    ("", "Pod", pod("ReplicaSet", schedulingGates=[{"name": "x"}])),
+    ("apps", "Deployment", job()),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_no_value_in_any_place_passes_as_a_crash(data):
+    group, kind, whole = data.draw(st.sampled_from(WHOLE))
+    new = copy.deepcopy(whole)
+    places = list(spots(new))
+    here = new
+    *path, last = data.draw(st.sampled_from(places))
+    for step in path:
+        here = here[step]
+    here[last] = data.draw(ODD)
+    try:
+        found, _ = admit(review(kind, new, group=group))
+        assert isinstance(found, dict)
+    except Refused as refused:
+        assert all(message for _, _, message in refused.causes)
+
+
+def spots(said, path=()):
+    children = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
+    for key, child in children:
+        yield (*path, key)
+        yield from spots(child, (*path, key))
