@@ -198,12 +198,12 @@ class Court:
         return ""
 
     def is_within(self, item: Held) -> bool:
-        """Whether the taker's queue stays within what it is guaranteed, of all that it asks for."""
-        queue, amounts = self.sums.queues.get(item.workload.queue), self.amounts(item)
-        caps = [cap for cap in self.owed if cap.queue == queue and self.sums.part(item, amounts, cap)]
-        return bool(caps) and all(
-            self.sums.of(cap) + self.sums.part(item, amounts, cap) <= cap.amount for cap in caps
-        )
+        """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for."""
+        amounts, within = self.amounts(item), defaultdict[int, list[bool]](list)
+        for cap in self.owed:
+            if part := self.sums.part(item, amounts, cap):
+                within[cap.queue].append(self.sums.of(cap) + part <= cap.amount)
+        return any(all(found) for found in within.values())
 
     def _unneeded(self, item: Held, victims: Sequence[Held]) -> Iterator[Fault]:
         """Were it spared, something that the newcomer takes would not be there: room, a device, or quota."""
@@ -257,7 +257,7 @@ class Court:
         """Above what it is due before it loses the last (and largest) of them."""
         parts = [self.sums.part(one, self.amounts(one), cap) for one in lost]
         due = cap.amount if within else max(cap.amount, self.share(cap))
-        return max(parts) > 0 and self.sums.of(cap) - sum(parts) + max(parts) > due
+        return self.sums.of(cap) - sum(parts) + max(parts) > due
 
     def _own(self, item: Held, cap: Cap) -> int:
         """What victims of the taker's own queue give back."""

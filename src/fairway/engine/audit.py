@@ -13,8 +13,8 @@ import numpy as np
 
 from .model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Quota, Share, Workload
 from .plan import Fault, Reason, Wait
-from .resources import MIG, counted, counts_of
-from .snapshot import Columns, Snapshot
+from .resources import counted, counts_of, slices
+from .snapshot import Columns, Mask, Snapshot
 from .tally import Case, Held, Layout, layout_of, memory_of
 
 PLACE = {reason: place for place, reason in enumerate(Reason)}
@@ -127,9 +127,20 @@ class Cap(NamedTuple):
     amount: int
 
 
+def live_of(snapshot: Snapshot, mask: Mask) -> Columns:
+    """int64[resource]: what usable nodes offer; MIG profiles count as parts of a GPU, too."""
+    live: Columns = snapshot.capacity[:, snapshot.is_usable & mask].sum(axis=1)
+    live[snapshot.resources.index(GPU)] += sevenths(snapshot) @ live * 1000 // 7
+    return live
+
+
+def sevenths(snapshot: Snapshot) -> Columns:
+    """int64[resource]: slices of a MIG profile."""
+    return np.array([slices(name) for name in snapshot.resources], np.int64)
+
+
 def caps_of(snapshot: Snapshot, of: Callable[[Quota], Sequence[tuple[str, Share]]]) -> list[Cap]:
-    live = {pool.name: snapshot.capacity[:, snapshot.is_usable & (snapshot.pool_of == row)].sum(axis=1)
-            for row, pool in enumerate(snapshot.pools)}
+    live = {pool.name: live_of(snapshot, snapshot.pool_of == row) for row, pool in enumerate(snapshot.pools)}
     caps = []
     for row, queue in enumerate(snapshot.queues.values()):
         for quota in queue.quotas:
@@ -190,8 +201,7 @@ def sums_of(snapshot: Snapshot, tree: Tree, items: Sequence[Held] = ()) -> Sums:
 def counted_by(snapshot: Snapshot, layout: Layout) -> Columns:
     """int64[form, resource]: what a form counts in quotas; MIG profiles count as parts of a GPU, too."""
     amounts = layout.by_form()
-    slices = np.array([int(found[1]) if (found := MIG.match(name)) else 0 for name in snapshot.resources], np.int64)
-    amounts[:, snapshot.resources.index(GPU)] += amounts @ slices * 1000 // 7
+    amounts[:, snapshot.resources.index(GPU)] += amounts @ sevenths(snapshot) * 1000 // 7
     return amounts
 
 
@@ -287,7 +297,7 @@ def misdealt(case: Case, tree: Tree) -> str:
         groups[snapshot.queues[names[cap.queue]].parent, cap.pool, cap.resource].append(cap)
     for (parent, pool, column), caps in groups.items():
         resource = snapshot.resources[column]
-        whole = int(snapshot.capacity[column, snapshot.is_usable & np.isin(snapshot.pool_of, caps[0].pools)].sum())
+        whole = int(live_of(snapshot, np.isin(snapshot.pool_of, caps[0].pools))[column])
         above = (stated[key] for one in tree.paths.get(parent, ()) if (key := (one.name, pool, resource)) in stated)
         total, is_short = next(above, whole), sum(cap.amount for cap in caps) > whole
         given = {cap: stated.get((names[cap.queue], pool, resource), 0) for cap in caps}
@@ -297,7 +307,7 @@ def misdealt(case: Case, tree: Tree) -> str:
                 return names[cap.queue]
             if not is_short and total == whole and share < min(cap.amount, held.of(cap), most):
                 return names[cap.queue]
-        if sum(given.values()) > total:
+        if sum(given.values()) > total and not (total == whole and is_short):
             return names[caps[0].queue]
     return ""
 

@@ -31,7 +31,7 @@ class Claim:
     cause: Cause
     likeness: tuple[object, ...]
     touches: Callable[[Running], bool]
-    may_lose: Callable[[Running, Demand], bool]
+    may_lose: Callable[[Running], bool]
     excess: Callable[[Running], float]
     takes_surplus: bool = True
 
@@ -59,7 +59,7 @@ def _take_back(workload: Workload, cycle: Cycle) -> Claim:
     return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _level)
 
 
-def _always(one: Running, amounts: Demand) -> bool:
+def _always(one: Running) -> bool:
     return True
 
 
@@ -100,7 +100,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
     """Another queue, judged at the level under the lowest common ancestor; None where it is not entitled."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    leaf = next((at for at in branch.path if governs(at, pool, asked)), None)
+    leaf = next((at for at in branch.path if own(at, pool)), None)
     if leaf is None or not all(one.keeps_within(one.share, asked) for one in own(leaf, pool)):
         return None
     is_within = within_guaranteed(workload, cycle)
@@ -112,9 +112,9 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
         least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), MIN_RUNTIME)
         return has_run(one, least, cycle) and not is_spared(one, workload, cycle, is_within=is_within)
 
-    def may_lose(one: Running, amounts: Demand) -> bool:
-        """It is above max(guaranteed, share) of what it would give back, or, if the asking side stays within its
-        guaranteed, above its guaranteed; before losing it."""
+    def may_lose(one: Running) -> bool:
+        """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
+        before losing it."""
         sides = _sides(branch, one, cycle)
         assert sides is not None
         is_owed = all(account.keeps_within(account.guaranteed, asked) for account in own(sides[0], pool))
@@ -122,7 +122,6 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
             account.held[resource] > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
             for account in own(sides[1], pool)
             for resource in account.resources
-            if amounts.get(resource)
         )
 
     def excess(one: Running) -> float:

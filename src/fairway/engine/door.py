@@ -25,10 +25,11 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
             return Reason.NOT_ALLOWED, Facts(queue=at.queue.name, detail=detail)
     if not workload.is_active:
         return Reason.NOT_ALLOWED, Facts(queue=workload.queue, detail="suspended")
+    if stopped := next((at.queue.name for at in branch.path if at.queue.stop != "None"), None):
+        return Reason.QUEUE_STOPPED, Facts(queue=stopped)
     if not cycle.pools_of(workload):
-        return Reason.NOT_ALLOWED, Facts(queue=workload.queue, detail=f"pools {', '.join(workload.pools)}")
-    stopped = next((at.queue.name for at in branch.path if at.queue.stop != "None"), None)
-    return (Reason.QUEUE_STOPPED, Facts(queue=stopped)) if stopped else None
+        return Reason.NEVER_FITS, Facts(queue=workload.queue, detail=f"pools {', '.join(workload.pools)}")
+    return None
 
 
 def _forbids(queue: Queue, workload: Workload) -> str:

@@ -15,6 +15,9 @@ from .resources import counts_of
 from .state import selects
 from .victims import Field, Gift, Search
 
+MOST_MOVES = 8
+"""Times that a move is tried with other victims."""
+
 
 def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
     """In room that others can be moved from or made to give back."""
@@ -33,19 +36,32 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 
 def _take(field: Field, workload: Workload) -> Verdict | None:
-    """Admit it after the victims that it needs; None if they do not suffice or may not be taken."""
-    draft, search = field.cycle.draft, Search(field, workload)
-    with draft.trial() as trial:
-        if search.unlock() and (placed := _placed(search)) is not None:
-            admission = Admission(field.pool, placed)
-            draft.start(workload, admission)
-            _spare(search)
-            _move(search)
+    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Who cannot be moved is
+    not asked again to move."""
+    barred: set[str] = set()
+    for _ in range(MOST_MOVES if field.claim.cause is Cause.CONSOLIDATED else 1):
+        search = Search(field, workload, barred)
+        with field.cycle.draft.trial() as trial:
+            if (admission := _admission(search)) is None:
+                search.forget()
+                return None
             if _is_right(search):
                 trial.keep()
                 return _settle(search, admission)
-    search.forget()
+            barred |= {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
+        search.forget()
     return None
+
+
+def _admission(search: Search) -> Admission | None:
+    """Start it in the room of as few victims as it takes, moving those who fit elsewhere."""
+    if not search.unlock() or (placed := _placed(search)) is None:
+        return None
+    admission = Admission(search.field.pool, placed)
+    search.cycle.draft.start(search.workload, admission)
+    _spare(search)
+    _move(search)
+    return admission
 
 
 def _placed(search: Search) -> Placements | None:
@@ -123,10 +139,11 @@ def _move(search: Search) -> None:
 
 
 def elsewhere(one: Running, cycle: Cycle) -> Admission | None:
-    """A place in idle room for all the pods it has."""
+    """A place for all the pods it has, in idle room and in what it holds itself."""
     workload = one.workload
     ask = cycle.ask(workload, counts_of(workload.podsets, one.admission))
-    with cycle.timeline.kept(workload):
+    with cycle.draft.trial(), cycle.timeline.kept(workload):
+        cycle.draft.vanish(workload.key)
         for pool in cycle.pools_of(workload):
             if (placed := place(cycle.draft, ask, pool)) is not None:
                 return Admission(pool, placed)

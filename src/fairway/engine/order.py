@@ -206,7 +206,8 @@ class Order:
             at = at.parent
 
     def _key(self, seat: Seat, head: Workload) -> Key:
-        """The nine keys; the smaller goes first. What is not governed takes no part."""
+        """The nine keys; the smaller goes first. What is not governed takes no part. Where a queue asks for less than
+        it is owed, what it is owed counts as its share."""
         assert seat.branch is not None
         queue, pool = seat.branch.queue, first_pool(head, self._tree)
         above = beyond = starves = False
@@ -215,8 +216,8 @@ class Order:
         for name in (pool, ALL):
             if account := seat.branch.accounts.get(name):
                 for resource in account.resources:
-                    held, share, more = account.held[resource], account.share[resource], asked.get(resource, 0)
-                    above |= held > share
+                    held, share, more = account.held[resource], account.due(resource), asked.get(resource, 0)
+                    above |= held > account.share[resource]
                     beyond |= held + more > account.guaranteed.get(resource, 0)
                     starves |= not share and held + more > 0
                     dominant = max(dominant, (held + more) / share if share else (held + more) * NO_SHARE)

@@ -12,8 +12,8 @@ from math import log
 from operator import attrgetter
 from typing import TypeVar
 
-from .model import Decayed, PodSet, Queue, Quota, Share, Workload
-from .resources import UNIT, counted, counts_of
+from .model import GPU, Decayed, PodSet, Queue, Quota, Share, Workload
+from .resources import DEVICE, UNIT, counted, counts_of, slices
 from .snapshot import Columns, Mask, Snapshot
 
 ALL = "*"
@@ -41,7 +41,7 @@ class Account:
         return min(self.wanted[resource], self.limit.get(resource, NEVER))
 
     def due(self, resource: str) -> int:
-        """Below this it loses nothing: max(guaranteed, share)."""
+        """Up to this it loses nothing: max(guaranteed, share)."""
         return max(self.guaranteed.get(resource, 0), self.share[resource])
 
     def keeps_within(self, bounds: Demand, amounts: Demand) -> bool:
@@ -124,7 +124,9 @@ class Tree:
             yield from self._walk(branch.children)
 
     def _sum(self, columns: Columns, mask: Mask) -> dict[str, int]:
-        return dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))
+        total = dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))
+        total[GPU] += sum(slices(resource) * amount for resource, amount in total.items()) * DEVICE // 7
+        return total
 
     # What queues hold
 
@@ -222,16 +224,17 @@ class Tree:
         accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
         for resource in sorted({one for account in accounts for one in account.resources}):
             asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
-            self._deal(asking, resource, total.get(resource, 0))
+            self._deal(asking, resource, total.get(resource, 0), is_bound=branches is not self.roots)
         for branch in branches:
             own = branch.accounts[pool].share if pool in branch.accounts else {}
             self._divide(branch.children, pool, {**total, **own})
 
-    def _deal(self, accounts: list[Account], resource: str, total: int) -> None:
-        """First min(guaranteed, demand), shrunk in proportion if that is too much; then the rest, by priority."""
+    def _deal(self, accounts: list[Account], resource: str, total: int, *, is_bound: bool) -> None:
+        """First min(guaranteed, demand), shrunk in proportion if a parent's share is less; then the rest, by priority.
+        What roots are owed does not shrink: a cluster that owes more than it has keeps every guarantee it can."""
         owed = {one: min(one.guaranteed.get(resource, 0), one.asked(resource)) for one in accounts}
         asked = sum(owed.values())
-        if asked > total:
+        if asked > total and is_bound:
             unit = UNIT.get(resource, 1)
             parts = {one: amount * total / asked for one, amount in owed.items()}
             for one, part in parts.items():
@@ -243,7 +246,7 @@ class Tree:
             one.share[resource] = amount
         for priority in sorted({one.queue.priority for one in accounts}, reverse=True):
             group = [one for one in accounts if one.queue.priority == priority]
-            asked = asked + self._pour(group, resource, total - asked)
+            asked += self._pour(group, resource, max(0, total - asked))
 
     def _pour(self, accounts: list[Account], resource: str, rest: int) -> int:
         """Fill those that still ask, round by round; what was given. Who asks for less than its part gets just that."""

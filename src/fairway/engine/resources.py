@@ -44,6 +44,12 @@ def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
     return amount
 
 
+def slices(resource: str) -> int:
+    """How many sevenths of a device one of a MIG profile is, 0 for other resources."""
+    profile = MIG.match(resource)
+    return int(profile[1]) if profile else 0
+
+
 def counted(podsets: Iterable[PodSet], counts: Iterable[int], gpu_memory: int) -> dict[str, int]:
     """What so many pods of each podset count in quotas, by resource."""
     total: dict[str, int] = {}
@@ -51,8 +57,7 @@ def counted(podsets: Iterable[PodSet], counts: Iterable[int], gpu_memory: int) -
     for podset, count in zip(podsets, counts):
         for resource, amount in taken(podset.pod, gpu_memory).items():
             total[resource] = total.get(resource, 0) + amount * count
-            if profile := MIG.match(resource):
-                sevenths += int(profile[1]) * amount * count
+            sevenths += slices(resource) * amount * count
     if sevenths:
         total[GPU] = total.get(GPU, 0) + sevenths * DEVICE // 7
     return total

@@ -8,7 +8,7 @@ time. Who was not needed is spared elsewhere (`give`); nothing here is kept unle
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -17,7 +17,7 @@ from .claims import Claim, cost, has_tokens
 from .cycle import Cycle
 from .door import over_limit
 from .fit import Kind, Need
-from .model import Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
+from .model import GPU, Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
 from .place import feasible, room, sight_of
 from .plan import Cause
 from .quota import Demand
@@ -107,10 +107,12 @@ class Field:
             self.gifts.append(Gift(victim, None, rooms(footprint(podsets, one.admission)), victim.amounts))
 
     def rank(self, gift: Gift) -> tuple[bool, float, int, float, float, int, int]:
-        """Which gift goes first; of one workload's pods the last rank."""
-        one, (_, share, pod) = gift.victim.one, gift.pod or ("", 0, 0)
-        workload, excess = one.workload, self.claim.excess(one)
-        return gift.pod is None, -excess, workload.priority, gift.victim.cost, -workload.submitted, -share, -pod
+        """Which gift goes first; of one workload's pods the last rank. Of moves the one with the fewest GPUs."""
+        victim, (_, share, pod) = gift.victim, gift.pod or ("", 0, 0)
+        workload, is_move = victim.one.workload, self.claim.cause is Cause.CONSOLIDATED
+        excess, priority = self.claim.excess(victim.one), 0 if is_move else workload.priority
+        cost = victim.amounts.get(GPU, 0) if is_move else victim.cost
+        return gift.pod is None, -excess, priority, cost, -workload.submitted, -share, -pod
 
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
         """The first to be taken first; of equals the later name."""
@@ -126,7 +128,7 @@ class Field:
             if gift.pod in victim.lost or lost >= victim.surplus[gift.pod[0]]:
                 return False
         is_free = self.claim.cause is Cause.HOLD_TAKEN or has_tokens(victim.one, self.cycle)
-        return is_free and self.claim.may_lose(victim.one, gift.counted)
+        return is_free and self.claim.may_lose(victim.one)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -139,16 +141,18 @@ class Field:
 class Search:
     """The places that a workload could have if victims went. `planned`: what its own pods will take of each node."""
 
-    def __init__(self, field: Field, workload: Workload) -> None:
+    def __init__(self, field: Field, workload: Workload, barred: Container[str] = ()) -> None:
+        """`barred`: keys of those who are not to be asked."""
         self.field, self.workload, self.cycle = field, workload, field.cycle
         self.taken: list[Gift] = []
+        self.barred = barred
         self._planned: dict[int, Room] = {}
         self._ahead = field.cycle.draft.ahead()
 
     def take(self, gifts: Iterable[Gift]) -> bool:
         """All of them, each judged after those before; False if one may not be taken."""
         for gift in gifts:
-            if not self.field.may_take(gift):
+            if gift.key in self.barred or not self.field.may_take(gift):
                 return False
             gift.take(self.cycle)
             self.cycle.evict(gift.victim.one, gift.counted, 1)
@@ -259,23 +263,30 @@ class Search:
             less[1][slot] += part
 
     def _offer(self, kind: Kind, row: int) -> tuple[Price, list[Gift]] | None:
-        """The price of room for one more pod on a node, and who gives it; None where there is no such room."""
+        """The price of room for one more pod on a node, and who gives it; None where there is no such room. Gifts in
+        their order, without those not needed, or one alone if that is cheaper."""
         need, left = kind.need, self._left(row)
         if fits(need, left):
             return FREE, []
-        picked: list[Gift] = []
-        for gift in self.field.in_order(self.field.by_row[row]):
-            if not self.field.may_take(gift):
+        field, picked, alone = self.field, list[Gift](), list[Gift]()
+        for gift in field.in_order(field.by_row[row]):
+            if gift.key in self.barred or not field.may_take(gift):
                 continue
-            if gift.pod is None:
-                for part in [one for one in picked if one.victim is gift.victim]:
+            gives = field.gives(gift, row)
+            if gift.pod is None and fits(need, shifted(self._left(row), gives)):
+                alone.append(gift)
+            if fits(need, left):
+                continue
+            for part in [one for one in picked if one.victim is gift.victim]:
+                if gift.pod is None:
                     picked.remove(part)
                     shift(left, part.rows[row], -1)
             picked.append(gift)
-            shift(left, self.field.gives(gift, row), 1)
-            if fits(need, left):
-                return self._priced(self._needed(need, left, picked, row))
-        return None
+            shift(left, gives, 1)
+        sets = [[gift] for gift in alone]
+        if fits(need, left):
+            sets.append(self._needed(need, left, picked, row))
+        return min((self._priced(gifts) for gifts in sets), key=lambda offer: offer[0], default=None)
 
     def _needed(self, need: Need, left: Room, picked: list[Gift], row: int) -> list[Gift]:
         """Without those, the dearest first, that would not have been necessary on this node."""
@@ -305,6 +316,11 @@ def fits(need: Need, left: Room) -> bool:
         return any(room >= need.share for room in devices)
     is_told = bool(devices) and devices[0] != -1
     return not is_told or sum(1 for room in devices if room >= DEVICE) >= need.devices
+
+
+def shifted(left: Room, by: Room) -> Room:
+    shift(left, by, 1)
+    return left
 
 
 def shift(left: Room, by: Room, times: int) -> None:
