@@ -337,6 +337,7 @@ def forget(asked: Cluster) -> Callable[[str], None]:
 @dataclass(frozen=True)
 class Kubectl:
     program: str
+    minor: int
     cluster: Cluster
     namespace: str
     home: Path
@@ -362,24 +363,26 @@ class Kubectl:
         return out + err
 
     def apply(self, *things: Thing, code: int = 0) -> str:
-        return self("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, things)), code=code)
+        return self("apply", "-f", "-", stdin="\n".join(map(json.dumps, things)), code=code)
 
 
 @pytest.fixture(scope="session")
-def program() -> str:
+def program() -> tuple[str, int]:
+    """kubectl, and which minor version it is."""
     found = os.environ.get("KUBECTL") or shutil.which("kubectl")
     if not found:
         pytest.skip("there is no kubectl on the PATH")
     told = subprocess.run([found, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True)
     version = json.loads(told.stdout)["clientVersion"]
-    if (int(version["major"]), int(version["minor"].rstrip("+"))) < (1, 27):
+    minor = int(version["minor"].rstrip("+"))
+    if minor < 27:
         pytest.skip(f"kubectl {version['gitVersion']} is older than 1.27")
-    return found
+    return found, minor
 
 
 @pytest.fixture
-async def kubectl(program: str, asked: Cluster, namespace: str, home: Path) -> Kubectl:
-    return Kubectl(program, asked, namespace, home)
+async def kubectl(program: tuple[str, int], asked: Cluster, namespace: str, home: Path) -> Kubectl:
+    return Kubectl(*program, asked, namespace, home)
 
 
 @pytest.fixture(scope="session")

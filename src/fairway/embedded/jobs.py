@@ -132,7 +132,7 @@ class Jobs:
 
     async def _delete(self, key: str, job: Job, pod: Pod) -> None:
         await self.client.delete(_ref(pod), uid=pod.metadata.uid)
-        known = self._assumed[key].get(pod.metadata.name, Assumed(pod, 0.0)).pod
+        known = next((it for it in self._pods(key) if it.metadata.uid == pod.metadata.uid), pod)  # released since
         gone = replace(known.metadata, deletion_timestamp=time_text(self.clock.now()))
         self._assume(key, replace(known, metadata=gone))
         self.events.tell(_about(job), "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")

@@ -34,11 +34,14 @@ async def read_log(container: Path, options: LogOptions, clock: Clock) -> bytes 
 
 
 class Tail:
-    """The lines of one attempt's log, each once. Files are known by their inode, so that renaming is no matter."""
+    """The lines of one attempt's log, each once. Files are known by their inode, so that renaming is no matter.
+
+    The newest is held open: the last words of a pod that is being deleted are read even when its folder is gone."""
 
     def __init__(self, attempt: Path) -> None:
         self.attempt = attempt
         self._read: dict[int, int] = {}
+        self._newest: tuple[int, BinaryIO] | None = None
 
     def lines(self) -> Iterator[bytes]:
         """The whole lines that were not given yet."""
@@ -49,8 +52,16 @@ class Tail:
                 with suppress(FileNotFoundError):
                     file = stack.enter_context(name.open("rb"))
                     files[os.fstat(file.fileno()).st_ino] = file
+            if files:
+                self._hold(*next(iter(files.items())))
+            elif self._newest:
+                files = dict([self._newest])
             for inode, file in reversed(files.items()):
                 yield from self._rest(inode, file)
+
+    def _hold(self, inode: int, file: BinaryIO) -> None:
+        if self._newest is None or self._newest[0] != inode:
+            self._newest = inode, os.fdopen(os.dup(file.fileno()), "rb")
 
     def _rest(self, inode: int, file: BinaryIO) -> Iterator[bytes]:
         start = self._read.get(inode, 0)
