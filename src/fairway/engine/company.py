@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from .model import PodAffinity, PodClass, Spread
+from .model import Admission, NodeShare, PodAffinity, PodClass, PodSetPlacement, Spread
 from .plan import Fault
 from .site import selects, unfit
 from .snapshot import Columns, Snapshot
-from .tally import Case, Held, layout_of
+from .tally import Case, Held, layout_of, pods_of
 
 Counts = dict[PodClass, Columns]
 """int64[node] pods of each class."""
@@ -31,7 +31,8 @@ def neighbours(case: Case) -> Iterator[Fault]:
     for counts, sign, items in ((stays, 1, case.standing()), (going, 1, case.leaves), (stays, -1, case.leaves)):
         items = [item for item in items if sign > 0 or item.role == "evicted"]
         _add(counts, len(snapshot.nodes), *_pods(snapshot, items, sign))
-    for item in case.starts:
+    cores, surplus = zip(*map(_halves, case.starts)) if case.starts else ((), ())
+    for item in (*cores, *surplus):
         pods, before = _pods(snapshot, [item], 1), {pod: on.copy() for pod, on in stays.items()}
         _add(stays, len(snapshot.nodes), *pods)
         for pod, row, _ in pods if item.role != "told" else ():
@@ -40,6 +41,19 @@ def neighbours(case: Case) -> Iterator[Fault]:
             seen = (stays, _both(stays, going), alone, _both(alone, going))
             if all(why := [disturbed(snapshot, counts, (pod, item.admission.pool), row) for counts in seen]):
                 yield Fault(item.workload.key, "Neighbour", f"{why[0]} on {snapshot.nodes[row].name}")
+
+
+def _halves(item: Held) -> tuple[Held, Held]:
+    """The first minCount pods of a gang, which start in its turn, and the others, which grow after all minimums."""
+    least = {podset.name: podset.min_count for podset in item.workload.podsets}
+    parts: tuple[list[PodSetPlacement], list[PodSetPlacement]] = [], []
+    for placement in item.admission.podsets:
+        pods = [NodeShare(node, 1) for node, _ in pods_of(placement)]
+        count = least.get(placement.name, 0) if item.role == "new" else 0
+        for part, some in zip(parts, (pods[:count], pods[count:])):
+            part.append(PodSetPlacement(placement.name, tuple(some)))
+    first, second = (item._replace(admission=Admission(item.admission.pool, tuple(part))) for part in parts)
+    return first, second
 
 
 def _both(left: Counts, right: Counts) -> Counts:
