@@ -16,7 +16,7 @@ from .cycle import Cycle
 from .model import GPU, Running, Workload
 from .order import precedes
 from .plan import Cause
-from .quota import ALL, Account, Branch, Demand
+from .quota import ALL, Account, Branch
 from .resources import DEVICE, counts_of
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY, HOUR = 600.0, 6, 86400.0, 3600.0
@@ -142,10 +142,6 @@ def own(branch: Branch, pool: str) -> list[Account]:
     return [branch.accounts[name] for name in (pool, ALL) if name in branch.accounts]
 
 
-def governs(branch: Branch, pool: str, asked: Demand) -> bool:
-    return any(asked.get(resource) for account in own(branch, pool) for resource in account.resources)
-
-
 def saturation(accounts: list[Account]) -> float:
     """The largest allocated ÷ share; infinite where something is held without a share."""
     return max((ratio(one, resource) for one in accounts for resource in one.resources), default=0.0)
@@ -178,12 +174,11 @@ def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cyc
 
 def within_guaranteed(workload: Workload, cycle: Cycle) -> bool:
     """Whether its queue, with it, stays within what it is guaranteed, of all that is governed there."""
-    pools = cycle.pools_of(workload)
     branch = cycle.tree.branches[workload.queue]
+    accounts = {pool: own(branch, pool) for pool in cycle.pools_of(workload)}
     return any(
-        governs(branch, pool, cycle.asked(workload, pool))
-        and all(one.keeps_within(one.guaranteed, cycle.asked(workload, pool)) for one in own(branch, pool))
-        for pool in pools
+        mine and all(one.keeps_within(one.guaranteed, cycle.asked(workload, pool)) for one in mine)
+        for pool, mine in accounts.items()
     )
 
 
@@ -220,11 +215,13 @@ def has_tokens(one: Running, cycle: Cycle) -> bool:
 
 
 def cost(one: Running, cycle: Cycle) -> float:
-    """GPU-seconds lost since the last checkpoint, an hour at most, and those that a restart takes."""
+    """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
+    takes."""
     workload = one.workload
     gpus = cycle.tree.amounts(workload.podsets, counts_of(workload.podsets, one.admission), one.admission.pool)
     since = [time for time in (one.admitted_at, workload.last_checkpoint) if time is not None]
-    lost = max(0.0, cycle.now - max(since)) if since else 0.0
-    if workload.checkpoint_interval and one.admitted_at is not None:
-        lost = min(lost, (cycle.now - one.admitted_at) % workload.checkpoint_interval)
+    lost = max(0.0, cycle.now - max(since)) if since else HOUR
+    if workload.checkpoint_interval:
+        ran = lost if one.admitted_at is None else cycle.now - one.admitted_at
+        lost = min(lost, ran % workload.checkpoint_interval)
     return (min(lost, HOUR) + workload.restart_seconds) * gpus.get(GPU, 0) / DEVICE

@@ -139,14 +139,14 @@ def _move(search: Search) -> None:
 
 
 def elsewhere(one: Running, cycle: Cycle) -> Admission | None:
-    """A place for all the pods it has, in idle room and in what it holds itself."""
+    """A place for all the pods it has, else for as many as it needs, in idle room and in what it holds itself."""
     workload = one.workload
-    ask = cycle.ask(workload, counts_of(workload.podsets, one.admission))
     with cycle.draft.trial(), cycle.timeline.kept(workload):
         cycle.draft.vanish(workload.key)
-        for pool in cycle.pools_of(workload):
-            if (placed := place(cycle.draft, ask, pool)) is not None:
-                return Admission(pool, placed)
+        for counts in dict.fromkeys((counts_of(workload.podsets, one.admission), cycle.least(workload))):
+            for pool in cycle.pools_of(workload):
+                if (placed := place(cycle.draft, cycle.ask(workload, counts), pool)) is not None:
+                    return Admission(pool, placed)
     return None
 
 
