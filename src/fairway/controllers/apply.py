@@ -10,7 +10,8 @@ anything up.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 from fairway.api import conditions
 from fairway.api.quantities import duration, time
@@ -22,6 +23,8 @@ from . import status as life
 from .means import Means
 from .status import Said, holds, since
 from .workloads import Life, gpus_of
+
+MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Writer:
         self._decided: dict[str, Decided] = {}
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
         self._waits: dict[str, Decided] = {}
-        self._told: dict[str, Wait] = {}
+        self._told: dict[str, Verdict] = {}
         self._has_waits = asyncio.Event()
 
     def note(self, key: str) -> None:
@@ -56,7 +59,7 @@ class Writer:
             if not self._is_news(verdict):
                 continue
             workload = workloads[verdict.workload]
-            words = Said(conditions.reason(verdict), conditions.sentence(verdict, workload, queues))
+            words = Said(conditions.reason(verdict), conditions.sentence(_rounded(verdict), workload, queues))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""))
             if isinstance(verdict, Wait):
                 self._waits[verdict.workload] = decided
@@ -73,9 +76,8 @@ class Writer:
         key, facts = verdict.workload, self.means.facts
         match verdict:
             case Wait():
-                is_news = self._told.get(key) != verdict
-                self._told[key] = verdict
-                return is_news
+                before, self._told[key] = self._told.get(key), _rounded(verdict)
+                return before != self._told[key]
             case Admit():
                 self._told.pop(key, None)
                 self._waits.pop(key, None)
@@ -215,6 +217,13 @@ class Writer:
         owner = self.means.cases.case(key).owner
         if written and owner and seen and seen.status.reason != decided.words.reason:
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message)
+
+
+def _rounded(verdict: Verdict) -> Verdict:
+    """With a start told in whole minutes: what is learned of runtimes moves it a little with every cycle."""
+    if not isinstance(verdict, Wait) or verdict.starts_at is None:
+        return verdict
+    return replace(verdict, starts_at=ceil(verdict.starts_at / MINUTE) * MINUTE)
 
 
 def _submitted(seen: WorkloadObject, now: float) -> float:

@@ -196,6 +196,6 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
         try:
             await client.create(kinds.PODS, one)
         except ApiError as error:
-            if error.status != 409:
+            if error.reason != "AlreadyExists":
                 raise
     return not missing

@@ -67,7 +67,7 @@ class Queues:
         try:
             await self.means.client.create(kinds.QUEUES, body)
         except ApiError as error:
-            if error.status != 409:
+            if error.reason != "AlreadyExists":
                 raise
         self._must_make = False
 

@@ -10,8 +10,11 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import structs
+
 from fairway.api.objects import JobObject, NamespaceObject, PodObject
 from fairway.api.owners import name_of
+from fairway.api.types import WorkloadObject
 from fairway.clock import Chance, Clock
 from fairway.engine import PRESETS, Fault, Plan, Snapshot, State
 from fairway.kube import kinds
@@ -111,7 +114,8 @@ class Control:
         elif isinstance(seen, NamespaceObject):
             self._note_all(seen.metadata.name)
         means.facts.note(kind, old, new)
-        means.wake()
+        if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
+            means.wake()
 
     def _note_all(self, namespace: str) -> None:
         """The namespace came, or its labels changed: who is managed in it may have, too."""
@@ -124,3 +128,13 @@ class Control:
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
         """To be replayed: the snapshot of a plan that was refused."""
+
+
+def is_retold(old: WorkloadObject, new: WorkloadObject) -> bool:
+    """Whether only what is told to people changed: a decision that woke itself by its own words would never rest."""
+    told = {"reason": "", "message": "", "position": 0, "forecast": None}
+    return (
+        old.spec == new.spec
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        and structs.replace(old.status, **told) == structs.replace(new.status, **told)
+    )

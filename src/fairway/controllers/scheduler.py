@@ -66,7 +66,7 @@ class Scheduler:
         means, clock = self.means, self.means.client.clock
         means.facts.settle()
         started = clock.now()
-        snapshot = means.facts.state.snapshot(started)
+        snapshot = self.policy.seen(means.facts.state.snapshot(started))
         plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
         means.metrics.cycle.observe(clock.now() - started)
         late, next_late = self._late(snapshot)

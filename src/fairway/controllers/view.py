@@ -9,6 +9,7 @@ truth, and nobody keeps his own writes on the side.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -42,6 +43,7 @@ Seen = (
     | WorkloadObject
 )
 T = TypeVar("T", bound=Seen)
+UNSEEN_SECONDS = 30.0
 Told = Callable[[Kind, Seen | None, Seen | None], None]
 Test = Callable[[Seen | None], bool]
 
@@ -78,12 +80,14 @@ class View:
             await informer.synced.wait()
 
     async def shown(self, ref: Ref, test: Test) -> None:
-        """Returns once the object as seen passes `test` (None: it is not there)."""
+        """Returns once the object as seen passes `test` (None: it is not there), or after a while: an object that
+        came and went between two lists is never seen."""
         key = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
         if not test(self._informers[ref.kind].store.get(key)):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[ref.kind, key].append((test, future))
-            await future
+            with suppress(TimeoutError):
+                await self._client.clock.within(UNSEEN_SECONDS, future)
 
     def _changed(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
         meta = (new or old).metadata  # type: ignore[union-attr]

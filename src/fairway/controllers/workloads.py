@@ -84,7 +84,7 @@ class Life:
         try:
             await self.means.client.create(kinds.WORKLOADS, made)
         except ApiError as error:
-            if error.status != 409:
+            if error.reason != "AlreadyExists":
                 raise
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
