@@ -29,6 +29,8 @@ CONFIG_MAPS, SECRETS = Kind("ConfigMap", "configmaps"), Kind("Secret", "secrets"
 INDEX = "batch.kubernetes.io/job-completion-index"
 BASE = {"PATH": os.environ["PATH"], "HOME": "/home/ann", "AWS_SECRET_ACCESS_KEY": "no", "API_TOKEN": "no"}
 
+NODE = {"metadata": {"name": "here"}, "status": {"capacity": {"cpu": "2", "memory": "4Gi"}}}
+
 try:
     os.pidfd_open(os.getpid())
 except (AttributeError, OSError):
@@ -124,7 +126,7 @@ class machine:
         clock, chance = Clock(), Chance()
         server = await serve(clock, chance) if self.registry is None else Server(self.registry)
         client = Client(server.handle, clock, chance)
-        runner = Runner(client, "here", self.folder, base=BASE, capacity={"cpu": "2", "memory": "4Gi"})
+        runner = Runner(client, NODE, self.folder, base=BASE)
         server._logs = runner.logs
         self.registry, self.work = server.registry, running(runner.run())
         await self.work.__aenter__()

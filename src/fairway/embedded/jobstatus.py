@@ -147,15 +147,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The job's pods, counted. `ended` are tracked still; `uncounted` has what of them the record will name."""
+    """A job's pods, counted. `ended` are tracked still; `uncounted` is what the record will name of them."""
 
+    job: Job
+    pods: Sequence[Pod]
+    now: float
     active: tuple[Pod, ...]
-    terminating: int
     ended: tuple[Pod, ...]
     indexes: frozenset[int]
     succeeded: int
     failed: int
     uncounted: Uncounted
+
+    @property
+    def terminating(self) -> int:
+        return sum(pod.is_leaving and pod.status.phase not in ("Succeeded", "Failed") for pod in self.pods)
 
     @property
     def all_succeeded(self) -> int:
@@ -165,22 +171,26 @@ class Tally:
     def all_failed(self) -> int:
         return self.failed + len(self.uncounted.failed)
 
+    @property
+    def deadline(self) -> float | None:
+        seconds, began = self.job.spec.active_deadline_seconds, self.job.status.start_time
+        if seconds is None or self.job.spec.suspend:
+            return None
+        return (time(began) if began else self.now) + seconds
+
 
 def settle(job: Job, pods: Sequence[Pod], now: float) -> Step:
     if ended := _true(job.status, "Complete") or _true(job.status, "Failed"):
         return _finished(job, pods, time(ended.last_transition_time or time_text(now)), now)
-    tally = tally_of(job, pods)
-    deadline = _deadline(job, now)
-    if failing := _true(job.status, "FailureTarget") or _failure(job, pods, tally, deadline, now):
-        return _failing(job, tally, failing, now)
-    if _is_complete(job, tally):
-        return _completing(job, tally, now)
-    if job.spec.suspend:
-        return _suspended(job, tally, now)
-    return _running(job, pods, tally, deadline, now)
+    tally = tally_of(job, pods, now)
+    if failing := _true(job.status, "FailureTarget") or _failure(tally):
+        return _failing(tally, failing)
+    if _is_complete(tally):
+        return _completing(tally)
+    return _suspended(tally) if job.spec.suspend else _running(tally)
 
 
-def tally_of(job: Job, pods: Sequence[Pod]) -> Tally:
+def tally_of(job: Job, pods: Sequence[Pod], now: float) -> Tally:
     ended = tuple(pod for pod in pods if pod.is_tracked and pod.is_over)
     tracked = {pod.metadata.uid for pod in ended}
     before = job.status.uncounted_terminated_pods
@@ -194,40 +204,25 @@ def tally_of(job: Job, pods: Sequence[Pod]) -> Tally:
     else:
         succeeded = job.status.succeeded + sum(uid not in tracked for uid in before.succeeded)
         uncounted = Uncounted(tuple(pod.metadata.uid for pod in good), failed)
-    return Tally(
-        active=tuple(pod for pod in pods if not pod.is_over),
-        terminating=sum(pod.is_leaving and pod.status.phase not in ("Succeeded", "Failed") for pod in pods),
-        ended=ended,
-        indexes=indexes,
-        succeeded=succeeded,
-        failed=job.status.failed + sum(uid not in tracked for uid in before.failed),
-        uncounted=uncounted,
-    )
+    active = tuple(pod for pod in pods if not pod.is_over)
+    counted = job.status.failed + sum(uid not in tracked for uid in before.failed)
+    return Tally(job, pods, now, active, ended, indexes, succeeded, counted, uncounted)
 
 
 def _finished(job: Job, pods: Sequence[Pod], ended_at: float, now: float) -> Step:
-    release = tuple(pod for pod in pods if pod.is_tracked and pod.is_over)
-    remove = tuple(pod for pod in pods if not pod.is_over)
     ttl = job.spec.ttl_seconds_after_finished
     expires = None if ttl is None else ended_at + ttl
     return Step(
         job.status,
-        remove=remove,
-        release=release,
+        remove=tuple(pod for pod in pods if not pod.is_over),
+        release=tuple(pod for pod in pods if pod.is_tracked and pod.is_over),
         again_at=expires,
         is_expired=expires is not None and expires <= now,
     )
 
 
-def _deadline(job: Job, now: float) -> float | None:
-    seconds = job.spec.active_deadline_seconds
-    if seconds is None or job.spec.suspend:
-        return None
-    return (time(job.status.start_time) if job.status.start_time else now) + seconds
-
-
-def _failure(job: Job, pods: Sequence[Pod], tally: Tally, deadline: float | None, now: float) -> Condition | None:
-    limit = job.spec.backoff_limit
+def _failure(tally: Tally) -> Condition | None:
+    limit, deadline = tally.job.spec.backoff_limit, tally.deadline
     restarts = sum(
         status.restart_count
         for pod in tally.active
@@ -236,52 +231,51 @@ def _failure(job: Job, pods: Sequence[Pod], tally: Tally, deadline: float | None
     )
     if tally.all_failed > limit or restarts >= max(limit, 1):
         why = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    elif deadline is not None and deadline <= now:
+    elif deadline is not None and deadline <= tally.now:
         why = ("DeadlineExceeded", "Job was active longer than specified deadline")
     else:
         return None
     return Condition("FailureTarget", "True", *why)
 
 
-def _failing(job: Job, tally: Tally, why: Condition, now: float) -> Step:
+def _failing(tally: Tally, why: Condition) -> Step:
     """Failed only when no pod of it runs: until then the pods are stopped, and counted."""
-    status = _counts(job, tally, (why,), now)
     if tally.active or tally.terminating:
-        return Step(status, stop=tally.active, release=tally.ended)
+        return Step(_counts(tally, why), stop=tally.active, release=tally.ended)
     failed = Condition("Failed", "True", why.reason, why.message)
-    return Step(_closed(_counts(job, tally, (why, failed), now), tally), release=tally.ended)
+    return Step(_closed(tally, why, failed), release=tally.ended)
 
 
-def _is_complete(job: Job, tally: Tally) -> bool:
-    if job.spec.completions is None:
+def _is_complete(tally: Tally) -> bool:
+    completions = tally.job.spec.completions
+    if completions is None:
         return tally.all_succeeded > 0 and not tally.active
-    return tally.all_succeeded >= job.spec.completions
+    return tally.all_succeeded >= completions
 
 
-def _completing(job: Job, tally: Tally, now: float) -> Step:
+def _completing(tally: Tally) -> Step:
     if tally.active:
-        return Step(_counts(job, tally, (), now), remove=tally.active, release=tally.ended)
+        return Step(_counts(tally), remove=tally.active, release=tally.ended)
     said = Condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
-    status = _closed(_counts(job, tally, (said,), now), tally, completion_time=time_text(int(now)))
+    status = replace(_closed(tally, said), completion_time=time_text(int(tally.now)))
     return Step(status, release=tally.ended)
 
 
-def _suspended(job: Job, tally: Tally, now: float) -> Step:
+def _suspended(tally: Tally) -> Step:
     said = Condition("Suspended", "True", "JobSuspended", "Job suspended")
-    status = replace(_counts(job, tally, (said,), now), start_time=None)
-    return Step(status, remove=tally.active, release=tally.ended)
+    return Step(replace(_counts(tally, said), start_time=None), remove=tally.active, release=tally.ended)
 
 
-def _running(job: Job, pods: Sequence[Pod], tally: Tally, deadline: float | None, now: float) -> Step:
+def _running(tally: Tally) -> Step:
+    job, now, deadline = tally.job, tally.now, tally.deadline
     said = Condition("Suspended", "False", "JobResumed", "Job resumed")
-    resumed = (said,) if any(it.type == "Suspended" for it in job.status.conditions) else ()
-    status = _counts(job, tally, resumed, now)
+    status = _counts(tally, *[said for it in job.status.conditions if it.type == "Suspended"])
     if job.metadata.deletion_timestamp:
         return Step(status, release=tally.ended)
     wanted = _wanted(job.spec, tally)
     surplus = _surplus(job.spec, tally.active, wanted)
     missing = wanted - len(tally.active)
-    pause = _pause_end(pods) if missing > 0 else 0.0
+    pause = _pause_end(tally.pods) if missing > 0 else 0.0
     times = [moment for moment in (deadline, pause) if moment and moment > now]
     create = _indexes(job.spec, tally, missing) if missing > 0 and pause <= now and not surplus else ()
     return Step(status, remove=surplus, create=create, release=tally.ended, again_at=min(times, default=None))
@@ -333,35 +327,32 @@ def _end(pod: Pod) -> float:
     return max((time(end) for end in ends if end), default=time(pod.metadata.creation_timestamp or EPOCH))
 
 
-def _counts(job: Job, tally: Tally, conditions: Iterable[Condition], now: float) -> JobStatus:
-    said = {condition.type: condition for condition in job.status.conditions}
+def _counts(tally: Tally, *conditions: Condition) -> JobStatus:
+    before, moment = tally.job.status, time_text(int(tally.now))
+    said = {condition.type: condition for condition in before.conditions}
     for condition in conditions:
-        before = said.get(condition.type)
-        if before is None or before.status != condition.status:
-            said[condition.type] = Condition(
-                condition.type, condition.status, condition.reason, condition.message, time_text(int(now))
-            )
+        if condition.type not in said or said[condition.type].status != condition.status:
+            said[condition.type] = replace(condition, last_transition_time=moment)
     return JobStatus(
         active=len(tally.active),
         ready=sum(pod.is_ready for pod in tally.active),
         terminating=tally.terminating,
         succeeded=tally.succeeded,
         failed=tally.failed,
-        start_time=job.status.start_time or time_text(int(now)),
-        completed_indexes=show_indexes(tally.indexes) if job.spec.is_indexed else None,
+        start_time=before.start_time or moment,
+        completed_indexes=show_indexes(tally.indexes) if tally.job.spec.is_indexed else None,
         uncounted_terminated_pods=tally.uncounted,
         conditions=tuple(said.values()),
     )
 
 
-def _closed(status: JobStatus, tally: Tally, completion_time: str | None = None) -> JobStatus:
+def _closed(tally: Tally, *conditions: Condition) -> JobStatus:
     """Everything counted, in the write that ends the job."""
     return replace(
-        status,
+        _counts(tally, *conditions),
         succeeded=tally.all_succeeded,
         failed=tally.all_failed,
         uncounted_terminated_pods=Uncounted(),
-        completion_time=completion_time,
     )
 
 

@@ -7,7 +7,7 @@ Probes and lifecycle hooks are not served: a container that runs is ready.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fairway.api.quantities import time, time_text
@@ -20,9 +20,40 @@ SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExce
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
 TERMINAL = ("Succeeded", "Failed")
 REFUSED, REFUSED_SECONDS = "CreateContainerConfigError", 10.0
+LOCAL = {"hostIP": "127.0.0.1", "podIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}], "podIPs": [{"ip": "127.0.0.1"}]}
 
-Histories = Mapping[str, Sequence[Attempt]]
 Outlook = Literal["start", "starting", "wait", "running", "succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A pod at one moment: the attempts to run each of its containers, and why some cannot be made as written."""
+
+    pod: Pod
+    histories: Mapping[str, Sequence[Attempt]]
+    now: float
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inits(self) -> Sequence[Container]:
+        return self.pod["spec"].get("initContainers") or ()
+
+    @property
+    def mains(self) -> Sequence[Container]:
+        return self.pod["spec"]["containers"]
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The status as it was last written."""
+        return self.pod.get("status") or {}
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        return tuple(name for name, attempts in self.histories.items() if attempts and attempts[-1].pid)
+
+    def last(self, container: Container) -> Attempt | None:
+        attempts = self.histories[container["name"]]
+        return attempts[-1] if attempts else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,75 +67,68 @@ class Next:
     again_at: float | None = None
 
 
-def next_of(pod: Pod, histories: Histories, now: float) -> Next:
-    running = tuple(name for name, attempts in histories.items() if attempts and attempts[-1].pid)
-    if pod["metadata"].get("deletionTimestamp"):
-        return Next("Running" if running else _last_phase(pod, histories), stop=running, why=DELETED)
-    phase = _phase(pod, histories, now)
-    deadline = _deadline(pod)
-    was_late = any(it and it[-1].stopped == DEADLINE for it in histories.values())
-    if was_late or (deadline is not None and deadline <= now and phase not in TERMINAL):
+def next_of(sight: Sight) -> Next:
+    running = sight.running
+    if sight.pod["metadata"].get("deletionTimestamp"):
+        return Next("Running" if running else _last_phase(sight), stop=running, why=DELETED)
+    phase, deadline = _phase(sight), _deadline(sight)
+    was_late = any(it and it[-1].stopped == DEADLINE for it in sight.histories.values())
+    if was_late or (deadline is not None and deadline <= sight.now and phase not in TERMINAL):
         return Next("Running" if running else "Failed", stop=running, why=DEADLINE)
     if phase in TERMINAL:
         return Next("Running" if running else phase, stop=running, why=FINISHED)
-    start, times = [], [deadline] if deadline is not None else []
-    for container in _turn(pod, histories, now):
-        outlook, at = outlook_of(container, histories[container["name"]], _policy(pod["spec"], container), now)
-        if outlook == "start":
-            start.append(container)
-        elif outlook == "wait":
-            times.append(at)
-    return Next(phase, start=tuple(start), again_at=min(times, default=None))
+    outlooks = [(container, *outlook_of(sight, container)) for container in _turn(sight)]
+    times = [at for _, outlook, at in outlooks if outlook == "wait"] + ([deadline] if deadline is not None else [])
+    start = tuple(container for container, outlook, _ in outlooks if outlook == "start")
+    return Next(phase, start=start, again_at=min(times, default=None))
 
 
-def _phase(pod: Pod, histories: Histories, now: float) -> str:
+def _phase(sight: Sight) -> str:
     """What the containers' outcomes mean, whatever still runs beside them."""
-    before, mains = (pod.get("status") or {}).get("phase"), pod["spec"]["containers"]
+    before = sight.before.get("phase")
     if before in TERMINAL:
         return str(before)
-    outlooks = {outlook_of(it, histories[it["name"]], pod["spec"]["restartPolicy"], now)[0] for it in mains}
-    if _init_failed(pod, histories, now) or ("failed" in outlooks and outlooks <= {"failed", "succeeded"}):
+    outlooks = {outlook_of(sight, container)[0] for container in sight.mains}
+    init_failed = any(outlook_of(sight, container)[0] == "failed" for container in sight.inits)
+    if init_failed or ("failed" in outlooks and outlooks <= {"failed", "succeeded"}):
         return "Failed"
     if outlooks == {"succeeded"}:
         return "Succeeded"
-    return "Running" if any(it and _has_run(it[-1]) for it in (histories[it["name"]] for it in mains)) else "Pending"
+    return "Running" if any(_has_run(sight.last(container)) for container in sight.mains) else "Pending"
 
 
-def _turn(pod: Pod, histories: Histories, now: float) -> Iterator[Container]:
+def _turn(sight: Sight) -> Iterator[Container]:
     """The containers that may run now: up to the first init container that is not done, or all."""
-    for container in pod["spec"].get("initContainers") or ():
+    for container in sight.inits:
         yield container
-        outlook, _ = outlook_of(container, histories[container["name"]], _policy(pod["spec"], container), now)
-        if outlook != ("running" if _is_sidecar(container) else "succeeded"):
+        if outlook_of(sight, container)[0] != ("running" if _is_sidecar(container) else "succeeded"):
             return
-    yield from pod["spec"]["containers"]
-
-
-def _init_failed(pod: Pod, histories: Histories, now: float) -> bool:
-    return any(
-        outlook_of(it, histories[it["name"]], _policy(pod["spec"], it), now)[0] == "failed"
-        for it in pod["spec"].get("initContainers") or ()
-    )
+    yield from sight.mains
 
 
 def _is_sidecar(container: Container) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def _policy(spec: dict[str, Any], container: Container) -> str:
+def _policy(sight: Sight, container: Container) -> str:
     """An init container that succeeded is done, whatever the pod's policy."""
-    if any(container is it for it in spec["containers"]):
-        return str(spec["restartPolicy"])
+    policy = str(sight.pod["spec"]["restartPolicy"])
+    if _is_main(sight, container):
+        return policy
     if _is_sidecar(container):
         return "Always"
-    return "Never" if spec["restartPolicy"] == "Never" else "OnFailure"
+    return "Never" if policy == "Never" else "OnFailure"
 
 
-def outlook_of(container: Container, attempts: Sequence[Attempt], policy: str, now: float) -> tuple[Outlook, float]:
+def _is_main(sight: Sight, container: Container) -> bool:
+    return any(container is it for it in sight.mains)
+
+
+def outlook_of(sight: Sight, container: Container) -> tuple[Outlook, float]:
     """What a container does, or has to do; with `wait`, until when."""
-    if not attempts:
+    now, last, policy = sight.now, sight.last(container), _policy(sight, container)
+    if last is None:
         return "start", now
-    last = attempts[-1]
     if not last.is_over:
         return ("running" if last.is_running else "starting" if last.pid else "start"), now
     if last.stopped == SHUTDOWN:
@@ -125,76 +149,69 @@ def _pause(last: Attempt) -> float:
     return float(min(FIRST_SECONDS * 2 ** min(last.number - 1, 10), LONGEST_SECONDS))
 
 
-def _has_run(attempt: Attempt) -> bool:
-    return attempt.started_at is not None and attempt.reason != REFUSED
+def _has_run(attempt: Attempt | None) -> bool:
+    return attempt is not None and attempt.started_at is not None and attempt.reason != REFUSED
 
 
-def _deadline(pod: Pod) -> float | None:
-    seconds, began = pod["spec"].get("activeDeadlineSeconds"), (pod.get("status") or {}).get("startTime")
+def _deadline(sight: Sight) -> float | None:
+    seconds, began = sight.pod["spec"].get("activeDeadlineSeconds"), sight.before.get("startTime")
     return time(began) + seconds if seconds is not None and began else None
 
 
-def _last_phase(pod: Pod, histories: Histories) -> str:
+def _last_phase(sight: Sight) -> str:
     """The phase of a pod that is deleted and of which nothing runs any more."""
-    before = (pod.get("status") or {}).get("phase")
-    if before in TERMINAL:
-        return str(before)
-    codes = [histories[it["name"]][-1].code if histories[it["name"]] else None for it in pod["spec"]["containers"]]
-    return "Succeeded" if all(code == 0 for code in codes) else "Failed"
+    if sight.before.get("phase") in TERMINAL:
+        return str(sight.before["phase"])
+    ends = [sight.last(container) for container in sight.mains]
+    return "Succeeded" if all(end and end.code == 0 for end in ends) else "Failed"
 
 
-def status_of(pod: Pod, histories: Histories, *, ahead: Next, refused: Mapping[str, str], now: float) -> dict[str, Any]:
-    """The status to be written. `refused`: containers that cannot be made as they are written, and why."""
-    before = pod.get("status") or {}
-    spec, phase = pod["spec"], ahead.phase
-    inits = [_container_status(pod, it, histories, refused, now) for it in spec.get("initContainers") or ()]
-    mains = [_container_status(pod, it, histories, refused, now) for it in spec["containers"]]
-    is_initialized = all(state["ready"] for state in inits)
-    unready = [it["name"] for it in mains if not it["ready"]]
-    why = "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"
-    not_ready = (why, f"containers with unready status: [{' '.join(unready)}]" if phase != "Succeeded" else "")
-    facts = {
-        "Initialized": (is_initialized, ("ContainersNotInitialized", "")),
-        "Ready": (not unready, not_ready),
-        "ContainersReady": (not unready, not_ready),
-        "PodScheduled": (True, ("", "")),
-    }
+def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
+    """The status to be written."""
+    phase = ahead.phase
+    inits = [_container_status(sight, it) for it in sight.inits]
+    mains = [_container_status(sight, it) for it in sight.mains]
+    waits, unready = not all(it["ready"] for it in inits), [it["name"] for it in mains if not it["ready"]]
+    why = ("PodCompleted", "") if phase == "Succeeded" else (
+        "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+    )  # fmt: skip
     status = {
         "phase": phase,
-        "conditions": [_condition(before, kind, *fact, now) for kind, fact in facts.items()],
-        "hostIP": "127.0.0.1",
-        "podIP": "127.0.0.1",
-        "hostIPs": [{"ip": "127.0.0.1"}],
-        "podIPs": [{"ip": "127.0.0.1"}],
-        "startTime": before.get("startTime") or time_text(int(now)),
+        "conditions": [
+            _condition(sight, "Initialized", ("ContainersNotInitialized", "") if waits else ()),
+            _condition(sight, "Ready", why if unready else ()),
+            _condition(sight, "ContainersReady", why if unready else ()),
+            _condition(sight, "PodScheduled", ()),
+        ],
+        "startTime": sight.before.get("startTime") or time_text(int(sight.now)),
         "containerStatuses": mains,
-    }
+    } | LOCAL
     if phase == "Failed" and ahead.why == DEADLINE:
         status |= {"reason": DEADLINE, "message": "Pod was active on the node longer than the specified deadline"}
-    elif phase == "Failed" and any(it and it[-1].reason == LOST for it in histories.values()):
+    elif phase == "Failed" and any(it and it[-1].reason == LOST for it in sight.histories.values()):
         status |= {"reason": LOST_POD, "message": "A process of the pod was lost, and with it how it would have ended"}
     return status | ({"initContainerStatuses": inits} if inits else {})
 
 
-def _condition(before: dict[str, Any], kind: str, holds: bool, why: tuple[str, str], now: float) -> dict[str, Any]:
-    old = next((it for it in before.get("conditions") or () if it["type"] == kind), {})
-    status = "True" if holds else "False"
+def _condition(sight: Sight, kind: str, but: tuple[str, ...]) -> dict[str, Any]:
+    """True, unless there is a reason and a message against it. None takes away what was said before."""
+    old = next((it for it in sight.before.get("conditions") or () if it["type"] == kind), {})
+    status = "False" if but else "True"
     since = old.get("lastTransitionTime") if old.get("status") == status else None
-    reason, message = ("", "") if holds else why
-    said = {"type": kind, "status": status, "lastTransitionTime": since or time_text(int(now))}
-    return said | {"reason": reason or None, "message": message or None}  # None takes away what was said before
+    reason, message = but or ("", "")
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": since or time_text(int(sight.now)),
+        "reason": reason or None,
+        "message": message or None,
+    }
 
 
-def _container_status(
-    pod: Pod, container: Container, histories: Histories, refused: Mapping[str, str], now: float
-) -> dict[str, Any]:
-    name, is_main = container["name"], any(container is it for it in pod["spec"]["containers"])
-    attempts = histories[name]
-    last = attempts[-1] if attempts else None
-    outlook, _ = outlook_of(container, attempts, _policy(pod["spec"], container), now)
-    state = _state(last, outlook, name) if name not in refused else _waiting(REFUSED, refused[name])
-    if not last and name not in refused and is_main and pod["spec"].get("initContainers"):
-        state = _waiting("PodInitializing")
+def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
+    name, last, is_main = container["name"], sight.last(container), _is_main(sight, container)
+    outlook, _ = outlook_of(sight, container)
+    state = _state(sight, container, outlook)
     status = {
         "name": name,
         "image": container.get("image", ""),
@@ -205,24 +222,25 @@ def _container_status(
         "state": state,
         "lastState": {},
     }
-    ended = [it for it in attempts if it.is_over and it.reason != REFUSED]
+    ended = [it for it in sight.histories[name] if it.is_over and it.reason != REFUSED]
     if ended and "terminated" not in state:
         status["lastState"] = {"terminated": _terminated(ended[-1])}
     return status | ({"containerID": _id(last)} if last and _has_run(last) else {})
 
 
-def _state(last: Attempt | None, outlook: Outlook, name: str) -> dict[str, Any]:
-    if last is None or not _has_run(last):
-        is_refused = last is not None and last.reason == REFUSED
-        return _waiting(REFUSED, last.message) if last and is_refused else _waiting("ContainerCreating")
-    if not last.is_over:
-        return {"running": {"startedAt": time_text(int(last.started_at or 0))}}
+def _state(sight: Sight, container: Container, outlook: Outlook) -> dict[str, Any]:
+    name, last = container["name"], sight.last(container)
+    if name in sight.refused:
+        return _waiting(REFUSED, sight.refused[name])
+    if last is None:
+        return _waiting("PodInitializing" if sight.inits and _is_main(sight, container) else "ContainerCreating")
+    if last.reason == REFUSED:
+        return _waiting(REFUSED, last.message)
     if outlook == "wait":
-        text = f"back-off {_pause(last):.0f}s restarting failed container={name}"
-        return _waiting("CrashLoopBackOff", text)
-    if last.stopped == SHUTDOWN:
+        return _waiting("CrashLoopBackOff", f"back-off {_pause(last):.0f}s restarting failed container={name}")
+    if last.started_at is None or last.stopped == SHUTDOWN:
         return _waiting("ContainerCreating")
-    return {"terminated": _terminated(last)}
+    return {"terminated": _terminated(last)} if last.is_over else {"running": {"startedAt": _moment(last.started_at)}}
 
 
 def _waiting(reason: str, message: str = "") -> dict[str, Any]:
@@ -230,14 +248,18 @@ def _waiting(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def _terminated(attempt: Attempt) -> dict[str, Any]:
-    reason = attempt.reason or (attempt.stopped if attempt.stopped == SHUTDOWN else "")
+    reason = SHUTDOWN if attempt.stopped == SHUTDOWN else "Error" if attempt.code else "Completed"
     return {
         "exitCode": attempt.code,
-        "reason": reason or ("Error" if attempt.code else "Completed"),
-        "startedAt": time_text(int(attempt.started_at or 0)),
-        "finishedAt": time_text(int(attempt.finished_at or 0)),
+        "reason": attempt.reason or reason,
+        "startedAt": _moment(attempt.started_at),
+        "finishedAt": _moment(attempt.finished_at),
         "containerID": _id(attempt),
     } | ({"message": attempt.message} if attempt.message else {})
+
+
+def _moment(seconds: float | None) -> str:
+    return time_text(int(seconds or 0))
 
 
 def _id(attempt: Attempt) -> str:

@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from fairway.kube.kinds import Ref, Selection
 from .container import LOST, Attempt, history, launch, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .logs import read_log
-from .podstatus import DELETED, TERMINAL, Next, next_of, status_of
+from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .subresources import LogOptions
 from .volumes import make_volumes, mounts
@@ -40,13 +41,15 @@ FORCED_SECONDS = 2.0
 
 
 class Runner:
-    """`folder` holds everything of the pods; `base` is the environment the children may see a part of."""
+    """`node`: the Node object of this machine. `folder` holds everything of the pods; `base` is the environment of
+    which children see a part."""
 
-    def __init__(self, client: Client, node: str, folder: Path, *, base: Mapping[str, str], capacity: dict[str, str]):
-        self.client, self.clock, self.folder, self.base, self.capacity = client, client.clock, folder, base, capacity
+    def __init__(self, client: Client, node: dict[str, Any], folder: Path, *, base: Mapping[str, str]) -> None:
+        self.client, self.clock, self.folder, self.base = client, client.clock, folder, base
+        self.capacity = node["status"]["capacity"]
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
-        here = Selection(kinds.PODS, fields=f"spec.nodeName={node}")
+        here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer(client, here, shape=dict, changed=self._changed)
         self._pods: dict[str, Pod] = {}
         self._starting: set[tuple[str, str]] = set()
@@ -94,14 +97,14 @@ class Runner:
             return None  # a look comes when it has started: until then nobody can tell what runs
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
-        now = self.clock.now()
-        ahead = next_of(pod, histories, now)
-        self._stop(pod, ahead, histories)
-        refused = await self._start_all(pod, ahead.start, histories)
+        sight = Sight(pod, histories, self.clock.now())
+        ahead = next_of(sight)
+        self._stop(sight, ahead)
+        refused = await self._start_all(sight, ahead)
         if ahead.start and not refused:
             return None  # so too here
-        await self._report(pod, histories, ahead, refused)
-        times = [ahead.again_at, now + AGAIN_SECONDS if refused else None, self._soon(histories)]
+        await self._report(replace(sight, refused=refused), ahead)
+        times = [ahead.again_at, sight.now + AGAIN_SECONDS if refused else None, self._soon(histories)]
         return min((at for at in times if at is not None), default=None)
 
     def _soon(self, histories: Mapping[str, Sequence[Attempt]]) -> float | None:
@@ -141,26 +144,24 @@ class Runner:
         asyncio.get_running_loop().remove_reader(file)
         os.close(file)
 
-    def _stop(self, pod: Pod, ahead: Next, histories: Mapping[str, Sequence[Attempt]]) -> None:
-        grace = pod["metadata"].get("deletionGracePeriodSeconds", _grace(pod))
+    def _stop(self, sight: Sight, ahead: Next) -> None:
+        grace = sight.pod["metadata"].get("deletionGracePeriodSeconds", _grace(sight.pod))
         for name in ahead.stop:
-            last = histories[name][-1]
+            last = sight.histories[name][-1]
             if not last.is_asked:
-                self.events.tell(_about(pod), "Killing", f"Stopping container {name}")
+                self.events.tell(_about(sight.pod), "Killing", f"Stopping container {name}")
             stop(last, grace, ahead.why)
 
-    async def _start_all(
-        self, pod: Pod, asked: Sequence[Container], histories: Mapping[str, Sequence[Attempt]]
-    ) -> dict[str, str]:
+    async def _start_all(self, sight: Sight, ahead: Next) -> dict[str, str]:
         """Starts containers; those that cannot be made as they are written, and why."""
         refused = {}
-        for container in asked:
+        for container in ahead.start:
             try:
-                await self._start(pod, container, histories[container["name"]])
+                await self._start(sight.pod, container, sight.histories[container["name"]])
             except Unusable as error:
                 refused[container["name"]] = str(error)
-                if not _is_told(pod, str(error)):
-                    self.events.tell(_about(pod), "Failed", f"Error: {error}", is_warning=True)
+                if not _is_told(sight.before, str(error)):
+                    self.events.tell(_about(sight.pod), "Failed", f"Error: {error}", is_warning=True)
         return refused
 
     async def _start(self, pod: Pod, container: Container, attempts: Sequence[Attempt]) -> None:
@@ -169,6 +170,7 @@ class Runner:
         place = prepare(self._place(pod, name), attempts, spec)
         pid, pipe = launch(place)
         self._starting.add((uid, name))
+        self.events.tell(_about(pod), "Started", f"Started container {name}")
         self._watch(uid, pid)
         asyncio.get_running_loop().add_reader(pipe, self._started, (uid, name), pipe)
 
@@ -222,17 +224,13 @@ class Runner:
         pods = await self.client.list(Selection(kinds.PODS, meta["namespace"], labels=f"{GROUP_NAME}={group}"))
         return tuple(sorted(it["metadata"]["name"] for it in pods))
 
-    async def _report(
-        self, pod: Pod, histories: Mapping[str, Sequence[Attempt]], ahead: Next, refused: Mapping[str, str]
-    ) -> None:
+    async def _report(self, sight: Sight, ahead: Next) -> None:
         """Writes the status if it changed; confirms the deletion when nothing runs any more."""
-        meta = pod["metadata"]
-        status = status_of(pod, histories, ahead=ahead, refused=refused, now=self.clock.now())
+        meta, status = sight.pod["metadata"], status_of(sight, ahead)
         place = Ref(kinds.PODS, meta["name"], meta["namespace"])
-        before = pod.get("status") or {}
-        is_forgotten = before.get("phase") in TERMINAL and not any(histories.values())
+        is_forgotten = sight.before.get("phase") in TERMINAL and not any(sight.histories.values())
         try:
-            if not is_forgotten and not _is_part(status, before):
+            if not is_forgotten and not _is_part(status, sight.before):
                 change = {"metadata": {"uid": meta["uid"]}, "status": status}
                 await self.client.patch(place, change, subresource="status", form=STRATEGIC)
             if "deletionTimestamp" in meta and not ahead.stop and meta.get("deletionGracePeriodSeconds") != 0:
@@ -266,9 +264,8 @@ def _about(pod: Pod) -> About:
     return About(kinds.PODS, meta["name"], meta["uid"], meta["namespace"])
 
 
-def _is_told(pod: Pod, message: str) -> bool:
-    """Whether the status says already that a container waits for this."""
-    status = pod.get("status") or {}
+def _is_told(status: Mapping[str, Any], message: str) -> bool:
+    """Whether a status says already that a container waits for this."""
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return any((it["state"].get("waiting") or {}).get("message") == message for it in states)
 

@@ -97,7 +97,7 @@ def main(folder):
     log = Log(f"{folder}/log")
     child, pipes, error = start(spec)
     os.close(1)  # tells Fairway that the process runs, or never will
-    code, why = attend(folder, child, wake, pipes, log)
+    code, why = attend(Stop(folder, child), wake, pipes, log)
     reason, _, message = error.partition("\n")
     if reason:
         code = 128
@@ -160,19 +160,18 @@ def become(spec, shim, out, err):
         raise OSError(f'exec: "{spec["argv"][0]}": {error.strerror}') from error
 
 
-def attend(folder, child, wake, pipes, log):
+def attend(stop, wake, pipes, log):
     """Copies output and minds signals until the child has ended and nothing of it is left: exit code, why stopped."""
     poll = select.poll()
     for fd in (wake, *pipes):
         poll.register(fd, select.POLLIN)
-    stop = Stop(folder, child)
     stop.look()
-    code = reap(child)
+    code = reap(stop.child)
     while code is None:
         for fd, _ in poll.poll():
             if fd == wake:
                 numbers = os.read(wake, 256)
-                code = reap(child)
+                code = reap(stop.child)
                 if code is None:
                     stop.mind(numbers)
             elif not copy(fd, pipes[fd], log):

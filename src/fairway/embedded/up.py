@@ -82,7 +82,9 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             database = Database(str(folder / "state.db"))
         except (Unusable, Malformed, NodesError) as error:
             raise UpError(str(error)) from error
-        async with _Cluster.of(folder, database, machine, clock, chance).serve(options.port, hollow) as cluster:
+        store = Store(database)
+        registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
+        async with _Cluster.of(folder, registry, machine).serve(options.port, hollow) as cluster:
             await cluster.run(control)
 
 
@@ -137,15 +139,14 @@ class _Cluster:
     server: Server
     identity: Identity
     control_token: str
-    machine: Machine
+    node: dict[str, Any]
     runner: Runner
     client: Callable[[str], Client]
 
     @classmethod
-    def of(cls, folder: Path, database: Database, machine: Machine, clock: Clock, chance: Chance) -> "_Cluster":
+    def of(cls, folder: Path, registry: Registry, machine: Machine) -> "_Cluster":
+        clock, chance = registry.clock, registry.chance
         own, control_token = identity(folder, now=clock.now(), chance=chance), chance.token()
-        store = Store(database)
-        registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
 
         async def logs(namespace: str, pod: str, container: str, options: LogOptions) -> bytes | AsyncIterator[bytes]:
             return await runner.logs(namespace, pod, container, options)
@@ -155,10 +156,10 @@ class _Cluster:
         def client(name: str) -> Client:
             return Client(_as_user(server.handle, own.token, name), clock, chance)
 
-        pods, capacity = folder / "pods", node_of(machine, clock.now())["status"]["capacity"]
+        node, pods = node_of(machine, clock.now()), folder / "pods"
         pods.mkdir(mode=0o700, exist_ok=True)
-        runner = Runner(client("runner"), machine.name, pods, base=os.environ, capacity=capacity)
-        return cls(folder, server, own, control_token, machine, runner, client)
+        runner = Runner(client("runner"), node, pods, base=os.environ)
+        return cls(folder, server, own, control_token, node, runner, client)
 
     @asynccontextmanager
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator["_Cluster"]:
@@ -172,7 +173,7 @@ class _Cluster:
                 for definition in crds():
                     await _apply(client, DEFINITIONS, definition)
                 await _apply(client, kinds.NAMESPACES, {"metadata": {"name": CONTROL_NAMESPACE}, "spec": {}})
-                for node in (node_of(self.machine, client.clock.now()), *hollow):
+                for node in (self.node, *hollow):
                     await register(client, node)
                 yield self
                 tending.cancel()
@@ -209,7 +210,7 @@ class _Cluster:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
                 loop.add_signal_handler(number, asked)
-        name = self.machine.name
+        name = self.node["metadata"]["name"]
         async with asyncio.TaskGroup() as tasks:
             parts = (
                 Jobs(self.client("job-controller")).run(),
@@ -228,10 +229,8 @@ class _Cluster:
     def _control_config(self) -> Path:
         place = self.folder / "controller"
         place.mkdir(mode=0o700, exist_ok=True)
-        return replace(self.identity, directory=place, token=self.control_token).write_kubeconfig(self._port())
-
-    def _port(self) -> int:
-        return int(_read(self.folder / "port"))
+        own = replace(self.identity, directory=place, token=self.control_token)
+        return own.write_kubeconfig(int(_read(self.folder / "port")))
 
 
 async def _whole(part: Awaitable[None]) -> None:
