@@ -261,6 +261,11 @@ def test_nested_templates_are_steered_too():
     assert new["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["schedulerName"] == "fairway"
 
 
+def test_an_owner_without_pods_is_let_in():
+    meta = {"name": "s", "labels": {"fairway.dev/queue": "q"}, "annotations": {"fairway.dev/min-count": "1"}}
+    assert let_in("JobSet", {"metadata": meta, "spec": {}}, group="jobset.x-k8s.io")["spec"]["suspend"] is True
+
+
 def test_the_cluster_s_own_namespaces_are_never_touched():
     own = Review("CREATE", "", "Pod", "kube-system", pod(), user="ann")
     assert "schedulingGates" not in admit(own)[0]["spec"]

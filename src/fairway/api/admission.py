@@ -141,9 +141,10 @@ def _read(review: Review) -> None:
         made = owners.pod(decode(said, PodObject))
     else:
         return
+    if not made.spec.pod_sets:
+        return
     try:
-        if made.spec.pod_sets:
-            _workload(made, review)
+        _workload(made, review)
     except Malformed as error:
         raise owners.told(review.kind, error) from None
     least = _part(_part(review.new, "metadata"), "annotations").get(f"{GROUP}/min-count")
