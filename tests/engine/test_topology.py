@@ -128,6 +128,18 @@ def test_small_pods_are_packed_so_that_big_domains_stay_whole():
     assert placed(gang(1, 1), *racks(3, 3), used, levels=[RACK]) == "b1"
 
 
+def test_one_pod_has_what_it_prefers_anywhere_and_is_packed_from_the_top():
+    nodes = [host(f"n{at}", 1, zone=zone, rack=rack)
+             for at, (zone, rack) in enumerate([("x", "a"), ("x", "b"), ("x", "c"), ("y", "d"), ("y", "d")])]
+    assert placed(gang(1, 1, topology=within(preferred=RACK)), *nodes, levels=LEVELS) == "n3"
+    assert placed(gang(2, 1, topology=within(preferred=RACK)), *nodes, levels=LEVELS) == "n3 n4"
+
+
+def test_fewer_racks_come_before_fewer_nodes():
+    nodes = [host("x3", 2, rack="r1"), host("x5", 2, rack="r2"), *[host(f"y{at}", 1, rack="r3") for at in range(4)]]
+    assert placed(gang(4, 1, topology=within(preferred=RACK)), *nodes, levels=[RACK, HOST]) == "y0 y1 y2 y3"
+
+
 def test_small_pods_go_to_the_tightest_domain_before_the_fullest_node():
     nodes = [*racks(3), host("b0", 4, rack="b")]
     used = runs(job("r", gpus=3), "a0", devices=((0, 1, 2),))
@@ -180,6 +192,13 @@ def test_podsets_without_a_common_topology_have_domains_of_their_own():
 
 def segments(*pairs):
     return within(segments=tuple(Segment(level, size) for level, size in pairs))
+
+
+def test_of_equal_segments_the_tighter_domain_is_taken():
+    nodes = [host("x1", 4), host("x3", 6), host("x5", 5), host("x6", 2)]
+    assert placed(gang(12, 1, topology=segments((HOST, 2))), *nodes, levels=[HOST]) == "x1*4 x3*6 x6*2"
+    assert placed(gang(6, 1, topology=segments((HOST, 2))), *[host("x1", 2), host("x3", 4), host("x5", 3)],
+                  levels=[HOST]) == "x1*2 x3*4"
 
 
 def test_each_segment_lies_in_one_domain():
@@ -260,7 +279,8 @@ def test_a_required_gang_is_placed_exactly_where_some_domain_has_room(sizes, cou
         used = {share.node: share.count for share in found[0].nodes}
         assert sum(used.values()) == count
         assert all(used[name] <= sizes[int(name[1:])][2] for name in used)
-        if fits := [room for room in rooms.values() if room >= count]:
+        fits = [room for room in rooms.values() if room >= count]
+        if fits and (is_required or count > 1):
             domains = {paths[level]((*sizes[int(name[1:])][:2], int(name[1:]))) for name in used}
             assert [rooms[one] for one in domains] == [min(fits)]
 

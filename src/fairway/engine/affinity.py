@@ -136,8 +136,8 @@ def _level(snapshot: Snapshot, standing: Standing, kind: Kind, spread: Spread) -
     if spread.honor_taints:
         counted &= tolerated(snapshot, pod)
     totals = _beside(snapshot, spread.topology_key, np.where(counted, _spread_over(standing, pod, spread), 0))
-    domains = np.unique(codes[counted])
-    least = totals[counted].min(initial=np.iinfo(np.int64).max) if len(domains) >= spread.min_domains else 0
+    domains = np.count_nonzero(np.bincount(codes[counted]))
+    least = totals[counted].min(initial=np.iinfo(np.int64).max) if domains >= spread.min_domains else 0
     own = 1 if selects(spread.selector, pod) else 0
     return (codes >= 0) & (totals + own - least <= spread.max_skew)
 

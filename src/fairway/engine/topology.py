@@ -57,10 +57,12 @@ class Wanted(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The tree with what its domains can hold in whole segments, level by level, and how much each is wished for."""
+    """The tree with what its domains can hold, level by level: pods in whole segments, and apart from segments; and how
+    much each domain is wished for."""
 
     tree: Tree
     rooms: list[Counts]
+    loose: list[Counts]
     wishes: list[Values] | None
 
 
@@ -98,7 +100,8 @@ def levels_asked(*topologies: Topology) -> list[str]:
 
 
 def field_of(tree: Tree, wanted: Wanted) -> Field:
-    return Field(tree, domain_rooms(tree, wanted.room, wanted.topology.segments), _wishes(tree, wanted))
+    loose, segments = domain_rooms(tree, wanted.room), wanted.topology.segments
+    return Field(tree, domain_rooms(tree, wanted.room, segments) if segments else loose, loose, _wishes(tree, wanted))
 
 
 def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
@@ -154,9 +157,12 @@ def _wishes(tree: Tree, wanted: Wanted) -> list[Values] | None:
 
 def starts(field: Field, wanted: Wanted) -> Iterator[tuple[int, int]]:
     """Level and domain to lay the podset in, the best first: of the narrowest level asked for, then, for a preference,
-    of wider ones up to the required; last, where nothing is required, the whole pool as level -1."""
+    of wider ones up to the required; last, where nothing is required, the whole pool as level -1. One pod by itself
+    has what it prefers anywhere, and is packed like one that asks for nothing."""
     tree, topology = field.tree, wanted.topology
     required, preferred = (tree.levels.index(one) if one else -1 for one in (topology.required, topology.preferred))
+    if wanted.size == 1 and wanted.anchors is None:
+        preferred = required
     for level in range(max(required, preferred), max(required, 0) - 1, -1):
         fits = tree.is_named[level] & (field.rooms[level] >= max(wanted.size, 1))
         if wanted.anchors is not None:
@@ -169,8 +175,8 @@ def starts(field: Field, wanted: Wanted) -> Iterator[tuple[int, int]]:
 
 
 def _tightest_first(field: Field, level: int, ids: Rows) -> Rows:
-    rooms = field.rooms[level][ids]
-    return np.argsort(rooms, kind="stable") if field.wishes is None else np.lexsort((rooms, -field.wishes[level][ids]))
+    rooms, loose = field.rooms[level][ids], field.loose[level][ids]
+    return np.lexsort((loose, rooms) if field.wishes is None else (loose, rooms, -field.wishes[level][ids]))
 
 
 def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -> list[Piece]:
