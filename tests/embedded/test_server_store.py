@@ -201,7 +201,8 @@ from fairway.embedded.database import Database
 from fairway.embedded.store import Key, Store
 
 async def write(store, writer):
-    for number in range(10_000):
+    start = int(sys.argv[2])  # beyond all earlier numbers, so that a larger one is a later one
+    for number in range(start, start + 10_000):
         key = Key("configmaps", "default", f"{writer}-{number % 50}")
         store.put(key, {"metadata": {"name": key.name}, "number": number})
         await store.committed()
@@ -219,8 +220,8 @@ asyncio.run(main())
 def test_killed_at_any_moment_it_has_every_write_that_it_acknowledged(tmp_path: Path, seconds: float) -> None:
     path = str(tmp_path / "db")
     acknowledged: dict[str, int] = {}
-    for _ in range(3):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)
+    for start in (0, 10_000, 20_000):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, path, str(start)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         first = writer.stdout.readline()
         with pytest.raises(subprocess.TimeoutExpired):
