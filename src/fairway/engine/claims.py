@@ -16,7 +16,7 @@ from .cycle import Cycle
 from .model import GPU, Running, Workload
 from .order import precedes
 from .plan import Cause
-from .quota import ALL, Account, Branch
+from .quota import ALL, Account, Branch, Demand
 from .resources import DEVICE, counts_of
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY, HOUR = 600.0, 6, 86400.0, 3600.0
@@ -100,7 +100,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
     """Another queue, judged at the level under the lowest common ancestor; None where it is not entitled."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    leaf = next((at for at in branch.path if own(at, pool)), None)
+    leaf = next((at for at in branch.path if governs(at, pool, asked)), None)
     if leaf is None or not all(one.keeps_within(one.share, asked) for one in own(leaf, pool)):
         return None
     is_within = within_guaranteed(workload, cycle)
@@ -117,7 +117,8 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
         before losing it."""
         sides = _sides(branch, one, cycle)
         assert sides is not None
-        is_owed = all(account.keeps_within(account.guaranteed, asked) for account in own(sides[0], pool))
+        mine = own(sides[0], pool)
+        is_owed = governs(sides[0], pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in mine)
         return any(
             account.held[resource] > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
             for account in own(sides[1], pool)
@@ -140,6 +141,11 @@ def _sides(branch: Branch, one: Running, cycle: Cycle) -> tuple[Branch, Branch] 
 def own(branch: Branch, pool: str) -> list[Account]:
     """The accounts of one queue that a workload in the pool counts in."""
     return [branch.accounts[name] for name in (pool, ALL) if name in branch.accounts]
+
+
+def governs(branch: Branch, pool: str, asked: Demand) -> bool:
+    """Whether any of what is asked is governed here."""
+    return any(asked.get(resource) for account in own(branch, pool) for resource in account.resources)
 
 
 def saturation(accounts: list[Account]) -> float:
@@ -175,10 +181,10 @@ def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cyc
 def within_guaranteed(workload: Workload, cycle: Cycle) -> bool:
     """Whether its queue, with it, stays within what it is guaranteed, of all that is governed there."""
     branch = cycle.tree.branches[workload.queue]
-    accounts = {pool: own(branch, pool) for pool in cycle.pools_of(workload)}
+    asks = {pool: cycle.asked(workload, pool) for pool in cycle.pools_of(workload)}
     return any(
-        mine and all(one.keeps_within(one.guaranteed, cycle.asked(workload, pool)) for one in mine)
-        for pool, mine in accounts.items()
+        governs(branch, pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in own(branch, pool))
+        for pool, asked in asks.items()
     )
 
 

@@ -129,7 +129,7 @@ def _move(search: Search) -> None:
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
             with cycle.draft.trial() as trial:
-                found = elsewhere(one, cycle)
+                found = elsewhere(one, cycle, is_whole=search.field.claim.cause is Cause.CONSOLIDATED)
                 if found is not None:
                     cycle.draft.move(gift.key, found)
                     if _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search):
@@ -138,12 +138,14 @@ def _move(search: Search) -> None:
             hopeless.add(id(one.workload.podsets))
 
 
-def elsewhere(one: Running, cycle: Cycle) -> Admission | None:
-    """A place for all the pods it has, else for as many as it needs, in idle room and in what it holds itself."""
+def elsewhere(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admission | None:
+    """A place for all the pods it has, else for as many as it needs unless it is to stay whole; in idle room and in
+    what it holds itself."""
     workload = one.workload
+    counts = counts_of(workload.podsets, one.admission)
     with cycle.draft.trial(), cycle.timeline.kept(workload):
         cycle.draft.vanish(workload.key)
-        for counts in dict.fromkeys((counts_of(workload.podsets, one.admission), cycle.least(workload))):
+        for counts in dict.fromkeys((counts, counts if is_whole else cycle.least(workload))):
             for pool in cycle.pools_of(workload):
                 if (placed := place(cycle.draft, cycle.ask(workload, counts), pool)) is not None:
                     return Admission(pool, placed)
