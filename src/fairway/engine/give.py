@@ -142,10 +142,10 @@ def elsewhere(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admissio
     """A place for all the pods it has, else for as many as it needs unless it is to stay whole; in idle room and in
     what it holds itself."""
     workload = one.workload
-    counts = counts_of(workload.podsets, one.admission)
+    full = counts_of(workload.podsets, one.admission)
     with cycle.draft.trial(), cycle.timeline.kept(workload):
         cycle.draft.vanish(workload.key)
-        for counts in dict.fromkeys((counts, counts if is_whole else cycle.least(workload))):
+        for counts in dict.fromkeys((full, full if is_whole else cycle.least(workload))):
             for pool in cycle.pools_of(workload):
                 if (placed := place(cycle.draft, cycle.ask(workload, counts), pool)) is not None:
                     return Admission(pool, placed)
