@@ -41,7 +41,7 @@ def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool,
         world = read(found, everything=everything, now=moment)
     except Malformed as error:
         raise Problem(f"{', '.join('standard input' if file == '-' else file for file in files)}: {error}") from None
-    answer = answer_of(world, decide(snapshot_of(world), PRESETS[policy]))
+    answer = answer_of(world, decide(PRESETS[policy].seen(snapshot_of(world)), PRESETS[policy]))
     show(output, answer, lambda: _print(answer["verdicts"]))
 
 

@@ -17,8 +17,8 @@ from .plan import Reason as Reason
 from .plan import Resize as Resize
 from .plan import Verdict as Verdict
 from .plan import Wait as Wait
-from .policy import PRESETS as PRESETS
 from .policy import Policy as Policy
+from .presets import PRESETS as PRESETS
 from .snapshot import Snapshot as Snapshot
 from .state import State as State
 from .state import snapshot_of as snapshot_of

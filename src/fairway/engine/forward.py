@@ -119,7 +119,7 @@ class Forward:
     def _settle(self) -> Iterator[Step]:
         """Cycles of this moment: a plan that changed something is followed by another."""
         for _ in range(MOST_CYCLES):
-            snapshot = self.state.snapshot(self.now)
+            snapshot = self.policy.seen(self.state.snapshot(self.now))
             plan = decide(snapshot, self.policy)
             faults = tuple(check(snapshot, plan)) if self._is_checked else ()
             self._has_changed = False

@@ -1,4 +1,4 @@
-"""Policy: the few choices a cycle is run with, and the named presets."""
+"""Policy: the few choices a cycle is run with."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 from .model import Pool
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .order import Ordering
+    from .snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """`usage_weight`: k of the share division; `half_life` of decayed usage in seconds; `hold_depth`: holds per pool,
-    -1 all, unless the pool says otherwise; `strategy`: overrides the pools' own; `ordering`: overrides the queues' own,
-    and `is_strict` whether a blocked head blocks its line; `makes_room`: whether anybody is evicted for another."""
+    -1 all, unless the pool says otherwise; `strategy`: overrides the pools' own; `ordering`: overrides the queues'
+    own, and `is_strict` whether a blocked head blocks its line; `makes_room`: whether anybody is evicted for another;
+    `view`: how the policy sees a snapshot, where it values workloads by more than their own priority."""
 
     usage_weight: float = 0.5
     half_life: float = 7 * 86400.0
@@ -22,6 +26,11 @@ class Policy:
     ordering: "Ordering | None" = None
     is_strict: bool | None = None
     makes_room: bool = True
+    view: "Callable[[Snapshot], Snapshot] | None" = None
+
+    def seen(self, snapshot: "Snapshot") -> "Snapshot":
+        """The snapshot to decide and to check on."""
+        return self.view(snapshot) if self.view else snapshot
 
     def holds(self, pool: Pool) -> int:
         """How many holds a pool may have, -1: all."""
@@ -29,4 +38,3 @@ class Policy:
 
 
 FAIRWAY = Policy()
-PRESETS = {"fairway": FAIRWAY}
