@@ -1,8 +1,9 @@
 """Makes the embedded server's two data files: the structure of the built-in kinds, without a word of their texts.
 
     pip download --no-deps kubernetes-validate==1.37.0
-    curl -LO https://proxy.golang.org/k8s.io/api/@v/v0.34.1.zip              # and k8s.io/apimachinery the same way
     python tools/make_schemas.py kubernetes_validate-*.whl api.zip apimachinery.zip
+
+The zips are the Go modules k8s.io/api and k8s.io/apimachinery, v0.34.1 (any archive that has their generated.proto).
 
 schemas.json: every definition that a kind of `fairway.embedded.kinds` reaches, one to a line: types, required, list
 types and merge keys from the wheel; the allowed values below by hand (the wheel has none). The wheel also allows null
