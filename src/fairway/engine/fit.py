@@ -8,7 +8,7 @@ Nothing here looks at scores, at topology, or at the pods that stand beside (aff
 
 from collections.abc import Iterable, Mapping
 from types import EllipsisType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,10 @@ Where = Rows | EllipsisType
 Piece = tuple[int, int]
 """A row, or index, and how many pods go there."""
 NAME = "metadata.name"
-MOST_MASKS = 256
+MOST_KEPT = 256
+"""Arrays over all nodes that are kept of one sort."""
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 PLENTY = 1 << 40
 """More pods than anybody asks for."""
 
@@ -92,12 +95,17 @@ class Memo:
         return self._has_groups
 
     def keep(self, key: object, mask: Mask) -> Mask:
-        """Remember a mask; of too many the oldest goes."""
-        if len(self.masks) >= MOST_MASKS:
-            del self.masks[next(iter(self.masks))]
+        """Remember a mask, which nobody may write any more."""
         mask.flags.writeable = False
-        self.masks[key] = mask
-        return mask
+        return remember(self.masks, key, mask)
+
+
+def remember(kept: dict[Key, Value], key: Key, value: Value, most: int = MOST_KEPT) -> Value:
+    """Keep a value; of too many the oldest goes."""
+    if len(kept) >= most and key not in kept:
+        del kept[next(iter(kept))]
+    kept[key] = value
+    return value
 
 
 def labels_of(snapshot: Snapshot, key: str) -> Labels:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .affinity import admits, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
-from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row
+from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row, remember
 from .model import Admission, PodClass, PodSetPlacement, Topology, Workload
 from .score import WISH, Values, fullness, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
@@ -96,7 +96,7 @@ def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
     key = pool, id(ask.allowed), nodes, kind.need.packed, strategy
     if key not in sight.rankings:
         if key not in sight.met:
-            sight.meet(key, ask.allowed)
+            remember(sight.met, key, ask.allowed)
             return None
         mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
         score = linear(snapshot, kind, -1.0 if strategy == "Binpack" else 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .devices import tightest
-from .fit import Counts, Ground, Kind, Rows, allowed_nodes, matches, untolerated
+from .fit import Counts, Ground, Kind, Rows, allowed_nodes, matches, remember, untolerated
 from .model import GPU, Workload
 from .resources import DEVICE
 from .snapshot import Mask, Snapshot
@@ -188,7 +188,8 @@ def wishes(snapshot: Snapshot, kind: Kind) -> Values:
     """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
     values, key = snapshot.memo.values, ("wishes", kind.pod.preferences, kind.pod.tolerations)
     if key not in values:
-        values[key] = WISH * (_preferred(snapshot, kind) + _unmarked(snapshot, kind)) + _calm(snapshot)
+        wished = WISH * (_preferred(snapshot, kind) + _unmarked(snapshot, kind)) + _calm(snapshot)
+        return remember(values, key, wished)
     return values[key]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from .affinity import looks_beside
 from .devices import choose, room_of
-from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of
+from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of, remember
 from .model import NodeShare, PodClass, PodSetPlacement
 from .resources import DEVICE
 from .score import (
@@ -38,7 +38,6 @@ from .snapshot import Mask
 if TYPE_CHECKING:
     from .draft import Draft
 
-MOST_MET = 256
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
@@ -52,7 +51,7 @@ class Sight:
         self.masks: dict[tuple[int, str], Mask] = {}
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Run] = {}
-        self.met: dict[object, object] = {}
+        self.met: dict[object, Mask | None] = {}  # nodes asked for once; the key tells the mask by identity
         self.emptied: Draft | None = None  # the same nodes with nothing on them
         self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
         self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
@@ -70,7 +69,7 @@ class Sight:
     def mask(self, kind: Kind) -> Mask:
         key = id(kind.pod), kind.pool
         if key not in self.masks:
-            self.masks[key] = feasible(self.draft.snapshot, kind.pod, kind.pool)
+            return remember(self.masks, key, feasible(self.draft.snapshot, kind.pod, kind.pool))
         return self.masks[key]
 
     def room(self, kind: Kind) -> Counts:
@@ -83,8 +82,7 @@ class Sight:
             room, seen = self._rooms[key]
             if len(rows := self._changed(seen)):
                 room[rows] = np.where(mask[rows], room_of(draft, kind, rows), 0)
-        self._rooms[key] = room, len(draft.log)
-        return room
+        return remember(self._rooms, key, (room, len(draft.log)))[0]
 
     def values(self, kind: Kind, strategy: str) -> Values:
         """float64[node]: the score of each node. Not to be written."""
@@ -95,8 +93,7 @@ class Sight:
             values, seen = self._values[key]
             if len(rows := self._changed(seen)):
                 values[rows] = total(self.scores(strategy), draft, kind, rows)
-        self._values[key] = values, len(draft.log)
-        return values
+        return remember(self._values, key, (values, len(draft.log)))[0]
 
     def scores(self, strategy: str) -> Scores:
         """What orders nodes under a strategy, wishes apart."""
@@ -123,12 +120,6 @@ class Sight:
         if self.draft.repeats:
             self.draft.flush()
         return np.array(sorted(set(self.draft.log[seen:])), np.intp)
-
-    def meet(self, key: object, mask: Mask | None) -> None:
-        """Remember that nodes were asked for once; the mask is kept, for the key tells it by identity."""
-        if len(self.met) >= MOST_MET:
-            self.met.clear()
-        self.met[key] = mask
 
     def standing(self) -> Mapping[PodClass, Counts]:
         """int64[node] pods of each class; kept only where pods look at the pods beside them."""
