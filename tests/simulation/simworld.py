@@ -6,13 +6,13 @@ The controllers reach it through a transport of their own, which may be faulty; 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairway.api.crds import crds
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
-from fairway.embedded.gate import gate
+from fairway.embedded.gate import CONTROLLER, gate
 from fairway.embedded.hollow import DURATION, Hollow
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.kinds import builtin_kinds
@@ -22,7 +22,7 @@ from fairway.embedded.store import Store
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.kube.transport import Transport
+from fairway.kube.transport import Request, Response, Transport
 from fairway.settings import Settings
 
 DEFINITIONS = Kind(
@@ -42,7 +42,7 @@ class World:
 
     def start(self, transport: Transport | None = None) -> None:
         """The controllers, anew."""
-        work = run(transport or self.server.handle, SETTINGS, self.clock, self.chance)
+        work = run(as_controller(transport or self.server.handle), SETTINGS, self.clock, self.chance)
         self.controllers = asyncio.create_task(work)
 
     async def crash(self) -> None:
@@ -98,6 +98,15 @@ class World:
             except TimeoutError:
                 raise TimeoutError(f"not so within {seconds} s") from None
         return said
+
+
+def as_controller(transport: Transport) -> Transport:
+    """Requests of the controllers, which alone the server lets speak for others."""
+
+    async def exchange(request: Request) -> Response:
+        return await transport(replace(request, headers={**request.headers, "impersonate-user": CONTROLLER}))
+
+    return exchange
 
 
 KINDS = {

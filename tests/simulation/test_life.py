@@ -221,3 +221,120 @@ def test_a_workload_deleted_by_hand_comes_again() -> None:
 
     before, after = play(story, node("n1"))
     assert before != after
+
+
+def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:
+    async def story(world: World) -> tuple[list[Thing], str, Thing]:
+        await world.apply(job("a", seconds=50))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.annotate("a", active="false")
+        await world.until(lambda: world.is_in("job-a", "Suspended"), seconds=5)
+        await world.clock.sleep(60)
+        pods, phase = await world.pods(), await world.phase("job-a")
+        await world.annotate("a", active="true")
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=60)
+        return pods, phase, (await world.workload("job-a"))["status"]
+
+    pods, phase, status = play(story, node("n1"))
+    assert (pods, phase, status["attempt"]) == ([], "Suspended", 2)
+    assert [it["reason"] for it in status["evictionHistory"]] == ["Suspended"]
+
+
+def test_a_job_made_inactive_waits_for_its_user() -> None:
+    async def story(world: World) -> str:
+        await world.apply(job("a", annotations={"fairway.dev/active": "false"}))
+        await world.clock.sleep(30)
+        phase = await world.phase("job-a")
+        await world.annotate("a", active=None)
+        await world.until(lambda: world.is_in("job-a", "Running"), seconds=5)
+        return phase
+
+    assert play(story, node("n1")) == "Suspended"
+
+
+def test_a_job_is_stopped_at_its_time_limit_and_fails() -> None:
+    async def story(world: World) -> tuple[Thing, Thing]:
+        await world.apply(job("a", seconds=500, annotations={"fairway.dev/time-limit": "60s"}))
+        await world.until(lambda: world.is_in("job-a", "Failed"), seconds=70)
+        await world.clock.sleep(10)
+        return await world.job("a"), (await world.workload("job-a"))["status"]
+
+    said, status = play(story, node("n1"))
+    assert is_true(said, "Failed")
+    assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "TimeLimit", 1)
+
+
+def test_a_workload_whose_predecessor_failed_fails_and_one_whose_succeeded_starts() -> None:
+    async def story(world: World) -> tuple[str, str, str]:
+        bad = job("bad", seconds=5, backoffLimit=0)
+        bad["spec"]["template"]["metadata"]["annotations"]["fairway.dev/exit-code"] = "1"
+        after = {"annotations": {"fairway.dev/after": "bad"}}
+        await world.apply(bad, job("good", seconds=5), job("late", **after))
+        await world.apply(job("next", annotations={"fairway.dev/after": "good"}))
+        await world.until(lambda: world.is_in("job-next", "Running"), seconds=30)
+        await world.until(lambda: world.is_in("job-late", "Failed"), seconds=30)
+        return await world.phase("job-bad"), (await world.workload("job-late"))["status"]["reason"], ""
+
+    assert play(story, node("n1")) == ("Failed", "DependencyFailed", "")
+
+
+def test_a_gang_that_loses_a_pod_restarts_whole() -> None:
+    async def story(world: World) -> tuple[set[str], set[str], Thing]:
+        await world.apply(job("g", seconds=100, cpu="1", parallelism=3, completions=3, completionMode="Indexed"))
+        await world.until(lambda: world.is_in("job-g", "Running"))
+        await world.clock.sleep(20)
+        before = await world.pods(phase="Running")
+        await world.delete(kinds.PODS, before[1]["metadata"]["name"])
+        await world.until(lambda: world.is_in("job-g", "Pending"), seconds=5)
+        await world.until(lambda: world.is_in("job-g", "Running"), seconds=30)
+        after = await world.pods(phase="Running")
+        await world.until(lambda: world.is_in("job-g", "Succeeded"), seconds=200)
+        return _uids(before), _uids(after), (await world.workload("job-g"))["status"]
+
+    before, after, status = play(story, node("n1"))
+    assert len(after) == 3 and not before & after
+    assert [it["reason"] for it in status["evictionHistory"]] == ["PodsLost"]
+
+
+def test_a_lost_pod_comes_back_alone_where_the_workload_says_so() -> None:
+    async def story(world: World) -> tuple[set[str], set[str], Thing]:
+        restart = {"annotations": {"fairway.dev/restart": "Pod"}}
+        gang = job("g", seconds=100, cpu="1", parallelism=3, completions=3, completionMode="Indexed", **restart)
+        await world.apply(gang)
+        await world.until(lambda: world.is_in("job-g", "Running"))
+        before = await world.pods(phase="Running")
+        await world.delete(kinds.PODS, before[1]["metadata"]["name"])
+
+        async def are_three() -> bool:
+            pods = await world.pods(phase="Running")
+            return len(pods) == 3 and _uids(pods) != _uids(before)
+
+        await world.until(are_three, seconds=30)
+        after = await world.pods(phase="Running")
+        await world.until(lambda: world.is_in("job-g", "Succeeded"), seconds=200)
+        return _uids(before), _uids(after), (await world.workload("job-g"))["status"]
+
+    before, after, status = play(story, node("n1"))
+    assert len(before & after) == 2
+    assert "evictionHistory" not in status
+
+
+def _uids(pods: list[Thing]) -> set[str]:
+    return {it["metadata"]["uid"] for it in pods}
+
+
+def test_a_job_moves_from_a_node_that_is_not_ready() -> None:
+    async def story(world: World) -> tuple[str, Thing]:
+        await world.apply(job("a", seconds=100))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        where = (await world.pods())[0]["spec"]["nodeName"]
+        lost = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2027-01-15T08:00:00Z"}]
+        await world.client.patch(Ref(kinds.NODES, where), {"status": {"conditions": lost}}, subresource="status")
+        await world.until(lambda: world.is_in("job-a", "Pending"), seconds=5)
+        await world.until(lambda: world.is_in("job-a", "Running"), seconds=60)
+        now = (await world.pods(phase="Running"))[0]["spec"]["nodeName"]
+        assert now != where
+        return where, (await world.workload("job-a"))["status"]
+
+    _, status = play(story, node("n1"), node("n2"))
+    assert [it["reason"] for it in status["evictionHistory"]] == ["Drained"]

@@ -17,7 +17,6 @@ from .bind import holds_room
 from .owner import JobOwner, Owner, PodsOwner, is_lost
 from .view import View, key_of
 
-SUBMITTED = "fairway.dev/submitted"
 ORDERED = 1_000_000  # versions told apart within a second
 
 

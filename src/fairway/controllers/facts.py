@@ -16,14 +16,14 @@ from typing import TypeVar
 from fairway.api import nodes, pods, queues, workloads
 from fairway.api.objects import JobObject, PodObject
 from fairway.api.owners import name_of
-from fairway.api.quantities import Malformed, time
+from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
 from fairway.engine import Admission, Ended, Fact, Gone, Running, State, Workload
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind
 
 from .bind import holds_room
-from .cases import SUBMITTED, Cases, key_of_pod
+from .cases import Cases, key_of_pod
 from .view import Seen, View, key_of
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Facts:
         outcome = case.owner.outcome() if case.owner else None
         if outcome and said.metadata.deletion_timestamp is None:
             return Ended(key, outcome.succeeded)
-        fact = _placed_in_time(workloads.fact(said, reading), said)
+        fact = workloads.fact(said, reading)
         if isinstance(fact, Running):
             return self._standing(key, fact)
         return self._waiting(key, fact) if isinstance(fact, Workload) else fact
@@ -165,16 +165,6 @@ class Facts:
             return None
         self.malformed.pop(key, None)
         return fact
-
-
-def _placed_in_time(fact: Workload | Running | Ended | None, said: WorkloadObject) -> Workload | Running | Ended | None:
-    """With the moment its owner was submitted, which is finer than its own timestamp."""
-    if SUBMITTED not in said.metadata.annotations or isinstance(fact, Ended | None):
-        return fact
-    submitted = time(said.metadata.annotations[SUBMITTED])
-    if isinstance(fact, Running):
-        return replace(fact, workload=replace(fact.workload, submitted=submitted))
-    return replace(fact, submitted=submitted)
 
 
 def _nodes_of(fact: Running) -> frozenset[str]:

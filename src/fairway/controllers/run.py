@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from msgspec import structs
 
@@ -23,6 +24,7 @@ from fairway.kube.events import Events
 from fairway.kube.kinds import Kind, Ref
 from fairway.kube.lease import Election
 from fairway.kube.transport import Transport
+from fairway.record import record_of, write
 from fairway.settings import Settings
 
 from .apply import Writer
@@ -35,6 +37,7 @@ from .scheduler import Scheduler
 from .view import Seen, View, key_of
 
 LEASE = "fairway-controller"
+RECORDINGS = 20
 log = logging.getLogger(__name__)
 
 
@@ -127,7 +130,15 @@ class Control:
                 self._writer.note(key_of_pod(pod))
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
-        """To be replayed: the snapshot of a plan that was refused."""
+        """Keeps the snapshot of a plan that was refused, to be replayed; of many, the last."""
+        if not self._means.settings.recordings:
+            return
+        folder = Path(self._means.settings.recordings)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        said = record_of(snapshot, plan, policy=self._means.settings.policy, faults=faults)
+        write(folder / f"refused-{snapshot.now:.3f}.record", said)
+        for old in sorted(folder.glob("refused-*.record"))[:-RECORDINGS]:
+            old.unlink(missing_ok=True)
 
 
 def is_retold(old: WorkloadObject, new: WorkloadObject) -> bool:

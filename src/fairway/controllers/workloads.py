@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api.objects import OwnerReference, PodObject, PodTemplate
+from fairway.api.objects import SUBMITTED, OwnerReference, PodObject, PodTemplate
 from fairway.api.pods import pod_class
 from fairway.api.quantities import duration, time, time_text
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -31,7 +31,7 @@ from fairway.kube.kinds import Ref, ref
 
 from . import status as life
 from .bind import assign, bind, holds_room, is_over
-from .cases import SUBMITTED, Case
+from .cases import Case
 from .means import Means
 from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
