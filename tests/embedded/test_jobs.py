@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from cluster import is_true, job, job_status, pods_of, running, serve, until
+from msgspec import convert
 
 from fairway.clock import Chance, VirtualClock, seeded
 from fairway.embedded.hollow import Hollow
 from fairway.embedded.jobs import Jobs
+from fairway.embedded.jobstatus import Job, Pod, parse_indexes, settle, show_indexes
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
@@ -235,6 +237,20 @@ def test_deleting_a_job_releases_and_removes_its_pods():
         assert await until(client, 60, is_empty)
 
     play(story)
+
+
+def test_restarts_inside_pods_count_towards_the_limit():
+    container = {"name": "main", "restartCount": 2}
+    pod = convert({"spec": {"restartPolicy": "OnFailure"}, "status": {"containerStatuses": [container]}}, Pod)
+    for limit, conditions in ((2, ["FailureTarget"]), (3, [])):
+        settled = settle(convert({"spec": {"backoffLimit": limit}}, Job), [pod], 0.0)
+        assert [it.type for it in settled.status.conditions] == conditions
+        assert settled.stop == ((pod,) if conditions else ())
+
+
+def test_indexes_are_written_as_kubernetes_does():
+    assert show_indexes({0, 2, 3, 5, 6, 7}) == "0,2,3,5-7"
+    assert parse_indexes("0,2,3,5-7") == {0, 2, 3, 5, 6, 7} and parse_indexes("") == set()
 
 
 def test_events_tell_what_happened_to_a_job():

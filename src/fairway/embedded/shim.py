@@ -269,11 +269,12 @@ def mount_all(mounts, scratch):
 
 
 def enter_namespace():
+    """As root at once; else by way of a user namespace in which we stay who we are."""
     user, group = os.getuid(), os.getgid()
-    if libc.unshare(NEW_MOUNTS) and libc.unshare(NEW_MOUNTS | NEW_USERS):
-        why = os.strerror(ctypes.get_errno())
-        raise Refused(f"volumes need a private mount namespace, which this system does not allow here: {why}")
-    if os.getuid() != user:
+    if libc.unshare(NEW_MOUNTS):
+        if libc.unshare(NEW_MOUNTS | NEW_USERS):
+            why = os.strerror(ctypes.get_errno())
+            raise Refused(f"volumes need a private mount namespace, which this system does not allow here: {why}")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
