@@ -327,3 +327,4 @@ def copy_entry(entry, place):
 
 if __name__ == "__main__":
     main(sys.argv[1])
+    os._exit(0)  # an interpreter that tidies up would hold back the news
