@@ -5,7 +5,7 @@ from time import perf_counter
 
 from fairway.engine import Policy, check, decide
 from fairway.engine.model import Node, Pool, Queue, Workload, World
-from fairway.engine.plan import Admit
+from fairway.engine.plan import Admit, Fault, Plan
 from fairway.engine.snapshot import Snapshot
 from fairway.engine.state import snapshot_of
 
@@ -19,16 +19,16 @@ def timed(world: World, rounds: int, *, admitted: int) -> tuple[tuple[float, ...
     """Seconds of each round; whether every plan was sound and admitted so many workloads."""
     samples, is_valid = [], True
     for _ in range(rounds):
-        snapshot = snapshot_of(world)
-        seconds, starts, faults = _once(snapshot)
+        seconds, plan, faults = once(snapshot_of(world))
         samples.append(seconds)
-        is_valid &= not faults and starts == admitted
+        is_valid &= not faults and sum(isinstance(one, Admit) for one in plan.verdicts) == admitted
     return tuple(samples), is_valid
 
 
-def _once(snapshot: Snapshot) -> tuple[float, int, int]:
+def once(snapshot: Snapshot) -> tuple[float, Plan, list[Fault]]:
+    """Seconds, the plan, and what the referee found."""
     gc.collect()
     began = perf_counter()
     plan = decide(snapshot, Policy())
     faults = check(snapshot, plan)
-    return perf_counter() - began, sum(isinstance(one, Admit) for one in plan.verdicts), len(faults)
+    return perf_counter() - began, plan, faults
