@@ -458,8 +458,12 @@ async def test_what_was_stopped_for_a_shutdown_starts_again_whatever_the_policy(
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN)
     async with machine(tmp_path, first.registry) as box:
         await until(box.client, 20, lambda: _says(tmp_path, 3))
-        status = await box.phase("a", "Running")
-        assert status["containerStatuses"][0]["restartCount"] == 1
+
+        async def restarted() -> bool:
+            [status] = (await box.status("a"))["containerStatuses"]
+            return status["restartCount"] == 1 and "running" in status["state"]
+
+        assert await until(box.client, 20, restarted)
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
     assert (tmp_path / "says").read_text().split()[:3] == ["up", "saved", "up"]
 
