@@ -26,6 +26,8 @@ from urllib.request import urlopen
 import aiohttp
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from yarl import URL
 
 from fairway.clock import Clock
@@ -210,7 +212,8 @@ def _embedded(command: list[str]) -> Iterator[Cluster]:
 def _kube_apiserver(assets: Path, folder: Path) -> Iterator[Cluster]:
     client, peer, secure = _free_ports(3)
     etcd, key = f"http://127.0.0.1:{client}", folder / "accounts.key"
-    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    key.write_bytes(rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()))
     (folder / "tokens.csv").write_text('secret,admin,admin,"system:masters"\n')
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump({

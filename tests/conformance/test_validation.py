@@ -174,6 +174,18 @@ async def test_only_three_ways_of_validation_are_known(api, maps):
     assert answer.status in (400, 422)
 
 
+async def test_what_nothing_acts_on_is_kept_with_a_warning(api, namespace):
+    if "fairway" not in (await api.get("/version"))["gitVersion"]:
+        pytest.skip("a whole Kubernetes acts on every kind of its own")
+    limits = f"/api/v1/namespaces/{namespace}/limitranges"
+    answer = await api.ask("POST", limits, {"metadata": {"name": "l"}, "spec": {"limits": []}})
+    assert answer.status == 201 and "nothing acts on them" in answer.headers["warning"]
+    assert (await api.get(f"{limits}/l"))["metadata"]["name"] == "l"
+    quiet = await api.ask("POST", f"/api/v1/namespaces/{namespace}/services", {"metadata": {"name": "s"}, "spec": {
+        "ports": [{"port": 80}]}})
+    assert quiet.status == 201 and "warning" not in quiet.headers
+
+
 # -- defaults
 
 async def test_pods_get_their_defaults(api, pods):
