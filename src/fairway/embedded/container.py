@@ -25,6 +25,7 @@ import psutil
 
 MARK = "FAIRWAY_CONTAINER"
 LOST = "ContainerStatusUnknown"
+SWEEP_SECONDS = 10.0
 FLOCK = "hhqqi"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 SHIM = Path(__file__).with_name("shim.py")
 
@@ -177,8 +178,11 @@ def _await_end(attempt: Attempt) -> None:
 
 
 def sweep(place: Path) -> None:
-    """Kills what a lost attempt left running: every process that carries its mark."""
+    """Kills what a lost attempt left running: every process that carries its mark; returns when they are gone."""
+    found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(MARK) == str(place):
                 process.kill()
+                found.append(process)
+    psutil.wait_procs(found, SWEEP_SECONDS)
