@@ -190,10 +190,9 @@ def _document(kinds: tuple[Kind, ...]) -> tuple[str, bytes]:
 
 def _definition(kind: Kind, schemas: dict[str, Any]) -> str:
     """Puts the kind and all it refers to into `schemas`, and answers its name."""
-    name = kind.schema.get("title", "")
     if _is_builtin(kind):
         _refer(kind.schema, schemas)
-        return name
+        return str(kind.schema["title"])
     name = ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
     schemas[name] = _referring(kind.schema, schemas) | {"x-kubernetes-group-version-kind": [
         {"group": kind.group, "version": kind.version, "kind": kind.kind}]}

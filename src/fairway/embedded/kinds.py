@@ -34,6 +34,9 @@ class Column:
     description: str = ""
 
 
+_NAME = Column("Name", ".metadata.name")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     group: str
@@ -99,10 +102,6 @@ def _custom_columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
                             each.get("description", "")) for each in given))
 
 
-_NAME = Column("Name", ".metadata.name", "string")
-
-
-@cache
 def _rows() -> tuple[list[str], ...]:
     """The rows of kinds.txt, a list of cells each; an indented line continues the row above."""
     text = resources.files(__package__).joinpath("kinds.txt").read_text().replace("\n    |", " |")
@@ -132,12 +131,10 @@ def _plural(kind: str) -> str:
 
 def _column(text: str) -> Column:
     name, _, path = text.strip().partition("=")
-    path, _, missing = (path or "age(.metadata.creationTimestamp)~<unknown>").partition("~")
-    if "~" not in text and path == text.partition("=")[2].strip():
-        missing = "<none>"
-    number = name.endswith("#")
-    return Column(name.rstrip("+#"), path, "integer" if number else "string", int("+" in name),
-                  int(missing) if missing.isdigit() and number else missing)
+    path, marked, missing = (path or "age(.metadata.creationTimestamp)~<unknown>").partition("~")
+    is_number = name.endswith("#")
+    nothing = int(missing) if is_number and marked else missing if marked else "<none>"
+    return Column(name.rstrip("+#"), path, "integer" if is_number else "string", int("+" in name), nothing)
 
 
 @cache

@@ -48,7 +48,8 @@ def decode(body: bytes) -> dict[str, Any]:
 @cache
 def _messages() -> dict[str, dict[str, tuple[str, str, str]]]:
     """Message -> field number -> JSON name, type, and how it occurs: one, list, map or inline."""
-    return msgspec.json.decode(resources.files(__package__).joinpath("protobuf.json").read_bytes())
+    table = resources.files(__package__).joinpath("protobuf.json").read_bytes()
+    return msgspec.json.decode(table, type=dict[str, dict[str, tuple[str, str, str]]])
 
 
 def _fields(data: Any) -> Iterator[tuple[int, Any]]:
@@ -95,7 +96,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _object(name: str, data: bytes) -> dict[str, Any]:
     """A message as its JSON object."""
-    fields, found = _messages().get(name, {}), {}
+    fields, found = _messages().get(name, {}), dict[str, Any]()
     for number, raw in _fields(data):
         field, kind, how = fields.get(str(number), ("", "", ""))
         if how == "list":
@@ -120,7 +121,7 @@ def _value(kind: str, raw: Any) -> Any:
     if kind in _SPECIAL:
         return _SPECIAL[kind](dict(_fields(raw)))
     thing = _object(kind, raw)
-    wraps_list = [each[::2] for each in _messages().get(kind, {}).values()] == [["items", "list"]]
+    wraps_list = [(field, how) for field, _, how in _messages().get(kind, {}).values()] == [("items", "list")]
     return thing.get("items", []) if wraps_list else thing
 
 
