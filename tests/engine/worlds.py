@@ -90,8 +90,9 @@ class Dice:
 def worlds(draw, *, salt: int = 0, features: tuple[str, ...] = FEATURES):
     """Drawn are the sizes, which features there are, and a seed for each thing: few draws, which shrink well."""
     seed = st.integers(0, (1 << 20) - 1).map(lambda drawn: drawn * 16 + salt)
-    flags = draw(st.lists(st.booleans(), min_size=len(features), max_size=len(features)))
-    on = frozenset(feature for feature, flag in zip(features, flags) if flag)
+    flags = st.lists(st.booleans(), min_size=len(features), max_size=len(features))
+    is_dense = draw(st.booleans())  # half the worlds have few features: then more of the rest happens
+    on = frozenset(name for name, one, other in zip(features, draw(flags), draw(flags)) if one and (other or is_dense))
     if "levels" not in on:
         on -= {"topology", "segments"}
     dice = lambda least, most: [Dice(one, on) for one in draw(st.lists(seed, min_size=least, max_size=most))]  # noqa: E731
@@ -99,7 +100,7 @@ def worlds(draw, *, salt: int = 0, features: tuple[str, ...] = FEATURES):
     pools = _pools(one)
     nodes = tuple(_node(throw, index) for index, throw in enumerate(dice(1, 5)))
     queues: list[Queue] = []
-    for throw in dice(1, 6):
+    for throw in dice(1, 5):
         queues.append(_queue(throw, queues))
     leaves = [queue.name for queue in queues if queue.name not in {other.parent for other in queues}]
     throws = dice(1, 14)

@@ -21,7 +21,7 @@ Counts = dict[PodClass, Columns]
 
 def neighbours(case: Case) -> Iterator[Fault]:
     """Required (anti-)affinity, hard spread and host ports, in the order of starts. Those that leave may have been seen
-    beside a pod or not: both pass."""
+    beside a pod or not: both pass. Spread binds who comes, so those that move may come later."""
     snapshot, stays, going = case.snapshot, Counts(), Counts()
     if not snapshot.is_social:
         return
@@ -31,15 +31,21 @@ def neighbours(case: Case) -> Iterator[Fault]:
     for counts, sign, items in ((stays, 1, case.standing()), (going, 1, case.leaves), (stays, -1, case.leaves)):
         items = [item for item in items if sign > 0 or item.role == "evicted"]
         _add(counts, len(snapshot.nodes), *_pods(snapshot, items, sign))
-    cores, surplus = zip(*map(_halves, case.starts)) if case.starts else ((), ())
-    for item in (*cores, *surplus):
-        pods, before = _pods(snapshot, [item], 1), {pod: on.copy() for pod, on in stays.items()}
+    halves = [_halves(item) for item in case.starts]
+    cores, moved = _both(stays, {}), Counts()
+    _add(cores, len(snapshot.nodes), *_pods(snapshot, [core for core, _ in halves], 1))
+    _add(moved, len(snapshot.nodes), *_pods(snapshot, [item for item in case.starts if item.role == "moved"], -1))
+    for item, earlier in [(core, stays) for core, _ in halves] + [(surplus, cores) for _, surplus in halves]:
+        pods, before = _pods(snapshot, [item], 1), _both(earlier, {})
         _add(stays, len(snapshot.nodes), *pods)
         for pod, row, _ in pods if item.role != "told" else ():
-            alone = {other: on.copy() for other, on in before.items()}  # with those of its own kind, but not yet others
+            alone = _both(before, {})  # with those of its own kind, but not yet others
             _add(alone, len(snapshot.nodes), *(one for one in pods if one[0] == pod))
-            seen = (stays, _both(stays, going), alone, _both(alone, going))
-            if all(why := [disturbed(snapshot, counts, (pod, item.admission.pool), row) for counts in seen]):
+            seen = [stays, _both(stays, going), alone, _both(alone, going)]
+            why = [disturbed(snapshot, counts, (pod, item.admission.pool), row) for counts in seen]
+            if why[0] == "spread":
+                why.append(disturbed(snapshot, _both(stays, moved), (pod, item.admission.pool), row))
+            if all(why):
                 yield Fault(item.workload.key, "Neighbour", f"{why[0]} on {snapshot.nodes[row].name}")
 
 
@@ -49,7 +55,7 @@ def _halves(item: Held) -> tuple[Held, Held]:
     parts: tuple[list[PodSetPlacement], list[PodSetPlacement]] = [], []
     for placement in item.admission.podsets:
         pods = [NodeShare(node, 1) for node, _ in pods_of(placement)]
-        count = least.get(placement.name, 0) if item.role == "new" else 0
+        count = least.get(placement.name, 0) if item.role == "new" else 0 if item.role == "more" else len(pods)
         for part, some in zip(parts, (pods[:count], pods[count:])):
             part.append(PodSetPlacement(placement.name, tuple(some)))
     first, second = (item._replace(admission=Admission(item.admission.pool, tuple(part))) for part in parts)
@@ -57,7 +63,8 @@ def _halves(item: Held) -> tuple[Held, Held]:
 
 
 def _both(left: Counts, right: Counts) -> Counts:
-    return {**left, **right, **{pod: left[pod] + right[pod] for pod in left.keys() & right.keys()}}
+    none = np.zeros((), np.int64)
+    return {pod: np.add(left.get(pod, none), right.get(pod, none)) for pod in left.keys() | right.keys()}
 
 
 def _pods(snapshot: Snapshot, items: Sequence[Held], sign: int) -> list[tuple[PodClass, int, int]]:
