@@ -43,6 +43,10 @@ def test_options_override_what_is_offered():
     assert capacity["pods"] == "110" and node_of(SMALL, 0.0)["status"]["capacity"]["cpu"] == "4"
 
 
+def test_a_large_machine_takes_more_pods_than_a_kubelet_does():
+    assert node_of(offered(SMALL, cpus="256"), 0.0)["status"]["allocatable"]["pods"] == "512"
+
+
 def test_a_machine_without_devices_offers_none():
     made = node_of(SMALL, 0.0)
     assert "nvidia.com/gpu" not in made["status"]["capacity"]

@@ -140,7 +140,7 @@ def node_of(machine: Machine, now: float) -> dict[str, Any]:
         "cpu": quantity(machine.cpu, "cpu"),
         "memory": f"{machine.memory >> 10}Ki",
         "ephemeral-storage": f"{machine.storage >> 10}Ki",
-        "pods": str(PODS),
+        "pods": str(max(PODS, 2 * machine.cpu // 1000)),
     } | ({GPU: str(len(machine.gpus))} if machine.gpus else {})
     meta = {"name": machine.name, "labels": labels(machine), "annotations": {DEVICES: _devices(machine.gpus)}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta,
