@@ -3,6 +3,8 @@
 from .check import check as check
 from .decide import decide as decide
 from .draft import Draft as Draft
+from .forecast import Forecast as Forecast
+from .forecast import forecast as forecast
 from .model import *  # noqa: F403  the model is public as a whole
 from .plan import Admit as Admit
 from .plan import Cause as Cause

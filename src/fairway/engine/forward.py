@@ -165,12 +165,15 @@ class Forward:
         """It runs from now on (or goes on, where it was found running)."""
         key = one.workload.key
         self.running[key] = one
+        if one.is_leaving:
+            begun = self.now if one.leaving_since is None else one.leaving_since
+            self.at(max(self.now, begun + one.workload.grace), lambda: self._leave(key))
         if one.is_promised or one.is_leaving:
             return
         progress = self.progress.get(key)
         restart = one.workload.restart_seconds if progress else 0.0
         if progress is None:
-            progress = self.progress[key] = Progress(self._work(one.workload))
+            progress = self.progress[key] = Progress(self._work(one.workload), attained=one.workload.attained)
         progress.since = progress.ran = self.now
         progress.works, progress.rate = self.now + restart, rate_of(one)
         self._plan_end(key)
@@ -222,7 +225,7 @@ class Forward:
         leaving = replace(one, is_leaving=True, leaving_since=self.now, moves_to=verdict.admission)
         self.running[key] = leaving
         self.observe(leaving)
-        self.at(self.now + one.workload.grace, lambda: self._leave(key, verdict))
+        self.at(self.now + one.workload.grace, lambda: self._leave(key))
 
     def _lose_unsaved(self, key: str) -> None:
         """Work since the last checkpoint is to be done again; without checkpoints all of this attempt's is."""
@@ -233,11 +236,11 @@ class Forward:
         progress.done, progress.since = safe, None
         progress.turn += 1
 
-    def _leave(self, key: str, verdict: Evict) -> None:
+    def _leave(self, key: str) -> None:
         one = self.running.pop(key, None)
         if one is None:
             return
-        again = replace(one.workload, attained=self.progress[key].attained)
+        again = replace(one.workload, attained=self.progress[key].attained) if key in self.progress else one.workload
         self.observe(again)
         if one.moves_to:
             self._start(again, one.moves_to, "")

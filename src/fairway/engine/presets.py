@@ -7,6 +7,7 @@ workloads the priority that follows from it, in powers of two, so that equals do
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import inf, log2
 
 from .model import GPU, Running, Workload
@@ -53,18 +54,14 @@ def served(one: Running, now: float) -> float:
     return one.workload.attained + held * max(0.0, now - (now if one.admitted_at is None else one.admitted_at))
 
 
-def valued(value: Value) -> Callable[[Snapshot], Snapshot]:
+def valued(value: Value, snapshot: Snapshot) -> Snapshot:
     """The same snapshot, with priorities that follow from service."""
-
-    def view(snapshot: Snapshot) -> Snapshot:
-        pending = tuple(replace(one, priority=value(one, one.attained)) for one in snapshot.pending)
-        running = tuple(
-            replace(one, workload=replace(one.workload, priority=value(one.workload, served(one, snapshot.now))))
-            for one in snapshot.running
-        )
-        return replace(snapshot, pending=pending, running=running)
-
-    return view
+    pending = tuple(replace(one, priority=value(one, one.attained)) for one in snapshot.pending)
+    running = tuple(
+        replace(one, workload=replace(one.workload, priority=value(one.workload, served(one, snapshot.now))))
+        for one in snapshot.running
+    )
+    return replace(snapshot, pending=pending, running=running)
 
 
 IN_TURN = Policy(ordering=by_submission, is_strict=False, makes_room=False, hold_depth=0)
@@ -74,8 +71,8 @@ PRESETS = {
     "fifo": IN_TURN,
     "strict-fifo": replace(IN_TURN, is_strict=True),
     "sjf": replace(IN_TURN, ordering=by_claim, is_strict=True),
-    "srtf": Policy(ordering=by_priority, hold_depth=0, view=valued(least_remaining)),
-    "las": Policy(ordering=by_priority, hold_depth=0, view=valued(least_attained)),
+    "srtf": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_remaining)),
+    "las": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_attained)),
     "easy": replace(IN_TURN, hold_depth=1),
     "conservative": replace(IN_TURN, hold_depth=-1),
     "fgd": replace(IN_TURN, strategy="Fragmentation"),

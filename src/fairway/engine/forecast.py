@@ -1,0 +1,175 @@
+"""When those who wait will start: `decide` run forward, several times, on runtimes and arrivals that are sampled.
+
+The first MOST_WAITING in order are followed in RUNS runs: half of these start a workload by its p50, nine in ten by its
+p90. The rest get the work ahead of them ÷ the rate at which the runs drained work, and are rough. A runtime is drawn
+from what was learned of the workload's kind, of those longer than it has run already. Where nothing was learned it is
+exponential, around what the workload or its queue expects, else half the enforced limit, else DEFAULT_SECONDS; `decide`
+itself ends at its limit what would run longer. Arrivals come as they did in the last WINDOW seconds, in bursts of alike
+workloads; fewer bursts than ENOUGH tell nothing, and nothing arrives.
+
+Every run is bounded by its number of cycles, never by time: the same world and chance give the same forecast. What can
+never start has none.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, count
+from math import inf, log
+
+import numpy as np
+
+from .decide import decide
+from .draft import Draft
+from .forward import Forward
+from .model import Workload, World
+from .plan import Admit, Reason, Wait
+from .policy import Policy
+from .quota import Tree
+from .sketch import ENOUGH, Lengths, known_runtimes, stem
+from .snapshot import Snapshot
+from .state import snapshot_of, state_of
+
+RUNS, MOST_WAITING, MOST_CYCLES = 16, 1_000, 2_000
+DEFAULT_SECONDS = WINDOW = 3_600.0
+BURST_SECONDS = 60.0
+FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
+NEVER = tuple(Reason)[: tuple(Reason).index(Reason.NEVER_FITS) + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Starts, in seconds since the epoch. `p90` is infinite where fewer than nine in ten runs start it."""
+
+    p50: float
+    p90: float
+    is_rough: bool = False
+
+
+class Runtimes:
+    """How long workloads run, as a distribution of each."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._known: dict[tuple[str, str, str], Lengths | None] = {}
+
+    def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
+        """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
+        lengths = self._lengths(workload)
+        if lengths is None:
+            return -log(1.0 - part) * self._mean(workload)
+        whole = lengths.quantile(part, ran)
+        return -log(1.0 - part) * ran if whole is None else whole - ran
+
+    def _lengths(self, workload: Workload) -> Lengths | None:
+        kind = workload.queue, workload.user, stem(workload.name)
+        if kind not in self._known:
+            branch = self._tree.branches.get(workload.queue)
+            sketch = known_runtimes(dict(branch.queue.ledger.runtimes), workload) if branch else None
+            self._known[kind] = Lengths(sketch) if sketch else None
+        return self._known[kind]
+
+    def _mean(self, workload: Workload) -> float:
+        expected = self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)
+        limit = self._tree.time_limit(workload)
+        return workload.expected_runtime or expected or (DEFAULT_SECONDS if limit is None else limit / 2)
+
+
+def forecast(
+    world: World, policy: Policy, chance: np.random.Generator, *, recent: Sequence[Workload] = ()
+) -> dict[str, Forecast]:
+    """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them."""
+    snapshot = snapshot_of(world)
+    line, runtimes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree)
+    followed = line[:MOST_WAITING]
+    near = replace(world, pending=tuple(followed))
+    runs = [_run(near, policy, runtimes, chance, recent) for _ in range(RUNS)]
+    starts = np.array([[run.get(one.key, inf) for one in followed] for run, _ in runs]).reshape(RUNS, -1)
+    halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf")
+    found = {one.key: Forecast(float(p50), float(p90)) for one, p50, p90 in zip(followed, halves, most) if p50 < inf}
+    is_cut = any(is_cut for _, is_cut in runs)
+    open_ended = [one for one in followed if one.key not in found] if is_cut else []
+    return found | _roughly(snapshot, line, found, runtimes, {one.key for one in (*open_ended, *line[MOST_WAITING:])})
+
+
+def line_of(snapshot: Snapshot, policy: Policy) -> list[Workload]:
+    """Who waits and may start some day, in order: by the place in its queue, queues in the order decided."""
+    pending = {one.key: one for one in snapshot.pending}
+    verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
+    may = [it for it in verdicts if isinstance(it, Admit) or (isinstance(it, Wait) and it.reason not in NEVER)]
+    may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
+    return [pending[it.workload] for it in may]
+
+
+def _run(
+    world: World, policy: Policy, runtimes: Runtimes, chance: np.random.Generator, recent: Sequence[Workload]
+) -> tuple[dict[str, float], bool]:
+    """First starts by key in one future, and whether it was cut off before all of them."""
+    since = {one.workload.key: one.admitted_at for one in world.running}
+
+    def work(workload: Workload) -> float:
+        began = since.get(workload.key)
+        return runtimes.left(workload, chance.random(), ran=0.0 if began is None else max(0.0, world.now - began))
+
+    ahead = Forward(state_of(world), policy, work, now=world.now, is_checked=False)
+    _expect(ahead, recent, chance)
+    waiting, starts = {one.key for one in world.pending}, dict[str, float]()
+    for number, step in enumerate(ahead.steps()):
+        began_now = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
+        starts |= dict.fromkeys(waiting & began_now, step.now)
+        waiting -= began_now
+        if not waiting or number == MOST_CYCLES:
+            return starts, bool(waiting)
+    return starts, False
+
+
+def _expect(ahead: Forward, recent: Sequence[Workload], chance: np.random.Generator) -> None:
+    """From now on bursts come as often as lately, each like one of those."""
+    groups: defaultdict[tuple[object, ...], list[Workload]] = defaultdict(list)
+    for one in recent:
+        groups[one.queue, one.user, stem(one.name), one.submitted // BURST_SECONDS].append(one)
+    bursts, numbers = list(groups.values()), count(FIRST_COPY)
+    if len(bursts) < ENOUGH:
+        return
+
+    def arrive() -> None:
+        burst, number = bursts[int(chance.integers(len(bursts)))], next(numbers)
+        ahead.observe(*(_anew(one, f"{one.key}-{number}", ahead.now) for one in burst))
+        come_again()
+
+    def come_again() -> None:
+        ahead.at(ahead.now + float(chance.exponential(WINDOW / len(bursts))), arrive)
+
+    come_again()
+
+
+def _anew(one: Workload, key: str, now: float) -> Workload:
+    """The like of it, with no past."""
+    fresh = replace(one, key=key, uid="", submitted=now, deadline=None, after=(), backs_off_until=None, refused="")
+    return replace(fresh, is_active=True, excluded_nodes=(), evictions=(), attained=0.0, last_checkpoint=None)
+
+
+def _roughly(
+    snapshot: Snapshot, line: Sequence[Workload], found: dict[str, Forecast], runtimes: Runtimes, rest: set[str]
+) -> dict[str, Forecast]:
+    """Of `rest`: by the work ahead, as fast as the work of those found is drained."""
+    whole = dict(zip(snapshot.resources, snapshot.capacity.sum(axis=1).tolist()))
+    ahead = accumulate(_size(one, whole) * runtimes.left(one, 0.5) for one in line)
+    until = {one.key: work for one, work in zip(line, ahead)}
+    last = max(found, key=until.__getitem__, default=None)
+    if not rest or last is None:
+        return {}
+    now, rough = snapshot.now, {}
+    late = max(one.p90 if one.p90 < inf else one.p50 for one in found.values()) - now
+    early = max(one.p50 for one in found.values()) - now
+    for key in rest:
+        times = max(1.0, until[key] / max(until[last], 1e-9))
+        rough[key] = Forecast(now + early * times, now + late * times, is_rough=True)
+    return rough
+
+
+def _size(one: Workload, whole: dict[str, int]) -> float:
+    """The part of the cluster that it takes, by the resource of which it takes most."""
+    parts = [amount * podset.count / max(1, whole.get(name, 1)) for podset in one.podsets
+             for name, amount in podset.pod.requests]  # fmt: skip
+    return max(parts, default=0.0)

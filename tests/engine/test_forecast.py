@@ -1,0 +1,124 @@
+"""The forecast: what half and nine in ten futures say, what has none, and how rough the rest is."""
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from builders import NOW, job, node, queue, runs, world
+
+from fairway.engine import PRESETS, Forecast, Workload, World, forecast
+from fairway.engine.forecast import MOST_WAITING, WINDOW
+from fairway.engine.model import Ledger, Sketch
+
+HOUR, MINUTE = 3_600.0, 60.0
+
+
+def foretold(told: World, *, policy: str = "fairway", recent: tuple[Workload, ...] = ()) -> dict[str, Forecast]:
+    """By the name of the workload."""
+    found = forecast(told, PRESETS[policy], np.random.default_rng(7), recent=recent)
+    return {key.removeprefix("ns/"): one for key, one in found.items()}
+
+
+def learned(*seconds: float, name: str = "q", **fields):
+    """A queue whose workloads ran for so long, ten times each."""
+    sketch = Sketch(tuple((float(one), 10.0) for one in sorted(seconds)))
+    return queue(name, ledger=Ledger(runtimes=((("", ""), sketch),)), **fields)
+
+
+def test_what_fits_starts_now() -> None:
+    assert foretold(world(node("n1", 1), queue("q"), job("a", gpus=1))) == {"a": Forecast(NOW, NOW)}
+
+
+def test_it_starts_when_what_was_learned_of_the_running_one_is_over() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW - 10 * MINUTE)
+    found = foretold(world(node("n1", 1), learned(HOUR), running, job("a", gpus=1)))
+    assert found["a"] == Forecast(NOW + 50 * MINUTE, NOW + 50 * MINUTE)
+
+
+def test_only_runtimes_longer_than_it_has_run_already_count() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW - 30 * MINUTE)
+    found = foretold(world(node("n1", 1), learned(10 * MINUTE, HOUR), running, job("a", gpus=1)))
+    assert found["a"].p50 == NOW + 30 * MINUTE
+
+
+def test_p90_is_later_where_runtimes_differ() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    found = foretold(world(node("n1", 1), learned(*range(600, 36_000, 600)), running, job("a", gpus=1)))
+    assert NOW + HOUR < found["a"].p50 < found["a"].p90 <= NOW + 10 * HOUR
+
+
+def test_no_start_is_later_than_the_time_limits_before_it_allow() -> None:
+    running = runs(job("old", gpus=1, time_limit=20 * MINUTE), "n1", since=NOW - 5 * MINUTE)
+    found = foretold(world(node("n1", 1), learned(10 * HOUR), running, job("a", gpus=1)))
+    assert found["a"].p90 == pytest.approx(NOW + 15 * MINUTE, abs=31)
+
+
+def test_those_before_it_run_first() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    line = [job(f"j{n}", gpus=1, submitted=NOW + n - 10) for n in range(3)]
+    found = foretold(world(node("n1", 1), learned(HOUR), running, *line))
+    assert [round(found[f"j{n}"].p50 - NOW) for n in range(3)] == [3600, 7200, 10800]
+
+
+def test_where_nothing_is_known_an_hour_is_the_mean() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    found = foretold(world(node("n1", 1), queue("q"), running, job("a", gpus=1)))
+    assert NOW + 10 * MINUTE < found["a"].p50 < NOW + HOUR < found["a"].p90 < NOW + 6 * HOUR
+
+
+def test_what_can_never_start_has_no_forecast() -> None:
+    found = foretold(world(node("n1", 1), queue("q"), job("huge", gpus=2), job("lost", queue="nowhere", gpus=1)))
+    assert found == {}
+
+
+def test_who_is_leaving_makes_room_after_its_grace() -> None:
+    leaving = runs(job("old", gpus=1, grace=40.0), "n1", since=NOW, is_leaving=True, leaving_since=NOW - 10)
+    found = foretold(world(node("n1", 1), learned(HOUR), leaving, job("a", gpus=1, priority=1)))
+    assert found["a"].p50 == NOW + 30
+
+
+def test_the_same_world_and_chance_give_the_same_forecast() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    told = world(node("n1", 1), queue("q"), running, *(job(f"j{n}", gpus=1) for n in range(4)))
+    assert foretold(told) == foretold(told)
+
+
+def test_short_work_that_keeps_coming_delays_a_longer_one_in_a_queue_that_prefers_it() -> None:
+    old = runs(job("old", gpus=1, time_limit=10 * MINUTE), "n1", since=NOW)
+    told = world(node("n1", 1), queue("q", order="ShortestFirst"), old, job("long", gpus=1, time_limit=20 * HOUR))
+    short = [job(f"s{n}", gpus=1, time_limit=10 * MINUTE, submitted=NOW - WINDOW + 300 * n) for n in range(11)]
+    alone, among = foretold(told), foretold(told, recent=tuple(short))
+    assert among["long"].p50 > alone["long"].p50
+
+
+def test_one_burst_of_the_past_does_not_come_again() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    told = world(node("n1", 1), learned(HOUR), running, job("a", gpus=1))
+    burst = tuple(job(f"b{n}", gpus=1, priority=9, submitted=NOW - 600) for n in range(50))
+    assert foretold(told, recent=burst) == foretold(told)
+
+
+def test_beyond_the_first_thousand_it_is_rough_and_in_proportion_to_the_work_ahead() -> None:
+    many = [job(f"j{n:05}", gpus=1, submitted=NOW - 9_000 + n) for n in range(3 * MOST_WAITING)]
+    found = foretold(world(node("n1", 250, pods=250), learned(HOUR), *many))
+    rough = [name for name, one in found.items() if one.is_rough]
+    assert (len(rough), len(found)) == (2 * MOST_WAITING, 3 * MOST_WAITING)
+    last = found[f"j{3 * MOST_WAITING - 1:05}"]
+    assert last.p50 - NOW == pytest.approx(11 * HOUR, rel=0.2)
+
+
+@pytest.mark.parametrize("policy", sorted(PRESETS))
+def test_every_policy_can_be_run_forward(policy: str) -> None:
+    running = runs(job("old", gpus=1, expected_runtime=HOUR), "n1", since=NOW)
+    line = (job(f"j{n}", gpus=1, expected_runtime=MINUTE * (n + 1)) for n in range(3))
+    assert all(
+        one.p50 < inf for one in foretold(world(node("n1", 1), learned(HOUR), running, *line), policy=policy).values()
+    )
+
+
+def test_the_chance_of_a_workload_that_waits_for_another_is_found_too() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    second = replace(job("b", gpus=1), after=("ns/a",))
+    found = foretold(world(node("n1", 1), learned(HOUR), running, job("a", gpus=1), second))
+    assert found["b"].p50 == NOW + 2 * HOUR
