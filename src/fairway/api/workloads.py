@@ -8,6 +8,7 @@ deleted or its condition Evicted is newer than Admitted. An admission without co
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -137,6 +138,7 @@ def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> mode
     return model.PodSet(said.name, said.count, least, pod, topology(said.topology))
 
 
+@lru_cache(maxsize=1024)
 def topology(said: types.TopologySpec) -> model.Topology:
     for outer, inner in pairwise(said.segments):
         if outer.size % inner.size:

@@ -42,7 +42,7 @@ class Writer:
         self.agenda = Agenda(means.client.clock, means.client.chance, width=means.settings.writes_at_once)
         self._decided: dict[str, Decided] = {}
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
-        self._waits: dict[str, Decided] = {}
+        self._waits: tuple[dict[str, Decided], dict[str, Decided]] = ({}, {})  # with another reason, with the same
         self._told: dict[str, Verdict] = {}
         self._has_waits = asyncio.Event()
 
@@ -62,8 +62,7 @@ class Writer:
             words = Said(conditions.reason(verdict), conditions.sentence(_rounded(verdict), workload, queues))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""))
             if isinstance(verdict, Wait):
-                self._waits[verdict.workload] = decided
-                self._has_waits.set()
+                self._wait(decided)
             elif isinstance(verdict, Evict):
                 evictions.append(decided)
             else:
@@ -80,7 +79,8 @@ class Writer:
                 return before != self._told[key]
             case Admit():
                 self._told.pop(key, None)
-                self._waits.pop(key, None)
+                for waits in self._waits:
+                    waits.pop(key, None)
                 is_news = facts.promises.get(key) != (verdict.admission, verdict.after)
                 facts.promises[key] = verdict.admission, verdict.after
                 return is_news
@@ -176,29 +176,29 @@ class Writer:
 
     # Those who wait
 
+    def _wait(self, decided: Decided) -> None:
+        """Those who were told nothing yet, or another reason, go first."""
+        key = decided.verdict.workload
+        seen = self.means.view.workloads.get(key)
+        is_same = seen is not None and seen.status.reason == decided.words.reason
+        for waits in self._waits:
+            waits.pop(key, None)
+        self._waits[is_same][key] = decided
+        self._has_waits.set()
+
     async def _renew(self) -> None:
         """Positions and messages, one after the other."""
         pause = 1.0 / self.means.settings.refreshes_per_second
         while True:
             await self._has_waits.wait()
-            if not self._waits:
+            waits = self._waits[0] or self._waits[1]
+            if not waits:
                 self._has_waits.clear()
                 continue
-            key, decided = self._next_wait()
+            decided = waits.pop(key := next(iter(waits)))
             if self.means.election.is_leader() and key not in self._decided:
                 await self._tell_wait(key, decided)
             await self.means.client.clock.sleep(pause)
-
-    def _next_wait(self) -> tuple[str, Decided]:
-        """Those who were told nothing yet, or another reason, go first."""
-        workloads = self.means.view.workloads
-
-        def is_new(key: str) -> bool:
-            seen = workloads.get(key)
-            return seen is not None and seen.status.reason != self._waits[key].words.reason
-
-        key = next(filter(is_new, self._waits), None) or next(iter(self._waits))
-        return key, self._waits.pop(key)
 
     async def _tell_wait(self, key: str, decided: Decided) -> None:
         verdict = decided.verdict
