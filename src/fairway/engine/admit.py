@@ -12,10 +12,14 @@ from .explain import explain
 from .model import Workload
 from .order import is_aged
 from .plan import Facts, Reason, Verdict, Wait
+from .stream import Stream, may_stream
 
 
 def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
     """In idle room, or in room that somebody is leaving already, without delaying a hold."""
+    stream = cycle.streams.get(workload.queue)
+    if stream is not None and (verdict := stream.admit(workload)) is not None:
+        return verdict
     cycle.whys.clear()
     if not cycle.is_plain(workload) and (why := refusal(workload, cycle) or delay(workload, cycle)):
         cycle.whys.append(why)
@@ -27,7 +31,13 @@ def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
     found = cycle.find(workload, cycle.open)
     if found is None and cycle.timeline.keeps and workload.preemptible:
         found = cycle.find(workload, cycle.open, at_risk=True)
-    return cycle.start(workload, *found) if found else None
+    if found is None:
+        cycle.streams.pop(workload.queue, None)
+        return None
+    verdict = cycle.start(workload, *found)
+    if may_stream(workload, verdict, cycle):
+        cycle.streams[workload.queue] = Stream(workload, verdict.admission, cycle)
+    return verdict
 
 
 def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:

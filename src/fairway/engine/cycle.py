@@ -21,6 +21,7 @@ from .snapshot import Mask, Snapshot
 from .timeline import Timeline
 
 if TYPE_CHECKING:
+    from .stream import Stream
     from .victims import Field, Victim
 
 Why = tuple[Reason, Facts]
@@ -46,6 +47,7 @@ class Cycle:
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
         self.victims: dict[str, Victim] = {}
+        self.streams: dict[str, Stream] = {}  # by queue, while alike workloads start one after the other
         self.tries = MOST_TRIES
         self._plain: dict[str, bool] = {}
         self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}

@@ -91,14 +91,18 @@ class Draft:
 
     # Changes
 
-    def start(self, workload: Workload, admission: Admission) -> None:
-        """It holds its places from now on."""
+    def start(self, workload: Workload, admission: Admission, *, is_charged: bool = False) -> None:
+        """It holds its places from now on. `is_charged`: its queue has been told already."""
         self.started[workload.key] = workload, admission
         if admission is self.last and workload.podsets is self._last_podsets and not self._depth and not self.later:
             self.repeats += 1
-            self.tree.charge(workload, admission.pool, self._last_counts, 1)
+            if not is_charged:
+                self.tree.charge(workload, admission.pool, self._last_counts, 1)
             return
-        self._both(workload, admission, 1)
+        if is_charged:
+            self._charge(workload.podsets, admission, 1)
+        else:
+            self._both(workload, admission, 1)
         if self._depth:
             self._undo.append(lambda: self.started.pop(workload.key))
         else:

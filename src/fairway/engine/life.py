@@ -138,10 +138,10 @@ class Growth:
     def head(self) -> Workload | None:
         return self._heap[0][-1] if self._heap else None
 
-    def pass_on(self, blocked: Workload | None) -> None:
+    def pass_on(self, *, has_started: bool) -> None:
         """The head has had its turn; who got a pod stands in line again."""
         workload = heappop(self._heap)[-1]
-        if blocked is None:
+        if has_started:
             self.enter(workload)
 
 
@@ -161,8 +161,9 @@ def grow(cycle: Cycle) -> None:
         if any(podset.is_elastic for podset in workload.podsets) and refusal(workload, cycle) is None:
             lines.setdefault(workload.queue, Growth(cycle)).enter(workload)
     grown: set[str] = set()
-    order = Order(cycle.draft, lines, lambda one, pool: cycle.tree.amounts(one.podsets, next_pod(one, cycle), pool))
-    for workload in order.heads(lambda one: one.key not in grown):
+    asks = lambda one, pool: cycle.tree.amounts(one.podsets, next_pod(one, cycle), pool)  # noqa: E731
+    order = Order(cycle.draft, lines, asks, is_steady=False)
+    for workload in order.heads(grown):
         grown.discard(workload.key)
         if _is_within_limits(workload, cycle) and _extend(workload, next_pod(workload, cycle), cycle):
             grown.add(workload.key)

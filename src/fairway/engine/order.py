@@ -8,7 +8,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from math import inf, log2
 from operator import attrgetter
 from typing import Protocol
@@ -24,6 +24,11 @@ NO_SHARE = 1e9
 
 Ordering = Callable[[list[Workload], Tree], None]
 """Sorts a line in place; what is equal stays in the order of submission, then name."""
+
+Stands = Callable[[Workload], bool]
+
+Term = tuple[dict[str, int], str, int, int, int, int]
+"""Held amounts, the resource, what the head adds, the share, what is due, what is guaranteed."""
 
 Key = tuple[bool, bool, int, bool, float, float, float, float, str]
 
@@ -90,30 +95,34 @@ def is_aged(workload: Workload, tree: Tree) -> bool:
     return tree.snapshot.now - workload.submitted >= longest
 
 
-ALIKE = attrgetter("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "user")
+LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "user")
+ALIKE = attrgetter(*LIKENESS)
 
 
 class Line:
     """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start."""
 
-    __slots__ = ("at", "blocked", "followers", "is_learned", "is_strict", "waiting")
+    __slots__ = ("at", "blocked", "followers", "is_learned", "is_strict", "stands", "waiting")
 
-    def __init__(self, waiting: list[Workload], *, is_strict: bool, is_learned: bool) -> None:
-        self.waiting, self.is_strict, self.is_learned, self.at = waiting, is_strict, is_learned, 0
+    def __init__(self, waiting: list[Workload], stands: Stands, *, is_strict: bool, is_learned: bool) -> None:
+        """`stands`: whether one that got no start stands in the way of its likes."""
+        self.waiting, self.is_strict, self.is_learned, self.at, self.stands = waiting, is_strict, is_learned, 0, stands
         self.blocked: dict[tuple[object, ...], Workload] = {}
         self.followers: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
 
     def head(self) -> Workload | None:
         return self.waiting[self.at] if self.at < len(self.waiting) else None
 
-    def pass_on(self, blocked: Workload | None) -> None:
+    def pass_on(self, *, has_started: bool) -> None:
         """The head has its verdict. What is like one that was blocked is not asked for again this cycle."""
+        head = self.waiting[self.at]
         self.at += 1
-        if blocked and self.is_strict:
-            self.followers += [(one, blocked) for one in self.waiting[self.at :]]
-            self.at = len(self.waiting)
-        elif blocked:
-            self.blocked[self._likeness(blocked)] = blocked
+        if not has_started and self.stands(head):
+            if self.is_strict:
+                self.followers += [(one, head) for one in self.waiting[self.at :]]
+                self.at = len(self.waiting)
+            else:
+                self.blocked[self._likeness(head)] = head
         while self.blocked and self.at < len(self.waiting):
             one = self.waiting[self.at]
             like = self.blocked.get(self._likeness(one))
@@ -128,9 +137,11 @@ class Line:
 
 
 class Seat:
-    """A queue with something waiting in it or below: its head, its key among its siblings, its children by key."""
+    """A queue with something waiting in it or below: its head, its key among its siblings, its children by key.
+    `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
+    the same as long as the heads are alike."""
 
-    __slots__ = ("branch", "head", "heap", "key", "line", "parent", "stamp")
+    __slots__ = ("branch", "head", "heap", "key", "likeness", "line", "parent", "size", "stamp", "terms")
 
     def __init__(self, branch: Branch | None, parent: "Seat | None") -> None:
         self.branch, self.parent = branch, parent
@@ -139,13 +150,16 @@ class Seat:
         self.key: Key | None = None
         self.stamp = 0
         self.heap: list[tuple[Key, int, Seat]] = []
+        self.likeness: tuple[object, ...] = ()
+        self.terms: tuple[Term, ...] = ()
+        self.size = 0.0
 
 
 class Queued(Protocol):
     """What stands in line in one leaf: waiting workloads, or elastic ones that could have one more pod."""
 
     def head(self) -> Workload | None: ...
-    def pass_on(self, blocked: Workload | None) -> None: ...
+    def pass_on(self, *, has_started: bool) -> None: ...
 
 
 Asks = Callable[[Workload, str], Demand]
@@ -155,8 +169,11 @@ Asks = Callable[[Workload, str], Demand]
 class Order:
     """The heads of lines, one after the other, as the keys of their queues have it."""
 
-    def __init__(self, draft: Draft, lines: Mapping[str, Queued], asks: Asks) -> None:
-        self._tree, self._asks = draft.tree, asks
+    def __init__(
+        self, draft: Draft, lines: Mapping[str, Queued], asks: Asks, *, is_steady: bool = True
+    ) -> None:
+        """`is_steady`: workloads with the same podsets ask for the same."""
+        self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._top = Seat(None, None)
         self._seats: dict[str, Seat] = {}
         for name, line in sorted(lines.items()):
@@ -164,8 +181,8 @@ class Order:
             seat.line = line
             self._key_up(seat)
 
-    def heads(self, blocked: Callable[[Workload], bool]) -> Iterator[Workload]:
-        """Who is next, given all verdicts so far; `blocked` tells whether one stands in the way of its likes."""
+    def heads(self, started: Container[str]) -> Iterator[Workload]:
+        """Who is next, given all verdicts so far; `started` tells who got what it asked for."""
         touched = self._tree.touched
         while self._top.head is not None:
             seat = self._top
@@ -174,12 +191,12 @@ class Order:
             workload = seat.head
             assert workload is not None
             yield workload
-            seat.line.pass_on(workload if blocked(workload) else None)
-            touched.discard(workload.queue)
-            for name in sorted(touched):
-                if name in self._seats:
-                    self._key_up(self._seats[name])
-            touched.clear()
+            seat.line.pass_on(has_started=workload.key in started)
+            if touched:
+                for name in sorted(touched - {workload.queue}):
+                    if name in self._seats:
+                        self._key_up(self._seats[name])
+                touched.clear()
             self._key_up(seat)
 
     def _seat(self, branch: Branch) -> Seat:
@@ -191,42 +208,70 @@ class Order:
         return self._seats[name]
 
     def _key_up(self, seat: Seat) -> None:
-        """Key a queue and its ancestors anew."""
-        at: Seat | None = seat
-        while at is not None:
-            heap = at.heap
-            while heap and (heap[0][1] != heap[0][2].stamp or heap[0][2].head is None):
-                heappop(heap)
-            at.head = at.line.head() if at.line else heap[0][2].head if heap else None
-            if at.parent is not None and at.head is not None:
-                key = self._key(at, at.head)
+        """Key a queue and its ancestors anew; an only child needs no key."""
+        at = seat
+        while True:
+            if at.line is not None:
+                at.head = at.line.head()
+            else:
+                heap = at.heap
+                while heap and (heap[0][1] != heap[0][2].stamp or heap[0][2].head is None):
+                    heappop(heap)
+                at.head = heap[0][2].head if heap else None
+            parent = at.parent
+            if parent is None:
+                return
+            heap, head = parent.heap, at.head
+            is_first = bool(heap) and heap[0][2] is at
+            if head is not None and not (is_first and len(heap) == 1):
+                key = self._key(at, head)
                 if key != at.key:
                     at.key, at.stamp = key, at.stamp + 1
-                    heappush(at.parent.heap, (key, at.stamp, at))
-            at = at.parent
+                    (heapreplace if is_first else heappush)(heap, (key, at.stamp, at))
+            at = parent
 
     def _key(self, seat: Seat, head: Workload) -> Key:
         """The nine keys; the smaller goes first. What is not governed takes no part. Where a queue asks for less than
         it is owed, what it is owed counts as its share."""
         assert seat.branch is not None
-        queue, pool = seat.branch.queue, first_pool(head, self._tree)
+        likeness = id(head.podsets), head.pools
+        if likeness != seat.likeness or not self._is_steady:
+            self._read(seat, head)
+            seat.likeness = likeness
         above = beyond = starves = False
-        dominant = bare = size = 0.0
+        dominant = bare = 0.0
+        for held, resource, more, share, due, owed in seat.terms:
+            now = held[resource]
+            then = now + more
+            if now > share:
+                above = True
+            if then > owed:
+                beyond = True
+            if due:
+                dominant, bare = max(dominant, then / due), max(bare, now / due)
+            elif then:
+                starves = True
+                dominant, bare = max(dominant, then * NO_SHARE), max(bare, now * NO_SHARE)
+        queue = seat.branch.queue
+        return above, beyond, -queue.priority, starves, dominant, bare, seat.size, queue.created, queue.name
+
+    def _read(self, seat: Seat, head: Workload) -> None:
+        """Look up what the key of a queue with such a head is made of."""
+        assert seat.branch is not None
+        pool, terms, size = first_pool(head, self._tree), [], 0.0
         asked = self._asks(head, pool)
         for name in (pool, ALL):
             if account := seat.branch.accounts.get(name):
                 for resource in account.resources:
-                    held, share, more = account.held[resource], account.due(resource), asked.get(resource, 0)
-                    above |= held > account.share[resource]
-                    beyond |= held + more > account.guaranteed.get(resource, 0)
-                    starves |= not share and held + more > 0
-                    dominant = max(dominant, (held + more) / share if share else (held + more) * NO_SHARE)
-                    bare = max(bare, held / share if share else held * NO_SHARE)
-                    size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
-        return above, beyond, -queue.priority, starves, dominant, bare, size, queue.created, queue.name
+                    due, owed = account.due(resource), account.guaranteed.get(resource, 0)
+                    terms.append((account.held, resource, asked.get(resource, 0), account.share[resource], due, owed))
+                    size = max(size, due / max(1, self._tree.capacity[name].get(resource, 0)))
+        seat.terms, seat.size = tuple(terms), size
 
 
-def lines_of(tree: Tree, pending: Iterable[Workload], policy: Policy) -> tuple[dict[str, Line], list[Workload]]:
+def lines_of(
+    tree: Tree, pending: Iterable[Workload], policy: Policy, stands: Stands
+) -> tuple[dict[str, Line], list[Workload]]:
     """What waits, by leaf, and what waits in no leaf."""
     waiting: defaultdict[str, list[Workload]] = defaultdict(list)
     for one in pending:
@@ -240,7 +285,7 @@ def lines_of(tree: Tree, pending: Iterable[Workload], policy: Policy) -> tuple[d
         queue = branch.queue
         sort(line, policy.ordering or ORDERS.get(queue.order, by_priority), tree)
         is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
-        lines[name] = Line(line, is_strict=is_strict, is_learned=bool(queue.ledger.runtimes))
+        lines[name] = Line(line, stands, is_strict=is_strict, is_learned=bool(queue.ledger.runtimes))
     return lines, lost
 
 

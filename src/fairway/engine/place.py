@@ -6,8 +6,9 @@ places first; a topology of the whole workload is a region in which all of them 
 first node with room in the order of scores (`sight.Run`), which means the same at less cost. The draft is not changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,6 +80,14 @@ def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
             sight.runs[key] = run
             return run.next()
     return _gang(sight, ask, pool)
+
+
+def again(draft: "Draft", ask: Ask, pool: str) -> Callable[[], Placements | None]:
+    """`place` for an ask that comes again and again, looked up once."""
+    sight, found = sight_of(draft), place(draft, ask, pool)
+    key = id(ask.workload.podsets), pool, id(ask.allowed), ask.workload.kind, ask.strategy
+    run = sight.runs.get(key) if found else None
+    return run.next if run else partial(place, draft, ask, pool)
 
 
 def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
