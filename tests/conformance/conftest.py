@@ -272,9 +272,13 @@ async def _ready(kubeconfig: Path) -> None:
 
 async def _has_ready_node(cluster: Cluster) -> bool:
     async with _connected(cluster) as api:
-        nodes = (await api.get("/api/v1/nodes"))["items"]
+        return await _runs_pods(api)
+
+
+async def _runs_pods(api: Api) -> bool:
+    nodes = (await api.get("/api/v1/nodes"))["items"]
     return any(each["type"] == "Ready" and each["status"] == "True"
-               for node in nodes for each in node["status"].get("conditions", ()))
+               for node in nodes for each in node.get("status", {}).get("conditions", ()))
 
 
 # -- what tests ask for
@@ -296,6 +300,12 @@ def collecting(asked: Cluster) -> None:
 async def api(asked: Cluster) -> AsyncIterator[Api]:
     async with _connected(asked) as connected:
         yield connected
+
+
+@pytest.fixture
+async def unattended(api: Api) -> None:
+    if await _runs_pods(api):
+        pytest.skip("where pods run, those of nodes that are not there are taken away")
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ async def test_a_pod_without_a_node_goes_at_once(api, pods):
     await api.refused(404, "GET", f"{pods}/a")
 
 
-async def test_a_pod_on_a_node_is_given_its_grace(api, pods):
+async def test_a_pod_on_a_node_is_given_its_grace(api, pods, unattended):
     await api.create(pods, pod("a", nodeName="no-such-node", terminationGracePeriodSeconds=17))
     leaving = await api.delete(f"{pods}/a")
     assert leaving["kind"] == "Pod" and leaving["metadata"]["deletionGracePeriodSeconds"] == 17
@@ -145,7 +145,7 @@ async def test_a_pod_on_a_node_is_given_its_grace(api, pods):
     await api.refused(404, "GET", f"{pods}/a")
 
 
-async def test_delete_options_may_stand_in_the_query(api, pods):
+async def test_delete_options_may_stand_in_the_query(api, pods, unattended):
     await api.create(pods, pod("a", nodeName="no-such-node"))
     await api.delete(f"{pods}/a", gracePeriodSeconds=0)
     await api.refused(404, "GET", f"{pods}/a")
