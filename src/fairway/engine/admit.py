@@ -6,6 +6,7 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 
 from dataclasses import replace
 
+from .claims import over_share
 from .cycle import RANK, Cycle, Why
 from .door import delay, over_guaranteed, over_limit, refusal
 from .explain import explain
@@ -74,11 +75,19 @@ def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
-    whys = [*cycle.whys, *kept_for(workload, cycle)]
+    whys = [*cycle.whys, *kept_for(workload, cycle), *unentitled(workload, cycle)]
     if workload.queue in cycle.tree.branches and (pools := cycle.pools_of(workload)):
         whys.append(explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
     return Wait(workload.key, reason, facts)
+
+
+def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
+    """No room is free for it, and it may take none of what others hold: its queue would be above its share."""
+    queues = [over_share(workload, pool, cycle) for pool in cycle.open]
+    if not queues or not all(queues) or all(one.workload.queue == workload.queue for one in cycle.snapshot.running):
+        return []
+    return [(Reason.OVER_SHARE, Facts(queue=queues[0]))]
 
 
 def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:

@@ -26,13 +26,14 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 @dataclass(frozen=True, slots=True)
 class Claim:
     """`touches`: whether it may be a victim, as things stood at the start; `may_lose`: whether its queue may lose it
-    now; `excess`: how far its queue is above its share, the most first; `likeness`: claims alike touch the same."""
+    now; `rank`: its queues by how far they are above their share, from the common ancestor down, the most first;
+    `likeness`: claims alike touch the same."""
 
     cause: Cause
     likeness: tuple[object, ...]
     touches: Callable[[Running], bool]
     may_lose: Callable[[Running], bool]
-    excess: Callable[[Running], float]
+    rank: Callable[[Running], tuple[float, ...]]
     takes_surplus: bool = True
 
 
@@ -63,8 +64,8 @@ def _always(one: Running) -> bool:
     return True
 
 
-def _level(one: Running) -> float:
-    return 0.0
+def _level(one: Running) -> tuple[float, ...]:
+    return ()
 
 
 def _move(cycle: Cycle) -> Claim:
@@ -100,8 +101,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
     """Another queue, judged at the level under the lowest common ancestor; None where it is not entitled."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    leaf = next((at for at in branch.path if governs(at, pool, asked)), None)
-    if leaf is None or not all(one.keeps_within(one.share, asked) for one in own(leaf, pool)):
+    if not any(governs(at, pool, asked) for at in branch.path) or over_share(workload, pool, cycle):
         return None
     is_within = within_guaranteed(workload, cycle)
 
@@ -125,11 +125,22 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
             for resource in account.resources
         )
 
-    def excess(one: Running) -> float:
+    def rank(one: Running) -> tuple[float, ...]:
         sides = _sides(branch, one, cycle)
-        return saturation(own(sides[1], pool)) if sides else 0.0
+        assert sides is not None
+        path = cycle.tree.branches[one.workload.queue].path
+        return tuple(-saturation(own(at, pool)) for at in reversed(path[: path.index(sides[1]) + 1]))
 
-    return Claim(Cause.RECLAIMED, (workload.queue, id(workload.podsets), is_within), touches, may_lose, excess)
+    return Claim(Cause.RECLAIMED, (workload.queue, id(workload.podsets), is_within), touches, may_lose, rank)
+
+
+def over_share(workload: Workload, pool: str, cycle: Cycle) -> str:
+    """The queue nearest the leaf that governs what is asked, if that would be above its share with it."""
+    asked = cycle.asked(workload, pool)
+    path = cycle.tree.branches[workload.queue].path
+    leaf = next((at for at in path if governs(at, pool, asked)), None)
+    is_over = leaf and not all(one.keeps_within(one.share, asked) for one in own(leaf, pool))
+    return leaf.queue.name if leaf and is_over else ""
 
 
 def _sides(branch: Branch, one: Running, cycle: Cycle) -> tuple[Branch, Branch] | None:

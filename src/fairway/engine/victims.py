@@ -24,13 +24,13 @@ from .quota import Demand
 from .resources import DEVICE, counts_of
 from .snapshot import Columns, Mask
 
-Price = tuple[bool, float, int, float, int, float]
-"""Has a core, the queue's excess negated, priority, cost, how many, age negated: the smaller goes first."""
+Price = tuple[bool, tuple[float, ...], int, float, int, float]
+"""Has a core, its queues' rank, priority, cost, how many, age negated: the smaller goes first."""
 Room = tuple[list[int], list[int]]
 """Amounts by resource and milli-GPU by device slot, of one node."""
 Pod = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
-FREE: Price = (False, float("-inf"), 0, 0.0, 0, 0.0)
+FREE: Price = (False, (), 0, 0.0, 0, 0.0)
 
 
 class Victim:
@@ -106,13 +106,13 @@ class Field:
         if one.workload.preemptible:
             self.gifts.append(Gift(victim, None, rooms(footprint(podsets, one.admission)), victim.amounts))
 
-    def rank(self, gift: Gift) -> tuple[bool, float, int, float, float, int, int]:
+    def rank(self, gift: Gift) -> tuple[bool, tuple[float, ...], int, float, float, int, int]:
         """Which gift goes first; of one workload's pods the last rank. Of moves the one with the fewest GPUs."""
         victim, (_, share, pod) = gift.victim, gift.pod or ("", 0, 0)
         workload, is_move = victim.one.workload, self.claim.cause is Cause.CONSOLIDATED
-        excess, priority = self.claim.excess(victim.one), 0 if is_move else workload.priority
+        queues, priority = self.claim.rank(victim.one), 0 if is_move else workload.priority
         cost = victim.amounts.get(GPU, 0) if is_move else victim.cost
-        return gift.pod is None, -excess, priority, cost, -workload.submitted, -share, -pod
+        return gift.pod is None, queues, priority, cost, -workload.submitted, -share, -pod
 
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
         """The first to be taken first; of equals the later name."""
@@ -301,10 +301,10 @@ class Search:
 
     def _priced(self, gifts: list[Gift]) -> tuple[Price, list[Gift]]:
         ranks = [self.field.rank(gift) for gift in gifts]
-        has_core, excess = ranks[-1][0], max(rank[1] for rank in ranks)
+        has_core, queues = ranks[-1][0], max(rank[1] for rank in ranks)
         priority = max(rank[2] for rank in ranks)
         lost = sum(rank[3] for rank in ranks if rank[0])
-        return (has_core, excess, priority, lost, len(gifts), max(rank[4] for rank in ranks)), gifts
+        return (has_core, queues, priority, lost, len(gifts), max(rank[4] for rank in ranks)), gifts
 
 
 def fits(need: Need, left: Room) -> bool:
