@@ -9,13 +9,18 @@ A Chance gives uids, tokens and jitter; seeded, it gives the same ones again.
 """
 
 import asyncio
+import os
 import random
 import secrets
 import selectors
+import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 T = TypeVar("T")
 
@@ -48,6 +53,36 @@ class Clock:
     async def in_thread(self, work: Callable[[], T]) -> T:
         """The result of `work`, that computes for long; other tasks go on meanwhile."""
         return await asyncio.to_thread(work)
+
+    async def in_process(self, work: Callable[..., T], *arguments: object) -> T:
+        """The result of `work`, that computes for very long: in a process of its own that gives way to others. It ends
+        with its answer, or when nobody waits for that any more. EOFError if it ends without one."""
+        from multiprocessing import get_context  # few commands need it
+
+        spawn = get_context("spawn")
+        ours, theirs = spawn.Pipe()
+        process = spawn.Process(target=_answer, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+
+        def ask() -> T:
+            with ours:
+                ours.send((work, arguments))
+                answer: T = ours.recv()
+                return answer
+
+        try:
+            return await asyncio.to_thread(ask)
+        finally:
+            process.kill()
+            process.join()
+
+
+def _answer(theirs: "Connection[object, Any]") -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked hears it, and ends this
+    os.nice(10)
+    work, arguments = theirs.recv()
+    theirs.send(work(*arguments))
 
 
 class _Selector(selectors.SelectSelector):
@@ -83,6 +118,9 @@ class VirtualClock(Clock):
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         return work()
+
+    async def in_process(self, work: Callable[..., T], *arguments: object) -> T:
+        return work(*arguments)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         self._start, self._selector = self.now(), _Selector()

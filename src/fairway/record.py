@@ -17,6 +17,7 @@ import msgspec
 from fairway.engine.model import World
 from fairway.engine.plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.snapshot import Snapshot
+from fairway.engine.state import world_of
 
 FORMAT = b"fairway-record "
 VERSION = 1
@@ -46,11 +47,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 def record_of(snapshot: Snapshot, plan: Plan, *, policy: str = "fairway", faults: Iterable[Fault] = ()) -> Record:
     """What is worth keeping of a cycle."""
-    world = World(
-        snapshot.now, snapshot.nodes, snapshot.pools, tuple(snapshot.queues.values()), snapshot.pending,
-        snapshot.running, snapshot.pods, snapshot.reservations, snapshot.disruptions, tuple(snapshot.ended.values()),
-    )
-    return Record(world, plan, policy, tuple(faults))
+    return Record(world_of(snapshot), plan, policy, tuple(faults))
 
 
 def write(path: Path, record: Record) -> None:

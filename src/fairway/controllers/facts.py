@@ -53,6 +53,8 @@ class Facts:
         self.malformed: dict[str, str] = {}
         self._stale: set[str] = set()
         self._queues_stale = False
+        self._is_news = True
+        self._told: dict[tuple[str, str], Fact] = {}
         self._foreign: defaultdict[str, set[str]] = defaultdict(set)
 
     def note(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
@@ -62,8 +64,7 @@ class Facts:
         key = key_of(seen.metadata)
         if kind in KINDS:
             name, read = KINDS[kind]
-            fact = self._read(key, read, new) if new else None
-            self.state.observe(fact or Gone(name, key))
+            self._tell(name, key, self._read(key, read, new) if new else None)
         elif isinstance(seen, PodObject):
             self._stale.add(key_of_pod(seen))
         elif isinstance(seen, JobObject):
@@ -74,19 +75,32 @@ class Facts:
             self._queues_stale = True
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
         if kind == kinds.QUEUES and new is None:
-            self.state.observe(Gone("Queue", key))
+            self._tell("Queue", key, None)
 
-    def settle(self) -> None:
-        """Tells the State all that changed."""
-        reading = self._reading()
+    def settle(self) -> bool:
+        """Tells the State all that changed; whether anything did that matters to a decision."""
+        reading = self.reading()
         if self._queues_stale:
             self._queues_stale = False
             for key, queue in self.view.queues.items():
                 if fact := self._read(key, queues.queue, queue, reading.around):
-                    self.state.observe(fact)
+                    self._tell("Queue", key, fact)
         stale, self._stale = self._stale, set()
         for key in sorted(stale):
-            self._tell(key, reading)
+            self._settle(key, reading)
+        is_news, self._is_news = self._is_news, False
+        return is_news
+
+    def _tell(self, kind: str, key: str, fact: Fact | None) -> None:
+        """One fact, if it is another than was told last."""
+        if fact == self._told.get((kind, key)):
+            return
+        self._is_news = True
+        self.state.observe(fact or Gone(kind, key))
+        if fact is None:
+            self._told.pop((kind, key), None)
+        else:
+            self._told[kind, key] = fact
 
     def forget(self, key: str) -> None:
         """What was assumed of it did not happen; whoever was to have its room is decided anew."""
@@ -95,16 +109,18 @@ class Facts:
             self.promises.pop(one, None)
             self.state.forget(one)
             self._stale.add(one)
+        self._is_news = True
 
     def refuse(self, key: str, refusal: Refusal) -> None:
         self.refusals[key] = refusal
         self._stale.add(key)
+        self._is_news = True
 
-    def _reading(self) -> workloads.Reading:
+    def reading(self) -> workloads.Reading:
         around = pods.Surroundings(namespaces={name: it.metadata.labels for name, it in self.view.namespaces.items()})
         return workloads.Reading(queues.priorities(self.view.classes), around)
 
-    def _tell(self, key: str, reading: workloads.Reading) -> None:
+    def _settle(self, key: str, reading: workloads.Reading) -> None:
         said = self.view.workloads.get(key)
         fact = self._read(key, self._fact, key, said, reading) if said else None
         if fact is None:
@@ -117,10 +133,11 @@ class Facts:
                 name = key_of(pod.metadata)
                 if other := self._read(name, pods.foreign, pod, reading.around):
                     now[name] = other
-        self.state.observe(*now.values(), *(Gone("Pod", name) for name in before - now.keys()))
+        for name in before | now.keys():
+            self._tell("Pod", name, now.get(name))
         if now:
             self._foreign[key] = set(now)
-        self.state.observe(fact or Gone("Workload", key))
+        self._tell("Workload", key, fact)
 
     def _fact(self, key: str, said: WorkloadObject, reading: workloads.Reading) -> Fact | None:
         case = self.cases.case(key)

@@ -40,6 +40,13 @@ class Metrics:
         self.evictions = Counter("fairway_evictions", "Evictions", ("reason",), registry=registry)
         self.lost = Counter("fairway_lost_gpu_seconds", "GPU-seconds since the last checkpoint", registry=registry)
         self.refused = Counter("fairway_refused_items", "Plan items struck", ("rule",), registry=registry)
+        self.forecast_error = Histogram(
+            "fairway_forecast_error_seconds", "From a forecast's p50 to the start, by how far ahead it was",
+            ("horizon",), registry=registry, buckets=LONG,
+        )  # fmt: skip
+        self.forecast_coverage = Gauge(
+            "fairway_forecast_coverage", "Part of the starts that came by p90", ("horizon",), registry=registry
+        )
         self.requests = Counter("fairway_api_requests", "Requests to the API server", ("code",), registry=registry)
 
     def exposition(self) -> bytes:

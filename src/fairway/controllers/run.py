@@ -30,6 +30,7 @@ from fairway.settings import Settings
 from .apply import Writer
 from .cases import Cases, key_of_pod
 from .facts import Facts
+from .forecast import Forecasts
 from .means import Means
 from .metrics import Metrics
 from .queues import Queues
@@ -80,6 +81,7 @@ class Control:
             PRESETS[settings.policy], usage_weight=settings.usage_weight, half_life=settings.usage_half_life
         )
         self._writer, self._queues = Writer(self._means), Queues(self._means)
+        self._forecasts = Forecasts(self._means, policy)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
 
     async def run(self) -> None:
@@ -90,7 +92,8 @@ class Control:
                     tasks.create_task(work)
                 await self._view.synced()
                 await means.election.acquired.wait()
-                for work in (self._writer.run(), self._queues.run(), self._scheduler.run(self._record), self._guard()):
+                deciding = self._scheduler.run(self._record, self._forecasts.note)
+                for work in (self._writer.run(), self._queues.run(), self._forecasts.run(), deciding, self._guard()):
                     tasks.create_task(work)
         finally:
             await means.election.release()

@@ -38,6 +38,7 @@ from .workloads import overdue_at
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_BATCH = 1.0
+Record = Callable[[Snapshot, Plan, Iterable[Fault]], None]
 log = logging.getLogger(__name__)
 
 
@@ -46,9 +47,9 @@ class Scheduler:
         self.means, self.policy, self.writer, self.queues = means, policy, writer, queues
         self.changed = asyncio.Event()
 
-    async def run(self, record: Callable[[Snapshot, Plan, Iterable[Fault]], None]) -> None:
-        """Until cancelled. A cycle that took long is followed by a batch as long: deciding leaves half of the time to
-        what is decided."""
+    async def run(self, record: Record, note: Callable[[Plan], None]) -> None:
+        """Until cancelled. `record` is given what is refused, `note` every plan carried out. A cycle that took long is
+        followed by a batch as long: deciding leaves half of the time to what is decided."""
         clock, again, took = self.means.client.clock, None, 0.0
         while True:
             await self._awaken(again)
@@ -56,7 +57,8 @@ class Scheduler:
             if not self.means.election.is_leader():
                 await self.means.election.acquired.wait()
             started = clock.now()
-            again = await self._cycle(record)
+            again, plan = await self._cycle(record)
+            note(plan)
             took = clock.now() - started
 
     async def _awaken(self, again: float | None) -> None:
@@ -66,7 +68,7 @@ class Scheduler:
             await self.means.client.clock.within(pause, self.changed.wait())
         self.changed.clear()
 
-    async def _cycle(self, record: Callable[[Snapshot, Plan, Iterable[Fault]], None]) -> float | None:
+    async def _cycle(self, record: Record) -> tuple[float | None, Plan]:
         means, clock = self.means, self.means.client.clock
         means.facts.settle()
         started = clock.now()
@@ -86,7 +88,7 @@ class Scheduler:
         usage = usage_of(snapshot)
         self.queues.show(snapshot, plan, usage)
         means.metrics.show(snapshot, plan, usage)
-        return min((at for at in (plan.again_at, next_late) if at is not None), default=None)
+        return min((at for at in (plan.again_at, next_late) if at is not None), default=None), plan
 
     def _late(self, snapshot: Snapshot) -> tuple[list[Verdict], float | None]:
         """Those whose pods did not get ready in time; and when the next would be late."""

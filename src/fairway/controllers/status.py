@@ -82,7 +82,7 @@ def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> W
         return status
     status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
     status = turned(status, "Admitted", said, now=now)
-    return replace(status, phase="Admitted", reason="", message="", position=0)
+    return replace(status, phase="Admitted", reason="", message="", position=0, forecast=None)
 
 
 def _placed(status: WorkloadStatus, to: AdmissionStatus) -> WorkloadStatus:
@@ -142,14 +142,15 @@ def suspend(status: WorkloadStatus, *, is_active: bool) -> WorkloadStatus:
     """By its user, or no longer."""
     if is_active:
         return replace(status, phase="Pending", reason="", message="") if status.phase in ("", "Suspended") else status
-    return replace(status, phase="Suspended", reason="Suspended", message="", position=0)
+    return replace(status, phase="Suspended", reason="Suspended", message="", position=0, forecast=None)
 
 
 def finish(status: WorkloadStatus, said: Said, *, succeeded: bool, now: float) -> WorkloadStatus:
     """It is over; what was served stays to be charged, `admission` as the record of where."""
     status = turned(turned(status, "Running", None, now=now), "Finished", said, now=now)
     phase = "Succeeded" if succeeded else "Failed"
-    return replace(status, phase=phase, reason=said.reason, message=said.message, position=0, moves_to=None)
+    status = replace(status, phase=phase, reason=said.reason, message=said.message)
+    return replace(status, position=0, forecast=None, moves_to=None)
 
 
 def served(status: WorkloadStatus, *, now: float, gpus: float) -> WorkloadStatus:

@@ -25,3 +25,4 @@ from .snapshot import Snapshot as Snapshot
 from .state import State as State
 from .state import snapshot_of as snapshot_of
 from .state import state_of as state_of
+from .state import world_of as world_of

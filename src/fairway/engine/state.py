@@ -404,5 +404,13 @@ def state_of(world: World) -> State:
     return state
 
 
+def world_of(snapshot: Snapshot) -> World:
+    """What a snapshot was made from, written down."""
+    return World(
+        snapshot.now, snapshot.nodes, snapshot.pools, tuple(snapshot.queues.values()), snapshot.pending,
+        snapshot.running, snapshot.pods, snapshot.reservations, snapshot.disruptions, tuple(snapshot.ended.values()),
+    )  # fmt: skip
+
+
 def snapshot_of(world: World) -> Snapshot:
     return state_of(world).snapshot(world.now)

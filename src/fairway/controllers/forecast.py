@@ -1,0 +1,162 @@
+"""When those who wait are expected to start, written to their status; and how far off that was.
+
+At most once a minute, and only while something waits, `forecast` of the engine runs in a process of its own that gives
+way to others and ends with its answer: deciding never waits for it. A forecast is written again when it has moved by
+more than a tenth of the time it tells of. What was told first from each distance is kept until the workload starts, and
+then counted: by how much p50 was off, and how many started by p90. Nothing is decided here.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+import numpy as np
+from msgspec.structs import replace
+
+from fairway.api.quantities import Malformed, time, time_text
+from fairway.api.types import Forecast as ForecastStatus
+from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.api.workloads import workload
+from fairway.engine import Forecast, Plan, Policy, Snapshot, Wait, Workload, forecast, world_of
+from fairway.engine.forecast import WINDOW
+
+from .means import Means
+from .status import holds, is_over, since
+
+MINUTE, SETTLE_SECONDS = 60.0, 2.0
+REST = 9.0  # times as long as a forecast took: a tenth of one processor at most
+MOVED = 0.1
+SEED = 1  # the same each time: a forecast moves because the world does, not by chance
+MOST_RECENT = 1_000
+HORIZONS = (("10m", 600.0), ("1h", 3_600.0), ("6h", 21_600.0), ("1d", 86_400.0), ("longer", inf))
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    at: float
+    forecast: Forecast
+
+
+class Forecasts:
+    def __init__(self, means: Means, policy: Policy) -> None:
+        self.means, self.policy = means, policy
+        self._told: dict[str, dict[str, Told]] = {}  # by workload and horizon, the first
+        self._starts: Counter[str] = Counter()
+        self._covered: Counter[str] = Counter()
+        self._is_due = asyncio.Event()
+
+    def note(self, plan: Plan) -> None:
+        """A cycle is over."""
+        if any(isinstance(verdict, Wait) for verdict in plan.verdicts):
+            self._is_due.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        clock = self.means.client.clock
+        while True:
+            await self._is_due.wait()
+            await clock.sleep(SETTLE_SECONDS)  # most that wait for a moment wait no longer
+            self._is_due.clear()
+            began = clock.now()
+            self._count_started()
+            snapshot = self.means.facts.state.snapshot(began)
+            took = await self._round(snapshot) if snapshot.pending else 0.0
+            if snapshot.pending or self._told:
+                self._is_due.set()
+            await clock.until(began + max(MINUTE, took * REST))
+
+    async def _round(self, snapshot: Snapshot) -> float:
+        """One forecast, told; how long finding it took."""
+        clock, chance = self.means.client.clock, np.random.default_rng(SEED)
+        ask = partial(forecast, recent=self._recent(snapshot))
+        try:
+            found = await clock.in_process(ask, world_of(snapshot), self.policy, chance)
+        except (EOFError, OSError) as error:
+            log.warning("no forecast: its process ended without an answer: %r", error)
+            found = {}
+        took = clock.now() - snapshot.now
+        await self._tell(snapshot, found)
+        return took
+
+    def _recent(self, snapshot: Snapshot) -> tuple[Workload, ...]:
+        """The newest submitted in the last hour, over or not."""
+        after, reading = time_text(snapshot.now - WINDOW), self.means.facts.reading()
+        made = [said for said in self.means.view.workloads.values() if (said.metadata.creation_timestamp or "") > after]
+        made.sort(key=lambda said: said.metadata.creation_timestamp or "")
+        found = []
+        for said in made[-MOST_RECENT:]:
+            try:
+                found.append(workload(said, reading))
+            except Malformed:
+                continue  # whoever tells facts has logged it
+        return tuple(found)
+
+    async def _tell(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:
+        """Written one after the other, no faster than the settings say; who has none any more is told so too."""
+        means, pause = self.means, 1.0 / self.means.settings.refreshes_per_second
+        for one in snapshot.pending:
+            seen, new = means.view.workloads.get(one.key), found.get(one.key)
+            if new:
+                self._keep(one.key, Told(snapshot.now, new))
+            if seen and is_news(seen.status, new, now=snapshot.now):
+                await means.write(one.key, lambda it, new=new: foretold(it, new))  # type: ignore[misc]
+                await means.client.clock.sleep(pause)
+
+    # How good they were
+
+    def _keep(self, key: str, told: Told) -> None:
+        self._told.setdefault(key, {}).setdefault(horizon(told.forecast.p50 - told.at), told)
+
+    def _count_started(self) -> None:
+        """Who waits no longer started, or is no more."""
+        for key in list(self._told):
+            seen = self.means.view.workloads.get(key)
+            start = since(seen.status, "Admitted") if seen else None
+            if start is not None:
+                self._count(start, self._told.pop(key))
+            elif seen is None or is_over(seen.status) or not seen.spec.active:
+                del self._told[key]
+
+    def _count(self, start: float, told: Mapping[str, Told]) -> None:
+        metrics = self.means.metrics
+        for name, one in told.items():
+            metrics.forecast_error.labels(name).observe(abs(start - one.forecast.p50))
+            self._starts[name] += 1
+            self._covered[name] += start <= max(one.forecast.p90, one.at + MINUTE)
+            metrics.forecast_coverage.labels(name).set(self._covered[name] / self._starts[name])
+
+
+def horizon(seconds: float) -> str:
+    """How far ahead, in a word."""
+    return next(name for name, most in HORIZONS if seconds <= most)
+
+
+def foretold(said: WorkloadObject, new: Forecast | None) -> WorkloadStatus:
+    """The status with this forecast, of a workload that still waits."""
+    if holds(said.status, "Admitted") or is_over(said.status):
+        return said.status
+    return replace(said.status, forecast=written(new) if new else None)
+
+
+def written(one: Forecast) -> ForecastStatus:
+    return ForecastStatus(time_text(one.p50), time_text(one.p90) if one.p90 < inf else "", one.is_rough)
+
+
+def is_news(status: WorkloadStatus, new: Forecast | None, *, now: float) -> bool:
+    """Whether it says something else than what is written."""
+    if new is None or status.forecast is None:
+        return (new is None) != (status.forecast is None)
+    old, after = status.forecast, written(new)
+    pairs = ((old.p50, after.p50), (old.p90, after.p90))
+    return old.rough != after.rough or any(_has_moved(before, then, now) for before, then in pairs)
+
+
+def _has_moved(before: str, after: str, now: float) -> bool:
+    if not before or not after:
+        return before != after
+    return abs(time(after) - time(before)) > max(MINUTE, MOVED * (time(after) - now)) or time(before) < now

@@ -1,0 +1,52 @@
+"""Forecasts on a whole control plane under virtual time: told to those who wait, and measured when they start."""
+
+
+from simworld import Thing, World, is_true, job, node
+from test_life import START, play
+
+from fairway.api.quantities import time
+
+
+async def waits(world: World) -> Thing:
+    """One runs for an hour, the other waits; as it is after a first forecast."""
+    await world.apply(job("a", seconds=3600, activeDeadlineSeconds=3600, annotations={"fairway.dev/time-limit": "1h"}))
+    await world.until(lambda: world.is_in("job-a", "Running"))
+    await world.apply(job("b", seconds=10))
+    await world.clock.sleep(10)
+    return await world.workload("job-b")
+
+
+def test_what_waits_is_told_when_it_may_start() -> None:
+    said = play(waits, node("n1", cpu=2))["status"]["forecast"]
+    assert START < time(said["p50"]) < time(said["p90"]) <= START + 3700 and not said.get("rough")
+
+
+def test_who_starts_has_a_forecast_no_longer_and_was_told_right() -> None:
+    async def story(world: World) -> tuple[Thing, Thing]:
+        before = await waits(world)
+        await world.until(lambda: world.is_in("job-b", "Succeeded"), seconds=4000)
+        return before, await world.workload("job-b")
+
+    before, after = play(story, node("n1", cpu=2))
+    assert "forecast" in before["status"] and "forecast" not in after["status"] and is_true(after, "Admitted")
+
+
+def test_what_never_fits_gets_none() -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(job("huge", cpu="99"))
+        await world.clock.sleep(100)
+        return await world.workload("job-huge")
+
+    status = play(story, node("n1", cpu=2))["status"]
+    assert (status["reason"], "forecast" in status) == ("NeverFits", False)
+
+
+def test_a_forecast_that_has_not_moved_is_not_written_again() -> None:
+    async def story(world: World) -> int:
+        versions = {(await waits(world))["metadata"]["resourceVersion"]}
+        for _ in range(10):
+            await world.clock.sleep(60)
+            versions.add((await world.workload("job-b"))["metadata"]["resourceVersion"])
+        return len(versions)
+
+    assert play(story, node("n1", cpu=2)) <= 6
