@@ -5,6 +5,8 @@ needed. The dearest are spared first; who fits elsewhere is moved, which needs n
 looks at the whole change. If anything fails the draft is as before.
 """
 
+import numpy as np
+
 from .claims import claims, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
@@ -12,11 +14,12 @@ from .model import Admission, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .resources import counts_of
+from .snapshot import Columns
 from .state import selects
 from .victims import Field, Gift, Search
 
-MOST_MOVES = 8
-"""Times that a move is tried with other victims."""
+MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
+"""Times that a claim is tried with other victims."""
 
 
 def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
@@ -37,19 +40,20 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 def _take(field: Field, workload: Workload) -> Verdict | None:
     """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Who cannot be moved is
-    not asked again to move."""
+    not asked again to move; where the cheapest victim used up what its queue may lose, others are tried without it."""
     barred: set[str] = set()
-    for _ in range(MOST_MOVES if field.claim.cause is Cause.CONSOLIDATED else 1):
+    for _ in range(MOST_TRIES.get(field.claim.cause, 1)):
         search = Search(field, workload, barred)
         with field.cycle.draft.trial() as trial:
-            if (admission := _admission(search)) is None:
-                search.forget()
-                return None
-            if _is_right(search):
+            admission = _admission(search)
+            if admission is not None and _is_right(search):
                 trial.keep()
                 return _settle(search, admission)
-            barred |= {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
+            stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
+            barred |= stuck if admission else {gift.key for gift in search.taken[:1]}
         search.forget()
+        if not search.tried:
+            return None
     return None
 
 
@@ -192,5 +196,22 @@ def _settle(search: Search, admission: Admission) -> Verdict:
             after = tuple(zip(names, counts_of(podsets, now.admission)))
             cycle.say(Resize(key, before, after, now.admission, workload.key))
     cycle.timeline.stay(workload, admission)
-    waits = tuple(sorted(victims.keys() | set(cycle.draft.leavers(admission))))
-    return Admit(workload.key, admission, waits)
+    others = () if _suffice(search, admission) else cycle.draft.leavers(admission)
+    return Admit(workload.key, admission, tuple(sorted(victims.keys() | set(others))))
+
+
+def _suffice(search: Search, admission: Admission) -> bool:
+    """Whether what its own victims give, with what is idle, is all the room it takes, so that it waits for nobody who
+    leaves for another."""
+    draft = search.cycle.draft
+    took: dict[int, tuple[Columns, Columns]] = {}
+    for row, amounts, devices in draft.footprint(search.workload.podsets, admission):
+        before = took.get(row, (0, 0))
+        took[row] = before[0] + amounts, before[1] + devices
+    for row, (amounts, devices) in took.items():
+        given = [search.field.gives(gift, row) for gift in search.taken if row in gift.rows]
+        idle = np.maximum(draft.free[:, row] + amounts, 0), np.maximum(draft.device_free[row] + devices, 0)
+        rooms = [np.sum([idle[part], *(one[part] for one in given)], axis=0) for part in (0, 1)]
+        if (amounts > rooms[0]).any() or (devices > rooms[1]).any():
+            return False
+    return True

@@ -145,6 +145,7 @@ class Search:
         """`barred`: keys of those who are not to be asked."""
         self.field, self.workload, self.cycle = field, workload, field.cycle
         self.taken: list[Gift] = []
+        self.tried = False  # somebody was taken, and given back
         self.barred = barred
         self._planned: dict[int, Room] = {}
         self._ahead = field.cycle.draft.ahead()
@@ -165,6 +166,7 @@ class Search:
             self.cycle.evict(gift.victim.one, gift.counted, -1)
             if gift.pod is not None:
                 gift.victim.lost.discard(gift.pod)
+        self.tried = bool(self.taken)
         self.taken.clear()
 
     def unlock(self) -> bool:
