@@ -142,7 +142,8 @@ def _node(dice: Dice, index: int) -> Node:
         chooser = pick("Scheduler", "Scheduler", "Kubelet", "Claim")
     if gpus and chooser != "Kubelet":
         half = max(1, gpus // 2)
-        devices = tuple(Device(at, numa=at // half, nvlink=at // half if gpus > 2 else -1, memory=80 * GIB,
+        devices = tuple(Device(at, numa=at // half, nvlink=at // half if gpus > 2 else -1,
+                               memory=int(labels["nvidia.com/gpu.memory"]) << 20,
                                is_partitioned=some("mig", 10), is_healthy=not some("broken", 10)) for at in range(gpus))
         if some("numa", 50):
             numa = tuple(Numa(at, (("cpu", capacity["cpu"] // 2),)) for at in (0, 1))
@@ -280,6 +281,17 @@ class Room:
         for pod in world.pods:
             self.take(pod.node, pod.pod)
 
+    def charge(self, share: NodeShare, pod: PodClass) -> None:
+        """Pods stand there, whether they fit or not."""
+        if share.node not in self.free:
+            return
+        free, part = self.free[share.node], shared(pod, 40960 << 20)
+        need = {**dict(pod.requests), "pods": 1, **({"nvidia.com/gpu": part} if part else {})}
+        for key, amount in need.items():
+            free[key] = free.get(key, 0) - amount * share.count
+        for index in (index for given in share.devices for index in given):
+            self.devices[share.node][index] = self.devices[share.node].get(index, 0) - (part or DEVICE)
+
     def take(self, name: str, pod: PodClass) -> tuple[int, ...] | None:
         """The devices a pod gets on a node, () if none; None: it does not fit."""
         node, free = self.nodes[name], self.free[name]
@@ -298,6 +310,17 @@ class Room:
         for key, amount in need.items():
             free[key] = free.get(key, 0) - amount
         return given
+
+
+def seated(world: World) -> Room:
+    """What is left when all who run are where they are; what is unlike a first fit's world is taken as it is."""
+    room = Room(world)
+    for one in world.running:
+        pods = {podset.name: podset.pod for podset in one.workload.podsets}
+        for placement in one.admission.podsets:
+            for share in placement.nodes:
+                room.charge(share, pods[placement.name])
+    return room
 
 
 def place(room: Room, pool: str, workload: Workload, names: list[str]) -> Admission | None:
@@ -332,7 +355,7 @@ def _seat(dice: Dice, world: World, workloads: list[Workload]) -> tuple[list[Run
         names = [node.name for node in world.nodes if _selects(chosen, node)]
         admission = None
         if is_plain and dice.pick(True, False):
-            spare = _copy(room)
+            spare = copied(room)
             admission = place(spare, pool, workload, names)
             room = spare if admission else room
         if admission is None:
@@ -351,7 +374,7 @@ def _running(dice: Dice, workload: Workload, admission: Admission) -> Running:
     return Running(workload, admission, dice.pick(NOW - 1000.0, NOW - 10.0, NOW - 5000.0, None))
 
 
-def _copy(room: Room) -> Room:
+def copied(room: Room) -> Room:
     copy = object.__new__(Room)
     copy.nodes = room.nodes
     copy.free = {name: dict(free) for name, free in room.free.items()}
