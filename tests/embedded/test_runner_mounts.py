@@ -3,7 +3,9 @@
 import marshal
 import os
 import shutil
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,16 @@ def test_without_root_a_mount_point_that_cannot_be_made_lies_in_a_private_mirror
     shim = shutil.copy(SHIM, tmp_path / "shim.py")
     for path in (tmp_path, *tmp_path.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
-    subprocess.run([*AS_NOBODY, PYTHON, "-I", "-S", "-E", str(shim), str(folder)], check=True)
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    read, write = os.pipe()
+    nursery = subprocess.Popen([*AS_NOBODY, PYTHON, "-I", "-S", "-E", str(shim)], stdin=its)
+    socket.send_fds(ours, [os.fsencode(folder)], [write])
+    for end in (ours, its):
+        end.close()
+    os.close(write)
+    assert os.read(read, 1) == b"" and nursery.wait(10) == 0
+    while not inspect(folder).is_over:
+        time.sleep(0.02)
 
     assert (inspect(folder).code, inspect(folder).message) == (0, "")
     said = [line.split(" ", 3)[3] for line in (folder / "log").read_text().splitlines()]

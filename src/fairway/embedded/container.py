@@ -13,6 +13,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import struct
 import sys
 from collections.abc import Sequence
@@ -117,25 +118,49 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any]) -> 
     return place
 
 
-def launch(place: Path) -> tuple[int, int]:
-    """Starts the shim: its pid, and a pipe that is closed when the process runs, or never will."""
-    read, write = os.pipe()
-    python = [sys.executable, "-I", "-S", "-E", str(SHIM), str(place)]
-    errors = os.O_CREAT | os.O_WRONLY | os.O_APPEND
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_DUP2, write, 1),
-        (os.POSIX_SPAWN_OPEN, 2, str(place / "shim"), errors, 0o600),
-    ]
-    try:
-        # Some builds of Python find their own library only by this variable.
-        env = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
-        return os.posix_spawn(python[0], python, env, file_actions=files), read
-    except OSError:
-        os.close(read)
-        raise
-    finally:
-        os.close(write)
+class Nursery:
+    """What forks the shims (shim.py); made at the first launch, and again if it was killed."""
+
+    def __init__(self) -> None:
+        self._asked: socket.socket | None = None
+
+    def launch(self, place: Path) -> int:
+        """Starts a shim; a pipe that is closed when its process runs, or never will."""
+        read, write = os.pipe()
+        try:
+            if not self._ask(place, write) and not self._ask(place, write):
+                raise OSError(f"{place}: no shim can be started")
+        except OSError:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        return read
+
+    def _ask(self, place: Path, pipe: int) -> bool:
+        asked = self._asked = self._asked or _nursery()
+        try:
+            return bool(socket.send_fds(asked, [os.fsencode(place)], [pipe]))
+        except OSError:
+            self.close()
+            return False
+
+    def close(self) -> None:
+        """Shims that run are not touched."""
+        if self._asked:
+            self._asked.close()
+        self._asked = None
+
+
+def _nursery() -> socket.socket:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Some builds of Python find their own library only by this variable.
+    env = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+    command = [sys.executable, "-I", "-S", "-E", str(SHIM)]
+    nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
+    with its:
+        os.posix_spawn(command[0], command, env, file_actions=[(os.POSIX_SPAWN_DUP2, its.fileno(), 0), *nowhere])
+    return ours
 
 
 def stop(attempt: Attempt, grace: float, why: str) -> None:

@@ -13,9 +13,9 @@ import base64
 import os
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
 
-from .container import LOST, Attempt, history, launch, prepare, stop, sweep
+from .container import LOST, Attempt, Nursery, history, inspect, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .logs import read_log
 from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
@@ -36,7 +36,7 @@ from .subresources import LogOptions
 from .volumes import make_volumes, mounts
 
 SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
-AGAIN_SECONDS, SOON_SECONDS = 10.0, 0.1
+AGAIN_SECONDS, PAUSE_SECONDS, SOON_SECONDS = 10.0, 1.0, 0.1
 FORCED_SECONDS = 2.0
 
 
@@ -52,7 +52,8 @@ class Runner:
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer(client, here, shape=dict, changed=self._changed)
         self._pods: dict[str, Pod] = {}
-        self._starting: set[tuple[str, str]] = set()
+        self._nursery = Nursery()
+        self._starting: dict[tuple[str, str], float] = {}  # (uid, container) → until when nothing is to be done
         self._watched: dict[int, int] = {}  # pid of a shim → its pidfd
         self._swept: set[Path] = set()
 
@@ -69,6 +70,7 @@ class Runner:
         finally:
             for pid in list(self._watched):
                 self._unwatch(pid)
+            self._nursery.close()
 
     async def logs(
         self, namespace: str, name: str, container: str, options: LogOptions
@@ -93,8 +95,9 @@ class Runner:
         pod = self._pods.get(uid)
         if pod is None:
             return await self._clear(uid)
-        if any(which[0] == uid for which in self._starting):
-            return None  # a look comes when it has started: until then nobody can tell what runs
+        held = max((until for (other, _), until in self._starting.items() if other == uid), default=0.0)
+        if held > self.clock.now():
+            return None if held == inf else held  # until it has started nobody can tell what runs
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
         sight = Sight(pod, histories, self.clock.now())
@@ -102,7 +105,7 @@ class Runner:
         self._stop(sight, ahead)
         refused = await self._start_all(sight, ahead)
         if ahead.start and not refused:
-            return None  # so too here
+            return None  # a look comes when they have started
         await self._report(replace(sight, refused=refused), ahead)
         times = [ahead.again_at, sight.now + AGAIN_SECONDS if refused else None, self._soon(histories)]
         return min((at for at in times if at is not None), default=None)
@@ -135,8 +138,6 @@ class Runner:
 
     def _ended(self, uid: str, pid: int) -> None:
         self._unwatch(pid)
-        with suppress(ChildProcessError):  # not our child: Fairway was started again meanwhile
-            os.waitpid(pid, os.WNOHANG)
         self.agenda.note(uid)
 
     def _unwatch(self, pid: int) -> None:
@@ -168,18 +169,18 @@ class Runner:
         spec = await self._spec(pod, container)
         uid, name = pod["metadata"]["uid"], container["name"]
         place = prepare(self._place(pod, name), attempts, spec)
-        pid, pipe = launch(place)
-        self._starting.add((uid, name))
+        pipe = self._nursery.launch(place)
+        self._starting[uid, name] = inf
+        asyncio.get_running_loop().add_reader(pipe, self._started, place, pipe)
         self.events.tell(_about(pod), "Started", f"Started container {name}")
-        self._watch(uid, pid)
-        asyncio.get_running_loop().add_reader(pipe, self._started, (uid, name), pipe)
 
-    def _started(self, which: tuple[str, str], pipe: int) -> None:
-        """The process runs, or its shim is gone."""
+    def _started(self, place: Path, pipe: int) -> None:
+        """The process runs, or its shim is gone; where it did not come so far, another waits a moment."""
         asyncio.get_running_loop().remove_reader(pipe)
         os.close(pipe)
-        self._starting.discard(which)
-        self.agenda.note(which[0])
+        uid, _, name, _ = place.parts[-4:]
+        self._starting[uid, name] = 0.0 if inspect(place).started_at else self.clock.now() + PAUSE_SECONDS
+        self.agenda.note(uid)
 
     async def _spec(self, pod: Pod, container: Container) -> dict[str, Any]:
         """What the shim is to do."""
@@ -247,7 +248,10 @@ class Runner:
         running = [attempts[-1] for attempts in histories.values() if attempts and attempts[-1].pid]
         for attempt in running:
             stop(attempt, FORCED_SECONDS, DELETED)
-        if not running and not any(which[0] == uid for which in self._starting):
+        names = [which for which in self._starting if which[0] == uid]
+        if not running and not any(self._starting[which] == inf for which in names):
+            for which in names:
+                del self._starting[which]
             await self.clock.in_thread(partial(shutil.rmtree, own, ignore_errors=True))
 
 

@@ -1,4 +1,5 @@
-"""The shim: the small parent of one container, a program of its own (`python -I -S -E shim.py FOLDER`).
+"""The shim: the small parent of one container. Shims are forked by the nursery, a program of its own
+(`python -I -S -E shim.py`), since starting Python costs more than all a shim does.
 
 It outlives Fairway, so what must not be lost is its work: it holds the lock of its folder, starts the container,
 writes the log, and writes `exit` before it goes. Fairway reads the folder and sends one signal, SIGTERM, which means
@@ -10,20 +11,22 @@ writes the log, and writes `exit` before it goes. Fairway reads the folder and s
 - *Stopping is asked in a file* (`stop`: seconds of grace, and why): it can be asked again, or before the start. The
   process group gets SIGTERM once and, after the grace, SIGKILL; a shorter grace asked later counts.
 
-It imports nothing of ours and as little as it can, since every container waits for it; hence marshal, and `_signal`:
-`signal` and json cost more than all the rest (enum and re, 10 ms a start).
+The nursery gets on its standard input, a socket, the folders of attempts, each with the pipe that the shim is to close
+when its process runs, or never will. It ends when Fairway does; the shims stay. It imports nothing of ours.
 """
 
-import _signal as signal
 import ctypes
 import fcntl
 import marshal
 import os
 import select
-import sys
+import signal
+import socket
 import time
+import traceback
 
 FILE_BYTES, FILES = 10 << 20, 4
+PATH_BYTES = 4096
 PARTIAL_BYTES = 16 << 10
 DEATH_SIGNAL, SUBREAPER = 1, 36
 NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
@@ -77,8 +80,29 @@ class Log:
         self.open()
 
 
-def main(folder):
+def main():
     os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims need no burial
+    asked = socket.socket(fileno=0)
+    while True:
+        folder, pipes, _, _ = socket.recv_fds(asked, PATH_BYTES, 1)
+        if not folder:
+            return
+        if not os.fork():
+            try:
+                asked.close()
+                shim(os.fsdecode(folder), *pipes)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(0)  # at once: an interpreter that tidies up would hold back the news
+        os.close(*pipes)
+
+
+def shim(folder, told):
+    os.setsid()
+    os.set_inheritable(told, False)
+    errors = os.open(f"{folder}/shim", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    os.dup2(errors, 2)
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -96,7 +120,7 @@ def main(folder):
         spec = marshal.load(file)
     log = Log(f"{folder}/log")
     child, pipes, error = start(spec)
-    os.close(1)  # tells Fairway that the process runs, or never will
+    os.close(told)
     code, why = attend(Stop(folder, child), wake, pipes, log)
     reason, _, message = error.partition("\n")
     if reason:
@@ -326,5 +350,4 @@ def copy_entry(entry, place):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
-    os._exit(0)  # an interpreter that tidies up would hold back the news
+    main()
