@@ -47,7 +47,8 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
         case Admit(after=()):
             return f"starts on {places(verdict.admission)}"
         case Admit():
-            return f"starts on {places(verdict.admission)} when {names(verdict.after, workload, queues)} are gone"
+            are = "are" if len(verdict.after) > 1 else "is"
+            return f"starts on {places(verdict.admission)} when {names(verdict.after, workload, queues)} {are} gone"
         case Evict():
             return _evicted(verdict, workload, queues)
         case Resize():

@@ -21,6 +21,7 @@ from fairway.kube.transport import Request
 
 from .act import print_log
 from .connect import Target, connect, target_options
+from .dryrun import dry_run as foretell
 from .find import seen
 from .main import Problem
 
@@ -65,15 +66,20 @@ class Order:
 @click.option("--after", multiple=True, metavar="JOB", help="Start only when this job has succeeded; repeatable.")
 @click.option("--env", multiple=True, metavar="NAME[=V]", help="Pass this variable on, or set it; repeatable.")
 @click.option("--name", default="", help="The job's name; default: made from the program's.")
+@click.option("--dry-run", is_flag=True, help="Say when and where it would start, whom it would evict; make nothing.")
 @click.option("--follow", is_flag=True, help="Print its log until it ends; exit as it does.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @target_options
-def submit(target: Target, follow: bool, **options: Any) -> None:
+def submit(target: Target, follow: bool, dry_run: bool, **options: Any) -> None:
     """Queue a program: fairway submit --gpus 2 -- python train.py"""
     order = Order(**options)
 
     async def work(client: Client, namespace: str) -> int:
-        job = await client.create(kinds.JOBS, await _job(client, order), namespace=namespace)
+        wanted = await _job(client, order)
+        if dry_run:
+            click.echo("\n".join(await foretell(client, wanted, namespace)))
+            return 0
+        job = await client.create(kinds.JOBS, wanted, namespace=namespace)
         name = job["metadata"]["name"]
         click.echo(f"{name} queued in {order.queue}", err=follow)
         return await _follow(client, Ref(kinds.JOBS, name, namespace)) if follow else 0

@@ -115,6 +115,12 @@ class Client:
         place = namespace or value["metadata"].get("namespace", "")
         return await self._send("POST", kind.path(place), value)
 
+    async def would_create(self, kind: Kind, value: dict[str, Any], *, namespace: str) -> dict[str, Any]:
+        """What `create` would make, if it would; nothing is made."""
+        query, headers = (("dryRun", "All"),), {"content-type": "application/json"}
+        request = Request("POST", kind.path(namespace), query, headers, msgspec.json.encode(value))
+        return msgspec.json.decode(await self.call(request), type=dict[str, Any])
+
     async def update(self, ref: Ref, value: dict[str, Any], *, subresource: str = "") -> dict[str, Any]:
         """Replaced whole; conditional on the resourceVersion that `value` carries, if any."""
         return await self._send("PUT", ref.path(subresource), value)

@@ -1,0 +1,51 @@
+"""What `submit --dry-run` says of a Job on a whole cluster under virtual time; it makes nothing."""
+
+from typing import Any
+
+from simworld import World, job, node, priority
+from test_life import play
+
+from fairway.cli.dryrun import dry_run
+from fairway.kube import kinds
+from fairway.kube.kinds import Selection
+
+
+async def asked(world: World, **said: Any) -> list[str]:
+    return await dry_run(world.client, job("new", **said), "default")
+
+
+def test_it_says_where_a_job_would_start_now_and_makes_nothing() -> None:
+    async def story(world: World) -> tuple[list[str], list[Any]]:
+        return await asked(world), await world.client.list(Selection(kinds.JOBS))
+
+    assert play(story, node("n1", cpu=2)) == (["would start now on n1 (1 pod) of pool default"], [])
+
+
+def test_it_says_why_a_job_would_wait_and_until_when() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(job("old", seconds=3600, annotations={"fairway.dev/time-limit": "1h"}))
+        await world.until(lambda: world.is_in("job-old", "Running"))
+        return await asked(world)
+
+    why, when = play(story, node("n1", cpu=2))
+    assert why.startswith("would wait: NoRoom: ") and when.startswith("  forecast: starts ")
+
+
+def test_it_names_whom_the_job_would_evict() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(priority("high", 1000), job("old", seconds=36_000))
+        await world.until(lambda: world.is_in("job-old", "Running"))
+        await world.clock.sleep(900)
+        return await asked(world, pod={"priorityClassName": "high"})
+
+    assert play(story, node("n1", cpu=2)) == [
+        "would start on n1 (1 pod) of pool default when job-old is gone", "  it would evict job-old",
+    ]  # fmt: skip
+
+
+def test_what_can_never_start_has_no_start_in_sight() -> None:
+    async def story(world: World) -> list[str]:
+        return await asked(world, cpu="64")
+
+    why, when = play(story, node("n1", cpu=2))
+    assert why.startswith("would wait: NeverFits: ") and when == "  forecast: no start is in sight"
