@@ -71,28 +71,32 @@ def sight_of(draft: "Draft") -> Sight:
 def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
     """Where the pods asked for go, podset by podset, or None if they do not all fit. What already stands beside is not
     repeated; a podset without pods to place is left out."""
-    sight, workload = sight_of(draft), ask.workload
-    wide = workload.topology
-    if len(ask.counts) == 1 and ask.counts[0] == 1 and not (wide.required or wide.preferred or wide.segments):
-        key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
-        run = sight.runs.get(key) or _run(sight, ask, pool)
-        if run is not None:
-            sight.runs[key] = run
-            return run.next()
-    return _gang(sight, ask, pool)
+    sight = sight_of(draft)
+    run = _run(sight, ask, pool)
+    return _gang(sight, ask, pool) if run is None else run.next()
 
 
 def again(draft: "Draft", ask: Ask, pool: str) -> Callable[[], Placements | None]:
     """`place` for an ask that comes again and again, looked up once."""
-    sight, found = sight_of(draft), place(draft, ask, pool)
-    key = id(ask.workload.podsets), pool, id(ask.allowed), ask.workload.kind, ask.strategy
-    run = sight.runs.get(key) if found else None
-    return run.next if run else partial(place, draft, ask, pool)
+    run = _run(sight_of(draft), ask, pool)
+    return partial(place, draft, ask, pool) if run is None else run.next
 
 
 def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
     """The short way for a class of single pods, once its nodes are asked for again; None where places depend on more
     than a linear score and room."""
+    workload, counts = ask.workload, ask.counts
+    wide = workload.topology
+    if len(counts) != 1 or counts[0] != 1 or wide.required or wide.preferred or wide.segments:
+        return None
+    key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
+    run = sight.runs.get(key) or _new_run(sight, ask, pool)
+    if run is not None:
+        sight.runs[key] = run
+    return run
+
+
+def _new_run(sight: Sight, ask: Ask, pool: str) -> Run | None:
     snapshot, podset = sight.draft.snapshot, ask.workload.podsets[0]
     kind, row = sight.kind(podset.pod, pool), pool_row(snapshot, pool)
     strategy = strategy_of(ask.workload, ask.strategy, snapshot.pools[row].strategy) if row >= 0 else ""

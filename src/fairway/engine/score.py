@@ -37,13 +37,14 @@ class Linear(NamedTuple):
 
 
 class Typical(NamedTuple):
-    """The pods most often asked for, by which fragmentation is judged: cpu, milli-GPU per device (0: none), devices,
-    nodes allowed, and how frequent each is; the frequencies sum to 1."""
+    """The pods most often asked for, by which fragmentation is judged: cpu, devices, which of `sizes` (milli-GPU per
+    device, 0: none) they take of each, nodes open to them [pod, node], and how frequent each is, 1 in all."""
 
-    cpu: NDArray[np.int64]
-    milli: NDArray[np.int64]
-    devices: NDArray[np.int64]
-    open: NDArray[np.bool_]  # [pod, node]
+    cpu: Counts
+    devices: Counts
+    size: Rows
+    sizes: Counts
+    open: Mask
     frequency: Values
 
 
@@ -121,12 +122,15 @@ def typical_of(snapshot: Snapshot, kinds: Iterable[Kind]) -> Typical:
         left -= count
     needs = [(kind.need, dict(zip(kind.need.columns, kind.need.amounts))) for kind, _ in common]
     frequency = np.array([count for _, count in common], np.float64)
+    milli = [need.share or DEVICE * (need.devices > 0) for need, _ in needs]
+    sizes = sorted(set(milli))
     return Typical(
-        np.array([asked.get(0, 0) for _, asked in needs], np.int64),
-        np.array([need.share or DEVICE * (need.devices > 0) for need, _ in needs], np.int64),
-        np.array([max(need.devices, 1) for need, _ in needs], np.int64),
-        np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_),
-        frequency / max(frequency.sum(), 1),
+        cpu=np.array([asked.get(0, 0) for _, asked in needs], np.int64),
+        devices=np.array([max(need.devices, 1) for need, _ in needs], np.int64),
+        size=np.array([sizes.index(one) for one in milli], np.intp),
+        sizes=np.array(sizes, np.int64),
+        open=np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_),
+        frequency=frequency / max(frequency.sum(), 1),
     )
 
 
@@ -149,9 +153,10 @@ def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) ->
 
 def _fragments(typical: Typical, devices: Counts, cpu: Counts, open_nodes: Mask) -> Values:
     """Milli-GPU of each node that a typical pod could not use, on average [FGD]."""
-    fits = devices[:, None, :] >= typical.milli[None, :, None]
-    is_open = (fits.sum(axis=2) >= typical.devices) & (cpu[:, None] >= typical.cpu) & (typical.milli > 0) & open_nodes
-    small = np.where(fits, 0, devices[:, None, :]).sum(axis=2)
+    fits = devices[:, None, :] >= typical.sizes[None, :, None]
+    enough = fits.sum(axis=2)[:, typical.size] >= typical.devices
+    is_open = enough & (cpu[:, None] >= typical.cpu) & (typical.sizes > 0)[typical.size] & open_nodes
+    small = np.where(fits, 0, devices[:, None, :]).sum(axis=2)[:, typical.size]
     lost: Values = np.where(is_open, small, devices.sum(axis=1)[:, None]) @ typical.frequency
     return lost
 

@@ -198,11 +198,13 @@ class Run:
         """`kept`: what is told by identity, so that it stays alive."""
         self.ranking, self.kind, self.name, self.kept = ranking, kind, name, kept
         self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
-        self.at, self.epoch, self.seen, self.left = 0, 0, -1, 0
         self.packs = ranking.linear.slope < 0
         asked = dict(self.needs).get(kind.need.packed, 0)
         # When packing, what sorts before the bound has less free than is asked for.
         self.bound = ranking.least - ranking.linear.slope * asked if self.packs else -np.inf, -1
+        self.at, self.epoch, self.seen = 0, 0, -1
+        self.left: int | None = None  # pods for which the place found is good, once it is asked
+        self.row: int | None = None
         self.found: tuple[PodSetPlacement, ...] | None = None
         self.made: dict[int, tuple[PodSetPlacement, ...]] = {}  # its own, so that `found` tells whose pods came last
 
@@ -210,39 +212,46 @@ class Run:
         """The best place for one more pod."""
         draft = self.ranking.draft
         written = len(draft.log) - self.seen
-        if written == 1:
-            if draft.repeats + 1 < self.left and draft.last.podsets is self.found:
+        if written == 1 and self.packs:
+            if draft.last.podsets is self.found and draft.repeats + 1 < (self.left or self._count()):
                 return self.found
         elif not written and not draft.repeats:
             return self.found
         return self._seek()
 
+    def _count(self) -> int:
+        """Pods that the place found had room for. Nothing but one of them was written since."""
+        if self.row is None or self.kind.need.devices:
+            return 0
+        free = self.ranking.free
+        self.left = 1 + min(free[column, self.row] // amount for column, amount in self.needs)
+        return self.left
+
     def _seek(self) -> tuple[PodSetPlacement, ...] | None:
-        row, draft = self._first(), self.ranking.draft
-        self.seen, self.left = len(draft.log), 0
-        if row is None:
-            self.found = None
-        elif self.kind.need.devices and chooses(draft.snapshot.nodes[row]):
-            share = choose(draft, self.kind, row, count=1)
+        self.row, draft = self._first(), self.ranking.draft
+        self.seen, self.left, self.found = len(draft.log), None, None
+        if self.row is None:
+            return None
+        if self.kind.need.devices and chooses(draft.snapshot.nodes[self.row]):
+            share = choose(draft, self.kind, self.row, count=1)
             self.found = (PodSetPlacement(self.name, (share,)),) if share else None
-        else:
-            if self.packs:
-                self.left = min(self.ranking.free[column, row] // amount for column, amount in self.needs)
-            found = self.made.get(row)
-            if found is None:
-                found = self.made[row] = (PodSetPlacement(self.name, self.ranking.share(row)),)
-            self.found = found
+            return self.found
+        self.found = self.made.get(self.row)
+        if self.found is None:
+            self.found = self.made[self.row] = (PodSetPlacement(self.name, self.ranking.share(self.row)),)
         return self.found
 
     def _first(self) -> int | None:
         """The row of the first node with room."""
         ranking = self.ranking
         ranking.follow()
+        keys, rows, moved = ranking.keys, ranking.rows, ranking.moved
         if self.epoch != ranking.epoch:
-            self.at, self.epoch = bisect_left(ranking.keys, self.bound[0]), ranking.epoch
-        at = self.at = self._unmoved(self.at)
-        best = (ranking.keys[at], ranking.rows[at]) if at < len(ranking.rows) else None
-        moved = ranking.moved
+            self.at, self.epoch = self._unmoved(bisect_left(keys, self.bound[0])), ranking.epoch
+        elif self.at < len(rows) and rows[self.at] in ranking.key_of:
+            self.at = self._unmoved(self.at)
+        at = self.at
+        best = (keys[at], rows[at]) if at < len(rows) else None
         for position in range(bisect_left(moved, self.bound), len(moved)):
             entry = moved[position]
             if best is not None and entry > best:
