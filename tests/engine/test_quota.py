@@ -49,8 +49,10 @@ TABLE = [
     ("guarantees above the parent's share shrink in proportion", [queue("p", 3), queue("a", 4, parent="p"),
      queue("b", 2, parent="p"), queue("r", 5), *asks("a", 1, 9), *asks("b", 1, 9), *asks("r", 1, 9)],
      {"p": 3, "r": 5, "a": 2, "b": 1}),
-    ("100% is legal on several siblings", [queue("a", "100%"), queue("b", "100%"), *asks("a", 1, 9), *asks("b", 1, 9)],
-     {"a": 4, "b": 4}),
+    ("100% is legal on several siblings", [queue("p", 8), queue("a", "100%", parent="p"), queue("b", "100%", parent="p"),
+     *asks("a", 1, 9), *asks("b", 1, 9)], {"p": 8, "a": 4, "b": 4}),
+    ("what roots are owed does not shrink", [queue("a", 6), queue("b", 5), *asks("a", 1, 9), *asks("b", 1, 9)],
+     {"a": 6, "b": 5}),
     ("a percentage is of what is live", [queue("a", "50%"), queue("b", 0, weight=0), node("gone", 8, is_ready=False),
      *asks("a", 1, 9), *asks("b", 1, 1)], {"a": 8, "b": 0}),
 ]

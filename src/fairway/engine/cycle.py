@@ -51,6 +51,7 @@ class Cycle:
         self.tries = MOST_TRIES
         self._plain: dict[str, bool] = {}
         self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
 
@@ -78,6 +79,12 @@ class Cycle:
     def counts(self, workload: Workload) -> tuple[int, ...]:
         """How many pods of each podset it has."""
         return counts_of(workload.podsets, self.admission(workload))
+
+    def is_elastic(self, workload: Workload) -> bool:
+        found = self._elastic.get(id(workload.podsets))
+        if found is None:
+            found = self._elastic[id(workload.podsets)] = any(podset.is_elastic for podset in workload.podsets)
+        return found
 
     def ask(self, workload: Workload, counts: tuple[int, ...], beside: Admission | None = None) -> Ask:
         return Ask(workload, counts, self.allowed(workload.excluded_nodes), beside, self.policy.strategy)

@@ -61,7 +61,7 @@ class Draft:
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
         self._free = (now or snapshot).free.copy()
         self._device_free = (now or snapshot).device_free.copy()
-        self._last_podsets: tuple[PodSet, ...] = ()
+        self.last_podsets: tuple[PodSet, ...] = ()
         self._last_counts: tuple[int, ...] = ()
         self._vectors: dict[tuple[int, int], Columns] = {}
         self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
@@ -94,7 +94,7 @@ class Draft:
     def start(self, workload: Workload, admission: Admission, *, is_charged: bool = False) -> None:
         """It holds its places from now on. `is_charged`: its queue has been told already."""
         self.started[workload.key] = workload, admission
-        if admission is self.last and workload.podsets is self._last_podsets and not self._depth and not self.later:
+        if admission is self.last and workload.podsets is self.last_podsets and not self._depth and not self.later:
             self.repeats += 1
             if not is_charged:
                 self.tree.charge(workload, admission.pool, self._last_counts, 1)
@@ -106,7 +106,7 @@ class Draft:
         if self._depth:
             self._undo.append(lambda: self.started.pop(workload.key))
         else:
-            self.last, self._last_podsets = admission, workload.podsets
+            self.last, self.last_podsets = admission, workload.podsets
             self._last_counts = counts_of(workload.podsets, admission)
 
     def leave(self, key: str, moves_to: Admission | None = None) -> None:
@@ -235,7 +235,7 @@ class Draft:
     def flush(self) -> None:
         """Write what was only counted."""
         times, self.repeats = self.repeats, 0
-        self._charge(self._last_podsets, self.last, times)
+        self._charge(self.last_podsets, self.last, times)
 
     def _charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""

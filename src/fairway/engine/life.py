@@ -5,6 +5,8 @@ who has lost pods asks only for those, beside the others; growth is one pod at a
 """
 
 from heapq import heappop, heappush
+from itertools import chain
+from operator import itemgetter
 
 from .cycle import Cycle
 from .door import over_limit, refusal
@@ -32,7 +34,7 @@ def release(cycle: Cycle) -> None:
             cycle.draft.leave(key)
     ended = cycle.snapshot.ended
     for waiting in cycle.snapshot.pending:
-        if any(key in ended and not ended[key].succeeded for key in waiting.after):
+        if waiting.after and any(key in ended and not ended[key].succeeded for key in waiting.after):
             cycle.say(Finish(waiting.key, Ending.DEPENDENCY_FAILED))
 
 
@@ -138,11 +140,12 @@ class Growth:
     def head(self) -> Workload | None:
         return self._heap[0][-1] if self._heap else None
 
-    def pass_on(self, *, has_started: bool) -> None:
-        """The head has had its turn; who got a pod stands in line again."""
+    def pass_on(self, *, has_started: bool) -> Workload | None:
+        """The head has had its turn; the next. Who got a pod stands in line again."""
         workload = heappop(self._heap)[-1]
         if has_started:
             self.enter(workload)
+        return self.head()
 
 
 def next_pod(workload: Workload, cycle: Cycle) -> tuple[int, ...]:
@@ -156,9 +159,9 @@ def next_pod(workload: Workload, cycle: Cycle) -> tuple[int, ...]:
 def grow(cycle: Cycle) -> None:
     """Elastic workloads into what is left, one pod at a time, the queues in their order."""
     lines: dict[str, Growth] = {}
-    running = [one.workload for key, one in cycle.draft.running.items() if _may_grow(one, cycle)]
-    for workload in (*running, *(one for one, _ in cycle.draft.started.values())):
-        if any(podset.is_elastic for podset in workload.podsets) and refusal(workload, cycle) is None:
+    running = (one.workload for one in cycle.draft.running.values() if _may_grow(one, cycle))
+    for workload in chain(running, map(itemgetter(0), cycle.draft.started.values())):
+        if cycle.is_elastic(workload) and refusal(workload, cycle) is None:
             lines.setdefault(workload.queue, Growth(cycle)).enter(workload)
     grown: set[str] = set()
     asks = lambda one, pool: cycle.tree.amounts(one.podsets, next_pod(one, cycle), pool)  # noqa: E731

@@ -102,28 +102,39 @@ ALIKE = attrgetter(*LIKENESS)
 class Line:
     """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start."""
 
-    __slots__ = ("at", "blocked", "followers", "is_learned", "is_strict", "stands", "waiting")
+    __slots__ = ("at", "blocked", "count", "followers", "is_learned", "is_strict", "stands", "waiting")
 
     def __init__(self, waiting: list[Workload], stands: Stands, *, is_strict: bool, is_learned: bool) -> None:
         """`stands`: whether one that got no start stands in the way of its likes."""
-        self.waiting, self.is_strict, self.is_learned, self.at, self.stands = waiting, is_strict, is_learned, 0, stands
+        self.waiting, self.is_strict, self.is_learned, self.stands = waiting, is_strict, is_learned, stands
+        self.at, self.count = 0, len(waiting)
         self.blocked: dict[tuple[object, ...], Workload] = {}
         self.followers: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
 
     def head(self) -> Workload | None:
-        return self.waiting[self.at] if self.at < len(self.waiting) else None
+        return self.waiting[self.at] if self.at < self.count else None
 
-    def pass_on(self, *, has_started: bool) -> None:
-        """The head has its verdict. What is like one that was blocked is not asked for again this cycle."""
-        head = self.waiting[self.at]
+    def pass_on(self, *, has_started: bool) -> Workload | None:
+        """The head has its verdict; the next. What is like one that was blocked is not asked for again this cycle."""
+        at = self.at
         self.at += 1
-        if not has_started and self.stands(head):
+        if not has_started:
+            self._block(self.waiting[at])
+        if self.blocked:
+            self._skip()
+        return self.waiting[self.at] if self.at < self.count else None
+
+    def _block(self, head: Workload) -> None:
+        if self.stands(head):
             if self.is_strict:
                 self.followers += [(one, head) for one in self.waiting[self.at :]]
-                self.at = len(self.waiting)
+                self.at = self.count
             else:
                 self.blocked[self._likeness(head)] = head
-        while self.blocked and self.at < len(self.waiting):
+
+    def _skip(self) -> None:
+        """Past all that are like one that was blocked; they follow it."""
+        while self.at < self.count:
             one = self.waiting[self.at]
             like = self.blocked.get(self._likeness(one))
             if like is None or one.backs_off_until or one.after or not one.is_active:
@@ -159,7 +170,7 @@ class Queued(Protocol):
     """What stands in line in one leaf: waiting workloads, or elastic ones that could have one more pod."""
 
     def head(self) -> Workload | None: ...
-    def pass_on(self, *, has_started: bool) -> None: ...
+    def pass_on(self, *, has_started: bool) -> Workload | None: ...
 
 
 Asks = Callable[[Workload, str], Demand]
@@ -178,20 +189,20 @@ class Order:
         self._seats: dict[str, Seat] = {}
         for name, line in sorted(lines.items()):
             seat = self._seat(self._tree.branches[name])
-            seat.line = line
+            seat.line, seat.head = line, line.head()
             self._key_up(seat)
 
     def heads(self, started: Container[str]) -> Iterator[Workload]:
         """Who is next, given all verdicts so far; `started` tells who got what it asked for."""
-        touched = self._tree.touched
-        while self._top.head is not None:
-            seat = self._top
+        touched, top = self._tree.touched, self._top
+        while top.head is not None:
+            seat = top
             while seat.line is None:
                 seat = seat.heap[0][2]
             workload = seat.head
             assert workload is not None
             yield workload
-            seat.line.pass_on(has_started=workload.key in started)
+            seat.head = seat.line.pass_on(has_started=workload.key in started)
             if touched:
                 for name in sorted(touched - {workload.queue}):
                     if name in self._seats:
@@ -208,19 +219,9 @@ class Order:
         return self._seats[name]
 
     def _key_up(self, seat: Seat) -> None:
-        """Key a queue and its ancestors anew; an only child needs no key."""
+        """Key a queue, whose head is known, and its ancestors anew; an only child needs no key."""
         at = seat
-        while True:
-            if at.line is not None:
-                at.head = at.line.head()
-            else:
-                heap = at.heap
-                while heap and (heap[0][1] != heap[0][2].stamp or heap[0][2].head is None):
-                    heappop(heap)
-                at.head = heap[0][2].head if heap else None
-            parent = at.parent
-            if parent is None:
-                return
+        while (parent := at.parent) is not None:
             heap, head = parent.heap, at.head
             is_first = bool(heap) and heap[0][2] is at
             if head is not None and not (is_first and len(heap) == 1):
@@ -228,6 +229,9 @@ class Order:
                 if key != at.key:
                     at.key, at.stamp = key, at.stamp + 1
                     (heapreplace if is_first else heappush)(heap, (key, at.stamp, at))
+            while heap and (heap[0][1] != heap[0][2].stamp or heap[0][2].head is None):
+                heappop(heap)
+            parent.head = heap[0][2].head if heap else None
             at = parent
 
     def _key(self, seat: Seat, head: Workload) -> Key:
@@ -241,17 +245,20 @@ class Order:
         above = beyond = starves = False
         dominant = bare = 0.0
         for held, resource, more, share, due, owed in seat.terms:
-            now = held[resource]
-            then = now + more
+            now: float = held[resource]
+            then: float = now + more
             if now > share:
                 above = True
             if then > owed:
                 beyond = True
             if due:
-                dominant, bare = max(dominant, then / due), max(bare, now / due)
+                now, then = now / due, then / due
             elif then:
-                starves = True
-                dominant, bare = max(dominant, then * NO_SHARE), max(bare, now * NO_SHARE)
+                starves, now, then = True, now * NO_SHARE, then * NO_SHARE
+            if then > dominant:
+                dominant = then
+            if now > bare:
+                bare = now
         queue = seat.branch.queue
         return above, beyond, -queue.priority, starves, dominant, bare, seat.size, queue.created, queue.name
 

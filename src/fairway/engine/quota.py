@@ -165,17 +165,14 @@ class Tree:
         for branch in self.branches.values():
             for account in branch.accounts.values():
                 account.wanted = account.held.copy()
-        shape = attrgetter("queue", "is_active", "pools", "podsets")
-        groups: Counter[tuple[str, bool, tuple[str, ...], int]] = Counter()
-        sample: dict[int, Workload] = {}
         governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
-        for waiting in self.snapshot.pending if governed else ():
-            queue, is_active, pools, podsets = shape(waiting)
-            groups[queue, is_active, pools, id(podsets)] += 1
-            sample[id(podsets)] = waiting
-        for (queue, is_active, pools, podsets), count in groups.items():
+        pending = self.snapshot.pending if governed else ()
+        podsets = list(map(attrgetter("podsets"), pending))
+        sample = dict(zip(map(id, podsets), pending))
+        shapes = zip(map(attrgetter("queue", "is_active", "pools"), pending), map(id, podsets))
+        for ((queue, is_active, pools), alike), count in Counter(shapes).items():
             if is_active and queue in governed:
-                self._wait(queue, pools, sample[podsets], count)
+                self._wait(queue, pools, sample[alike], count)
 
     def _wait(self, queue: str, pools: tuple[str, ...], workload: Workload, count: int) -> None:
         """What waits is asked of every pool it may go to, and once of all together."""

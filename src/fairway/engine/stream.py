@@ -47,7 +47,11 @@ class Stream:
             last = draft.last
             self.admission = last if last.podsets is placed else Admission(self.pool, placed)
             self.placed = placed
-        draft.start(workload, self.admission, is_charged=True)
+        if self.admission is draft.last and self.podsets is draft.last_podsets:
+            draft.started[workload.key] = workload, self.admission
+            draft.repeats += 1
+        else:
+            draft.start(workload, self.admission, is_charged=True)
         for held, name, more in self.entries:
             held[name] += more
         return Admit(workload.key, self.admission)
