@@ -24,7 +24,7 @@ class Settings:
     usage_half_life: float = 7 * 86400.0
     usage_weight: float = 0.5  # k: how much history moves shares; 0 = not at all
     writes_at_once: int = 32  # requests in flight to the API server
-    refreshes_per_second: int = 50  # writes that only renew a position or a message
+    refreshes_per_second: int = 20  # writes that only renew a position or a message
     namespace: str = "fairway-system"  # where the lease and the events of cluster-wide objects are
     lease_term: float = 15.0
     identity: str = ""  # who holds the lease; empty: a new one at each start

@@ -49,17 +49,18 @@ class Scheduler:
 
     async def run(self, record: Record, note: Callable[[Plan], None]) -> None:
         """Until cancelled. `record` is given what is refused, `note` every plan carried out. A cycle that took long is
-        followed by a batch as long: deciding leaves half of the time to what is decided."""
+        followed by a batch twice as long: deciding leaves most of the time to what is decided."""
         clock, again, took = self.means.client.clock, None, 0.0
         while True:
             await self._awaken(again)
-            await clock.sleep(max(self.means.settings.batch_window, min(took, LONGEST_BATCH)))
+            await clock.sleep(max(self.means.settings.batch_window, min(2 * took, LONGEST_BATCH)))
             if not self.means.election.is_leader():
                 await self.means.election.acquired.wait()
             started = clock.now()
-            again, plan = await self._cycle(record)
-            note(plan)
-            took = clock.now() - started
+            if self.means.facts.settle() or (again is not None and again <= started):
+                again, plan = await self._cycle(record)
+                note(plan)
+                took = clock.now() - started
 
     async def _awaken(self, again: float | None) -> None:
         """Returns when something changed, or at `again`."""
@@ -70,7 +71,6 @@ class Scheduler:
 
     async def _cycle(self, record: Record) -> tuple[float | None, Plan]:
         means, clock = self.means, self.means.client.clock
-        means.facts.settle()
         started = clock.now()
         snapshot = self.policy.seen(means.facts.state.snapshot(started))
         plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
