@@ -179,7 +179,9 @@ class Runner:
         asyncio.get_running_loop().remove_reader(pipe)
         os.close(pipe)
         uid, _, name, _ = place.parts[-4:]
-        self._starting[uid, name] = 0.0 if inspect(place).started_at else self.clock.now() + PAUSE_SECONDS
+        del self._starting[uid, name]
+        if inspect(place).started_at is None:
+            self._starting[uid, name] = self.clock.now() + PAUSE_SECONDS
         self.agenda.note(uid)
 
     async def _spec(self, pod: Pod, container: Container) -> dict[str, Any]:
