@@ -114,7 +114,7 @@ def _new_run(sight: Sight, ask: Ask, pool: str) -> Run | None:
         mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
         score = linear(snapshot, kind, -1.0 if strategy == "Binpack" else 1.0)
         sight.rankings[key] = Ranking(sight.draft, mask if ask.allowed is None else mask & ask.allowed, score)
-    return Run(sight.rankings[key], kind, podset.name, (ask.workload.podsets, ask.allowed))
+    return Run(sight.rankings[key], kind, ask.workload.podsets, ask.allowed)
 
 
 def _gang(sight: Sight, ask: Ask, pool: str) -> Placements | None:

@@ -19,7 +19,7 @@ import numpy as np
 from .affinity import looks_beside
 from .devices import choose, room_of
 from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of, remember
-from .model import NodeShare, PodClass, PodSetPlacement
+from .model import NodeShare, PodClass, PodSet, PodSetPlacement
 from .resources import DEVICE
 from .score import (
     Linear,
@@ -147,7 +147,7 @@ class Ranking:
         self.base: list[float] = (-linear.base).tolist()
         self.least = min(self.base, default=0.0)
         self.is_inside: list[bool] = mask.tolist()
-        self.shares: dict[int, tuple[NodeShare, ...]] = {}
+        self.made: dict[str, dict[int, tuple[PodSetPlacement, ...]]] = {}  # one pod on a row, by the podset's name
         self.epoch = 0
         self._sort()
 
@@ -164,13 +164,6 @@ class Ranking:
         self.head = 0  # the first position that has not changed since
         self.seen = len(self.draft.log)
         self.epoch += 1
-
-    def share(self, row: int) -> tuple[NodeShare, ...]:
-        """One pod on that node; alike placements share it."""
-        shares = self.shares.get(row)
-        if shares is None:
-            shares = self.shares[row] = (NodeShare(self.draft.snapshot.nodes[row].name, 1),)
-        return shares
 
     def follow(self) -> None:
         """Take in what changed."""
@@ -194,9 +187,9 @@ class Run:
     """A class of single pods on its way through a ranking. Where it came to last stays the best place while nothing but
     its own pods changed the draft: they make the node fuller, and so better."""
 
-    def __init__(self, ranking: Ranking, kind: Kind, name: str, kept: object) -> None:
-        """`kept`: what is told by identity, so that it stays alive."""
-        self.ranking, self.kind, self.name, self.kept = ranking, kind, name, kept
+    def __init__(self, ranking: Ranking, kind: Kind, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
+        """`podsets` and `allowed` are told by identity and so kept."""
+        self.ranking, self.kind, self.podsets, self.allowed = ranking, kind, podsets, allowed
         self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
         self.packs = ranking.linear.slope < 0
         asked = dict(self.needs).get(kind.need.packed, 0)
@@ -206,14 +199,15 @@ class Run:
         self.left: int | None = None  # pods for which the place found is good, once it is asked
         self.row: int | None = None
         self.found: tuple[PodSetPlacement, ...] | None = None
-        self.made: dict[int, tuple[PodSetPlacement, ...]] = {}  # its own, so that `found` tells whose pods came last
+        self.made = ranking.made.setdefault(podsets[0].name, {})
 
     def next(self) -> tuple[PodSetPlacement, ...] | None:
         """The best place for one more pod."""
         draft = self.ranking.draft
         written = len(draft.log) - self.seen
         if written == 1 and self.packs:
-            if draft.last.podsets is self.found and draft.repeats + 1 < (self.left or self._count()):
+            is_own = draft.last.podsets is self.found and draft.last_podsets is self.podsets
+            if is_own and draft.repeats + 1 < (self.left or self._count()):
                 return self.found
         elif not written and not draft.repeats:
             return self.found
@@ -234,11 +228,12 @@ class Run:
             return None
         if self.kind.need.devices and chooses(draft.snapshot.nodes[self.row]):
             share = choose(draft, self.kind, self.row, count=1)
-            self.found = (PodSetPlacement(self.name, (share,)),) if share else None
+            self.found = (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
             return self.found
         self.found = self.made.get(self.row)
         if self.found is None:
-            self.found = self.made[self.row] = (PodSetPlacement(self.name, self.ranking.share(self.row)),)
+            share = NodeShare(draft.snapshot.nodes[self.row].name, 1)
+            self.found = self.made[self.row] = (PodSetPlacement(self.podsets[0].name, (share,)),)
         return self.found
 
     def _first(self) -> int | None:
