@@ -15,7 +15,7 @@ from cluster import running, serve, until
 
 from fairway.api.objects import ASSIGNED
 from fairway.clock import Chance, Clock
-from fairway.embedded.container import holder, inspect, stop_all
+from fairway.embedded.container import SHIM, holder, inspect, stop_all
 from fairway.embedded.jobs import WORLD_SIZE
 from fairway.embedded.podstatus import SHUTDOWN
 from fairway.embedded.registry import Registry
@@ -470,6 +470,19 @@ async def test_what_was_stopped_for_a_shutdown_starts_again_whatever_the_policy(
 
 async def _says(folder: Path, lines: int) -> bool:
     return (folder / "says").exists() and len((folder / "says").read_text().split()) >= lines
+
+
+async def test_a_nursery_that_is_killed_is_made_again_and_its_shims_live_on(box: Box, tmp_path: Path):
+    await box.run("a", f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exit 6")
+    await box.phase("a", "Running")
+    nurseries = [it for it in psutil.Process().children() if it.cmdline()[-1:] == [str(SHIM)]]
+    for nursery in nurseries:
+        nursery.kill()
+        nursery.wait()
+    await box.run("b", f"touch {tmp_path}/go")
+    await box.phase("b", "Succeeded")
+    status = await box.phase("a", "Failed")
+    assert nurseries and status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 6
 
 
 async def test_a_lost_process_is_reported_and_leaves_nothing_running(tmp_path: Path):
