@@ -1,11 +1,11 @@
-"""What `submit --dry-run` says of a Job on a whole cluster under virtual time; it makes nothing."""
+"""What would be, asked of a whole cluster under virtual time: `submit --dry-run`, and what would help who waits."""
 
 from typing import Any
 
 from simworld import World, job, node, priority
 from test_life import play
 
-from fairway.cli.dryrun import dry_run
+from fairway.cli.whatif import dry_run, would_help
 from fairway.kube import kinds
 from fairway.kube.kinds import Selection
 
@@ -49,3 +49,25 @@ def test_what_can_never_start_has_no_start_in_sight() -> None:
 
     why, when = play(story, node("n1", cpu=2))
     assert why.startswith("would wait: NeverFits: ") and when == "  forecast: no start is in sight"
+
+
+def test_it_says_what_would_help_a_job_that_waits() -> None:
+    async def story(world: World) -> tuple[list[str], list[str]]:
+        await world.apply(queue("small", cpu=1), job("a", labels={"fairway.dev/queue": "small"}))
+        await world.until(lambda: world.is_in("job-a", "Pending"))
+        return await would_help(world.client, "default/job-a"), await asked(
+            world, labels={"fairway.dev/queue": "small"}
+        )
+
+    helps, (why, _) = play(story, node("n1", cpu=4))
+    assert helps == ["in queue default it would start now"] and why.endswith("; in queue default it would start now")
+
+
+def queue(name: str, *, cpu: int) -> dict[str, Any]:
+    quotas = [{"pool": "*", "limit": {"cpu": str(cpu)}}]
+    return {
+        "apiVersion": "fairway.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"quotas": quotas},
+    }

@@ -7,10 +7,10 @@ facts do not hold. It names workloads of its reader's namespace alone; others ar
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from fairway.engine.model import Admission, Workload
+from fairway.engine.model import GPU, Admission, Workload
 from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Verdict, Wait
 
-from .quantities import format, time_text
+from .quantities import duration_text, format, time_text
 
 NAMED = 3
 Queues = Mapping[str, str]
@@ -75,9 +75,19 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     if facts.would_fit:
         counts = ", ".join(f"{count} of {name}" for name, count in sorted(facts.would_fit.items()))
         parts.append(f"with {counts} it would start now")
-    if facts.other_queue:
-        parts.append(f"in queue {facts.other_queue} it would start now")
-    return "; ".join(parts)
+    return "; ".join((*parts, *would_start(facts)))
+
+
+def would_start(facts: Facts) -> list[str]:
+    """What else would let it start now, a clause each."""
+    changes = {
+        f"with {format(facts.with_gpus or 0, GPU)} {GPU}": facts.with_gpus,
+        f"in queue {facts.other_queue}": facts.other_queue,
+        f"in pool {facts.other_pool}": facts.other_pool,
+        "without its required topology": facts.is_bound,
+        f"with a time limit of {duration_text(facts.shorter_limit or 0)}": facts.shorter_limit,
+    }
+    return [f"{change} it would start now" for change, is_so in changes.items() if is_so]
 
 
 _HEADS: Mapping[Reason, str] = {

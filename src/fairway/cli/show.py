@@ -13,6 +13,7 @@ from fairway.kube.kinds import Selection
 from .connect import Target, connect, target_options
 from .find import Found, find, pods_of, workloads
 from .output import age, clock_time, output_option, print_table, seconds, show, span
+from .whatif import would_help
 
 GPU = "nvidia.com/gpu"
 
@@ -132,16 +133,20 @@ def _print_history(said: dict[str, Any], now: float) -> None:
 def why(target: Target, output: str, job: str) -> None:
     """Why a workload waits, and what would change it."""
 
-    async def read(client: Client, namespace: str) -> tuple[Found, float]:
-        return await find(client, namespace, job), client.clock.now()
+    async def read(client: Client, namespace: str) -> tuple[Found, list[str], float]:
+        found = await find(client, namespace, job)
+        asks = output == "table" and (found.workload.get("status") or {}).get("phase") == "Pending"
+        key = f"{found.ref.namespace}/{found.ref.name}"
+        return found, await would_help(client, key) if asks else [], client.clock.now()
 
-    found, now = connect(target, read)
+    found, helps, now = connect(target, read)
     said = found.workload.get("status") or {}
     facts = {name: said.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    show(output, facts, lambda: _print_why(found, said, now))
+    show(output, facts, lambda: _print_why(found, helps, now))
 
 
-def _print_why(found: Found, said: dict[str, Any], now: float) -> None:
+def _print_why(found: Found, helps: list[str], now: float) -> None:
+    said = found.workload.get("status") or {}
     phase = said.get("phase", "Pending")
     if phase != "Pending":
         click.echo(f"{found.name} does not wait: it is {phase}{_since(found, now)}")
@@ -149,6 +154,8 @@ def _print_why(found: Found, said: dict[str, Any], now: float) -> None:
         click.echo(f"{found.name} waits: {said.get('reason', 'not decided yet')}")
         if said.get("message"):
             click.echo(f"  {said['message']}")
+        for change in helps:
+            click.echo(f"  {change}")
         if said.get("position"):
             click.echo(f"  position {said['position']} in queue {found.workload['spec'].get('queue')}")
         if _forecast(said, now):

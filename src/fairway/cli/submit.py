@@ -21,9 +21,9 @@ from fairway.kube.transport import Request
 
 from .act import print_log
 from .connect import Target, connect, target_options
-from .dryrun import dry_run as foretell
 from .find import seen
 from .main import Problem
+from .whatif import dry_run as foretell
 
 RECORDED = re.compile(r"PATH|HOME|LANG|VIRTUAL_ENV|CONDA_.*|PYTHON.*")
 HERE = "fairway.dev/this-machine"

@@ -26,3 +26,4 @@ from .state import State as State
 from .state import snapshot_of as snapshot_of
 from .state import state_of as state_of
 from .state import world_of as world_of
+from .whatif import what_if as what_if

@@ -72,7 +72,11 @@ class Facts:
     domain: str = ""
     blocking: tuple[str, ...] = ()  # keys of workloads whose going would let it start
     would_fit: Mapping[str, int] | None = None  # podset → count with which it would start now
+    with_gpus: int | None = None  # milli-GPU with which its pod would start now
     other_queue: str = ""  # a queue in which it would start now
+    other_pool: str = ""  # a pool, likewise
+    is_bound: bool = False  # without what its topology requires it would start now
+    shorter_limit: float | None = None  # a time limit with which it would start now
     until: float | None = None  # BackingOff, Reserved, HeldFor: when this ends
     detail: str = ""  # a name that is missing, a node or device fault
 

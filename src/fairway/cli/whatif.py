@@ -1,16 +1,17 @@
-"""`fairway submit --dry-run`: what would become of a Job, decided here on what the cluster is now. Nothing is made.
+"""What would be: `submit --dry-run`, and what `why` says would help. Decided here, on what the cluster is now.
 
-The API server says what it would make of the Job; the objects that decide are read from it, and one cycle of the
-default policy is asked. If the Job would wait, the forecast says until when. The answer is as of now: others may come
-before it is submitted.
+The objects that decide are read from the API server, and the default policy is asked. A Job is added as the server
+would make it, and nothing is made; if it would wait, the forecast says until when. The answer is as of now: others may
+come before anything is done about it.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairway.kube import kinds
-from fairway.kube.client import Client
-from fairway.kube.kinds import Selection
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Selection
 
 from .main import Problem
 from .output import clock_time
@@ -28,30 +29,56 @@ READ = (
 async def dry_run(client: Client, job: Thing, namespace: str) -> list[str]:
     """A line or two on when and where the Job would start, and who would have to go."""
     from fairway.api.owners import name_of
-    from fairway.api.quantities import Malformed
     from fairway.engine import PRESETS, decide, snapshot_of
-    from fairway.sim.cluster import read
 
     job = await client.would_create(kinds.JOBS, job, namespace=namespace)
-    now, name = float(int(client.clock.now())), job["metadata"]["name"]
-    lists = await asyncio.gather(*(client.list(Selection(kind)) for kind in READ))
-    found = [(of, it) for of, them in zip(READ, lists) for it in them] + [(kinds.JOBS, job)]
-    try:
-        world = read(({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in found), now=now)
-    except Malformed as error:
-        raise Problem(str(error)) from None
-    key = f"{namespace}/{name_of('Job', name)}"
+    world = await _world(client, (kinds.JOBS, job))
+    key = f"{namespace}/{name_of('Job', job['metadata']['name'])}"
     ours = next(one for one in world.pending if one.key == key)
     return _lines(world, ours, decide(snapshot_of(world), PRESETS["fairway"]))
 
 
+async def would_help(client: Client, key: str) -> list[str]:
+    """What would let the waiting workload start now, besides what its own message says; nothing where its user may not
+    see the cluster."""
+    from fairway.api.conditions import would_start
+    from fairway.engine import PRESETS, Wait, decide, snapshot_of, what_if
+
+    try:
+        world = await _world(client)
+    except ApiError as error:
+        if error.status == 403:
+            return []
+        raise
+    policy = PRESETS["fairway"]
+    verdicts = decide(snapshot_of(world), policy).verdicts
+    wait = next((it for it in verdicts if isinstance(it, Wait) and it.workload == key), None)
+    return would_start(what_if(world, wait, policy)) if wait else []
+
+
+async def _world(client: Client, *more: tuple[Kind, Thing]) -> "World":
+    """What the API server has, and more."""
+    from fairway.api.quantities import Malformed
+    from fairway.sim.cluster import read
+
+    lists = await asyncio.gather(*(client.list(Selection(kind)) for kind in READ))
+    found = [*((of, it) for of, them in zip(READ, lists) for it in them), *more]
+    things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in found)
+    try:
+        return read(things, now=float(int(client.clock.now())))
+    except Malformed as error:
+        raise Problem(str(error)) from None
+
+
 def _lines(world: "World", ours: "Workload", plan: "Plan") -> list[str]:
     from fairway.api.conditions import sentence
-    from fairway.engine import Admit, Evict, Resize, Wait
+    from fairway.engine import PRESETS, Admit, Evict, Resize, Wait, what_if
 
     workloads = {one.workload.key: one.workload for one in world.running} | {one.key: one for one in world.pending}
     queues = {key: one.queue for key, one in workloads.items()}
     verdict = next(one for one in plan.verdicts if one.workload == ours.key)
+    if isinstance(verdict, Wait):
+        verdict = replace(verdict, facts=what_if(world, verdict, PRESETS["fairway"]))
     said = sentence(verdict, ours, queues)
     if isinstance(verdict, Wait):
         return [f"would wait: {verdict.reason}: {said}", _forecast(world, ours)]

@@ -1,0 +1,85 @@
+"""What would let a workload start now: each change that is told is applied here, and the start is seen."""
+
+from dataclasses import replace
+
+import pytest
+from builders import NOW, job, node, plan_of, queue, runs, verdicts, world
+
+from fairway.engine import Admit, Facts, PodSet, Policy, Topology, Wait, what_if
+from fairway.engine.model import GPU, Expression, Pool, Reservation, amounts
+
+RACKS = (Pool("default", levels=("rack", "kubernetes.io/hostname")),)
+
+
+def told(*things, **fields) -> Facts:
+    """Of the workload `a`, that waits."""
+    wait = verdicts(plan_of(*things, **fields))["a"]
+    assert isinstance(wait, Wait)
+    return what_if(world(*things, **fields), wait, Policy())
+
+
+def starts(*things, **fields) -> bool:
+    found = verdicts(plan_of(*things, **fields))["a"]
+    return isinstance(found, Admit) and not found.after
+
+
+def test_with_fewer_pods() -> None:
+    cluster = (node("n1", 2), node("n2", 1), queue("q"))
+    assert told(*cluster, job("a", gpus=1, count=8)).would_fit == {"main": 3}
+    assert starts(*cluster, job("a", gpus=1, count=3)) and not starts(*cluster, job("a", gpus=1, count=4))
+
+
+def test_with_fewer_gpus() -> None:
+    cluster = (node("n1", 8), queue("q"), runs(job("old", gpus=2), "n1"))
+    assert told(*cluster, job("a", gpus=8)).with_gpus == 6000
+    assert starts(*cluster, job("a", gpus=6)) and not starts(*cluster, job("a", gpus=7))
+
+
+def test_in_another_queue() -> None:
+    cluster = (node("n1", 8), queue("q", 1, 1), queue("r", 1, 1), queue("s", 4, 4))
+    assert told(*cluster, job("a", gpus=4)).other_queue == "s"
+    assert starts(*cluster, job("a", queue="s", gpus=4)) and not starts(*cluster, job("a", queue="r", gpus=4))
+
+
+def test_not_in_a_queue_that_would_not_take_it() -> None:
+    cluster = (node("n1", 8), queue("q", 1, 1), queue("s", 4, 4, namespaces=frozenset({"others"})))
+    assert told(*cluster, job("a", gpus=4)).other_queue == ""
+
+
+def test_in_another_pool() -> None:
+    pools = tuple(Pool(name, (Expression("pool", "In", (name,)),)) for name in ("a100", "default"))
+    cluster = (node("n1", 1, labels={"pool": "a100"}), node("n2", 4, labels={"pool": "default"}), queue("q"))
+    assert told(*cluster, job("a", gpus=4, pools=("a100",)), pools=pools).other_pool == "default"
+    assert starts(*cluster, job("a", gpus=4, pools=("default",)), pools=pools)
+
+
+def test_without_its_required_topology() -> None:
+    racks = [node(f"n{n}", 2, labels={"rack": f"r{n // 2}"}) for n in range(4)]
+    taken = runs(job("old", gpus=1), "n0"), runs(job("old2", gpus=1), "n2")
+    bound = job("a", gpus=2, count=2, topology=Topology(required="rack"))
+    assert told(*racks, queue("q"), *taken, bound, pools=RACKS).is_bound
+    assert starts(*racks, queue("q"), *taken, replace(bound, topology=Topology()), pools=RACKS)
+
+
+def test_with_a_shorter_time_limit() -> None:
+    kept = (Reservation("window", NOW + 1830, 3600, queue="", nodes=("n1",)),)
+    cluster = (node("n1", 1), queue("q"))
+    long = job("a", gpus=1, preemptible=False, time_limit=7200)
+    assert told(*cluster, long, reservations=kept).shorter_limit == 1800
+    assert starts(*cluster, replace(long, time_limit=1800), reservations=kept)
+
+
+def test_nothing_is_told_where_nothing_helps() -> None:
+    cluster = (node("n1", 1), queue("q"), queue("s"), runs(job("old", gpus=1), "n1"))
+    found = told(*cluster, job("a", gpus=1))
+    asked = (found.would_fit, found.with_gpus, found.other_queue, found.other_pool, found.is_bound)
+    assert asked == (None, None, "", "", False) and found.shorter_limit is None
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 5, 8])
+def test_the_most_is_told_of_what_would_fit(gpus: int) -> None:
+    alone = job(
+        "a",
+        podsets=(PodSet("main", 1, 1, replace(job("x", gpus=1).podsets[0].pod, requests=amounts({GPU: gpus * 1000}))),),
+    )
+    assert told(node("n1", gpus - 1), node("n2", 1), queue("q"), alone).with_gpus == (gpus - 1) * 1000
