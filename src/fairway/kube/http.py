@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
@@ -35,8 +36,8 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         read_bufsize=READ_BYTES,
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=True,
     ) as session:
+        proxy = _proxy(config.server)
 
         async def exchange(request: Request) -> Response:
             url = URL(_url(config.server, request), encoded=True)
@@ -44,13 +45,19 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
             try:
                 answer = await session.request(
                     request.method, url, headers=headers, data=request.body or None, allow_redirects=False,
-                    server_hostname=config.server_name or None,
+                    proxy=proxy, server_hostname=config.server_name or None,
                 )  # fmt: skip
                 return await _response(request, answer)
             except aiohttp.ClientError as error:
                 raise ConnectionError(f"{config.server}: {error}") from error
 
         yield exchange
+
+
+def _proxy(server: str) -> str | None:
+    """The proxy that the environment names for a server. Asked once: aiohttp would ask, and read ~/.netrc, each time."""
+    parts = urlsplit(server)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def _url(server: str, request: Request) -> str:
