@@ -30,7 +30,7 @@ def demo(fast: bool) -> None:
     """The story of the README, on a cluster of its own that it removes again. Takes less than a minute."""
     with tempfile.TemporaryDirectory(prefix="fairway-demo-") as folder:
         try:
-            asyncio.run(_tell(Path(folder), steps=600 if fast else 1500))
+            asyncio.run(_tell(Path(folder), steps=500 if fast else 1000))
         finally:
             _command(Path(folder), "down", check=False)
 
@@ -153,10 +153,12 @@ async def _one_accelerator(stage: _Stage, steps: int) -> None:
         head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await stage.client.create(kinds.PRIORITY_CLASSES, head | {"value": value, "globalDefault": not value})
     _say("A cluster of one node, my-precious, with one accelerator. Three trainings queue up for it.")
-    for name in ("first", "second", "third"):
+    await stage.training("first", 3 * steps)
+    for name in ("second", "third"):
         await stage.training(name, steps)
     await stage.phase("first", "Running")
     await stage.until("third", lambda status: status.get("position") == 2)
+    await stage.until("second", lambda status: bool(status.get("message")))
     _quote(stage.command("ls"))
     _say("Why does the second one wait?")
     _quote(stage.command("why", "second"))

@@ -1,0 +1,159 @@
+"""The documented commands and every example, on a real cluster of this machine: real processes, a real kubectl."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.xdist_group("commands")
+
+
+class Machine:
+    """A cluster in a directory, and commands on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "XDG_DATA_HOME": str(folder), "HOME": str(folder)}
+        self.environment.pop("KUBECONFIG", None)
+
+    def run(self, *command: str, status: int = 0) -> str:
+        found = subprocess.run(
+            [sys.executable, "-m", "fairway.cli.main", *command],
+            env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=120,
+        )  # fmt: skip
+        assert found.returncode == status, f"{command}: {found.returncode}: {found.stdout}{found.stderr}"
+        return found.stdout + found.stderr
+
+    def kubectl(self, *command: str) -> str:
+        program = shutil.which("kubectl")
+        if program is None:
+            pytest.skip("no kubectl on the PATH")
+        config = self.folder / "fairway" / "kubeconfig"
+        environment = {**self.environment, "KUBECONFIG": str(config)}
+        found = subprocess.run([program, *command], env=environment, capture_output=True, text=True, timeout=120)
+        assert found.returncode == 0, f"{command}: {found.stdout}{found.stderr}"
+        return found.stdout
+
+    def workload(self, job: str) -> dict:
+        return json.loads(self.run("status", job, "-o", "json"))["status"]
+
+    def until(self, job: str, phase: str) -> dict:
+        deadline = time.monotonic() + 60
+        while (status := self.workload(job)).get("phase") != phase:
+            assert time.monotonic() < deadline, f"{job} is {status.get('phase')}, not {phase}: {status}"
+        return status
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    assert machine.run("up", "--detach", "--cpus", "2", "--fake-gpus", "2").strip().endswith("kubeconfig")
+    yield machine
+    machine.run("down")
+
+
+def test_a_program_runs_where_it_was_submitted_and_its_log_is_followed(machine: Machine) -> None:
+    said = machine.run("submit", "--name", "hello", "--follow", "--", "sh", "-c", "pwd; echo hello $((1 + 1))")
+    assert str(machine.folder) in said and "hello 2" in said
+    assert machine.until("hello", "Succeeded")
+    assert "hello 2" in machine.run("logs", "hello")
+
+
+def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
+    machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
+
+
+def test_what_waits_says_why_and_what_is_suspended_goes_on(machine: Machine) -> None:
+    machine.run("submit", "--name", "big", "--gpus", "2", "--cpus", "1", "--", "sleep", "60")
+    machine.until("big", "Running")
+    machine.run("submit", "--name", "late", "--gpus", "1", "--cpus", "1", "--", "sleep", "1")
+    machine.until("late", "Pending")
+    deadline = time.monotonic() + 30
+    while "NoRoom" not in (said := machine.run("why", "late")):
+        assert time.monotonic() < deadline, said
+    assert "nvidia.com/gpu" in said
+    assert re.search(r"late\s+default", machine.run("ls")) and "big" in machine.run("ls", "-A", "--queue", "default")
+    machine.run("suspend", "big")
+    machine.until("late", "Succeeded")
+    machine.run("resume", "big")
+    machine.until("big", "Running")
+    machine.run("cancel", "big")
+    machine.run("cancel", "late")
+
+
+def test_nodes_and_queues_are_shown(machine: Machine) -> None:
+    assert re.search(r"Ready\s+2\s+0\s+2", machine.run("nodes"))
+    assert "default" in machine.run("queues")
+    assert json.loads(machine.run("queues", "-o", "json"))["items"][0]["kind"] == "Queue"
+
+
+def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
+    said = machine.run("status", "nobody", status=1)
+    assert said.count("\n") == 1 and "no workload 'nobody'" in said
+
+
+def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
+    program = ("sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
+    said = machine.run("submit", "--name", "part", "--gpus", "0.5", "--follow", "--", *program)
+    assert re.search(r"on [01]\b", said)
+
+
+def test_wrong_use_exits_with_two(machine: Machine) -> None:
+    assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
+    assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
+    assert "no command" in machine.run("frobnicate", status=2).lower()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(machine: Machine, shell: str) -> None:
+    assert "_FAIRWAY_COMPLETE" in machine.run("completion", shell)
+
+
+@pytest.mark.kubectl
+def test_three_jobs_run_one_at_a_time_and_an_urgent_one_preempts(machine: Machine) -> None:
+    machine.kubectl("label", "node", "--all", "node-type=my-precious")
+    machine.kubectl("apply", "-f", str(EXAMPLES / "priorities.yaml"), "-f", str(EXAMPLES / "three-jobs.yaml"))
+    machine.until("one", "Running")
+    assert machine.workload("two")["phase"] == machine.workload("three")["phase"] == "Pending"
+    machine.kubectl("apply", "-f", str(EXAMPLES / "urgent.yaml"))
+    machine.until("urgent", "Succeeded")
+    assert machine.workload("one")["evictionHistory"][-1]["reason"] == "Preempted"
+    ends = {}
+    for job in ("one", "two", "three"):
+        machine.until(job, "Succeeded")
+        ends[job] = json.loads(machine.kubectl("get", "job", job, "-o", "json"))["status"]["completionTime"]
+    assert ends["one"] < ends["two"] < ends["three"]
+    assert "one" in machine.kubectl("get", "fwl,fq,jobs,pods")
+
+
+@pytest.mark.kubectl
+def test_a_gang_of_the_examples_runs_whole(machine: Machine) -> None:
+    machine.kubectl("apply", "-f", str(EXAMPLES / "gang.yaml"))
+    machine.until("gang", "Succeeded")
+    said = machine.run("logs", "gang")
+    assert sorted(re.findall(r"rank (\d) of 4", said)) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.kubectl
+def test_the_teams_of_the_examples_are_accepted(machine: Machine) -> None:
+    machine.kubectl("apply", "-f", str(EXAMPLES / "teams.yaml"))
+    assert {"vision", "speech", "idle-time"} <= set(machine.run("queues").split())
+
+
+def test_every_example_is_applied_here() -> None:
+    text = Path(__file__).read_text()
+    assert [path.name for path in EXAMPLES.glob("*.yaml") if path.name not in text] == []
+
+
+def test_the_demo_tells_its_story(tmp_path: Path) -> None:
+    said = Machine(tmp_path).run("demo", "--fast")
+    assert "resuming from step" in said and said.count("the sum over all ranks is 6") == 4
