@@ -187,6 +187,17 @@ async def test_two_hundred_watches_leave_room_for_a_request() -> None:
             await it.aclose()
 
 
+async def test_a_proxy_that_the_environment_names_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"name": request.url.host}})
+
+    async with serving(answer) as url:
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setenv("no_proxy", "localhost")
+        async with http_transport(Config("http://cluster.invalid")) as transport:
+            assert (await Client(transport, Clock()).get(POD))["metadata"]["name"] == "cluster.invalid"
+
+
 async def test_tls_trusts_the_authority_named_and_shows_the_client_certificate() -> None:
     authority, names = trustme.CA(), []
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

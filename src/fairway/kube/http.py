@@ -55,7 +55,7 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
 
 
 def _proxy(server: str) -> str | None:
-    """The proxy that the environment names for a server. Asked once: aiohttp would ask, and read ~/.netrc, each time."""
+    """The proxy that the environment names for a server; asked once, since aiohttp would read ~/.netrc each time."""
     parts = urlsplit(server)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
