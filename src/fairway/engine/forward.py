@@ -6,10 +6,14 @@ eviction holds its room for its grace and then queues again at its old place, wi
 be done once more. What the plan cannot know (how long the work takes) is told by `work`; the engine sees it only
 through its policy.
 
+Not every event is worth a cycle. What a plan only started is not decided on again at the same moment, for a plan leaves
+nothing that could start; and an end while nothing waits, leaves or grows changes nothing for anybody. The Step that
+shows such a moment has an empty plan.
+
 Work is in seconds at full size. An elastic workload runs at the part of its pods it has. Nothing here decides.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count as counter
@@ -79,7 +83,8 @@ class Forward:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = counter()
         self._again: float | None = None
-        self._has_changed = True
+        self._has_changed, self._has_only_ends = True, False
+        self._restless: set[str] = set()  # of those in `running`, who leave, are promised, lack pods or could grow
         self._awaited: set[str] = set()  # named in an `after`: how these end must be remembered
         snapshot = state.snapshot(now)
         self._awaited.update(key for one in snapshot.pending for key in one.after)
@@ -90,9 +95,10 @@ class Forward:
         """`act` is done at `time`, before that moment's decision."""
         heappush(self._events, (time, next(self._order), act))
 
-    def observe(self, *facts: Fact) -> None:
-        """The world says so, now."""
-        self._has_changed = True
+    def observe(self, *facts: Fact, is_news: bool = True) -> None:
+        """The world says so, now. Without `is_news` it is known to change no verdict, and no cycle is run for it."""
+        if is_news:
+            self._has_changed, self._has_only_ends = True, False
         for fact in facts:
             if isinstance(fact, Gone) and fact.kind == "Workload":
                 self._drop(fact.key)
@@ -104,11 +110,19 @@ class Forward:
         """One for each cycle, until nothing is to happen before `until`."""
         while (moment := self._next()) is not None and moment <= until:
             self.now = moment
-            self._has_changed |= self._again is not None and self._again <= moment
+            if self._again is not None and self._again <= moment:
+                self._has_changed, self._has_only_ends = True, False
             while self._events and self._events[0][0] <= moment:
                 heappop(self._events)[2]()
-            if self._has_changed:
+            if self._has_only_ends and self._is_quiet():
+                self._has_changed = self._has_only_ends = False
+                yield Step(moment, self.state.snapshot(moment), Plan((), {}, self._again))
+            elif self._has_changed:
                 yield from self._settle()
+
+    def _is_quiet(self) -> bool:
+        """Nobody waits, leaves or could grow: who runs will be kept, whoever else ends."""
+        return not self.state.has_pending and not self._restless
 
     def _next(self) -> float | None:
         if self._has_changed:
@@ -122,20 +136,23 @@ class Forward:
             snapshot = self.policy.seen(self.state.snapshot(self.now))
             plan = decide(snapshot, self.policy)
             faults = tuple(check(snapshot, plan)) if self._is_checked else ()
-            self._has_changed = False
+            self._has_changed = self._has_only_ends = False
             yield Step(self.now, snapshot, plan, faults)
             self._apply(snapshot, plan)
             self._again = plan.again_at if plan.again_at is not None and plan.again_at > self.now else None
             if not self._has_changed:
+                if any(isinstance(one, Admit) for one in plan.verdicts):
+                    yield Step(self.now, self.state.snapshot(self.now), Plan((), {}, self._again))
                 return
         raise RuntimeError(f"plans do not settle at {self.now}: {plan.verdicts[:3]}")
 
     def _apply(self, snapshot: Snapshot, plan: Plan) -> None:
         pending = {one.key: one for one in snapshot.pending}
+        is_news = _may_follow(snapshot, self.policy, pending)
         for verdict in plan.verdicts:
             match verdict:
                 case Admit(workload=key) if not verdict.after:
-                    self._start(pending.get(key) or self._promised(key), verdict.admission, verdict.backfilled_for)
+                    self._start(pending.get(key) or self.running[key].workload, verdict, is_news=is_news)
                 case Admit(workload=key) if key in pending:
                     self._promise(pending[key], verdict)
                 case Evict():
@@ -147,24 +164,25 @@ class Forward:
                 case _:
                     pass
 
-    def _promised(self, key: str) -> Workload:
-        return self.running[key].workload
-
     def _promise(self, workload: Workload, verdict: Admit) -> None:
         """It holds its places while the others leave; it starts when a later plan says so."""
         one = Running(workload, verdict.admission, waits_for=verdict.after, is_promised=True)
-        self.running[workload.key] = one
+        self._stand(one)
         self.observe(one)
 
-    def _start(self, workload: Workload, admission: Admission, backfilled_for: str) -> None:
-        one = Running(workload, admission, admitted_at=self.now, backfilled_for=backfilled_for)
+    def _start(self, workload: Workload, verdict: Admit, *, is_news: bool = True) -> None:
+        one = Running(workload, verdict.admission, admitted_at=self.now, backfilled_for=verdict.backfilled_for)
         self._go_on(one)
-        self.observe(one)
+        self.observe(one, is_news=is_news or workload.time_limit is not None)
+
+    def _stand(self, one: Running) -> None:
+        self.running[one.workload.key] = one
+        (self._restless.add if _is_restless(one) else self._restless.discard)(one.workload.key)
 
     def _go_on(self, one: Running) -> None:
         """It runs from now on (or goes on, where it was found running)."""
         key = one.workload.key
-        self.running[key] = one
+        self._stand(one)
         if one.is_leaving:
             begun = self.now if one.leaving_since is None else one.leaving_since
             self.at(max(self.now, begun + one.workload.grace), lambda: self._leave(key))
@@ -187,10 +205,12 @@ class Forward:
         self.at(begins + left, lambda: self._end(key) if self.progress[key].turn == turn else None)
 
     def _end(self, key: str) -> None:
+        is_all = self._has_only_ends or not self._has_changed
         self._bank(key)
         self._note(key, has_finished=True)
         self._drop(key)
         self._forget(key, succeeded=True)
+        self._has_only_ends = is_all
 
     def _note(self, key: str, *, has_finished: bool) -> None:
         ran = self.progress[key].ran if key in self.progress else None
@@ -199,6 +219,7 @@ class Forward:
 
     def _drop(self, key: str) -> None:
         self.running.pop(key, None)
+        self._restless.discard(key)
         if key in self.progress:
             self.progress[key].turn += 1
             self.progress[key].since = None
@@ -216,14 +237,14 @@ class Forward:
         key = verdict.workload
         one = self.running[key]
         if one.is_promised:
-            self.running.pop(key)
+            self._drop(key)
             self.observe(one.workload)
             return
         self._bank(key)
         self._note(key, has_finished=False)
         self._lose_unsaved(key)
         leaving = replace(one, is_leaving=True, leaving_since=self.now, moves_to=verdict.admission)
-        self.running[key] = leaving
+        self._stand(leaving)
         self.observe(leaving)
         self.at(self.now + one.workload.grace, lambda: self._leave(key))
 
@@ -238,18 +259,19 @@ class Forward:
 
     def _leave(self, key: str) -> None:
         one = self.running.pop(key, None)
+        self._restless.discard(key)
         if one is None:
             return
         again = replace(one.workload, attained=self.progress[key].attained) if key in self.progress else one.workload
         self.observe(again)
         if one.moves_to:
-            self._start(again, one.moves_to, "")
+            self._start(again, Admit(key, one.moves_to))
 
     def _resize(self, verdict: Resize) -> None:
         key = verdict.workload
         self._bank(key)
         one = replace(self.running[key], admission=verdict.admission, lost=())
-        self.running[key] = one
+        self._stand(one)
         self.progress[key].rate = rate_of(one)
         self._plan_end(key)
         self.observe(one)
@@ -264,6 +286,22 @@ class Forward:
     def _forget(self, key: str, *, succeeded: bool) -> None:
         """It is over; how, is kept only while somebody waits for it: a long run ends very many."""
         self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
+
+
+def _may_follow(snapshot: Snapshot, policy: Policy, pending: Mapping[str, Workload]) -> bool:
+    """Whether starts can matter to a later plan by themselves: they end at a limit, or rights may reach them later."""
+    queues = snapshot.queues.values()
+    if any(one.default_time_limit is not None or one.max_time_limit is not None for one in queues):
+        return True
+    if not policy.makes_room or not pending:
+        return False
+    priorities = {one.priority for one in snapshot.pending}.union(one.workload.priority for one in snapshot.running)
+    return len(priorities) > 1 or any(one.quotas for one in queues)
+
+
+def _is_restless(one: Running) -> bool:
+    is_elastic = any(podset.is_elastic for podset in one.workload.podsets)
+    return one.is_leaving or one.is_promised or bool(one.lost) or is_elastic
 
 
 def pods_of(one: Running) -> dict[str, int]:

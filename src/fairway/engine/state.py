@@ -153,6 +153,10 @@ class State:
         self._device_free = np.zeros((0, 0), np.int64)
         self._layout = Layout((), (), np.zeros(0, np.int32), np.zeros(0, np.bool_), (), Memo())
 
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
     # What is told
 
     def observe(self, *facts: Fact) -> None:

@@ -48,6 +48,7 @@ class World:
         self._pods: dict[PodClass, PodClass] = {}
         self._hidden: defaultdict[Kind, list[tuple[float, str, Workload]]] = defaultdict(list)
         self._shown: defaultdict[Kind, set[str]] = defaultdict(set)
+        self._longest: defaultdict[Kind, float] = defaultdict(float)  # that is or was shown since there was none
         self._kind: dict[str, Kind] = {}
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         self._ends: dict[str, float] = {}
@@ -94,13 +95,16 @@ class World:
         self._show(kind)
 
     def _show(self, kind: Kind) -> None:
-        """Tell the scheduler of the first of a kind, until SHOWN of them are in sight."""
+        """Tell the scheduler of the first of a kind, until SHOWN of them are in sight. One more of a kind that waits
+        already is no news, unless it may be the shortest."""
         hidden, shown = self._hidden[kind], self._shown[kind]
-        while hidden and len(shown) < SHOWN:
-            workload = heappop(hidden)[2]
+        while hidden and (len(shown) < SHOWN or hidden[0][0] < self._longest[kind]):
+            length, _, workload = heappop(hidden)
             if workload.key not in self._ends:
+                self._longest[kind] = max(length, self._longest[kind]) if shown else length
+                is_news = not shown or self.mechanics.knows_durations
                 shown.add(workload.key)
-                self.forward.observe(workload)
+                self.forward.observe(workload, is_news=is_news)
 
     def _cancel(self, key: str) -> None:
         """A user who has waited long enough gives up."""
