@@ -110,7 +110,7 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
 def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
-    assert "no command" in machine.run("frobnicate", status=2).lower()
+    assert "no such command" in machine.run("frobnicate", status=2).lower()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -247,4 +247,4 @@ def _node_line(node: dict[str, Any], used: dict[tuple[str, str], int]) -> list[o
 def _node_status(node: dict[str, Any]) -> str:
     conditions = {it["type"]: it["status"] for it in (node.get("status") or {}).get("conditions") or ()}
     ready = "Ready" if conditions.get("Ready") == "True" else "NotReady"
-    return f"{ready},SchedulingDisabled" if node["spec"].get("unschedulable") else ready
+    return f"{ready},SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else ready
