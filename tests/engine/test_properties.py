@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from worlds import Room, Told, after, copied, place, seated, show_plan, worlds
 
 from fairway.engine import Policy, check, decide
-from fairway.engine.model import Node, PodSet, Workload, World
+from fairway.engine.model import Node, PodSet, Topology, Workload, World
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Wait
 from fairway.engine.snapshot import Snapshot
 from fairway.engine.state import snapshot_of
+from fairway.engine.whatif import what_if
 
 SOAK = "FAIRWAY_SOAK" in os.environ
 PARTS = 8
@@ -82,7 +83,7 @@ def never_is_never(world: World, plan: Plan) -> None:
 def leaves_no_room_unused(world: World, plan: Plan) -> None:
     """Who waits for room does not fit what is left by the simplest means, where nothing is kept for others."""
     waits = [verdict for verdict in plan.verdicts if isinstance(verdict, Wait)]
-    if world.reservations or any(wait.held for wait in waits):
+    if world.reservations or any(wait.held for wait in waits) or snapshot_of(world).is_social:
         return
     room = seated(world)
     told = {wait.workload for wait in waits if wait.reason in ROOM}
@@ -93,9 +94,9 @@ def leaves_no_room_unused(world: World, plan: Plan) -> None:
 
 def is_plain(workload: Workload) -> bool:
     """Whether a first fit, pod by pod, knows all that it asks for."""
-    return not workload.topology.required and not workload.excluded_nodes and not any(
-        one.topology.required or one.topology.segments or one.pod.pod_affinity or one.pod.spread
-        or one.pod.host_ports or one.pod.alignment_required or one.pod.gpu_memory
+    return workload.topology == Topology() and not workload.excluded_nodes and not any(
+        one.topology != Topology() or one.pod.pod_affinity or one.pod.spread or one.pod.host_ports
+        or one.pod.alignment_required or one.pod.gpu_memory
         for one in workload.podsets
     )
 
@@ -128,10 +129,10 @@ def owns(world: World, pool: str, node: Node) -> bool:
 
 
 def is_monotone_in_room(world: World, plan: Plan) -> None:
-    """One more empty node never turns the start of a lone workload into a wait. (Spread over domains is different: an
-    empty domain is one more to be even with.)"""
+    """One more empty node never turns the start of the only workload that waits, in the only queue, into a wait.
+    (Spread over domains is different: an empty domain is one more to be even with.)"""
     alone = replace(world, pending=world.pending[:1])
-    if not world.pending or snapshot_of(alone).is_social or not world.nodes:
+    if not world.pending or len(world.queues) > 1 or snapshot_of(alone).is_social:
         return
     starts = [one for one in decide(snapshot_of(alone), Policy()).verdicts if one.workload == world.pending[0].key]
     if isinstance(starts[0], Admit):
@@ -158,20 +159,21 @@ def settled(world: World, plan: Plan) -> tuple[World, Plan]:
 
 
 def tells_the_truth(world: World, plan: Plan) -> None:
-    """A counterfactual comes true: with the counts that would fit, in the other queue, or without those who block it,
+    """A counterfactual comes true: with fewer pods, in another queue or pool, unbound, or without those who block it,
     the workload starts, were it the only one to wait."""
-    waits = [one for one in plan.verdicts if isinstance(one, Wait) and one.workload]
+    waits = [one for one in plan.verdicts if isinstance(one, Wait) and one.reason in ROOM]
     pending = {one.key: one for one in world.pending}
-    for wait in [one for one in waits if one.facts.would_fit or one.facts.other_queue][:1]:
-        workload, facts = pending[wait.workload], wait.facts
+    for wait in waits[:1]:
+        workload, facts = pending[wait.workload], what_if(world, wait, Policy())
         if facts.would_fit:
             podsets = tuple(resized(one, facts.would_fit.get(one.name, one.count)) for one in workload.podsets)
             starts(world, replace(workload, podsets=podsets), f"with {dict(facts.would_fit)}")
         if facts.other_queue:
             starts(world, replace(workload, queue=facts.other_queue), f"in {facts.other_queue}")
+        if facts.other_pool:
+            starts(world, replace(workload, pools=(facts.other_pool,)), f"in {facts.other_pool}")
     running = {one.workload.key for one in world.running}
-    blocked = [one for one in waits if one.reason in ROOM and running.issuperset(one.facts.blocking)]
-    for wait in [one for one in blocked if one.facts.blocking][:1]:
+    for wait in [one for one in waits if one.facts.blocking and running.issuperset(one.facts.blocking)][:1]:
         rest = tuple(one for one in world.running if one.workload.key not in wait.facts.blocking)
         starts(replace(world, running=rest), pending[wait.workload], f"without {wait.facts.blocking}")
 
