@@ -130,9 +130,10 @@ def _type(field: dict) -> str:
 def _cli() -> str:
     text = "`fairway` and `kubectl fairway` are the same program. Exit status: 0 done, 1 the answer is no, 2 wrong use."
     parts = []
+    above = click.Context(cli, info_name="fairway", **cli.context_settings)
     for name in COMMANDS:
-        command = cli.get_command(click.Context(cli), name)
-        context = click.Context(command, info_name=f"fairway {name}", max_content_width=100)
+        command = cli.get_command(above, name)
+        context = click.Context(command, parent=above, info_name=name, max_content_width=100)
         parts.append(f"## fairway {name}\n\n```\n{command.get_help(context)}\n```\n")
     return _page("Commands", text, *parts)
 
