@@ -8,6 +8,8 @@ from faults import Faults, kill_and_start
 from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref
 
 PRECIOUS = {"nodeSelector": {"node-type": "my-precious"}}
 LABELS = {"node-type": "my-precious"}
@@ -147,3 +149,38 @@ def test_a_controller_killed_between_any_two_writes_of_a_preemption_finishes_it(
             break
         seen.add(number)
     assert len(seen) > 20
+
+
+def test_a_newcomer_does_not_wait_for_a_victim_that_never_goes() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+
+    async def story() -> tuple[float, Thing]:
+        async with cluster(clock, seeded(1), node("n1", cpu=2), node("n2", cpu=2), dead=frozenset({"n1"})) as world:
+            world.start()
+            first, second = ({"nodeSelector": {"kubernetes.io/hostname": name}} for name in ("n1", "n2"))
+            await world.apply(*high(), job("stuck", seconds=1000, pod=first))
+            await world.apply(job("held", seconds=60, pod={"priorityClassName": "high", **second}))
+            await world.until(lambda: world.is_in("job-held", "Running"))
+            await make_ready(world, "stuck")
+            await world.until(lambda: world.is_in("job-stuck", "Running"))
+            await world.apply(job("urgent", seconds=10, pod={"priorityClassName": "high"}))
+            asked = clock.now()
+            await world.until(lambda: world.is_in("job-urgent", "Running"), seconds=200)
+            return clock.now() - asked, (await world.workload("job-urgent"))["status"]
+
+    took, status = clock.run(story())
+    assert 90 <= took < 95
+    assert status["excludedNodes"] == ["n1"]
+    assert status["admission"]["podSets"][0]["nodes"][0]["node"] == "n2"
+
+
+async def make_ready(world: World, name: str) -> None:
+    """What the runner of a dead node did before it died."""
+
+    async def bound() -> list[Thing]:
+        pods = [it for it in await world.pods() if it["metadata"]["labels"]["job-name"] == name]
+        return [it for it in pods if it["spec"].get("nodeName")]
+
+    pod = Ref(kinds.PODS, (await world.until(bound))[0]["metadata"]["name"], "default")
+    said = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await world.client.patch(pod, {"status": said}, subresource="status")

@@ -29,11 +29,12 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A verdict with its words, and the queue it was for."""
+    """A verdict with its words; `by`: the queue it was for."""
 
     verdict: Verdict
     words: Said
     by: str = ""
+    after: tuple[str, ...] = ()  # whom it waited for
 
 
 class Writer:
@@ -60,7 +61,8 @@ class Writer:
                 continue
             workload = workloads[verdict.workload]
             words = Said(conditions.reason(verdict), conditions.sentence(_rounded(verdict), workload, queues))
-            decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""))
+            _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
+            decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""), after)
             if isinstance(verdict, Wait):
                 self._wait(decided)
             elif isinstance(verdict, Evict):
@@ -153,17 +155,19 @@ class Writer:
     def _evicted(self, seen: WorkloadObject, decided: Decided, *, now: float, to: Admission | None) -> WorkloadStatus:
         status, verdict = seen.status, decided.verdict
         assert isinstance(verdict, Evict)
+        late = self.life.late_nodes(verdict.workload, decided.after) if verdict.cause == "StartTimeout" else ()
+        status = life.exclude(status, late)
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)
         eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
         status = life.evict(status, eviction, decided.words, gpus=gpus_of(seen))
-        if verdict.cause == "StartTimeout":
-            status = life.exclude(status, self.life.late_nodes(seen))
         return life.move(status, to)
 
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided) -> None:
         """Events and counts of what was written; `seen` is how it was before."""
         verdict, queue, metrics = decided.verdict, seen.spec.queue, self.means.metrics
+        if isinstance(verdict, Evict) and not holds(seen.status, "Admitted"):
+            return  # it gave up a promise
         if isinstance(verdict, Admit) and not verdict.after:
             metrics.waited.labels(queue).observe(max(0.0, self.means.now() - _submitted(seen, self.means.now())))
         if isinstance(verdict, Evict):
@@ -213,9 +217,11 @@ class Writer:
 
         written = await self.means.write(key, make)
         if not written:
-            self._told.pop(key, None)  # it changed meanwhile: what is decided of it next is news again
+            if seen and self._told.get(key) == _rounded(verdict):
+                self._wait(decided)  # it changed meanwhile, and maybe nothing that calls for a new decision
+            return
         owner = self.means.cases.case(key).owner
-        if written and owner and seen and seen.status.reason != decided.words.reason:
+        if owner and seen and seen.status.reason != decided.words.reason:
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message)
 
 

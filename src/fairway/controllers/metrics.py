@@ -4,10 +4,12 @@ A value that others tell what happens; it has its own registry, so that two of t
 are set from a snapshot and its plan after each cycle; a label that nothing has any more is taken away.
 """
 
+import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from fairway.engine import GPU, Fault, Plan, Snapshot, Wait
 from fairway.kube.transport import Request, Response, Transport
@@ -51,6 +53,22 @@ class Metrics:
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
+
+    async def serve(self, port: int) -> None:
+        """On http://*:port/metrics, until cancelled."""
+
+        async def answer(request: web.BaseRequest) -> web.Response:
+            if request.path != "/metrics":
+                return web.Response(status=404)
+            return web.Response(body=self.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+        runner = web.ServerRunner(web.Server(answer))
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, port=port).start()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await runner.cleanup()
 
     def refuse(self, faults: Iterable[Fault]) -> None:
         for fault in faults:

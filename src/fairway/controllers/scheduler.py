@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from fairway.api.quantities import Malformed
 from fairway.engine import (
     Admit,
-    Cause,
     Evict,
     Fault,
     Keep,
@@ -34,7 +32,7 @@ from .apply import Writer
 from .facts import Refusal
 from .means import Means
 from .queues import Queues, usage_of
-from .workloads import overdue_at
+from .watchdog import overdue, with_verdicts
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_BATCH = 1.0
@@ -75,7 +73,7 @@ class Scheduler:
         snapshot = self.policy.seen(means.facts.state.snapshot(started))
         plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
         means.metrics.cycle.observe(clock.now() - started)
-        late, next_late = self._late(snapshot)
+        late, next_late = overdue(snapshot, means.view.workloads)
         plan = with_verdicts(plan, late)
         checked = clock.now()
         faults = await clock.in_thread(lambda: check(snapshot, plan))
@@ -89,23 +87,6 @@ class Scheduler:
         self.queues.show(snapshot, plan, usage)
         means.metrics.show(snapshot, plan, usage)
         return min((at for at in (plan.again_at, next_late) if at is not None), default=None), plan
-
-    def _late(self, snapshot: Snapshot) -> tuple[list[Verdict], float | None]:
-        """Those whose pods did not get ready in time; and when the next would be late."""
-        late: list[Verdict] = []
-        moments = []
-        for one in snapshot.running:
-            said = self.means.view.workloads.get(one.workload.key)
-            if said is None or one.is_leaving or one.is_promised:
-                continue
-            with suppress(Malformed):
-                if (at := overdue_at(said.status, said.spec.start_timeout)) is None:
-                    continue
-                if at <= snapshot.now:
-                    late.append(Evict(one.workload.key, Cause.START_TIMEOUT))
-                else:
-                    moments.append(at)
-        return late, min(moments, default=None)
 
     def _struck(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
         for fault in faults:
@@ -121,13 +102,6 @@ class Scheduler:
             log.error("a struck plan has faults still, nothing of it is done: %s", again[:3])
             rest, _ = strike(snapshot, rest, [Fault(it.workload, "Struck") for it in rest.verdicts])
         return rest
-
-
-def with_verdicts(plan: Plan, others: Iterable[Verdict]) -> Plan:
-    """The plan, where these workloads were merely to run on."""
-    said = {verdict.workload: verdict for verdict in others}
-    changed = (said.get(it.workload, it) if isinstance(it, Keep) else it for it in plan.verdicts)
-    return replace(plan, verdicts=tuple(changed)) if said else plan
 
 
 def strike(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:

@@ -11,7 +11,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from fairway.api.objects import SUBMITTED, OwnerReference, PodObject, PodTemplate
 from fairway.api.pods import pod_class
-from fairway.api.quantities import duration, time, time_text
+from fairway.api.quantities import time, time_text
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, workload
 from fairway.engine import GPU, Admission, NodeShare, PodSetPlacement, Workload
@@ -37,7 +37,6 @@ from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
-START_TIMEOUT = 300.0
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 
 
@@ -164,10 +163,14 @@ class Life:
         self.means.wake()
         return None
 
-    def late_nodes(self, said: WorkloadObject) -> tuple[str, ...]:
-        """Nodes whose pods did not get ready."""
-        pods = self.means.cases.pods_of.get(f"{said.metadata.namespace}/{said.metadata.name}", {}).values()
-        return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod) and not _is_ready(pod)}))
+    def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
+        """Nodes whose pods did not get ready, or did not go."""
+        pods = [pod for pod in self._pods(key) if not _is_ready(pod)]
+        pods += [pod for victim in after for pod in self._pods(victim)]
+        return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod)}))
+
+    def _pods(self, key: str) -> tuple[PodObject, ...]:
+        return tuple(self.means.cases.pods_of.get(key, {}).values())
 
     # Leaving
 
@@ -286,11 +289,3 @@ def without(placed: Admission, nodes: list[str]) -> Admission:
                 shares.append(NodeShare(share.node, share.count - lost, share.devices[lost:]))
         podsets.append(PodSetPlacement(placement.name, tuple(shares)))
     return Admission(placed.pool, tuple(podsets))
-
-
-def overdue_at(status: WorkloadStatus, timeout: str) -> float | None:
-    """When an admitted workload whose pods are not up has had time enough."""
-    admitted = since(status, "Admitted")
-    if admitted is None or holds(status, "Running"):
-        return None
-    return admitted + (duration(timeout) if timeout else START_TIMEOUT)
