@@ -9,11 +9,13 @@ given twice. The figure is the mean, over arrivals that round to 100 % of the cl
 import csv
 import gzip
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from bench.figure import Figure
 
 from fairway.engine.draft import Draft
 from fairway.engine.model import (
@@ -134,3 +136,28 @@ def published() -> dict[str, dict[str, float]]:
         for row in csv.DictReader(lines):
             table.setdefault(row["workload"], {})[row["policy"]] = 100 - float(row["unalloc_mean_100"])
     return table
+
+
+STRATEGIES = {"Fragmentation": "FGD", "BestFit": "BestFit"}
+"""Ours, and the published policy it is compared with."""
+TOLERANCE = 0.3
+"""Points by which a list may stay behind the published mean."""
+
+
+def run(rounds: int = 5) -> Iterator[Figure]:
+    """Per strategy a figure for each published list, and the mean of the lists; a sample is a seed."""
+    if not traces().is_dir():
+        print(f"B8 needs the public traces; there are none at {traces()}", file=sys.stderr)
+        return
+    nodes = rows_of(traces() / "raw" / "openb_node_list_gpu_node.csv.gz")
+    for strategy, policy in STRATEGIES.items():
+        means, goals = [], []
+        for name, table in sorted(published().items()):
+            requests = requests_of(rows_of(traces() / "raw" / f"{name}.csv.gz"))
+            samples = tuple(allocated(nodes, requests, strategy, 42 + at) for at in range(rounds))
+            means.append(float(np.mean(samples)))
+            goals.append(table[policy])
+            title = f"B8 {policy} {name.removeprefix('openb_pod_list_')}"
+            yield Figure(title, samples, "% allocated", goals[-1] - TOLERANCE, goals[-1], f"{policy}, published", True)
+        title, goal = f"B8 {policy}, mean of {len(means)} lists", float(np.mean(goals))
+        yield Figure(title, (float(np.mean(means)),), "% allocated", goal, goal, f"{policy}, published", True)

@@ -122,3 +122,12 @@ def test_the_chance_of_a_workload_that_waits_for_another_is_found_too() -> None:
     second = replace(job("b", gpus=1), after=("ns/a",))
     found = foretold(world(node("n1", 1), learned(HOUR), running, job("a", gpus=1), second))
     assert found["b"].p50 == NOW + 2 * HOUR
+
+
+def test_asked_for_one_it_tells_the_same_of_it_and_ends_when_it_has_started() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+    told = world(
+        node("n1", 1), learned(HOUR), running, *(job(f"j{n}", gpus=1, submitted=NOW + n - 9) for n in range(5))
+    )
+    one = forecast(told, PRESETS["fairway"], np.random.default_rng(7), only="ns/j1")
+    assert one["ns/j1"] == foretold(told)["j1"] and "ns/j4" not in {key for key, it in one.items() if not it.is_rough}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from places import draft_of, has, placed, term, within
 
-from fairway.engine.model import Admission, NodeShare, PodSet, PodSetPlacement, Preference, Segment
+from fairway.engine.model import Admission, NodeShare, PodSet, PodSetPlacement, Preference, Segment, Taint
 from fairway.engine.place import Ask, place
 from fairway.engine.topology import tree_of
 
@@ -243,6 +243,20 @@ def test_growth_prefers_the_preferred_domain_of_what_stands():
     ask, thing = {"beside": beside("b0")}, gang(3, topology=within(preferred=RACK))
     assert placed(thing, *racks(1, 3), counts=(2,), ask=ask, levels=[RACK]) == "b0 b1"
     assert placed(thing, *racks(3, 1), counts=(2,), ask=ask, levels=[RACK]) == "a0 a1"
+
+
+def test_growth_goes_on_in_the_segment_that_was_begun():
+    thing, nodes = gang(6, topology=segments((RACK, 2))), racks(3, 2, 4)
+    assert placed(thing, *nodes, counts=(1,), ask={"beside": beside("a0", "a1", "c0")}, levels=[RACK])[0] == "c"
+    full = [runs(job(f"r{at}", gpus=4), f"c{at}", devices=((0, 1, 2, 3),)) for at in range(4)]
+    assert placed(thing, *nodes, *full, counts=(1,), ask={"beside": beside("c0")}, levels=[RACK]) is None
+    found = placed(thing, *nodes, counts=(3,), ask={"beside": beside("c0")}, levels=[RACK]).split()
+    assert [name[0] for name in found] == ["c", "b", "b"]
+
+
+def test_a_node_that_is_to_be_avoided_is_avoided_before_domains_are_packed():
+    marked = node("b0", 4, labels={"rack": "b"}, taints=(Taint("old", "", "PreferNoSchedule"),))
+    assert placed(gang(1, 1), *racks(2), marked, levels=[RACK]) == "a0"
 
 
 def test_a_tree_numbers_domains_in_the_order_of_their_paths():

@@ -102,7 +102,7 @@ def _forecast(world: "World", ours: "Workload") -> str:
     from fairway.api.quantities import time_text
     from fairway.engine import PRESETS, forecast
 
-    found = forecast(world, PRESETS["fairway"], np.random.default_rng(1)).get(ours.key)
+    found = forecast(world, PRESETS["fairway"], np.random.default_rng(1), only=ours.key).get(ours.key)
     if found is None:
         return "  forecast: no start is in sight"
     early = clock_time(time_text(found.p50), world.now)

@@ -7,14 +7,14 @@ Runtime, the pair rule and the token bucket protect against everybody; `maxEvict
 within its guaranteed. Nothing is chosen here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 
 from .cycle import Cycle
 from .model import GPU, Running, Workload
-from .order import precedes
+from .order import is_aged, precedes
 from .plan import Cause
 from .quota import ALL, Account, Branch, Demand
 from .resources import DEVICE, counts_of
@@ -25,22 +25,26 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`touches`: whether it may be a victim, as things stood at the start; `may_lose`: whether its queue may lose it
-    now; `rank`: its queues by how far they are above their share, from the common ancestor down, the most first;
-    `likeness`: claims alike touch the same."""
+    """`touches`: whether it may be a victim, as things stood at the start; `may_lose`: whether a queue may lose
+    somebody now; `rank`: a queue and those above it by how far they are above their share, from the common ancestor
+    down, the most first; `likeness`: claims alike touch the same."""
 
     cause: Cause
     likeness: tuple[object, ...]
     touches: Callable[[Running], bool]
-    may_lose: Callable[[Running], bool]
-    rank: Callable[[Running], tuple[float, ...]]
+    may_lose: Callable[[str], bool]
+    rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
+
+    def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
+        """The rank of several: of the one least above its share."""
+        return max(map(self.rank, queues), default=())
 
 
 def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
     """Its rights in a pool, in the order in which they are used."""
     found = []
-    if any(one.backfilled_for == workload.key for one in cycle.snapshot.running):
+    if workload.key in cycle.backfilled:
         found.append(_take_back(workload, cycle))
     if not cycle.policy.makes_room:
         return found
@@ -60,11 +64,11 @@ def _take_back(workload: Workload, cycle: Cycle) -> Claim:
     return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _level)
 
 
-def _always(one: Running) -> bool:
+def _always(queue: str) -> bool:
     return True
 
 
-def _level(one: Running) -> tuple[float, ...]:
+def _level(queue: str) -> tuple[float, ...]:
     return ()
 
 
@@ -92,9 +96,11 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
         if not precedes(workload, victim, cycle.tree, cycle.policy):
             return False
         least: float = cycle.tree.inherited(victim.queue, attrgetter("preempt_min_runtime"), 0.0)
-        return has_run(one, least, cycle) and not is_spared(one, workload, cycle, is_within=is_within)
+        return has_run(one, least, cycle) and not is_worn(one, cycle, is_within=is_within)
 
-    likeness = workload.queue, workload.priority, id(workload.podsets), is_within
+    is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
+    place = is_aged(workload, cycle.tree) if is_ranked else workload.key
+    likeness = workload.queue, workload.priority, place, is_within
     return Claim(Cause.PREEMPTED, likeness, touches, _always, _level)
 
 
@@ -104,34 +110,58 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
     if not any(governs(at, pool, asked) for at in branch.path) or over_share(workload, pool, cycle):
         return None
     is_within = within_guaranteed(workload, cycle)
+    rivals: dict[str, Rival | None] = {}
+
+    def rival(queue: str) -> Rival | None:
+        if queue not in rivals:
+            rivals[queue] = _rival(branch, queue, pool, cycle)
+        return rivals[queue]
 
     def touches(one: Running) -> bool:
-        sides = _sides(branch, one, cycle)
-        if sides is None or not own(sides[1], pool):
-            return False
-        least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), MIN_RUNTIME)
-        return has_run(one, least, cycle) and not is_spared(one, workload, cycle, is_within=is_within)
+        other = rival(one.workload.queue)
+        return other is not None and has_run(one, other.least, cycle) and not is_worn(one, cycle, is_within=is_within)
 
-    def may_lose(one: Running) -> bool:
+    def may_lose(queue: str) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it."""
-        sides = _sides(branch, one, cycle)
-        assert sides is not None
-        mine = own(sides[0], pool)
-        is_owed = governs(sides[0], pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in mine)
+        other = rival(queue)
+        assert other is not None
+        is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
+            one.keeps_within(one.guaranteed, asked) for one in other.mine
+        )
         return any(
             account.held[resource] > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
-            for account in own(sides[1], pool)
+            for account in other.theirs
             for resource in account.resources
         )
 
-    def rank(one: Running) -> tuple[float, ...]:
-        sides = _sides(branch, one, cycle)
-        assert sides is not None
-        path = cycle.tree.branches[one.workload.queue].path
-        return tuple(-saturation(own(at, pool)) for at in reversed(path[: path.index(sides[1]) + 1]))
+    def rank(queue: str) -> tuple[float, ...]:
+        other = rival(queue)
+        return tuple(-saturation(accounts) for accounts in other.way) if other else ()
 
     return Claim(Cause.RECLAIMED, (workload.queue, id(workload.podsets), is_within), touches, may_lose, rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another queue, as seen from the asking one. `mine`, `theirs`: the accounts at the level under the lowest common
+    ancestor; `way`: from there down to the queue; `least`: how long what runs there must have run."""
+
+    mine: list[Account]
+    theirs: list[Account]
+    way: list[list[Account]]
+    least: float
+
+
+def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle) -> Rival | None:
+    """None where nothing is to be taken back: the same queue, none, or an ungoverned one."""
+    other = cycle.tree.branches.get(queue)
+    sides = branch.below(other) if other is not None and other.path and other is not branch else None
+    if other is None or sides is None or not own(sides[1], pool):
+        return None
+    way = [own(at, pool) for at in reversed(other.path[: other.path.index(sides[1]) + 1])]
+    least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), MIN_RUNTIME)
+    return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
 
 def over_share(workload: Workload, pool: str, cycle: Cycle) -> str:
@@ -141,12 +171,6 @@ def over_share(workload: Workload, pool: str, cycle: Cycle) -> str:
     leaf = next((at for at in path if governs(at, pool, asked)), None)
     is_over = leaf and not all(one.keeps_within(one.share, asked) for one in own(leaf, pool))
     return leaf.queue.name if leaf and is_over else ""
-
-
-def _sides(branch: Branch, one: Running, cycle: Cycle) -> tuple[Branch, Branch] | None:
-    """The level under the lowest common ancestor, on the asking side and on the victim's."""
-    other = cycle.tree.branches.get(one.workload.queue)
-    return branch.below(other) if other is not None and other.path and other is not branch else None
 
 
 def own(branch: Branch, pool: str) -> list[Account]:
@@ -208,17 +232,22 @@ def has_run(one: Running, least: float, cycle: Cycle) -> bool:
     return False
 
 
-def is_spared(one: Running, taker: Workload, cycle: Cycle, *, is_within: bool) -> bool:
-    """By the pair rule, or by too many evictions in a day."""
+def is_worn(one: Running, cycle: Cycle, *, is_within: bool) -> bool:
+    """It was evicted too often in a day already; that counts for nothing where the taker stays within guaranteed."""
     history = one.workload.evictions
-    if history and history[-1].beneficiary == taker.key:
-        return True
+    if not history or is_within:
+        return False
     recent = [past.time for past in history if past.reason in TAKEN and cycle.now - past.time < DAY]
-    most = cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS)
-    if is_within or len(recent) < most:
+    if len(recent) < cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS):
         return False
     cycle.wake(min(recent, default=cycle.now) + DAY)
     return True
+
+
+def is_paired(one: Running, taker: Workload) -> bool:
+    """It left for this very workload the last time."""
+    history = one.workload.evictions
+    return bool(history) and history[-1].beneficiary == taker.key
 
 
 def has_tokens(one: Running, cycle: Cycle) -> bool:

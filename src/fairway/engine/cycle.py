@@ -46,10 +46,13 @@ class Cycle:
         self.open: tuple[str, ...] = ()  # the pools in which quota lets it start
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
+        self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
         self.victims: dict[str, Victim] = {}
         self.streams: dict[str, Stream] = {}  # by queue, while alike workloads start one after the other
+        self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.tries = MOST_TRIES
         self._plain: dict[str, bool] = {}
+        self._endless: dict[str, bool] = {}
         self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
@@ -103,6 +106,15 @@ class Cycle:
             branch = self.tree.branches.get(workload.queue)
             self._plain[workload.queue] = branch is not None and branch.is_plain
         return self._plain[workload.queue]
+
+    def is_endless(self, workload: Workload) -> bool:
+        """Neither a limit nor its queues will stop it."""
+        if workload.queue not in self._endless:
+            path = self.tree.branches[workload.queue].path if workload.queue in self.tree.branches else ()
+            bounds = [bound for at in path for bound in (at.queue.default_time_limit, at.queue.max_time_limit)]
+            is_drained = any(at.queue.stop == "Drain" for at in path)
+            self._endless[workload.queue] = not is_drained and all(bound is None for bound in bounds)
+        return workload.time_limit is None and self._endless[workload.queue]
 
     def pools_of(self, workload: Workload) -> tuple[str, ...]:
         """The pools it may use: in its own order, else its queue's, else by name; each ancestor may narrow them."""

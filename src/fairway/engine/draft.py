@@ -9,10 +9,11 @@ is never taken for fresh. Changes inside `trial()` are undone unless kept; trial
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .sight import Sight
 
 NOWHERE = Admission("", ())
+Room = tuple[Sequence[int], Sequence[int]]
+"""Amounts by resource, and milli-GPU by device slot (none at all: no device), of one node."""
 Standing = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
 """Class, row, number of pods, and the devices of each pod where known."""
 
@@ -64,6 +67,7 @@ class Draft:
         self.last_podsets: tuple[PodSet, ...] = ()
         self._last_counts: tuple[int, ...] = ()
         self._vectors: dict[tuple[int, int], Columns] = {}
+        self._lists: dict[tuple[int, int, int], list[int]] = {}
         self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._undo: list[Callable[[], object]] = []
         self._depth = 0
@@ -114,7 +118,8 @@ class Draft:
         one = self.running[key]
         self._exit(key, one.admission)
         self._only_later(one.workload, one.admission, -1)
-        self._both(one.workload, moves_to or NOWHERE, 1)
+        if moves_to:
+            self._both(one.workload, moves_to, 1)
         self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
 
     def move(self, key: str, admission: Admission) -> None:
@@ -127,7 +132,8 @@ class Draft:
         """It need not go after all."""
         one = self.running[key]
         self._only_later(one.workload, one.admission, 1)
-        self._both(one.workload, one.moves_to or NOWHERE, -1)
+        if one.moves_to:
+            self._both(one.workload, one.moves_to, -1)
         self._hold(key, replace(one, is_leaving=False, moves_to=None))
 
     def vanish(self, key: str) -> None:
@@ -265,6 +271,23 @@ class Draft:
                 for slot, part in self._slots(pod, row, one, memory):
                     slots[slot] += part
             yield row, self._vector(pod, memory) * count, slots
+
+    def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
+        """The same by row, as lists, which alike pods may share: they are not to be written."""
+        memory, held = self._memory.get(admission.pool, 0), dict[int, Room]()
+        for pod, row, count, devices in self._shares(podsets, admission):
+            key = id(pod), memory, count
+            if key not in self._lists:
+                self._lists[key] = (self._vector(pod, memory) * count).tolist()
+            amounts, slots = self._lists[key], [0] * (self._device_free.shape[1] if devices else 0)
+            for one in devices:
+                for slot, part in self._slots(pod, row, one, memory):
+                    slots[slot] += part
+            if row in held:
+                amounts = [was + more for was, more in zip(held[row][0], amounts)]
+                slots = [was + more for was, more in zip_longest(held[row][1], slots, fillvalue=0)]
+            held[row] = amounts, slots
+        return held
 
     def held(self, key: str, pool: str) -> Columns:
         """int64[resource]: what a workload that runs or starts holds in a pool."""

@@ -66,7 +66,8 @@ def _emptied(draft: Draft) -> Draft:
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
             devices[row, : len(whole)] = whole
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
-        free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=())
+        free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=(),
+                       pending=(), queues={})
         sight.emptied = Draft(free)
     return sight.emptied
 

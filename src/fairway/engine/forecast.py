@@ -7,14 +7,16 @@ exponential, around what the workload or its queue expects, else half the enforc
 itself ends at its limit what would run longer. Arrivals come as they did in the last WINDOW seconds, in bursts of alike
 workloads; fewer bursts than ENOUGH tell nothing, and nothing arrives.
 
-Every run is bounded by its number of cycles, never by time: the same world and chance give the same forecast. What can
+Every run is bounded by counts, never by time: MOST_CYCLES cycles, in each of which `decide` sees MOST_SEEN of those who
+wait, or twice as many as the last one started. What no run came to is rough too. The same world and chance give the
+same forecast. What can
 never start has none.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, count
+from itertools import accumulate, count, islice
 from math import inf, log
 
 import numpy as np
@@ -30,7 +32,7 @@ from .sketch import ENOUGH, Lengths, known_runtimes, stem
 from .snapshot import Snapshot
 from .state import snapshot_of, state_of
 
-RUNS, MOST_WAITING, MOST_CYCLES = 16, 1_000, 2_000
+RUNS, MOST_WAITING, MOST_SEEN, MOST_CYCLES = 16, 1_000, 32, 500
 DEFAULT_SECONDS = WINDOW = 3_600.0
 BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
@@ -76,14 +78,20 @@ class Runtimes:
 
 
 def forecast(
-    world: World, policy: Policy, chance: np.random.Generator, *, recent: Sequence[Workload] = ()
+    world: World, policy: Policy, chance: np.random.Generator, *, recent: Sequence[Workload] = (), only: str = ""
 ) -> dict[str, Forecast]:
-    """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them."""
+    """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them.
+    `only`: the key of the one that is asked for; of the others less is told, or nothing."""
     snapshot = snapshot_of(world)
     line, runtimes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree)
     followed = line[:MOST_WAITING]
     near = replace(world, pending=tuple(followed))
-    runs = [_run(near, policy, runtimes, chance, recent) for _ in range(RUNS)]
+    asked = {one.key for one in followed if only in ("", one.key)}
+    runs = []
+    for _ in range(RUNS):
+        ahead = _ahead(near, policy, runtimes, chance)
+        _expect(ahead, recent, chance)
+        runs.append(_run(ahead, followed, asked))
     starts = np.array([[run.get(one.key, inf) for one in followed] for run, _ in runs]).reshape(RUNS, -1)
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf")
     found = {one.key: Forecast(float(p50), float(p90)) for one, p50, p90 in zip(followed, halves, most) if p50 < inf}
@@ -101,25 +109,33 @@ def line_of(snapshot: Snapshot, policy: Policy) -> list[Workload]:
     return [pending[it.workload] for it in may]
 
 
-def _run(
-    world: World, policy: Policy, runtimes: Runtimes, chance: np.random.Generator, recent: Sequence[Workload]
-) -> tuple[dict[str, float], bool]:
-    """First starts by key in one future, and whether it was cut off before all of them."""
+def _ahead(world: World, policy: Policy, runtimes: Runtimes, chance: np.random.Generator) -> Forward:
+    """One future, in which the first that wait are in sight."""
     since = {one.workload.key: one.admitted_at for one in world.running}
 
     def work(workload: Workload) -> float:
         began = since.get(workload.key)
         return runtimes.left(workload, chance.random(), ran=0.0 if began is None else max(0.0, world.now - began))
 
-    ahead = Forward(state_of(world), policy, work, now=world.now, is_checked=False)
-    _expect(ahead, recent, chance)
-    waiting, starts = {one.key for one in world.pending}, dict[str, float]()
+    state = state_of(replace(world, pending=world.pending[:MOST_SEEN]))
+    return Forward(state, policy, work, now=world.now, is_checked=False)
+
+
+def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> tuple[dict[str, float], bool]:
+    """First starts by key in one future, and whether it was cut off before those asked for had started."""
+    hidden = iter(line[MOST_SEEN:])
+    waiting, starts, depth = {one.key for one in line}, dict[str, float](), len(line[:MOST_SEEN])
     for number, step in enumerate(ahead.steps()):
         began_now = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
-        starts |= dict.fromkeys(waiting & began_now, step.now)
-        waiting -= began_now
-        if not waiting or number == MOST_CYCLES:
-            return starts, bool(waiting)
+        begun = waiting & began_now
+        starts |= dict.fromkeys(begun, step.now)
+        waiting -= begun
+        depth -= len(begun)
+        if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(begun)) - depth))):
+            depth += len(more)
+            ahead.observe(*more)
+        if waiting.isdisjoint(asked) or number == MOST_CYCLES:
+            return starts, not waiting.isdisjoint(asked)
     return starts, False
 
 

@@ -21,7 +21,7 @@ from itertools import count as counter
 from .check import check
 from .decide import decide
 from .model import GPU, Admission, Ended, Fact, Gone, Running, Workload
-from .plan import Admit, Evict, Fault, Finish, Plan, Resize
+from .plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Wait
 from .policy import Policy
 from .resources import DEVICE, counted, counts_of
 from .snapshot import Snapshot
@@ -151,6 +151,8 @@ class Forward:
         is_news = _may_follow(snapshot, self.policy, pending)
         for verdict in plan.verdicts:
             match verdict:
+                case Keep() | Wait():
+                    pass
                 case Admit(workload=key) if not verdict.after:
                     self._start(pending.get(key) or self.running[key].workload, verdict, is_news=is_news)
                 case Admit(workload=key) if key in pending:

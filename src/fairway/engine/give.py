@@ -128,7 +128,7 @@ def _still_stands(search: Search) -> bool:
 
 def _move(search: Search) -> None:
     """Whoever fits elsewhere goes there; alike ones are not tried twice."""
-    cycle, hopeless = search.cycle, set[int]()
+    cycle, hopeless = search.cycle, search.cycle.hopeless
     for gift in reversed(search.field.in_order(search.taken)):
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
@@ -211,7 +211,7 @@ def _suffice(search: Search, admission: Admission) -> bool:
     for row, (amounts, devices) in took.items():
         given = [search.field.gives(gift, row) for gift in search.taken if row in gift.rows]
         idle = np.maximum(draft.free[:, row] + amounts, 0), np.maximum(draft.device_free[row] + devices, 0)
-        rooms = [np.sum([idle[part], *(one[part] for one in given)], axis=0) for part in (0, 1)]
+        rooms = [np.sum([idle[part], *(one[part] for one in given if one[part])], axis=0) for part in (0, 1)]
         if (amounts > rooms[0]).any() or (devices > rooms[1]).any():
             return False
     return True

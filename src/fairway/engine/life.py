@@ -8,6 +8,8 @@ from heapq import heappop, heappush
 from itertools import chain
 from operator import itemgetter
 
+import numpy as np
+
 from .cycle import Cycle
 from .door import over_limit, refusal
 from .give import elsewhere
@@ -23,8 +25,11 @@ PATIENCE = 60.0
 
 def release(cycle: Cycle) -> None:
     """Time limits, suspensions, drains, lost nodes and pods, windows that open, dependencies that failed."""
+    unfit = {cycle.snapshot.nodes[row].name for row in np.flatnonzero(~cycle.snapshot.is_usable)}
     for one in cycle.snapshot.running:
-        if not one.is_leaving and (verdict := _stop(one, cycle)) is not None:
+        if one.is_leaving or _goes_on(one, cycle, unfit):
+            continue
+        if (verdict := _stop(one, cycle)) is not None:
             cycle.say(verdict)
             moves_to = verdict.admission if isinstance(verdict, Evict) else None
             cycle.draft.leave(one.workload.key, moves_to)
@@ -36,6 +41,18 @@ def release(cycle: Cycle) -> None:
     for waiting in cycle.snapshot.pending:
         if waiting.after and any(key in ended and not ended[key].succeeded for key in waiting.after):
             cycle.say(Finish(waiting.key, Ending.DEPENDENCY_FAILED))
+
+
+def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:
+    """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
+    workload, row_of = one.workload, cycle.snapshot.row_of
+    if one.lost or not workload.is_active or not cycle.is_endless(workload):
+        return False
+    for placement in one.admission.podsets:
+        for share in placement.nodes:
+            if share.node in unfit or share.node not in row_of:
+                return False
+    return True
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:
@@ -159,10 +176,13 @@ def next_pod(workload: Workload, cycle: Cycle) -> tuple[int, ...]:
 def grow(cycle: Cycle) -> None:
     """Elastic workloads into what is left, one pod at a time, the queues in their order."""
     lines: dict[str, Growth] = {}
-    running = (one.workload for one in cycle.draft.running.values() if _may_grow(one, cycle))
+    elastic = (one for one in cycle.draft.running.values() if cycle.is_elastic(one.workload))
+    running = (one.workload for one in elastic if _may_grow(one, cycle))
     for workload in chain(running, map(itemgetter(0), cycle.draft.started.values())):
         if cycle.is_elastic(workload) and refusal(workload, cycle) is None:
             lines.setdefault(workload.queue, Growth(cycle)).enter(workload)
+    if not lines:
+        return
     grown: set[str] = set()
     asks = lambda one, pool: cycle.tree.amounts(one.podsets, next_pod(one, cycle), pool)  # noqa: E731
     order = Order(cycle.draft, lines, asks, is_steady=False)

@@ -147,11 +147,11 @@ def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
 
 
 def _anchors(sight: Sight, ask: Ask, name: str = "") -> Rows | None:
-    """Rows where pods of the podset, or of all, stand already."""
+    """The row of each pod of the podset, or of all, that stands already."""
     row_of = sight.draft.snapshot.row_of
     held = [one.nodes for one in ask.beside.podsets if name in ("", one.name)] if ask.beside else ()
-    rows = [row_of[share.node] for nodes in held for share in nodes if share.node in row_of]
-    return np.array(rows, np.intp) if rows else None
+    shares = [share for nodes in held for share in nodes if share.node in row_of]
+    return np.repeat([row_of[one.node] for one in shares], [one.count for one in shares]) if shares else None
 
 
 def _within(part: Part, region: Mask | None) -> Part:
@@ -214,8 +214,9 @@ def _batched(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
     is_flat = (part.strategy != "Binpack" or part.kind.need.share > 0) and not part.topology.segments
     filling = Filling(scene, part, is_tight=bool(levels_asked(part.topology)))
-    wish = wishes(scene.snapshot, part.kind) if part.kind.pod.preferences else None
-    wanted = Wanted(part.size, part.topology, _room(scene, part), filling.fill, part.anchors, wish, is_flat)
+    wish = wishes(scene.snapshot, part.kind)
+    wanted = Wanted(part.size, part.topology, _room(scene, part), filling.fill, part.anchors, None, is_flat)
+    wanted = wanted._replace(wish=wish) if wish.any() else wanted
     return lay(tree, wanted)
 
 
@@ -225,10 +226,33 @@ def _singly(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     wanted = Wanted(part.size, replace(part.topology, segments=()), pods, anchors=part.anchors)
     for level, domain in starts(field_of(tree, wanted), wanted):
         inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
+        if part.topology.segments:
+            if (pieces := _by_segment(scene.fork(), tree, _within(part, inside > 0))) is not None:
+                return pieces
+            continue
         for region in (inside, *_homes(scene, part, inside)):
             if (rows := _one_by_one(scene.fork(), part, region.copy())) is not None:
                 return [(row, rows.count(row)) for row in tree.rows.tolist() if row in rows]
     return None
+
+
+def _by_segment(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
+    """Segment after segment, each in one domain of its level; one that was begun goes on where it stands."""
+    outer, *inner = part.topology.segments
+    begun = 0 if part.anchors is None else len(part.anchors) % outer.size
+    anchors, left = part.anchors[-begun:] if begun and part.anchors is not None else None, part.size
+    whole, topology = list[Piece](), Topology(outer.level, "", tuple(inner))
+    while left:
+        size = min(outer.size - begun, left)
+        pieces = _singly(scene, tree, part._replace(size=size, topology=topology, anchors=anchors))
+        if pieces is None:
+            return None
+        for row, count in pieces:
+            if (share := choose(scene, part.kind, row, count=count)) is None:
+                return None
+            scene.take(part.kind, [(row, count)], (share,))
+        whole, left, begun, anchors = whole + pieces, left - size, 0, None
+    return whole
 
 
 def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:

@@ -90,6 +90,7 @@ class Tree:
         self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
+        self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
         self._grow()
         self._fill()
         for pool, amounts in self._dealt.items():
@@ -158,14 +159,14 @@ class Tree:
 
     def _fill(self) -> None:
         """Count who runs, who is promised and what waits."""
-        for one in self.snapshot.running:
+        governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
+        for one in self.snapshot.running if governed else ():
             admission = one.moves_to if one.is_leaving else one.admission
             if admission is not None:
                 self.charge(one.workload, admission.pool, counts_of(one.workload.podsets, admission), 1)
         for branch in self.branches.values():
             for account in branch.accounts.values():
                 account.wanted = account.held.copy()
-        governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
         pending = self.snapshot.pending if governed else ()
         podsets = list(map(attrgetter("podsets"), pending))
         sample = dict(zip(map(id, podsets), pending))
@@ -188,12 +189,14 @@ class Tree:
 
     def time_limit(self, workload: Workload) -> float | None:
         """The limit that is enforced: its own or the queue's default, and never more than the strictest maximum."""
-        path = self.branches[workload.queue].path if workload.queue in self.branches else ()
-        limit = workload.time_limit
-        if limit is None:
-            limit = self.inherited(workload.queue, lambda queue: queue.default_time_limit, None)
-        bounds = [one.queue.max_time_limit for one in path if one.queue.max_time_limit is not None]
-        return min((*bounds, *(() if limit is None else (limit,))), default=None)
+        if workload.queue not in self._limits:
+            path = self.branches[workload.queue].path if workload.queue in self.branches else ()
+            default = self.inherited(workload.queue, lambda queue: queue.default_time_limit, None)
+            bounds = [one.queue.max_time_limit for one in path if one.queue.max_time_limit is not None]
+            self._limits[workload.queue] = default, min(bounds, default=None)
+        default, most = self._limits[workload.queue]
+        limit = default if workload.time_limit is None else workload.time_limit
+        return most if limit is None else limit if most is None else min(limit, most)
 
     def ledgers(self, queue: str, pool: str) -> tuple[Account, ...]:
         """The accounts that a workload of the queue counts in when it runs in the pool, nearest first."""

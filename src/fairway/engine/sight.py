@@ -167,10 +167,11 @@ class Ranking:
 
     def follow(self) -> None:
         """Take in what changed."""
+        if self.draft.repeats:
+            self.draft.flush()
         log, moved, key_of = self.draft.log, self.moved, self.key_of
-        if self.seen == len(log) and not self.draft.repeats:
+        if self.seen == len(log):
             return
-        self.free = self.draft.free.data
         _, column, slope = self.linear
         for row in log[self.seen :] if len(log) == self.seen + 1 else set(log[self.seen :]):
             if self.is_inside[row]:
@@ -179,6 +180,8 @@ class Ranking:
                 key = key_of[row] = self.base[row] - slope * self.free[column, row]
                 insort(moved, (key, row))
         self.seen = len(log)
+        while self.head < len(self.rows) and self.rows[self.head] in key_of:
+            self.head += 1
         if len(moved) > max(LONG, len(self.rows) // LONG):
             self._sort()
 
@@ -242,26 +245,21 @@ class Run:
         ranking.follow()
         keys, rows, moved = ranking.keys, ranking.rows, ranking.moved
         if self.epoch != ranking.epoch:
-            self.at, self.epoch = self._unmoved(bisect_left(keys, self.bound[0])), ranking.epoch
-        elif self.at < len(rows) and rows[self.at] in ranking.key_of:
-            self.at = self._unmoved(self.at)
-        at = self.at
-        best = (keys[at], rows[at]) if at < len(rows) else None
+            self.at, self.epoch = bisect_left(keys, self.bound[0]), ranking.epoch
+        at = max(self.at, ranking.head)
         for position in range(bisect_left(moved, self.bound), len(moved)):
             entry = moved[position]
-            if best is not None and entry > best:
-                break
             if self._fits(entry[1]):
-                return entry[1]
-        return None if best is None else best[1]
+                if at < len(rows) and entry > (keys[at], rows[at]):  # one that has not changed may come before
+                    self.at = at = self._unmoved(at)
+                return entry[1] if at == len(rows) or entry < (keys[at], rows[at]) else rows[at]
+        self.at = at = self._unmoved(at)
+        return rows[at] if at < len(rows) else None
 
     def _unmoved(self, at: int) -> int:
         """The position of the first node from there on that has room and has not changed since the sorting."""
         ranking = self.ranking
         rows, moved, end = ranking.rows, ranking.key_of, len(ranking.rows)
-        while ranking.head < end and rows[ranking.head] in moved:
-            ranking.head += 1
-        at = max(at, ranking.head)
         near = min(at + 16, end)
         for position in range(at, near):
             if rows[position] not in moved and self._fits(rows[position]):

@@ -44,8 +44,8 @@ class Tree(NamedTuple):
 
 class Wanted(NamedTuple):
     """What is to be laid out: so many pods, `room[node]` for them, how to fill nodes of one narrowest domain.
-    `anchors`: rows where pods of the podset stand already; `wish`: float64[node], what the user likes, before
-    tightness; `is_flat`: nodes of the starting domain are filled as if it were the narrowest."""
+    `anchors`: the row of each pod that stands already, in rank order; `wish`: float64[node], what the user likes,
+    before tightness; `is_flat`: nodes of the starting domain are filled as if it were the narrowest."""
 
     size: int
     topology: Topology
@@ -108,6 +108,8 @@ def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
     """Rows and counts in rank order, or None where no domain holds the podset. Every level asked for is in the tree.
     A last segment that is not full lies in one domain of its level as well, and has the last ranks."""
     segments = wanted.topology.segments
+    if segments and wanted.anchors is not None and (begun := len(wanted.anchors) % segments[0].size):
+        return _complete(tree, wanted, wanted.anchors, begun)
     rest = wanted.size % segments[0].size if segments else 0
     field = field_of(tree, wanted)
     whole = wanted._replace(size=wanted.size - rest)
@@ -123,11 +125,30 @@ def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
 
 def _last_segment(wanted: Wanted, inside: Counts, pieces: list[Piece]) -> Wanted:
     outer, *inner = wanted.topology.segments
-    room = inside.copy()
-    for row, count in pieces:
-        room[row] -= count
     topology = Topology(required=outer.level, segments=tuple(inner))
-    return wanted._replace(size=wanted.size % outer.size, topology=topology, room=room, anchors=None)
+    return wanted._replace(size=wanted.size % outer.size, topology=topology, room=_less(inside, pieces), anchors=None)
+
+
+def _complete(tree: Tree, wanted: Wanted, stands: Rows, begun: int) -> list[Piece] | None:
+    """Ranks go on in the segment of which so many stand already, and then as usual."""
+    outer, *inner = wanted.topology.segments
+    codes = tree.codes[tree.levels.index(outer.level)]
+    more = min(outer.size - begun, wanted.size)
+    inside, topology = np.where(codes == codes[stands[-1]], wanted.room, 0), Topology(outer.level, "", tuple(inner))
+    first = lay(tree, wanted._replace(size=more, topology=topology, room=inside, anchors=stands[-begun:]))
+    if first is None or more == wanted.size:
+        return first
+    stands = np.append(stands, [row for row, count in first for _ in range(count)])
+    left = wanted._replace(size=wanted.size - more, room=_less(wanted.room, first), anchors=stands)
+    rest = lay(tree, left)
+    return None if rest is None else first + rest
+
+
+def _less(room: Counts, pieces: list[Piece]) -> Counts:
+    left = room.copy()
+    for row, count in pieces:
+        left[row] -= count
+    return left
 
 
 def domain_rooms(tree: Tree, room: Counts, segments: tuple[Segment, ...] = ()) -> list[Counts]:

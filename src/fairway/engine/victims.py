@@ -8,29 +8,34 @@ time. Who was not needed is spared elsewhere (`give`); nothing here is kept unle
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .claims import Claim, cost, has_tokens
+from .claims import Claim, cost, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
+from .draft import Room
 from .fit import Kind, Need
 from .model import GPU, Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
 from .place import feasible, room, sight_of
 from .plan import Cause
 from .quota import Demand
 from .resources import DEVICE, counts_of
-from .snapshot import Columns, Mask
+from .snapshot import Mask
 
-Price = tuple[bool, tuple[float, ...], int, float, int, float]
-"""Has a core, its queues' rank, priority, cost, how many, age negated: the smaller goes first."""
-Room = tuple[list[int], list[int]]
-"""Amounts by resource and milli-GPU by device slot, of one node."""
+Sort = tuple[bool, frozenset[str]]
+"""Whether a core is among what is given, and whose queues give: what decides first between offers."""
+Price = tuple[int, float, int, float]
+"""Priority, cost, how many, age negated: the smaller goes first among offers of a sort."""
+Left = tuple[list[int], list[int]]
+"""What is left of one node: amounts by resource and milli-GPU by device slot."""
 Pod = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
-FREE: Price = (False, (), 0, 0.0, 0, 0.0)
+Offer = tuple[Sort, Price, list["Gift"]]
+FREE: "Offer" = ((False, frozenset()), (0, 0.0, 0, 0.0), [])
 
 
 class Victim:
@@ -53,13 +58,17 @@ class Victim:
 
 
 class Gift:
-    """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it."""
+    """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
+    first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank. `number`: its
+    place in that order among all of its field."""
 
-    __slots__ = ("counted", "key", "pod", "rows", "victim")
+    __slots__ = ("counted", "key", "number", "order", "pod", "queue", "rows", "victim")
 
     def __init__(self, victim: Victim, pod: Pod | None, rows: dict[int, Room], counted: Demand) -> None:
-        self.victim, self.pod, self.rows, self.counted = victim, pod, rows, counted
-        self.key = victim.one.workload.key
+        self.victim, self.pod, self.rows, self.counted, self.number = victim, pod, rows, counted, 0
+        workload, (_, share, index) = victim.one.workload, pod or ("", 0, 0)
+        self.key, self.queue = workload.key, workload.queue
+        self.order = workload.priority, victim.cost, -workload.submitted, -share, -index
 
     def take(self, cycle: Cycle) -> None:
         if self.pod is None:
@@ -77,77 +86,114 @@ class Gift:
 
 
 class Field:
-    """All that a claim reaches in a pool, by node; alike claims of a cycle share it."""
+    """All that a claim reaches in a pool, by node; alike claims of a cycle share it. `markets`: of each class, and how
+    much of the draft's log was seen when it was last asked for."""
 
     def __init__(self, claim: Claim, pool: str, cycle: Cycle) -> None:
         self.claim, self.pool, self.cycle = claim, pool, cycle
         self.gifts: list[Gift] = []
         self.by_row: defaultdict[int, list[Gift]] = defaultdict(list)
-        self.most = np.zeros_like(cycle.snapshot.free)  # all that could come free, counted too high where cores shrink
+        self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
         for one in cycle.draft.running.values():
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             if is_there and claim.touches(one):
                 self._enter(one)
-        for gift in self.gifts:
+        self.gifts.sort(key=attrgetter("key"), reverse=True)
+        self.gifts.sort(key=attrgetter("order"))
+        self.returned = [gift.victim.one for gift in self.gifts if gift.victim.one.workload.evictions]
+        for number, gift in enumerate(self.gifts):
+            gift.number = number
             for row in gift.rows:
                 self.by_row[row].append(gift)
-                self.most[:, row] += gift.rows[row][0]
 
     def _enter(self, one: Running) -> None:
         cycle, podsets = self.cycle, one.workload.podsets
-        victim = cycle.victims.setdefault(one.workload.key, Victim(one, cycle))
-        footprint = cycle.draft.footprint
-        for placement in one.admission.podsets:
-            if self.claim.takes_surplus and placement.name in victim.surplus:
+        victim = cycle.victims.get(one.workload.key)
+        if victim is None:
+            victim = cycle.victims[one.workload.key] = Victim(one, cycle)
+        for placement in one.admission.podsets if victim.surplus and self.claim.takes_surplus else ():
+            if placement.name in victim.surplus:
                 for pod, share in pods_of(placement):
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
-                    self.gifts.append(Gift(victim, pod, rooms(footprint(podsets, alone)), counted))
+                    self.gifts.append(Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted))
         if one.workload.preemptible:
-            self.gifts.append(Gift(victim, None, rooms(footprint(podsets, one.admission)), victim.amounts))
-
-    def rank(self, gift: Gift) -> tuple[bool, tuple[float, ...], int, float, float, int, int]:
-        """Which gift goes first; of one workload's pods the last rank. Of moves the one with the fewest GPUs."""
-        victim, (_, share, pod) = gift.victim, gift.pod or ("", 0, 0)
-        workload, is_move = victim.one.workload, self.claim.cause is Cause.CONSOLIDATED
-        queues, priority = self.claim.rank(victim.one), 0 if is_move else workload.priority
-        cost = victim.amounts.get(GPU, 0) if is_move else victim.cost
-        return gift.pod is None, queues, priority, cost, -workload.submitted, -share, -pod
+            core = Gift(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
+            if self.claim.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
+                core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
+            self.gifts.append(core)
 
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
-        """The first to be taken first; of equals the later name."""
-        return sorted(sorted(gifts, key=lambda gift: gift.key, reverse=True), key=self.rank)
+        """The first to be taken first: surplus, then the queue most above its share, then by their own order."""
+        ordered = sorted(gifts, key=attrgetter("number"))
+        ranks = {queue: self.claim.rank(queue) for queue in {gift.queue for gift in ordered}}
+        return sorted(ordered, key=lambda gift: (gift.pod is None, ranks[gift.queue]))
+
+    def is_there(self, gift: Gift) -> bool:
+        """Whether it is still to be had."""
+        if self.cycle.draft.running[gift.key].is_leaving:
+            return False
+        lost = gift.victim.lost
+        if gift.pod is None or not lost:
+            return True
+        name = gift.pod[0]
+        return gift.pod not in lost and sum(1 for pod in lost if pod[0] == name) < gift.victim.surplus[name]
+
+    def is_free(self, gift: Gift) -> bool:
+        """Whether the bucket of its pool allows it."""
+        return self.claim.cause is Cause.HOLD_TAKEN or has_tokens(gift.victim.one, self.cycle)
 
     def may_take(self, gift: Gift) -> bool:
-        """Whether it is there to be taken, its queue may lose it now, and the bucket allows it."""
-        victim, now = gift.victim, self.cycle.draft.running[gift.key]
-        if now.is_leaving:
-            return False
-        if gift.pod is not None:
-            lost = sum(1 for name, _, _ in victim.lost if name == gift.pod[0])
-            if gift.pod in victim.lost or lost >= victim.surplus[gift.pod[0]]:
-                return False
-        is_free = self.claim.cause is Cause.HOLD_TAKEN or has_tokens(victim.one, self.cycle)
-        return is_free and self.claim.may_lose(victim.one)
+        """Whether it is there, its queue may lose it now, and the bucket allows it."""
+        return self.is_free(gift) and self.is_there(gift) and self.claim.may_lose(gift.queue)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
         if gift.pod is None and gift.victim.lost:
             podsets = gift.victim.one.workload.podsets
-            return rooms(self.cycle.draft.footprint(podsets, gift.victim.rest())).get(row, ([], []))
+            return self.cycle.draft.holdings(podsets, gift.victim.rest()).get(row, ((), ()))
         return gift.rows[row]
+
+
+class Market:
+    """Nodes by the price of one more pod of a class, each as it was when it was last looked at. Queues change their
+    rank with every victim, so offers are kept by sort and sorts compared when asked."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._heaps: dict[Sort, list[tuple[Price, int]]] = {}
+        self._last: dict[int, tuple[Price, int]] = {}  # of each node; what was put before is void
+
+    def put(self, offer: Offer, row: int) -> None:
+        entry = self._last[row] = offer[1], row
+        heappush(self._heaps.setdefault(offer[0], []), entry)
+
+    def pop(self) -> tuple[Sort, Price, int] | None:
+        """Sort, price and node of the best offer known, which is then known no more."""
+        sorts = []
+        for sort, heap in self._heaps.items():
+            while heap and self._last.get(heap[0][1]) is not heap[0]:
+                heappop(heap)
+            if heap:
+                sorts.append((sort[0], self._claim.ranked(sort[1]), heap[0], sort))
+        if not sorts:
+            return None
+        *_, sort = min(sorts, key=itemgetter(0, 1, 2))
+        price, row = heappop(self._heaps[sort])
+        del self._last[row]
+        return sort, price, row
 
 
 class Search:
     """The places that a workload could have if victims went. `planned`: what its own pods will take of each node."""
 
-    def __init__(self, field: Field, workload: Workload, barred: Container[str] = ()) -> None:
+    def __init__(self, field: Field, workload: Workload, barred: Iterable[str] = ()) -> None:
         """`barred`: keys of those who are not to be asked."""
         self.field, self.workload, self.cycle = field, workload, field.cycle
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
-        self.barred = barred
-        self._planned: dict[int, Room] = {}
+        self.barred = {one.workload.key for one in field.returned if is_paired(one, workload)}.union(barred)
+        self._planned: dict[int, Left] = {}
         self._ahead = field.cycle.draft.ahead()
 
     def take(self, gifts: Iterable[Gift]) -> bool:
@@ -168,17 +214,18 @@ class Search:
                 gift.victim.lost.discard(gift.pod)
         self.tried = bool(self.taken)
         self.taken.clear()
+        self.field.markets.clear()
 
     def unlock(self) -> bool:
         """Take from those under the same limit until no limit stands in the way."""
         accounts = self.cycle.accounts(self.workload, self.field.pool)
         asked = self.cycle.asked(self.workload, self.field.pool)
-        for gift in self.field.in_order(self.field.gifts):
-            if (why := over_limit(accounts, asked)) is None:
-                return True
-            if gift.counted.get(why[1].resource):
+        why = over_limit(accounts, asked)
+        for gift in self.field.in_order(self.field.gifts) if why else ():
+            if why and gift.counted.get(why[1].resource):
                 self.take((gift,))
-        return over_limit(accounts, asked) is None
+                why = over_limit(accounts, asked)
+        return why is None
 
     def cover(self) -> bool:
         """Take, podset by podset, the cheapest places until every pod has one."""
@@ -187,10 +234,12 @@ class Search:
 
     def may_suffice(self) -> bool:
         """Whether room would be enough with all that the claim reaches gone; a bound, cheap and on the safe side."""
-        snapshot, pool, ahead = self.cycle.snapshot, self.field.pool, self._ahead
-        free = np.maximum(ahead.free, 0) + self.field.most
+        snapshot, pool, free = self.cycle.snapshot, self.field.pool, np.maximum(self._ahead.free, 0)
+        for row, gifts in self.field.by_row.items():
+            for gift in gifts:
+                free[:, row] += gift.rows[row][0]
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
-            need = sight_of(ahead).kind(podset.pod, pool).need
+            need = sight_of(self._ahead).kind(podset.pod, pool).need
             mask = feasible(snapshot, podset.pod, pool)
             fit = [free[column, mask] // amount for column, amount in zip(need.columns, need.amounts)]
             if not need.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
@@ -208,31 +257,48 @@ class Search:
         yield
 
     def _cover(self, pod: PodClass, count: int) -> bool:
-        kind = sight_of(self._ahead).kind(pod, self.field.pool)
-        mask = feasible(self.cycle.snapshot, pod, self.field.pool)
+        sight = sight_of(self._ahead)
+        kind = sight.kind(pod, self.field.pool)
+        mask = sight.mask(kind)
         if (allowed := self.cycle.allowed(self.workload.excluded_nodes)) is not None:
             mask = mask & allowed
         count -= self._use_free(kind, mask, count)
         if count <= 0:
             return True
-        offers = ((self._offer(kind, row), row) for row in self.field.by_row if mask[row])
-        heap = [(found[0], row) for found, row in offers if found is not None]
-        heapify(heap)
-        while heap and count > 0:
-            _, row = heappop(heap)
-            if (found := self._offer(kind, row)) is None:
+        market = self._market(kind, mask)
+        while count > 0 and (best := market.pop()) is not None:
+            sort, price, row = best
+            offer = self._offer(kind, row)
+            if offer is None:
                 continue
-            price, gifts = found
-            if heap and (price, row) > heap[0]:
-                heappush(heap, (price, row))
+            if (offer[0], offer[1]) != (sort, price):
+                market.put(offer, row)
                 continue
-            if self.take(gifts):
+            if self.take(offer[2]):
                 self._plan(kind.need, row)
                 count -= 1
-            for at in {row, *(at for gift in gifts for at in gift.rows)}:
-                if mask[at]:
-                    heappush(heap, (FREE, at))
+            if count:
+                self._look(market, kind, {row, *(at for gift in offer[2] for at in gift.rows if mask[at])})
         return count <= 0
+
+    def _look(self, market: Market, kind: Kind, rows: Iterable[int]) -> None:
+        """Price these nodes."""
+        for row in rows:
+            if row in self.field.by_row and (offer := self._offer(kind, row)) is not None:
+                market.put(offer, row)
+
+    def _market(self, kind: Kind, mask: Mask) -> Market:
+        """The market of a class; what changed since it was last asked for is priced again."""
+        log, markets = self._ahead.log, self.field.markets
+        key = id(kind.pod), self.workload.excluded_nodes
+        market, seen = markets.get(key, (None, 0))
+        if market is None or self.barred:
+            market = Market(self.field.claim)
+            self._look(market, kind, (row for row in self.field.by_row if mask[row]))
+        else:
+            self._look(market, kind, (row for row in sorted(set(log[seen:])) if mask[row]))
+        markets[key] = market, len(log)
+        return market
 
     def _use_free(self, kind: Kind, mask: Mask, count: int) -> int:
         """Plan its pods into room that is free; how many of them have a place there."""
@@ -246,7 +312,7 @@ class Search:
                 given += 1
         return given
 
-    def _left(self, row: int) -> Room:
+    def _left(self, row: int) -> Left:
         """What of a node is not planned for yet."""
         left = self._ahead.free[:, row].tolist(), self._ahead.device_free[row].tolist()
         if row in self._planned:
@@ -264,33 +330,34 @@ class Search:
         for _, slot in free[: 1 if need.share else need.devices]:
             less[1][slot] += part
 
-    def _offer(self, kind: Kind, row: int) -> tuple[Price, list[Gift]] | None:
+    def _offer(self, kind: Kind, row: int) -> Offer | None:
         """The price of room for one more pod on a node, and who gives it; None where there is no such room. Gifts in
         their order, without those not needed, or one alone if that is cheaper."""
-        need, left = kind.need, self._left(row)
+        need, field, left = kind.need, self.field, self._left(row)
         if fits(need, left):
-            return FREE, []
-        field, picked, alone = self.field, list[Gift](), list[Gift]()
-        for gift in field.in_order(field.by_row[row]):
-            if gift.key in self.barred or not field.may_take(gift):
-                continue
-            gives = field.gives(gift, row)
-            if gift.pod is None and fits(need, shifted(self._left(row), gives)):
-                alone.append(gift)
-            if fits(need, left):
-                continue
-            for part in [one for one in picked if one.victim is gift.victim]:
-                if gift.pod is None:
-                    picked.remove(part)
-                    shift(left, part.rows[row], -1)
+            return FREE
+        on_row, picked = field.by_row[row], list[Gift]()
+        loses = {queue: field.claim.may_lose(queue) for queue in {gift.queue for gift in on_row}}
+        there = [one for one in on_row if loses[one.queue] and one.key not in self.barred and field.is_there(one)]
+        there = [one for one in there if field.is_free(one)]
+        there = field.in_order(there)
+        for gift in there:
+            for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
+                picked.remove(part)
+                shift(left, part.rows[row], -1)
             picked.append(gift)
-            shift(left, gives, 1)
-        sets = [[gift] for gift in alone]
-        if fits(need, left):
-            sets.append(self._needed(need, left, picked, row))
-        return min((self._priced(gifts) for gifts in sets), key=lambda offer: offer[0], default=None)
+            shift(left, field.gives(gift, row), 1)
+            if fits(need, left):
+                break
+        else:
+            return None
+        sets = [self._needed(need, left, picked, row)]
+        if len(sets[0]) > 1:
+            cores = (gift for gift in there if gift.pod is None)
+            sets += [[gift] for gift in cores if fits(need, self._left(row), field.gives(gift, row))]
+        return min(map(priced, sets), key=lambda offer: (field.claim.ranked(offer[0][1]), offer[1]))
 
-    def _needed(self, need: Need, left: Room, picked: list[Gift], row: int) -> list[Gift]:
+    def _needed(self, need: Need, left: Left, picked: list[Gift], row: int) -> list[Gift]:
         """Without those, the dearest first, that would not have been necessary on this node."""
         for gift in reversed(picked[:-1]):
             gives = self.field.gives(gift, row)
@@ -301,47 +368,35 @@ class Search:
                 shift(left, gives, 1)
         return picked
 
-    def _priced(self, gifts: list[Gift]) -> tuple[Price, list[Gift]]:
-        ranks = [self.field.rank(gift) for gift in gifts]
-        has_core, queues = ranks[-1][0], max(rank[1] for rank in ranks)
-        priority = max(rank[2] for rank in ranks)
-        lost = sum(rank[3] for rank in ranks if rank[0])
-        return (has_core, queues, priority, lost, len(gifts), max(rank[4] for rank in ranks)), gifts
+
+def priced(gifts: list[Gift]) -> Offer:
+    """Of surplus alone no cost is counted: nobody starts again."""
+    priorities, costs, ages, _, _ = zip(*(gift.order for gift in gifts))
+    has_core = gifts[-1].pod is None
+    sort = has_core, frozenset(gift.queue for gift in gifts)
+    return sort, (max(priorities), sum(costs) if has_core else 0.0, len(gifts), max(ages)), gifts
 
 
-def fits(need: Need, left: Room) -> bool:
-    """Whether one more pod has room; devices are looked at where they are told apart."""
+def fits(need: Need, left: Left, more: Room = ((), ())) -> bool:
+    """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
     amounts, devices = left
-    if any(amounts[column] < amount for column, amount in zip(need.columns, need.amounts)):
-        return False
+    if any(more):
+        shift(left, more, 1)
+    for column, amount in zip(need.columns, need.amounts):
+        if amounts[column] < amount:
+            return False
     if need.share:
         return any(room >= need.share for room in devices)
-    is_told = bool(devices) and devices[0] != -1
-    return not is_told or sum(1 for room in devices if room >= DEVICE) >= need.devices
+    if not need.devices or not devices or devices[0] == -1:
+        return True
+    return sum(1 for room in devices if room >= DEVICE) >= need.devices
 
 
-def shifted(left: Room, by: Room) -> Room:
-    shift(left, by, 1)
-    return left
-
-
-def shift(left: Room, by: Room, times: int) -> None:
+def shift(left: Left, by: Room, times: int) -> None:
     for mine, more in zip(left, by):
         for at, amount in enumerate(more):
             if amount:
                 mine[at] += amount * times
-
-
-def rooms(footprint: Iterable[tuple[int, Columns, Columns]]) -> dict[int, Room]:
-    """What a footprint holds of each node."""
-    held: dict[int, Room] = {}
-    for row, amounts, devices in footprint:
-        more = amounts.tolist(), devices.tolist()
-        if row in held:
-            shift(held[row], more, 1)
-        else:
-            held[row] = more
-    return held
 
 
 def pods_of(placement: PodSetPlacement) -> Iterator[tuple[Pod, NodeShare]]:

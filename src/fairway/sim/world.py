@@ -7,8 +7,9 @@ is repeated at the same moment. So a backlog of a hundred thousand costs what it
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
@@ -73,13 +74,13 @@ class World:
 
     def _schedule(self) -> None:
         for key, job in self.jobs.items():
-            self.forward.at(job.submit, _calling(self._arrive, key, job))
+            self.forward.at(job.submit, partial(self._arrive, key, job))
             if job.patience is not None:
-                self.forward.at(job.submit + job.patience, _calling(self._cancel, key))
+                self.forward.at(job.submit + job.patience, partial(self._cancel, key))
         nodes = {node.name: node for node in self.load.nodes}
         for outage in self.load.outages:
-            self.forward.at(outage.start, _calling(self._fail, nodes[outage.node]))
-            self.forward.at(outage.end, _calling(self.forward.observe, nodes[outage.node]))
+            self.forward.at(outage.start, partial(self._fail, nodes[outage.node]))
+            self.forward.at(outage.end, partial(self.forward.observe, nodes[outage.node]))
 
     def _arrive(self, key: str, job: Job) -> None:
         workload = replace(
@@ -126,8 +127,8 @@ class World:
     def _after(self, step: Step) -> None:
         """Those that start make room in sight for the next of their kind."""
         for verdict in step.plan.verdicts:
-            kind = self._kind.get(verdict.workload)
-            if kind is not None and verdict.workload in self._shown[kind] and isinstance(verdict, Admit):
+            kind = self._kind.get(verdict.workload) if isinstance(verdict, Admit) else None
+            if kind is not None and verdict.workload in self._shown[kind]:
                 self._shown[kind].discard(verdict.workload)
                 self._show(kind)
 
@@ -157,10 +158,6 @@ class World:
             runs += (_run(Attempt(key, progress.ran, self.forward.now, one.admission, has_finished=False)),)
         evictions = max(0, len(self._runs[key]) - (self._ends.get(key, -1.0) >= 0))
         return Outcome(job, self._ends.get(key, -1.0), runs, evictions, progress.lost if progress else 0.0)
-
-
-def _calling(act: Callable[..., None], *arguments: object) -> Callable[[], None]:
-    return lambda: act(*arguments)
 
 
 def _run(attempt: Attempt) -> Run:

@@ -1,0 +1,56 @@
+"""Worlds that once broke a promise, made as small as they would go."""
+
+from cases import GPU, HOST, NOW, at, gpus, node, of, on, runs, work
+
+from fairway.engine import Policy, check, decide
+from fairway.engine.model import PodAffinity, Pool, Queue, Quota, Segment, Share, Topology, World
+from fairway.engine.plan import Evict, Plan, Resize, Verdict, Wait
+from fairway.engine.state import snapshot_of
+
+
+def decided(world: World) -> tuple[Plan, dict[str, Verdict]]:
+    """The plan, which the referee passes, and its verdicts by name."""
+    snapshot = snapshot_of(world)
+    plan = decide(snapshot, Policy())
+    assert check(snapshot, plan) == []
+    return plan, {verdict.workload.removeprefix("ns/"): verdict for verdict in plan.verdicts}
+
+
+def world(*pending, **more) -> World:
+    return of(*pending, **{"now": NOW, "queues": (Queue("q"),), **more})
+
+
+def test_segments_stay_together_where_pods_look_at_the_pods_beside_them() -> None:
+    pools = (Pool("default", levels=("zone", HOST)),)
+    nodes = tuple(node(f"n{at}", labels=(("zone", f"z{at // 3}"),)) for at in range(4))
+    alone = {"host_ports": (("", "TCP", 80),), "pod_affinity": (PodAffinity((), "zone", weight=10),)}
+    gang = work(count=4, inside=Topology(segments=(Segment("zone", 2),)), pod=alone)
+    _, said = decided(world(gang, nodes=nodes, pools=pools))
+    assert isinstance(said["a"], Wait)
+
+
+def test_an_ungoverned_queue_takes_nothing_back_from_its_siblings() -> None:
+    queues = (Queue("top", quotas=gpus(2)), Queue("q", "top"), Queue("r", "top", min_runtime=0.0, quotas=(
+        Quota("*", (("cpu", Share(0)), (GPU, Share(8000)))),)))
+    big = {"requests": (("cpu", 6000), (GPU, 1000))}
+    _, said = decided(world(work(pod=big), nodes=(node(),), queues=queues,
+                            running=(runs(work("v", "r", pod=big), on("n1", 0)),)))
+    assert not isinstance(said["v"], Evict | Resize)
+
+
+def test_who_moves_is_not_counted_as_gone_from_where_it_moves_to() -> None:
+    """The node drains; both of its workloads move, and nobody is promised their new places."""
+    nodes = (node("n1", is_ready=False), node("n2"))
+    moved = tuple(runs(work(f"m{at}", gpus=2), on("n1", (2 * at, 2 * at + 1))) for at in range(2))
+    plan, said = decided(world(work(gpus=4), nodes=nodes, running=moved))
+    assert said["m0"] == Evict("ns/m0", "Drained", "", at(on("n2", (0, 1))))
+    assert [one for one in plan.verdicts if getattr(one, "starts_at", None)] == []
+
+
+def test_nobody_waits_for_one_who_was_spared() -> None:
+    """Three could be preempted for a pair in one group; all are tried, and the one in the other group is spared."""
+    pair = work(gpus=2, priority=2, pod={"alignment_required": True})
+    running = (*(runs(work(f"v{at}"), on("n1", at)) for at in range(3)), runs(work("w", "r"), on("n1", 3)))
+    _, said = decided(world(pair, nodes=(node(),), running=running, queues=(Queue("q"), Queue("r"))))
+    assert [name for name, verdict in said.items() if isinstance(verdict, Evict)] == ["v1", "v0"]
+    assert said["a"].after == ("ns/v0", "ns/v1")
