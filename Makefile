@@ -11,10 +11,10 @@ demo: $(READY)
 
 test: $(READY)
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak"
 
 soak: $(READY)
-	@FAIRWAY_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	@FAIRWAY_SOAK=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: $(READY)
 	@$(BIN)/python -m bench
@@ -34,7 +34,8 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once; half a minute)"
 	@if command -v uv >/dev/null; then uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) \
-	  && uv pip install --quiet --python $(BIN)/python -c constraints.txt -e . --group dev; \
+	  && uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e . --group dev; \
 	else $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade "pip>=25.1" \
 	  && $(BIN)/pip install --quiet -c constraints.txt -e . --group dev; fi
+	@$(BIN)/python -m compileall -q src
 	@touch $@

@@ -14,7 +14,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-pytestmark = pytest.mark.xdist_group("commands")
 
 
 class Machine:

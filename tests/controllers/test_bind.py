@@ -1,7 +1,7 @@
 """Which pod goes to which place."""
 
 from fairway.api.objects import ASSIGNED, Metadata, PodObject, PodSpec, PodStatus
-from fairway.controllers.bind import INDEX, Place, assign, places
+from fairway.controllers.bind import INDEX, Place, assign, places, strays
 from fairway.engine import NodeShare, PodSetPlacement
 
 PLACED = PodSetPlacement("main", (NodeShare("n1", 2, ((0, 1), (2, 3))), NodeShare("n2", 1, ((0, 1),))))
@@ -51,3 +51,16 @@ def test_where_the_kubelet_chooses_devices_a_place_is_a_node() -> None:
     placed = PodSetPlacement("main", (NodeShare("n1", 2),))
     bound = pod("a", place=Place("n1"))
     assert [(one.metadata.name, place) for one, place in assign(placed, [bound, pod("b")])] == [("b", Place("n1"))]
+
+
+def test_pods_without_a_place_are_strays_the_last_rank_first() -> None:
+    smaller = PodSetPlacement("main", (NodeShare("n1", 1),))
+    bound = [pod(name, index=index, place=Place("n1")) for index, name in enumerate("abc")]
+    gone = pod("d", index=3, place=Place("n1"), phase="Succeeded")
+    assert [one.metadata.name for one in strays(smaller, [gone, *reversed(bound)])] == ["b", "c"]
+
+
+def test_a_pod_on_other_devices_than_those_left_is_a_stray() -> None:
+    left = PodSetPlacement("main", (NodeShare("n1", 1, ((0, 1),)),))
+    bound = [pod("a", index=0, place=SECOND), pod("b", index=1, place=FIRST)]
+    assert [one.metadata.name for one in strays(left, bound)] == ["a"]

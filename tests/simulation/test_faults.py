@@ -66,6 +66,7 @@ def _jobs(chance: random.Random) -> Jobs:
         said: Thing = {"gpus": chance.choice((0, 1, 2, 4)) if width == 1 else chance.choice((0, 1))}
         if width > 1:
             said |= {"parallelism": width, "completions": width, "completionMode": "Indexed"}
+            said |= {"annotations": {"fairway.dev/min-count": "1"}} if chance.random() < 0.5 else {}
         if chance.random() < 0.3:
             said["pod"] = {"priorityClassName": "high"}
         seconds = chance.choice((2, 10, 40))

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 from faults import Faults, kill_and_start
+from invariants import Watcher
 from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
@@ -184,3 +185,36 @@ async def make_ready(world: World, name: str) -> None:
     pod = Ref(kinds.PODS, (await world.until(bound))[0]["metadata"]["name"], "default")
     said = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     await world.client.patch(pod, {"status": said}, subresource="status")
+
+
+def test_an_elastic_job_gives_surplus_pods_and_grows_again() -> None:
+    """Nobody gets a device before the pod that had it is gone (the watcher sees every commit)."""
+    clock = VirtualClock(1_800_000_000.0)
+    held: list[tuple[int, int]] = []
+
+    async def pods(world: World, name: str) -> int:
+        return (await running(world)).count(name)
+
+    async def holds(world: World, many: int, urgent: int) -> bool:
+        held.append((await pods(world, "many"), await pods(world, "urgent")))
+        return held[-1] == (many, urgent)
+
+    async def story() -> list[str]:
+        async with cluster(clock, seeded(3), node("n1", cpu=32, gpus=4)) as world, asyncio.TaskGroup() as tasks:
+            watcher = Watcher(world.server.registry)
+            watching = tasks.create_task(watcher.run())
+            world.start()
+            await world.apply(priority("high-priority", 1_000_000))
+            elastic = {"fairway.dev/min-count": "1"}
+            shape = {"gpus": 1, "cpu": "1", "parallelism": 4, "completions": 4, "completionMode": "Indexed"}
+            await world.apply(job("many", seconds=100, annotations=elastic, **shape))
+            await world.until(lambda: holds(world, 4, 0))
+            await world.apply(job("urgent", seconds=20, gpus=2, cpu="1", pod={"priorityClassName": "high-priority"}))
+            await world.until(lambda: holds(world, 2, 1), seconds=45)
+            await world.until(lambda: holds(world, 4, 0))
+            await world.until(lambda: is_complete(world, "many", "urgent"), seconds=300)
+            watching.cancel()
+            return watcher.broken
+
+    assert clock.run(story()) == []
+    assert (2, 0) in held[held.index((4, 0)) :]

@@ -2,15 +2,19 @@
 
 A placement lists places in rank order. A pod with a completion index takes the place of its rank, the others the
 first free one in the order they were made. A place is free unless a pod that is bound to it still runs; a pod that is
-terminating runs until it is gone. Binding writes the devices onto the pod in the same request, so that a pod never
+terminating runs until it is gone. A pod on a node for which no place is left (its workload shrank) is to go; what takes
+its place unbound waits for growth. Binding writes the devices onto the pod in the same request, so that a pod never
 starts without them; the scheduling gate goes first, since nobody may bind a gated pod.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fairway.api.objects import ASSIGNED, GATE, PodObject
-from fairway.engine import PodSetPlacement
+from msgspec.structs import replace
+
+from fairway.api.objects import ASSIGNED, GATE, PodObject, PodTemplate
+from fairway.api.pods import pod_class
+from fairway.engine import Admission, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -33,18 +37,45 @@ def places(placement: PodSetPlacement) -> list[Place]:
     return found
 
 
-def assign(placement: PodSetPlacement, pods: Iterable[PodObject]) -> list[tuple[PodObject, Place]]:
-    """Pods that wait for a node, each with its place; those for whom none is free are left out."""
+def by_podset(
+    placed: Admission, value: Workload, pods: Sequence[PodObject]
+) -> list[tuple[PodSetPlacement, list[PodObject]]]:
+    """Each placement with the pods of its podset: those that ask for the same."""
+    if len(placed.podsets) == 1:
+        return [(placed.podsets[0], list(pods))]
+    return [(one, [pod for pod in pods if _is_of(pod, one, value)]) for one in placed.podsets]
+
+
+def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
+    spec = replace(pod.spec, node_name="")
+    kind = pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace)
+    alike = [podset.name for podset in value.podsets if podset.pod == kind]
+    return placement.name in (alike or [value.podsets[0].name])
+
+
+def strays(placement: PodSetPlacement, pods: Iterable[PodObject]) -> list[PodObject]:
+    """Pods that hold room for which there is no place."""
+    return _settled(placement, pods)[1]
+
+
+def _settled(
+    placement: PodSetPlacement, pods: Iterable[PodObject]
+) -> tuple[list[Place | None], list[PodObject]]:
+    """The places, those taken out, and the pods on nodes without one. Who stays and came first is first served."""
     free: list[Place | None] = list(places(placement))
-    waiting = []
-    for pod in pods:
-        if pod.spec.node_name:
-            _take(free, pod)
-        elif not is_over(pod) and pod.metadata.deletion_timestamp is None:
-            waiting.append(pod)
-    ranked = sorted(waiting, key=lambda pod: (rank(pod) is None, rank(pod) or 0, *_age(pod)))
+    held = sorted(filter(holds_room, pods), key=lambda pod: (pod.metadata.deletion_timestamp is not None, *_turn(pod)))
+    return free, [pod for pod in held if not _take(free, pod)]
+
+
+def assign(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[tuple[PodObject, Place]]:
+    """Pods that wait for a node, each with its place; those for whom none is free are left out."""
+    free, _ = _settled(placement, pods)
+    waiting = [
+        pod for pod in pods
+        if not pod.spec.node_name and not is_over(pod) and pod.metadata.deletion_timestamp is None
+    ]  # fmt: skip
     given: list[tuple[PodObject, Place]] = []
-    for pod in ranked:
+    for pod in sorted(waiting, key=_turn):
         own = rank(pod)
         row = own if own is not None and own < len(free) and free[own] else _first(free)
         if row is not None and (place := free[row]):
@@ -53,22 +84,25 @@ def assign(placement: PodSetPlacement, pods: Iterable[PodObject]) -> list[tuple[
     return given
 
 
-def _take(free: list[Place | None], pod: PodObject) -> None:
-    """The place of a pod that is bound: the very one, else any on its node."""
-    if is_over(pod):
-        return
+def _take(free: list[Place | None], pod: PodObject) -> bool:
+    """The place of a pod that is bound: the very one, else, where devices do not tell, any on its node."""
     own = Place(pod.spec.node_name, devices_of(pod))
     rows = [row for row, place in enumerate(free) if place and place.node == own.node]
-    if rows:
-        free[next((row for row in rows if free[row] == own), rows[0])] = None
+    fitting = [row for row in rows if free[row] == own]
+    if not fitting and not own.devices:
+        fitting = rows
+    for row in fitting[:1]:
+        free[row] = None
+    return bool(fitting)
 
 
 def _first(free: Sequence[Place | None]) -> int | None:
     return next((row for row, place in enumerate(free) if place), None)
 
 
-def _age(pod: PodObject) -> tuple[str, str]:
-    return pod.metadata.creation_timestamp or "", pod.metadata.name
+def _turn(pod: PodObject) -> tuple[bool, int, str, str]:
+    """By rank, then age."""
+    return rank(pod) is None, rank(pod) or 0, pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 def rank(pod: PodObject) -> int | None:

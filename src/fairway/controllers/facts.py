@@ -8,8 +8,8 @@ nobody and logged.
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,16 +18,18 @@ from fairway.api.objects import JobObject, PodObject
 from fairway.api.owners import name_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
-from fairway.engine import Admission, Ended, Fact, Gone, Running, State, Workload
+from fairway.engine import Admission, Ended, Fact, Gone, NodeShare, PodSetPlacement, Running, State, Workload
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind
 
-from .bind import holds_room
+from .bind import by_podset, devices_of, holds_room, places, strays
 from .cases import Cases, key_of_pod
 from .view import Seen, View, key_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+PARTING = " (parting)"
+"""Ends the key of what a workload loses by shrinking; no object has such a name."""
 KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
     kinds.NODES: ("Node", nodes.node),
     kinds.NODE_POOLS: ("Pool", queues.pool),
@@ -56,6 +58,7 @@ class Facts:
         self._is_news = True
         self._told: dict[tuple[str, str], Fact] = {}
         self._foreign: defaultdict[str, set[str]] = defaultdict(set)
+        self._shrinks: dict[str, Admission] = {}  # what is to be left, until the Workload says so
 
     def note(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
         """The view told of a change."""
@@ -104,12 +107,19 @@ class Facts:
 
     def forget(self, key: str) -> None:
         """What was assumed of it did not happen; whoever was to have its room is decided anew."""
-        waiting = [other for other, (_, after) in self.promises.items() if key in after]
+        leaving = {key, key + PARTING}
+        waiting = [other for other, (_, after) in self.promises.items() if not leaving.isdisjoint(after)]
         for one in (key, *waiting):
             self.promises.pop(one, None)
+            self._shrinks.pop(one, None)
             self.state.forget(one)
             self._stale.add(one)
         self._is_news = True
+
+    def shrink(self, one: Running, rest: Admission) -> None:
+        """A plan takes some of its places; its assumption stands."""
+        self._shrinks[one.workload.key] = rest
+        self._part(one, less(one.admission, rest))
 
     def refuse(self, key: str, refusal: Refusal) -> None:
         self.refusals[key] = refusal
@@ -126,10 +136,11 @@ class Facts:
         if fact is None:
             self.promises.pop(key, None)
             self.refusals.pop(key, None)
+        parting = self._settle_parting(key, fact)
         held = _nodes_of(fact) if isinstance(fact, Running) else frozenset()
         before, now = self._foreign.pop(key, set()), {}
         for pod in self.cases.pods_of[key].values():
-            if holds_room(pod) and pod.spec.node_name not in held:
+            if holds_room(pod) and pod.spec.node_name not in held and pod not in parting:
                 name = key_of(pod.metadata)
                 if other := self._read(name, pods.foreign, pod, reading.around):
                     now[name] = other
@@ -138,6 +149,28 @@ class Facts:
         if now:
             self._foreign[key] = set(now)
         self._tell("Workload", key, fact)
+
+    def _settle_parting(self, key: str, fact: Fact | None) -> list[PodObject]:
+        """The pods of a running workload that have no place in it; told anew once its admission is what was planned."""
+        stands = isinstance(fact, Running) and not fact.is_leaving and not fact.is_promised
+        if not isinstance(fact, Running) or not stands:
+            self._shrinks.pop(key, None)
+            self._tell("Workload", key + PARTING, None)
+            return []
+        if self._shrinks.get(key, fact.admission) != fact.admission:
+            return []
+        self._shrinks.pop(key, None)
+        pods = tuple(self.cases.pods_of[key].values())
+        leaving = [(one, strays(one, own)) for one, own in by_podset(fact.admission, fact.workload, pods)]
+        self._part(fact, [PodSetPlacement(one.name, tuple(map(_share, own))) for one, own in leaving if own])
+        return [pod for _, own in leaving for pod in own]
+
+    def _part(self, one: Running, placements: Sequence[PodSetPlacement]) -> None:
+        """These places of a workload leave."""
+        key = one.workload.key + PARTING
+        gone = Admission(one.admission.pool, tuple(placements))
+        leaving = replace(one, workload=replace(one.workload, key=key), admission=gone, is_leaving=True)
+        self._tell("Workload", key, leaving if placements else None)
 
     def _fact(self, key: str, said: WorkloadObject, reading: workloads.Reading) -> Fact | None:
         case = self.cases.case(key)
@@ -182,6 +215,23 @@ class Facts:
             return None
         self.malformed.pop(key, None)
         return fact
+
+
+def _share(pod: PodObject) -> NodeShare:
+    devices = devices_of(pod)
+    return NodeShare(pod.spec.node_name, 1, (devices,) if devices else ())
+
+
+def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
+    """The places of the one that the other has not."""
+    stay = {one.name: one for one in rest.podsets}
+    found = []
+    for placement in placed.podsets:
+        left = Counter(places(placement))
+        left -= Counter(places(stay[placement.name]) if placement.name in stay else ())
+        shares = [NodeShare(one.node, 1, (one.devices,) if one.devices else ()) for one in left.elements()]
+        found += [PodSetPlacement(placement.name, tuple(shares))] if shares else []
+    return found
 
 
 def _nodes_of(fact: Running) -> frozenset[str]:

@@ -20,6 +20,7 @@ from fairway.engine import (
     Plan,
     Policy,
     Reason,
+    Resize,
     Running,
     Snapshot,
     Verdict,
@@ -81,12 +82,20 @@ class Scheduler:
         if faults:
             record(snapshot, plan, faults)
             plan = self._struck(snapshot, plan, faults)
-        means.facts.state.assume(plan)
+        self._assume(snapshot, plan)
         self.writer.put(snapshot, plan)
         usage = usage_of(snapshot)
         self.queues.show(snapshot, plan, usage)
         means.metrics.show(snapshot, plan, usage)
         return min((at for at in (plan.again_at, next_late) if at is not None), default=None), plan
+
+    def _assume(self, snapshot: Snapshot, plan: Plan) -> None:
+        """The next cycle sees it before the API server does."""
+        self.means.facts.state.assume(plan)
+        running = {one.workload.key: one for one in snapshot.running}
+        for verdict in plan.verdicts:
+            if isinstance(verdict, Resize) and verdict.beneficiary:
+                self.means.facts.shrink(running[verdict.workload], verdict.admission)
 
     def _struck(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
         for fault in faults:

@@ -11,6 +11,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api.objects import SUBMITTED, OwnerReference, PodObject, PodTemplate
-from fairway.api.pods import pod_class
+from fairway.api.objects import SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, workload
@@ -30,7 +30,7 @@ from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, ref
 
 from . import status as life
-from .bind import assign, bind, holds_room, is_over
+from .bind import assign, bind, by_podset, devices_of, holds_room, is_over, strays
 from .cases import Case
 from .means import Means
 from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
@@ -128,13 +128,20 @@ class Life:
         await owner.start(self.means.client)
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
-        for placement in placed.podsets:
-            pods = [pod for pod in case.pods if len(placed.podsets) == 1 or _is_of(pod, placement, value)]
+        for placement, pods in by_podset(placed, value, case.pods):
+            await self._dismiss(strays(placement, pods))
             for pod, place in assign(placement, pods):
                 await bind(self.means.client, pod, place)
         if not holds(said.status, "Running") and are_up(case, owner, placed):
             await self._started(case.key, said)
         return None
+
+    async def _dismiss(self, pods: Iterable[PodObject]) -> None:
+        """It shrank: their owner makes others in their place, which wait for growth."""
+        for pod in pods:
+            if pod.metadata.deletion_timestamp is None:
+                where = Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
+                await self.means.client.delete(where, uid=pod.metadata.uid)
 
     async def _started(self, key: str, said: WorkloadObject) -> None:
         now, admitted = self.means.now(), since(said.status, "Admitted")
@@ -157,11 +164,11 @@ class Life:
         if now < sure:
             return sure
         rejecting = tuple(pod.spec.node_name for pod in missing if is_rejected(pod))
-        left = without(placed, [pod.spec.node_name for pod in missing])
+        left = without(placed, missing)
         await self.means.write(case.key, lambda it: life.exclude(life.resize(it.status, left), rejecting))
         self.means.cases.lost.pop(case.key, None)
         self.means.wake()
-        return None
+        return now
 
     def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
         """Nodes whose pods did not get ready, or did not go."""
@@ -267,25 +274,24 @@ def _is_ready(pod: PodObject) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
 
 
-def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
-    """Whether a pod is of the podset placed: one whose pods ask for the same."""
-    spec = replace(pod.spec, node_name="")
-    kind = pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace)
-    alike = [podset.name for podset in value.podsets if podset.pod == kind]
-    return placement.name in (alike or [value.podsets[0].name])
-
-
-def without(placed: Admission, nodes: list[str]) -> Admission:
-    """The admission less one pod on each of `nodes` (a name may come more than once)."""
-    gone = list(nodes)
+def without(placed: Admission, pods: Iterable[PodObject]) -> Admission:
+    """The admission less the places of these pods."""
+    gone: defaultdict[str, list[tuple[int, ...]]] = defaultdict(list)
+    for pod in pods:
+        gone[pod.spec.node_name].append(devices_of(pod))
     podsets = []
     for placement in placed.podsets:
-        shares = []
-        for share in placement.nodes:
-            lost = min(share.count, gone.count(share.node))
-            for _ in range(lost):
-                gone.remove(share.node)
-            if lost < share.count:
-                shares.append(NodeShare(share.node, share.count - lost, share.devices[lost:]))
+        shares = [left for share in placement.nodes if (left := _less(share, gone[share.node])).count]
         podsets.append(PodSetPlacement(placement.name, tuple(shares)))
     return Admission(placed.pool, tuple(podsets))
+
+
+def _less(share: NodeShare, gone: list[tuple[int, ...]]) -> NodeShare:
+    """The share less one place for each that is gone; those are taken off `gone`."""
+    devices, count = list(share.devices), share.count
+    for own in [one for one in gone if not devices or one in devices][:count]:
+        gone.remove(own)
+        count -= 1
+        if devices:
+            devices.remove(own)
+    return NodeShare(share.node, count, tuple(devices))
