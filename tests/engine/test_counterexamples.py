@@ -4,7 +4,7 @@ from cases import GPU, HOST, NOW, at, gpus, node, of, on, runs, work
 
 from fairway.engine import Policy, check, decide
 from fairway.engine.model import PodAffinity, Pool, Queue, Quota, Segment, Share, Topology, World
-from fairway.engine.plan import Evict, Plan, Resize, Verdict, Wait
+from fairway.engine.plan import Evict, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.state import snapshot_of
 
 
@@ -54,3 +54,23 @@ def test_nobody_waits_for_one_who_was_spared() -> None:
     _, said = decided(world(pair, nodes=(node(),), running=running, queues=(Queue("q"), Queue("r"))))
     assert [name for name, verdict in said.items() if isinstance(verdict, Evict)] == ["v1", "v0"]
     assert said["a"].after == ("ns/v0", "ns/v1")
+
+
+def test_who_was_refused_takes_nobody_out_while_it_backs_off() -> None:
+    urgent = work(gpus=4, priority=2, backs_off_until=NOW + 60, refused="Needed")
+    _, said = decided(world(urgent, nodes=(node(),), running=(runs(work("v", gpus=4), on("n1", (0, 1, 2, 3))),)))
+    assert isinstance(said["a"], Wait) and isinstance(said["v"], Keep)
+
+
+def test_two_may_share_what_one_gives_and_each_needs_the_others_victims() -> None:
+    """Eight CPUs: the first takes a surplus pod of `e` and two more; the second takes the rest of `e`."""
+    two, one = {"requests": (("cpu", 2000),)}, {"requests": (("cpu", 1000),)}
+    shared = {"requests": (("cpu", 2000), (GPU, 1000))}
+    pair = {"requests": (("cpu", 2000), (GPU, 2000))}
+    running = (
+        runs(work("v", pod=two), on("n1", count=1)), runs(work("w", pod=one), on("n1", count=1)),
+        runs(work("e", count=3, least=1, pod=shared), on("n1", 0, 1)),
+    )  # fmt: skip
+    wanted = work("a", count=3, priority=2, pod=two), work("b", priority=2, pod=pair)
+    _, said = decided(world(*wanted, nodes=(node(cpu=8),), running=running))
+    assert {name for name, verdict in said.items() if isinstance(verdict, Evict)} == {"v", "w", "e"}

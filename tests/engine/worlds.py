@@ -202,6 +202,7 @@ def _workload(dice: Dice, key: str, leaves: list[str], names: list[str]) -> Work
         restart=pick("Gang", "Pod"), checkpoint_interval=300.0 if some("time", 20) else None,
         after=(pick("ns/gone", "ns/failed", *names),) if some("chained", 15) else (),
         is_active=not some("waits", 5), backs_off_until=NOW + 60 if some("waits", 8) else None,
+        refused="Room" if some("waits", 2) else "",
         excluded_nodes=("n0",) if some("excluded", 30) else (),
         evictions=(Eviction(NOW - 60, "Preempted", "q0", pick(*names)),) if some("history", 30) else (),
         attained=float(pick(0, 4000)),

@@ -8,6 +8,7 @@ import msgspec
 
 from fairway.api.objects import ASSIGNED
 from fairway.api.quantities import parse
+from fairway.embedded.jobstatus import FINALIZER
 from fairway.embedded.registry import Registry
 from fairway.embedded.store import Event, Store
 
@@ -45,7 +46,8 @@ class Watcher:
             return
         pod = self.pods[place] = msgspec.json.decode(event.value)
         job = pod["metadata"].get("labels", {}).get(JOB, "")
-        if job and pod["status"].get("phase") == "Succeeded":
+        is_counted = FINALIZER in pod["metadata"].get("finalizers", ())  # not what ends while its job takes it away
+        if job and is_counted and pod["status"].get("phase") == "Succeeded":
             self.succeeded[job].add(pod["metadata"]["uid"])
         if pod["spec"].get("nodeName"):
             self._check_node(pod["spec"]["nodeName"])

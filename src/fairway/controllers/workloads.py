@@ -30,7 +30,7 @@ from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, ref
 
 from . import status as life
-from .bind import assign, bind, by_podset, devices_of, holds_room, is_over, strays
+from .bind import Place, assign, bind, by_podset, devices_of, holds_room, is_over, strays
 from .cases import Case
 from .means import Means
 from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
@@ -130,11 +130,26 @@ class Life:
             return again
         for placement, pods in by_podset(placed, value, case.pods):
             await self._dismiss(strays(placement, pods))
-            for pod, place in assign(placement, pods):
-                await bind(self.means.client, pod, place)
+            await self._bind(assign(placement, pods))
         if not holds(said.status, "Running") and are_up(case, owner, placed):
             await self._started(case.key, said)
         return None
+
+    async def _bind(self, places: Sequence[tuple[PodObject, Place]]) -> None:
+        """Returns when all are seen on their nodes: what is decided next must know who is there."""
+        sent = []
+        try:
+            for pod, place in places:
+                sent.append(pod)
+                await bind(self.means.client, pod, place)
+        except ApiError as error:
+            if error.status < 500:
+                sent.pop()
+            raise
+        finally:
+            for pod in sent:
+                where = Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
+                await self.means.view.shown(where, lambda seen, old=pod: _is_another(seen, old))  # type: ignore[misc]
 
     async def _dismiss(self, pods: Iterable[PodObject]) -> None:
         """It shrank: their owner makes others in their place, which wait for growth."""
@@ -272,6 +287,10 @@ def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
 
 def _is_ready(pod: PodObject) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
+
+
+def _is_another(seen: Any, old: PodObject) -> bool:
+    return seen is None or seen.metadata.uid != old.metadata.uid or bool(seen.spec.node_name)
 
 
 def without(placed: Admission, pods: Iterable[PodObject]) -> Admission:

@@ -119,7 +119,9 @@ class Court:
         self.owed = caps_of(case.snapshot, lambda quota: quota.guaranteed)
         self.sums = sums_of(case.snapshot, tree, case.standing())
         self.leaves = {item.workload.key: item for item in case.leaves}
-        self.named = {verdict.workload for verdicts in taken.values() for verdict in verdicts}
+        self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
+        self.named = set(self.heirs)
+        self.ahead = {item.workload.key: item for item in case.starts}
         self.used: dict[Cell3, int] = defaultdict(int)
         self.devices = devices_in_use(case)
         told = layout_of(case.snapshot, [item for item in case.starts if item.role == "told"])
@@ -142,6 +144,7 @@ class Court:
             self.sums.add(item, self.amounts(item))
             for cell, amount in self.takes(item).items():
                 self.used[cell] += amount
+            self.ahead.pop(key)
 
     def _hear(self, item: Held, verdicts: Sequence[Evict | Resize]) -> Iterator[Fault]:
         reclaimed = []
@@ -206,7 +209,8 @@ class Court:
         return any(all(found) for found in within.values())
 
     def _unneeded(self, item: Held, victims: Sequence[Held]) -> Iterator[Fault]:
-        """Were it spared, something that the newcomer takes would not be there: room, a device, or quota."""
+        """Were it spared, something that the newcomer takes would not be there: room, a device, or quota. Of those who
+        are gone for another that comes later, it has what that one leaves."""
         pods = [podset.pod for one in (item, *victims) for podset in one.workload.podsets]
         if any(pod.pod_affinity or pod.spread or pod.host_ports or pod.alignment_required for pod in pods):
             return
@@ -214,6 +218,9 @@ class Court:
         for key in item.after:
             for cell, amount in self.takes(self.leaves[key]).items() if key in self.leaves else ():
                 slack[cell] = slack.get(cell, 0) + amount
+        for key in {self.heirs.get(gone, "") for gone in item.after} & self.ahead.keys() - {item.workload.key}:
+            for cell, amount in self.takes(self.ahead[key]).items():
+                slack[cell] = slack.get(cell, 0) - amount
         wanted = self.takes(item)
         amounts = self.amounts(item)
         for victim in victims:

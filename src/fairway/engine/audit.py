@@ -88,7 +88,7 @@ def refusal(case: Case, tree: Tree, workload: Workload) -> Reason | None:
         if gate.is_stopped:
             return Reason.QUEUE_STOPPED
     if workload.backs_off_until is not None and workload.backs_off_until > case.snapshot.now:
-        return Reason.BACKING_OFF
+        return Reason.REFUSED if workload.refused else Reason.BACKING_OFF
     if workload.after and not all((end := case.snapshot.ended.get(key)) and end.succeeded for key in workload.after):
         return Reason.DEPENDENCY_PENDING
     return None

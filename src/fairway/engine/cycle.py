@@ -153,7 +153,7 @@ class Cycle:
     @property
     def is_shut(self) -> bool:
         """Something stands against it that room does not change."""
-        return any(RANK[reason] <= SHARED for reason, _ in self.whys)
+        return any(RANK[reason] <= SHARED or reason is Reason.REFUSED for reason, _ in self.whys)
 
     def accounts(self, workload: Workload, pool: str) -> tuple[Account, ...]:
         return self.tree.ledgers(workload.queue, pool)
@@ -186,7 +186,9 @@ class Cycle:
     def is_blocked(self, workload: Workload) -> bool:
         """It got neither a start nor a hold, and so what is like it gets none."""
         verdict = self.verdicts.get(workload.key)
-        return isinstance(verdict, Wait) and verdict.held is None and RANK[verdict.reason] >= SHARED
+        if not isinstance(verdict, Wait) or verdict.reason is Reason.REFUSED:
+            return False
+        return verdict.held is None and RANK[verdict.reason] >= SHARED
 
     def confirm(self, one: Running) -> Verdict:
         """Who runs is kept; who was promised its places is told again, until those it waits for are gone."""

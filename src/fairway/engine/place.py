@@ -17,7 +17,7 @@ import numpy as np
 from .affinity import admits, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row, remember
-from .model import Admission, PodClass, PodSetPlacement, Topology, Workload
+from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
 from .score import WISH, Values, fullness, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
@@ -190,14 +190,26 @@ def _in_order(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
     for part in parts:
         is_single = looks_beside(part.kind.pod) or is_drawn(part.kind.pod, scene.standing)
         pieces = _singly(scene, tree, part) if is_single else _batched(scene, tree, part)
-        shares = [choose(scene, part.kind, row, count=count) for row, count in pieces or ()]
-        whole = tuple(share for share in shares if share is not None)
+        whole = _shares(scene, part.kind, pieces or [])
         if pieces is None or len(whole) < len(pieces):
             return None
         if part is not parts[-1]:
             scene.take(part.kind, pieces, whole)
         placed.append(PodSetPlacement(part.name, whole))
     return tuple(placed)
+
+
+def _shares(scene: Scene, kind: Kind, pieces: list[Piece]) -> tuple[NodeShare, ...]:
+    """With devices, as far as there are any; a node that comes twice has fewer left the second time."""
+    is_repeated = len({row for row, _ in pieces}) < len(pieces)
+    ahead, shares = scene.fork() if is_repeated else scene, list[NodeShare]()
+    for row, count in pieces:
+        if (share := choose(ahead, kind, row, count=count)) is None:
+            break
+        shares.append(share)
+        if is_repeated:
+            ahead.take(kind, [(row, count)], (share,))
+    return tuple(shares)
 
 
 def _room(scene: Scene, part: Part) -> Counts:
