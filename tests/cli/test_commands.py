@@ -93,6 +93,9 @@ def test_nodes_and_queues_are_shown(machine: Machine) -> None:
     assert re.search(r"Ready\s+2\s+0\s+2", machine.run("nodes"))
     assert "default" in machine.run("queues")
     assert json.loads(machine.run("queues", "-o", "json"))["items"][0]["kind"] == "Queue"
+    said = {"status": {"forecasts": [{"horizon": "1h", "starts": 8, "error": 240.0, "coverage": 0.875}]}}
+    machine.kubectl("patch", "fq", "default", "--subresource=status", "--type=merge", "-p", json.dumps(said))
+    assert re.search(r"AHEAD.*\ndefault\s+1h\s+8\s+4m\s+88%", machine.run("queues"))
 
 
 def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:

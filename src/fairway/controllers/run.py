@@ -81,7 +81,7 @@ class Control:
             PRESETS[settings.policy], usage_weight=settings.usage_weight, half_life=settings.usage_half_life
         )
         self._writer, self._queues = Writer(self._means), Queues(self._means)
-        self._forecasts = Forecasts(self._means, policy)
+        self._forecasts = Forecasts(self._means, policy, self._queues.learn)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
 
     async def run(self) -> None:
