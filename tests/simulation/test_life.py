@@ -39,6 +39,16 @@ def test_a_job_runs_and_its_workload_tells_its_life() -> None:
     assert is_true(workload, "Admitted") and is_true(workload, "Finished") and not is_true(workload, "Running")
 
 
+def test_a_workload_names_the_class_of_its_priority() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
+        await world.apply(job("a"), job("b", pod={"priorityClassName": "high"}), job("c", pod={"priority": 7}))
+        await world.until(lambda: world.is_in("job-c", "Running", "Pending"))
+        return [(await world.workload(f"job-{name}"))["spec"].get("priorityClassName", "") for name in "abc"]
+
+    assert play(story, node("n1", cpu=8)) == ["low", "high", ""]
+
+
 def test_what_waits_says_why_and_the_event_is_on_the_job() -> None:
     async def story(world: World) -> tuple[Thing, list[Thing]]:
         await world.apply(job("a"), job("b"))
