@@ -59,6 +59,19 @@ REASONS = {
     Ending.DEPENDENCY_FAILED: "A workload named in `after` failed.",
 }
 
+METRICS = """\
+In Prometheus' format at `/metrics`, on the port that the [setting](settings.md) `metricsPort` names; without it,
+nowhere. No label names a workload.
+
+```sh
+echo 'metricsPort: 9400' > settings.yaml
+fairway up --detach --config settings.yaml
+curl http://127.0.0.1:9400/metrics
+```
+
+Under `fairway up` the port is open on 127.0.0.1 alone, to whoever is on this machine; under `fairway controller` on
+every address, so that Prometheus reaches it in a cluster. `metricsHost` names another address."""
+
 
 def pages() -> dict[str, str]:
     """File name → content."""
@@ -153,8 +166,7 @@ def _comments(path: Path) -> dict[str, str]:
 def _metrics() -> str:
     found = list(Metrics().registry.collect())
     rows = [(f"`{it.name}{'_total' if it.type == 'counter' else ''}`", it.type, it.documentation) for it in found]
-    return _page("Metrics", "In Prometheus' format at `/metrics`. No label names a workload.",
-                 _table(("metric", "type", "meaning"), sorted(rows)))  # fmt: skip
+    return _page("Metrics", METRICS, _table(("metric", "type", "meaning"), sorted(rows)))
 
 
 def _reasons() -> str:

@@ -8,6 +8,7 @@ What users set about their own workloads, and operators about queues and pools, 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
+MOST_PORTS = 65_535
 DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term"})
 
 
@@ -29,7 +30,8 @@ class Settings:
     lease_term: float = 15.0
     identity: str = ""  # who holds the lease; empty: a new one at each start
     recordings: str = ""  # a folder for the snapshots of refused plans; empty: none are kept
-    metrics_port: int = 0  # 0: no port of its own
+    metrics_port: int = 0  # where /metrics is served; 0: nowhere
+    metrics_host: str = ""  # the address of that port; empty: any, but 127.0.0.1 under `fairway up`
     log_level: str = "info"
 
 
@@ -54,6 +56,8 @@ def _read(key: str, value: object, kind: type, duration: Callable[[str], float] 
     wanted = (int, float) if kind is float else kind
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise SettingsError(f"{key}: found {value!r}; {'a duration' if duration else kind.__name__} is allowed")
+    if key == "metricsPort" and not 0 <= value <= MOST_PORTS:  # type: ignore[operator]
+        raise SettingsError(f"{key}: found {value!r}; a port up to {MOST_PORTS} is allowed, 0 for none")
     return kind(value)
 
 

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,10 +54,18 @@ class Machine:
         return status
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
-    assert machine.run("up", "--detach", "--cpus", "2", "--fake-gpus", "2").strip().endswith("kubeconfig")
+    (machine.folder / "settings.yaml").write_text(f"metricsPort: {free_port()}\n")
+    said = machine.run("up", "--detach", "--cpus", "2", "--fake-gpus", "2", "--config", "settings.yaml")
+    assert said.strip().endswith("kubeconfig")
     yield machine
     machine.run("down")
 
@@ -93,11 +103,37 @@ def test_nodes_and_queues_are_shown(machine: Machine) -> None:
     assert re.search(r"Ready\s+2\s+0\s+2", machine.run("nodes"))
     assert "default" in machine.run("queues")
     assert json.loads(machine.run("queues", "-o", "json"))["items"][0]["kind"] == "Queue"
+    said = {"status": {"forecasts": [{"horizon": "1h", "starts": 8, "error": 240.0, "coverage": 0.875}]}}
+    machine.kubectl("patch", "fq", "default", "--subresource=status", "--type=merge", "-p", json.dumps(said))
+    assert re.search(r"AHEAD.*\ndefault\s+1h\s+8\s+4m\s+88%", machine.run("queues"))
 
 
 def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
     said = machine.run("status", "nobody", status=1)
     assert said.count("\n") == 1 and "no workload 'nobody'" in said
+
+
+def test_metrics_are_for_this_machine_alone(machine: Machine) -> None:
+    port = int((machine.folder / "settings.yaml").read_text().split()[1])
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        assert b"fairway_cycle_seconds_count" in answer.read()
+    with socket.socket() as other:
+        other.bind(("127.0.0.2", port))  # is taken where somebody listens on every address
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("policy: nope", "policy: 'nope' is not known; there are: fairway, "),
+        ("metricsPort: 99999", "metricsPort: found 99999; a port up to 65535 is allowed"),
+        ("colour: red", "colour: no such setting; there are "),
+        ("[1]", "found 1; settings by name are allowed"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line(machine: Machine, text: str, said: str) -> None:
+    (machine.folder / "wrong.yaml").write_text(text)
+    found = machine.run("up", "--data-dir", "other", "--config", "wrong.yaml", status=2)
+    assert found.startswith("fairway: --config: wrong.yaml: ") and said in found and found.count("\n") == 1
 
 
 def test_a_fraction_shares_a_gpu(machine: Machine) -> None:

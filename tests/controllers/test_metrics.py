@@ -86,7 +86,7 @@ async def test_metrics_are_served_and_nothing_else_is() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serving = asyncio.create_task(Metrics().serve(port))
+    serving = asyncio.create_task(Metrics().serve("127.0.0.1", port))
     async with aiohttp.ClientSession() as session:
         for _ in range(100):
             try:
@@ -98,4 +98,6 @@ async def test_metrics_are_served_and_nothing_else_is() -> None:
                 await asyncio.sleep(0)
         async with session.get(f"http://127.0.0.1:{port}/other") as answer:
             assert answer.status == 404
+        async with session.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": f"evil.example:{port}"}) as answer:
+            assert answer.status == 421
     serving.cancel()

@@ -49,6 +49,14 @@ def test_an_example_gives_what_its_page_says(path: Path) -> None:
     assert examples.renewed(page) == page, "run python tools/examples.py, and read what changed"
 
 
+@pytest.mark.parametrize("part", ["of_policies", "of_forecasts"])
+def test_pictures_and_their_figures_are_what_the_commands_give(part: str) -> None:
+    made = getattr(tool("pictures"), part)()
+    assert all(len(content) < 100_000 for content in made.values())
+    stale = [str(path.relative_to(ROOT)) for path, content in made.items() if path.read_text() != content]
+    assert stale == [], "run python tools/pictures.py, and read what changed"
+
+
 def test_every_word_of_the_glossary_has_a_page() -> None:
     index = (DOCS / "concepts" / "README.md").read_text()
     linked = dict(re.findall(r"^\| (\w+) \| \[.*?\]\((.*?)\) \|$", index, re.MULTILINE))

@@ -50,3 +50,15 @@ def test_a_forecast_that_has_not_moved_is_not_written_again() -> None:
         return len(versions)
 
     assert play(story, node("n1", cpu=2)) <= 6
+
+
+def test_how_far_off_forecasts_were_stands_in_the_queue() -> None:
+    async def story(world: World) -> list[Thing]:
+        await waits(world)
+        await world.until(lambda: world.is_in("job-b", "Succeeded"), seconds=4000)
+        await world.clock.sleep(180)
+        return (await world.queue())["status"]["forecasts"]
+
+    found = play(story, node("n1", cpu=2))
+    assert [(it["horizon"], it["starts"], it["coverage"]) for it in found] == [("10m", 1, 1.0), ("1h", 1, 1.0)]
+    assert all(0 <= it["error"] < 3600 for it in found)

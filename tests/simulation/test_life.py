@@ -1,9 +1,10 @@
 """The life of workloads, run by the whole control plane under virtual time."""
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
-from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod
+from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
@@ -36,6 +37,16 @@ def test_a_job_runs_and_its_workload_tells_its_life() -> None:
     workload = play(story, node("n1"))
     assert workload["status"]["attempt"] == 1
     assert is_true(workload, "Admitted") and is_true(workload, "Finished") and not is_true(workload, "Running")
+
+
+def test_a_workload_names_the_class_of_its_priority() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
+        await world.apply(job("a"), job("b", pod={"priorityClassName": "high"}), job("c", pod={"priority": 7}))
+        await world.until(lambda: world.is_in("job-c", "Running", "Pending"))
+        return [(await world.workload(f"job-{name}"))["spec"].get("priorityClassName", "") for name in "abc"]
+
+    assert play(story, node("n1", cpu=8)) == ["low", "high", ""]
 
 
 def test_what_waits_says_why_and_the_event_is_on_the_job() -> None:
@@ -187,6 +198,41 @@ def test_a_queue_shows_what_it_holds_and_what_waits() -> None:
     assert (status["pending"], status["admitted"]) == (1, 2)
     assert status["usage"] == {"default": {"cpu": "4"}}
     assert status["borrowed"] == {"default": {"cpu": "3"}}
+
+
+def test_a_queue_is_written_at_most_once_a_minute_but_for_deletions() -> None:
+    async def story(world: World) -> list[float]:
+        written, before = [], ""
+        await world.apply(*(job(f"j{number}", seconds=7) for number in range(60)))
+        await world.until(lambda: world.is_in("job-j0", "Running"))
+        end = world.clock.now() + 400
+        while world.clock.now() < end:
+            version = (await world.queue())["metadata"]["resourceVersion"]
+            if version != before:
+                written.append(world.clock.now())
+                before = version
+            await world.clock.sleep(0.5)
+        return written[1:]  # the first is its making
+
+    written = play(story, node("n1", cpu=2))
+    assert len(written) > 4 and min(then - now for now, then in pairwise(written)) >= 59.0
+
+
+def test_what_was_evicted_counts_before_the_queue_is_written_again() -> None:
+    async def story(world: World) -> tuple[str, str]:
+        pool = {"apiVersion": "fairway.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "p"},
+                "spec": {"evictionBudget": {"gpus": "1", "per": "1h"}}}  # fmt: skip
+        await world.apply(pool, priority("high", 1000), *(job(name, seconds=9000, gpus=2) for name in "ab"))
+        await world.until(lambda: world.is_in("job-b", "Running"))
+        await world.clock.sleep(900)
+        await world.apply(job("waits", gpus=2))
+        await world.clock.sleep(5)  # the queue is written
+        for name in ("c", "d"):
+            await world.apply(job(name, seconds=9000, gpus=2, pod={"priorityClassName": "high"}))
+            await world.clock.sleep(20)
+        return await world.phase("job-c"), await world.phase("job-d")
+
+    assert play(story, node("n1", gpus=4)) == ("Running", "Pending")
 
 
 def test_a_start_that_takes_too_long_is_tried_again_elsewhere() -> None:

@@ -166,8 +166,13 @@ def disruption(said: DisruptionBudgetObject) -> model.Disruption:
     return model.Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
 
 
+def default_class(classes: Mapping[str, PriorityClassObject]) -> str:
+    """The PriorityClass that holds where none is named; "" for none. Of several, as Kubernetes does, the lowest."""
+    found = ((one.value, name) for name, one in classes.items() if one.global_default)
+    return min(found, default=(0, ""))[1]
+
+
 def priorities(classes: Mapping[str, PriorityClassObject]) -> dict[str, int]:
     """Value by name of PriorityClass; under "" what holds where none is named."""
     values = {name: one.value for name, one in classes.items()}
-    default = min((one.value for one in classes.values() if one.global_default), default=0)
-    return {"": default} | SYSTEM_PRIORITIES | values
+    return {"": values.get(default_class(classes), 0)} | SYSTEM_PRIORITIES | values

@@ -101,6 +101,15 @@ class BudgetUse(Part, frozen=True):
     since: Time = ""
 
 
+class ForecastAccuracy(Part, frozen=True):
+    """How good forecasts of one horizon were; of the last 200 starts or so, the older the less."""
+
+    horizon: Annotated[str, says("How far ahead the start was told: up to 10m, 1h, 6h, 1d, or longer.")]
+    starts: Annotated[int, says("Workloads that started after they were told so.")]
+    error: Annotated[float, says("Seconds between p50 and the start, mean.")]
+    coverage: Annotated[float, says("The part of them that started by p90.")]
+
+
 class QueueStatus(Part, frozen=True):
     pending: Annotated[int, says("Workloads that wait.")] = 0
     admitted: Annotated[int, says("Workloads admitted.")] = 0
@@ -112,6 +121,7 @@ class QueueStatus(Part, frozen=True):
     budget_spent: Annotated[BudgetUse | None, says("Of the current period.")] = None
     evicted_gpus: Annotated[dict[str, DecayedAmount], says("Per pool, for its eviction budget.")] = {}
     runtimes: Annotated[tuple[RuntimeSketch, ...], says("Runtimes seen, by user and name.")] = ()
+    forecasts: Annotated[tuple[ForecastAccuracy, ...], says("How far off forecasts were, by horizon.")] = ()
     charged: Annotated[tuple[str, ...], says("Workloads (uids) that are in usage, but not gone yet.")] = ()
     conditions: tuple[Condition, ...] = ()
 

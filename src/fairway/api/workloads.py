@@ -111,6 +111,13 @@ def priority(spec: types.WorkloadSpec, priorities: Mapping[str, int]) -> int:
     return next(numbers, priorities.get("", 0))
 
 
+def priority_class(spec: types.WorkloadSpec, default: str) -> str:
+    """The class that gives its priority: the one named, else a pod's, else the default unless a pod has a number."""
+    pods: Sequence[PodSpec] = [one.template.spec for one in spec.pod_sets]
+    named = (name for name in (spec.priority_class_name, *(pod.priority_class_name for pod in pods)) if name)
+    return next(named, "" if any(pod.priority is not None for pod in pods) else default)
+
+
 def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[model.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")

@@ -46,25 +46,33 @@ async def _control(config: Any, settings: Any) -> None:
 
 async def control(kubeconfig: Path, settings: Any) -> None:
     """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
-    data directory: a restart renews its own lease at once."""
+    data directory: a restart renews its own lease at once. Its metrics are for this machine."""
     from dataclasses import replace
 
     from fairway.kube.config import load
 
-    await _control(load([kubeconfig]), replace(settings, identity=settings.identity or str(kubeconfig.parent)))
+    identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
+    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host))
 
 
 def read_settings(path: str) -> Any:
     """The settings of a YAML file; the defaults without one."""
-    from fairway.api import quantities
     from fairway.settings import Settings, SettingsError, settings_of
 
     if not path:
         return Settings()
-    from .load import Unreadable, load
+    from fairway.api import quantities
+    from fairway.engine import PRESETS
 
+    from .load import load
+
+    values = next(iter(load(path)), {})
+    if not isinstance(values, dict):
+        raise Problem(f"--config: {path}: found {values!r}; settings by name are allowed")
     try:
-        documents = load(Path(path).read_text(), path)
-        return settings_of(documents[0] if documents else {}, quantities.duration)
-    except (OSError, Unreadable, SettingsError, ValueError) as error:
-        raise Problem(f"--config: {error}") from error
+        settings = settings_of(values, quantities.duration)
+    except SettingsError as error:
+        raise Problem(f"--config: {path}: {error}") from error
+    if settings.policy not in PRESETS:
+        raise Problem(f"--config: {path}: policy: {settings.policy!r} is not known; there are: {', '.join(PRESETS)}")
+    return settings

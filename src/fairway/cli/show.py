@@ -173,14 +173,31 @@ def _since(found: Found, now: float) -> str:
 @output_option
 @target_options
 def queues(target: Target, output: str) -> None:
-    """List queues: their quotas, what is their due now, what they hold, what waits."""
+    """List queues: their quotas, their due, what they hold, what waits; then how far off forecasts were.
+
+    Figures are those of the last minute."""
 
     async def read(client: Client, namespace: str) -> list[dict[str, Any]]:
         return await client.list(Selection(kinds.QUEUES))
 
     items = sorted(connect(target, read), key=lambda it: str(it["metadata"]["name"]))
     head = ["NAME", "PARENT", "PENDING", "ADMITTED", "RESOURCE", "GUARANTEED", "LIMIT", "SHARE", "USAGE"]
-    show(output, {"items": items}, lambda: print_table(head, [line for it in items for line in _queue_lines(it)]))
+    rows = [line for it in items for line in _queue_lines(it)]
+    show(output, {"items": items}, lambda: _print_queues(head, rows, [line for it in items for line in _accuracy(it)]))
+
+
+def _print_queues(head: list[str], rows: list[list[object]], forecasts: list[list[object]]) -> None:
+    print_table(head, rows)
+    if forecasts:
+        click.echo()
+        print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "BY P90"], forecasts)
+
+
+def _accuracy(queue: dict[str, Any]) -> list[list[object]]:
+    """A line for each horizon: how many starts were told, by how much p50 was off, how many came by p90."""
+    said = (queue.get("status") or {}).get("forecasts") or ()
+    name = queue["metadata"]["name"]
+    return [[name, it["horizon"], it["starts"], span(it["error"]), f"{it['coverage']:.0%}"] for it in said]
 
 
 def _queue_lines(queue: dict[str, Any]) -> list[list[object]]:

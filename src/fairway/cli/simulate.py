@@ -15,7 +15,7 @@ SECONDS = ("wait", "jct", "makespan")
 
 @click.command()
 @click.option("--trace", "folder", metavar="DIR", help="A trace: jobs.csv.gz with nodes.csv.gz or pools.csv.")
-@click.option("--synthetic", metavar="NAME", help="A load that is shipped: diurnal, bursty, failures, estimates.")
+@click.option("--synthetic", metavar="NAME", help="A load that is shipped: box, diurnal, bursty, failures, estimates.")
 @click.option("--nodes", metavar="FILE", help="Other nodes than the trace's: a nodes.csv or nodes.csv.gz.")
 @click.option("--policy", default="fairway", show_default=True, metavar="P,P,…", help="One or several presets.")
 @click.option("--load", "factor", default=1.0, metavar="X", help="Scale the arrivals: 2 = twice as many in a time.")

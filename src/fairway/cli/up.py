@@ -23,7 +23,8 @@ from .main import Problem
 def up(data_dir: str | None, detach: bool, config: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig.
 
-    Ctrl-C stops pods with their grace; their workloads go on when it is started again."""
+    Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
+    file of settings, metrics are at http://127.0.0.1:9400/metrics."""
     from fairway.embedded.up import UpError
 
     folder = _folder(data_dir)

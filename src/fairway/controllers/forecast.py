@@ -3,13 +3,14 @@
 At most once a minute, and only while something waits, `forecast` of the engine runs in a process of its own that gives
 way to others and ends with its answer: deciding never waits for it. A forecast is written again when it has moved by
 more than a tenth of the time it tells of. What was told first from each distance is kept until the workload starts, and
-then counted: by how much p50 was off, and how many started by p90. Nothing is decided here.
+then counted, in the metrics and for its queue's status: by how much p50 was off, and how many started by p90. Nothing
+is decided here.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.types import Forecast as ForecastStatus
-from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.api.types import ForecastAccuracy, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import workload
 from fairway.engine import Forecast, Plan, Policy, Snapshot, Wait, Workload, forecast, world_of
 from fairway.engine.forecast import WINDOW
@@ -32,6 +33,7 @@ REST = 9.0  # times as long as a forecast took: a tenth of one processor at most
 MOVED = 0.1
 SEED = 1  # the same each time: a forecast moves because the world does, not by chance
 MOST_RECENT = 1_000
+MEMORY = 200  # starts that an accuracy is the mean of
 HORIZONS = (("10m", 600.0), ("1h", 3_600.0), ("6h", 21_600.0), ("1d", 86_400.0), ("longer", inf))
 log = logging.getLogger(__name__)
 
@@ -42,9 +44,20 @@ class Told:
     forecast: Forecast
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a forecast: seconds between its p50 and the start, and whether that came by p90."""
+
+    horizon: str
+    error: float
+    is_covered: bool
+
+
 class Forecasts:
-    def __init__(self, means: Means, policy: Policy) -> None:
-        self.means, self.policy = means, policy
+    """`learn` hears, by queue, what came of each forecast."""
+
+    def __init__(self, means: Means, policy: Policy, learn: Callable[[str, Outcome], None]) -> None:
+        self.means, self.policy, self.learn = means, policy, learn
         self._told: dict[str, dict[str, Told]] = {}  # by workload and horizon, the first
         self._starts: Counter[str] = Counter()
         self._covered: Counter[str] = Counter()
@@ -117,23 +130,37 @@ class Forecasts:
         for key in list(self._told):
             seen = self.means.view.workloads.get(key)
             start = since(seen.status, "Admitted") if seen else None
-            if start is not None:
-                self._count(start, self._told.pop(key))
+            if seen and start is not None:
+                for name, one in self._told.pop(key).items():
+                    by_p90 = start <= max(one.forecast.p90, one.at + MINUTE)
+                    self._count(seen.spec.queue, Outcome(name, abs(start - one.forecast.p50), by_p90))
             elif seen is None or is_over(seen.status) or not seen.spec.active:
                 del self._told[key]
 
-    def _count(self, start: float, told: Mapping[str, Told]) -> None:
-        metrics = self.means.metrics
-        for name, one in told.items():
-            metrics.forecast_error.labels(name).observe(abs(start - one.forecast.p50))
-            self._starts[name] += 1
-            self._covered[name] += start <= max(one.forecast.p90, one.at + MINUTE)
-            metrics.forecast_coverage.labels(name).set(self._covered[name] / self._starts[name])
+    def _count(self, queue: str, one: Outcome) -> None:
+        metrics, name = self.means.metrics, one.horizon
+        metrics.forecast_error.labels(name).observe(one.error)
+        self._starts[name] += 1
+        self._covered[name] += one.is_covered
+        metrics.forecast_coverage.labels(name).set(self._covered[name] / self._starts[name])
+        self.learn(queue, one)
 
 
 def horizon(seconds: float) -> str:
     """How far ahead, in a word."""
     return next(name for name, most in HORIZONS if seconds <= most)
+
+
+def accuracy(before: Iterable[ForecastAccuracy], outcomes: Iterable[Outcome]) -> tuple[ForecastAccuracy, ...]:
+    """With more outcomes in it; nearest horizon first."""
+    found = {one.horizon: one for one in before}
+    for new in outcomes:
+        old = found.get(new.horizon, ForecastAccuracy(new.horizon, 0, 0.0, 0.0))
+        part = 1 / min(old.starts + 1, MEMORY)
+        error = round(old.error + (new.error - old.error) * part, 3)
+        coverage = round(old.coverage + (new.is_covered - old.coverage) * part, 6)
+        found[new.horizon] = ForecastAccuracy(new.horizon, old.starts + 1, error, coverage)
+    return tuple(found[name] for name, _ in HORIZONS if name in found)
 
 
 def foretold(said: WorkloadObject, new: Forecast | None) -> WorkloadStatus:

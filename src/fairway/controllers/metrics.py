@@ -5,6 +5,7 @@ are set from a snapshot and its plan after each cycle; a label that nothing has 
 """
 
 import asyncio
+import logging
 from collections import Counter as Tally
 from collections.abc import Iterable
 
@@ -14,6 +15,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from fairway.engine import GPU, Fault, Plan, Snapshot, Wait
 from fairway.kube.transport import Request, Response, Transport
 
+log = logging.getLogger(__name__)
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SHORT = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
 
@@ -54,10 +57,14 @@ class Metrics:
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
 
-    async def serve(self, port: int) -> None:
-        """On http://*:port/metrics, until cancelled."""
+    async def serve(self, host: str, port: int) -> None:
+        """On http://host:port/metrics, until cancelled; an empty host is any. On loopback only who asks for a loopback
+        name is answered: a page in a browser cannot make another name lead here and read it. Where the port is not to
+        be had there are no metrics, and all else goes on."""
 
         async def answer(request: web.BaseRequest) -> web.Response:
+            if host in LOOPBACK and request.host.rpartition(":")[0] not in LOOPBACK:
+                return web.Response(status=421)
             if request.path != "/metrics":
                 return web.Response(status=404)
             return web.Response(body=self.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -65,8 +72,10 @@ class Metrics:
         runner = web.ServerRunner(web.Server(answer))
         await runner.setup()
         try:
-            await web.TCPSite(runner, port=port).start()
+            await web.TCPSite(runner, host or None, port).start()
             await asyncio.get_running_loop().create_future()
+        except OSError as error:
+            log.error("metrics are not served: %s", error.strerror or error)
         finally:
             await runner.cleanup()
 

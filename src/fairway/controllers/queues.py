@@ -1,14 +1,15 @@
-"""What queues show and remember: counts, usage, share; and the charge for what ended.
+"""What queues show and remember: counts, usage, share, how good forecasts were; and the charge for what ended.
 
-A queue's status is written by one patch over the version it was read from, at most every few seconds where only the
-picture changed, at most once a minute for charges, within a second where a deletion waits for its charge. A workload
+A queue's status is written by one patch over the version it was read from, at most once a minute, but within a second
+where a deletion waits for its charge. What is to be added to it is kept until it is written, and decisions are told of
+it (`remembered`); a crash loses what forecasts and evictions of the last minute were to add, but no charge. A workload
 that used anything is charged in the same write that notes its uid; its finalizer goes when that is seen. Queue
 `default` is made at start where there is none. What a queue that is gone would have been charged, nobody is.
 """
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref
 
+from .forecast import Outcome, accuracy
 from .ledger import Use, charge, evicted
 from .means import Means
 from .status import change, is_over, since
@@ -32,7 +34,7 @@ from .view import at_least, key_of
 from .workloads import FINALIZER, value_of
 
 DEFAULT = "default"
-PICTURE_SECONDS, CHARGE_SECONDS, DELETED_SECONDS = 2.0, 60.0, 0.5
+PAUSE_SECONDS, SETTLE_SECONDS, HURRIED_SECONDS = 60.0, 1.0, 0.5
 Cell = tuple[str, str, str]
 """Queue, pool, resource."""
 
@@ -47,13 +49,25 @@ class Picture:
     share: tuple[tuple[tuple[str, str], int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is to be added to a queue's status: uses by uid, milli-GPU evicted for it, outcomes of forecasts."""
+
+    uses: Mapping[str, Use]
+    evicted: Counter[Pool]
+    outcomes: list[Outcome]
+
+
 class Queues:
     def __init__(self, means: Means) -> None:
         self.means = means
         self.agenda = Agenda(means.client.clock, means.client.chance)
         self._pictures: dict[str, Picture] = {}
         self._evicted: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
+        self._uses: defaultdict[str, dict[str, Use]] = defaultdict(dict)  # by uid
+        self._outcomes: defaultdict[str, list[Outcome]] = defaultdict(list)
         self._written: dict[str, float] = {}
+        self._hurried: defaultdict[str, set[str]] = defaultdict(set)  # uids that a deletion waits for
         self._must_make = False
 
     async def run(self) -> None:
@@ -77,58 +91,99 @@ class Queues:
         for name, picture in pictures.items():
             if self._pictures.get(name) != picture:
                 self._pictures[name] = picture
-                self.agenda.note(name, self._written.get(name, 0.0) + PICTURE_SECONDS)
+                self._note(name)
         by_key = {one.workload.key: one for one in snapshot.running}
         pools = {pool.name: pool for pool in snapshot.pools}
         for verdict in plan.verdicts:
             if isinstance(verdict, Evict) and verdict.beneficiary and (one := by_key.get(verdict.workload)):
                 self._evicted[one.workload.queue][pools[one.admission.pool]] += held_by(one).get(GPU, 0)
+                self._note(one.workload.queue)
+
+    def learn(self, queue: str, one: Outcome) -> None:
+        """What came of a forecast for a workload of the queue."""
+        self._outcomes[queue].append(one)
+        self._note(queue)
 
     def must_charge(self, said: WorkloadObject) -> bool:
         """Whether a workload that is over or deleted is still to be charged; if so its queue gets a turn soon."""
-        queue = self.means.view.queues.get(said.spec.queue)
-        if queue is None or not said.status.attempt or said.metadata.uid in queue.status.charged:
+        queue, uid, name = self.means.view.queues.get(said.spec.queue), said.metadata.uid, said.spec.queue
+        use = use_of(said, self.means.now())
+        if queue is None or use is None or uid in queue.status.charged:
             return False
-        is_waiting = said.metadata.deletion_timestamp is not None
-        written = self._written.get(said.spec.queue, 0.0)
-        due = self.means.now() + DELETED_SECONDS if is_waiting else written + CHARGE_SECONDS
-        self.agenda.note(said.spec.queue, due)
+        self._uses[name].setdefault(uid, use)
+        self._note(name)
+        if said.metadata.deletion_timestamp is not None:
+            self._hurried[name].add(uid)
+            self.agenda.note(name, self.means.now() + HURRIED_SECONDS)
         return True
+
+    def _note(self, name: str) -> None:
+        """A turn once it may be written again, and what changes now has changed."""
+        self.agenda.note(name, max(self.means.now() + SETTLE_SECONDS, self._written.get(name, 0.0) + PAUSE_SECONDS))
+
+    def remembered(self, snapshot: Snapshot) -> Snapshot:
+        """With what queues are still to be told of spent budgets and evicted GPUs: a decision must not wait for it."""
+        found = dict(snapshot.queues)
+        for name in (self._uses.keys() | self._evicted.keys()) & found.keys():
+            ledger = evicted(found[name].ledger, self._evicted.get(name, {}), now=snapshot.now)
+            spent = ledger.budget_spent + sum(use.gpu_seconds for use in self._uses.get(name, {}).values())
+            found[name] = dataclasses.replace(found[name], ledger=dataclasses.replace(ledger, budget_spent=spent))
+        return dataclasses.replace(snapshot, queues=found)
 
     async def _turn(self, name: str) -> float | None:
         if not self.means.election.is_leader():
             return self.means.now() + 1.0
         if name == DEFAULT and self._must_make:
             await self._make_default()
-        seen = self.means.view.queues.get(name)
+        seen, news = self.means.view.queues.get(name), self._news(name)
         if seen is None:
+            self._told(name, news)
             return None
-        ours = [one for one in self.means.view.workloads.values() if one.spec.queue == name]
-        status = self._status(seen, ours)
-        patch = change(seen.status, status)
+        again = self._written.get(name, 0.0) + PAUSE_SECONDS
+        if not self._hurried[name] and self.means.now() < again:
+            return again
+        patch = change(seen.status, self._status(seen, news))
         if patch:
-            meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
-            ref = Ref(kinds.QUEUES, name)
-            made = await self.means.client.patch(ref, {"metadata": meta, "status": patch}, subresource="status")
-            self._evicted.pop(name, None)
-            self._written[name] = self.means.now()
-            await self.means.view.shown(ref, at_least(made))
-            for one in ours:
+            await self._write(seen, patch)
+            for one in self._ours(name):
                 if is_over(one.status) or one.metadata.deletion_timestamp is not None:
                     self.means.tend(key_of(one.metadata))
+        self._told(name, news)
         return None
 
-    def _status(self, seen: QueueObject, ours: Iterable[WorkloadObject]) -> QueueStatus:
-        now, half_life = self.means.now(), self.means.settings.usage_half_life
+    async def _write(self, seen: QueueObject, patch: Mapping[str, object]) -> None:
+        name, meta = seen.metadata.name, {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
+        ref = Ref(kinds.QUEUES, name)
+        made = await self.means.client.patch(ref, {"metadata": meta, "status": patch}, subresource="status")
+        self._written[name] = self.means.now()
+        await self.means.view.shown(ref, at_least(made))
+
+    def _news(self, name: str) -> News:
+        return News(dict(self._uses[name]), Counter(self._evicted[name]), list(self._outcomes[name]))
+
+    def _told(self, name: str, news: News) -> None:
+        """It stands in the queue's status; what came since does not yet."""
+        del self._outcomes[name][: len(news.outcomes)]
+        self._evicted[name] -= news.evicted
+        self._hurried[name] -= news.uses.keys()
+        for uid in news.uses:
+            del self._uses[name][uid]
+
+    def _ours(self, name: str) -> list[WorkloadObject]:
+        return [one for one in self.means.view.workloads.values() if one.spec.queue == name]
+
+    def _status(self, seen: QueueObject, news: News) -> QueueStatus:
+        now, half_life, name = self.means.now(), self.means.settings.usage_half_life, seen.metadata.name
         queue = queues.queue(seen, ALONE)
-        kept = {one.metadata.uid for one in ours if FINALIZER in one.metadata.finalizers}
+        kept = {one.metadata.uid for one in self._ours(name) if FINALIZER in one.metadata.finalizers}
         charged = [uid for uid in seen.status.charged if uid in kept]
-        for one in ours:
-            if one.metadata.uid in kept and one.metadata.uid not in charged and (use := use_of(one, now)):
+        for uid, use in news.uses.items():
+            if uid in kept and uid not in charged:
                 queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
-                charged.append(one.metadata.uid)
-        ledger = evicted(queue.ledger, self._evicted.get(seen.metadata.name, {}), now=now)
-        return queues.ledger_status(ledger, replace(self._shown(queue, seen.status), charged=tuple(charged)))
+                charged.append(uid)
+        ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
+        shown = replace(self._shown(queue, seen.status), charged=tuple(charged), forecasts=forecasts)
+        return queues.ledger_status(ledger, shown)
 
     def _shown(self, queue: Queue, status: QueueStatus) -> QueueStatus:
         picture = self._pictures.get(queue.name, Picture())

@@ -81,7 +81,7 @@ class Control:
             PRESETS[settings.policy], usage_weight=settings.usage_weight, half_life=settings.usage_half_life
         )
         self._writer, self._queues = Writer(self._means), Queues(self._means)
-        self._forecasts = Forecasts(self._means, policy)
+        self._forecasts = Forecasts(self._means, policy, self._queues.learn)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
 
     async def run(self) -> None:
@@ -90,8 +90,8 @@ class Control:
             async with asyncio.TaskGroup() as tasks:
                 for work in (self._view.run(), means.events.run(), means.election.run()):
                     tasks.create_task(work)
-                if means.settings.metrics_port:
-                    tasks.create_task(self.metrics.serve(means.settings.metrics_port))
+                if port := means.settings.metrics_port:
+                    tasks.create_task(self.metrics.serve(means.settings.metrics_host, port))
                 await self._view.synced()
                 await means.election.acquired.wait()
                 deciding = self._scheduler.run(self._record, self._forecasts.note)

@@ -71,7 +71,7 @@ class Scheduler:
     async def _cycle(self, record: Record) -> tuple[float | None, Plan]:
         means, clock = self.means, self.means.client.clock
         started = clock.now()
-        snapshot = self.policy.seen(means.facts.state.snapshot(started))
+        snapshot = self.policy.seen(self.queues.remembered(means.facts.state.snapshot(started)))
         plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
         means.metrics.cycle.observe(clock.now() - started)
         late, next_late = overdue(snapshot, means.view.workloads)

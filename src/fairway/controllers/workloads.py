@@ -21,8 +21,9 @@ from msgspec.structs import replace
 
 from fairway.api.objects import SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
+from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, workload
+from fairway.api.workloads import Reading, admission, priority_class, workload
 from fairway.engine import GPU, Admission, NodeShare, PodSetPlacement, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
@@ -69,7 +70,7 @@ class Life:
     async def _make(self, case: Case) -> None:
         """A Workload for an owner that has none, unless it is over."""
         owner = case.owner
-        desired = owner.desired() if owner and owner.outcome() is None else None
+        desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
             return
         made: dict[str, Any] = msgspec.to_builtins(desired)
@@ -89,7 +90,7 @@ class Life:
 
     async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its podsets only while it holds no room."""
-        desired = owner.desired()
+        desired = self._desired(owner)
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
@@ -97,6 +98,14 @@ class Life:
             spec = replace(spec, pod_sets=said.spec.pod_sets)
         if change := life.change(said.spec, spec):
             await self.means.patch(key, said, {"spec": change})
+
+    def _desired(self, owner: Owner) -> WorkloadObject | None:
+        """What its owner says, and by its name the class that its priority comes from."""
+        said = owner.desired()
+        if said is None:
+            return None
+        name = priority_class(said.spec, default_class(self.means.view.classes))
+        return replace(said, spec=replace(said.spec, priority_class_name=name))
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
         """Its owner is gone. Where nobody collects, we do; but never a bare pod that is being made again."""

@@ -39,6 +39,11 @@ def diurnal(seed: int) -> Load:
     return _load("diurnal", source, nodes=16, days=7.0, utilisation=0.85)
 
 
+def box(seed: int) -> Load:
+    """Two days of one machine with 8 GPUs that two teams share, each owed half."""
+    return _load("box", np.random.default_rng(seed), nodes=1, days=2.0, utilisation=0.9)
+
+
 def bursty(seed: int) -> Load:
     """Three days in which a quarter of the jobs comes in ten sweeps of many alike: hyperparameter searches."""
     source = np.random.default_rng(seed)
@@ -66,7 +71,7 @@ def estimates(seed: int) -> Load:
 
 
 _GENERATORS: dict[str, Generator] = {
-    generator.__name__: generator for generator in (diurnal, bursty, failures, estimates)
+    generator.__name__: generator for generator in (diurnal, box, bursty, failures, estimates)
 }
 
 
