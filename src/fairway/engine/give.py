@@ -29,7 +29,7 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
         if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
             continue
         for claim in claims(workload, pool, cycle):
-            if claim.cause is Cause.PREEMPTED or not is_limited:
+            if claim.cause is not Cause.CONSOLIDATED or not is_limited:
                 key = claim.cause, claim.likeness, pool
                 if key not in cycle.fields:
                     cycle.fields[key] = Field(claim, pool, cycle)

@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .claims import Claim, cost, has_tokens, is_paired
+from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
 from .draft import Room
@@ -96,7 +96,7 @@ class Field:
         self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
         for one in cycle.draft.running.values():
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
-            if is_there and claim.touches(one):
+            if is_there and claim.touches(one) and has_run(one, 0.0, cycle):
                 self._enter(one)
         self.gifts.sort(key=attrgetter("key"), reverse=True)
         self.gifts.sort(key=attrgetter("order"))
@@ -117,7 +117,7 @@ class Field:
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
                     self.gifts.append(Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted))
-        if one.workload.preemptible:
+        if one.workload.preemptible and self.claim.stops(one):
             core = Gift(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
             if self.claim.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
@@ -222,7 +222,7 @@ class Search:
         asked = self.cycle.asked(self.workload, self.field.pool)
         why = over_limit(accounts, asked)
         for gift in self.field.in_order(self.field.gifts) if why else ():
-            if why and gift.counted.get(why[1].resource):
+            if why and gift.counted.get(why[1].resource) and self.cycle.tree.is_under(gift.queue, why[1].queue):
                 self.take((gift,))
                 why = over_limit(accounts, asked)
         return why is None
