@@ -118,7 +118,7 @@ def judged(*things, policy: Policy | None = None, **fields) -> dict[str, str]:
     """What is told of a world by a plan in which the referee finds no fault."""
     snapshot = snapshot_of(world(*things, **fields))
     plan = decide(snapshot, policy or Policy())
-    assert check(snapshot, plan) == []
+    assert check(snapshot, plan) == [], told(plan)
     return told(plan)
 
 
@@ -143,8 +143,9 @@ def _word(verdict: Verdict) -> str:
         case Wait():
             return str(verdict.reason)
         case Evict():
+            whom = f" for {verdict.beneficiary.removeprefix('ns/')}" if verdict.beneficiary else ""
             to = f" to {_word(Admit('', verdict.admission))}" if verdict.admission else ""
-            return f"{verdict.cause} for {verdict.beneficiary.removeprefix('ns/')}{to}".removesuffix(" for ")
+            return f"{verdict.cause}{whom}{to}"
         case Resize():
             return " ".join(f"{was[1]}->{now[1]}" for was, now in zip(verdict.before, verdict.after))
         case _:

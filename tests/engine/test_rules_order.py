@@ -1,4 +1,4 @@
-"""Order, rule by rule: the nine keys between queues, the orders inside one, ageing, and going on past what is blocked."""
+"""Order, rule by rule: the nine keys between queues, the orders inside one, ageing, and what a blocked head stops."""
 
 import pytest
 from builders import NOW, job, meets, node, plan_of, queue, runs, table
@@ -39,7 +39,8 @@ KEYS = {
         "b0 b1 a0 b2 b3 b4"),
     "then the smaller part without the head": (
         [node("n", 8), queue("b", 0, created=1), queue("a", 0, created=2), runs(job("r", "a", 1), "n"),
-         runs(job("s", "b", 2), "n"), job("x", "a", 2), job("y", "b", 1), *many("a", 4), *many("b", 4)], "x"),
+         runs(job("s", "b", 2), "n"), job("x", "a", 2, submitted=-1), job("y", "b", 1, submitted=-1),
+         *many("a", 4), *many("b", 4)], "x"),
     "then the smaller share": (
         [node("n", 8), queue("a", 0, weight=3, created=1), queue("b", 0, created=2), *many("a", 3, 3), *many("b", 4)],
         "b0 a0 b1 a1"),
@@ -54,7 +55,7 @@ KEYS = {
         "c0 c1 b0 c2 a0"),
     "of two resources the one counts of which a queue has more": (
         [node("n", 8, cpu=32), queue("a", 0, cpu=(0, None), created=1), queue("b", 0, cpu=(0, None), created=2),
-         *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "b0 a0 b1 a1"),
+         *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "a0 b0 a1 b1 a2"),
     "ungoverned queues go by priority, age and name": (
         [node("n", 4), queue("a", created=2), queue("b", created=1), queue("c", priority=1, created=3), *many("a", 1),
          *many("b", 1), *many("c", 1)], "c0 b0 a0"),

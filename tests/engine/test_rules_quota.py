@@ -1,7 +1,7 @@
 """Quota, rule by rule: what is governed, how the tree binds, how shares are divided, budgets and stops."""
 
 import pytest
-from builders import NOW, GIB, job, judged, meets, milli, node, plan_of, queue, runs, table
+from builders import GIB, NOW, job, judged, meets, milli, node, plan_of, queue, runs, table
 from test_quota import asks, gpu_shares, tree, used
 
 from fairway.engine.model import Expression, Ledger, PodClass, PodSet, Pool, Quota, Share

@@ -96,7 +96,8 @@ class Field:
         self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
         for one in cycle.draft.running.values():
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
-            if is_there and claim.touches(one) and has_run(one, 0.0, cycle):
+            is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
+            if is_there and not is_completed and claim.touches(one) and has_run(one, 0.0, cycle):
                 self._enter(one)
         self.gifts.sort(key=attrgetter("key"), reverse=True)
         self.gifts.sort(key=attrgetter("order"))
