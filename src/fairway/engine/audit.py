@@ -111,7 +111,8 @@ def doors(case: Case, tree: Tree) -> Iterator[Fault]:
             yield Fault(workload.key, "Pool", f"{admission.pool} is not allowed")
     for wait in case.of(Wait):
         asker = case.waiting.get(wait.workload)
-        if asker and asker.is_active and (told := wait.reason) is not Reason.REFUSED:
+        if asker and asker.is_active and not asker.refused:
+            told = wait.reason
             why = refusal(case, tree, asker)
             if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
                 yield Fault(wait.workload, "Reason", f"{told}, but {why}")
