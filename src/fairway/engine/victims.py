@@ -14,6 +14,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
+from .affinity import near
 from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
@@ -263,6 +264,8 @@ class Search:
         mask = sight.mask(kind)
         if (allowed := self.cycle.allowed(self.workload.excluded_nodes)) is not None:
             mask = mask & allowed
+        if pod.pod_affinity:
+            mask = mask & near(self.cycle.snapshot, sight.standing(), pod)
         count -= self._use_free(kind, mask, count)
         if count <= 0:
             return True
