@@ -33,6 +33,17 @@ MEANS = table(
      [node("n", 8), queue("a", 2, weight=0), queue("b", 6), *each("a", "own"), *each("b", "r", "s", "t"),
       job("w", "a", 2, priority=9)],
      {"w": "n after own", "own": "Preempted for w", "t": "Keep"}),
+    ("where neither does alone, a queue preempts its own and takes back what it is then owed",
+     [node("n", 4), queue("a", 4), queue("b", 0), *each("a", "own"), *each("b", "r"), job("w", "a", 4, priority=9)],
+     {"w": "n after own r", "own": "Preempted for w", "r": "Reclaimed for w"}),
+    ("and no more of its own than it must",
+     [node("n", 8), queue("a", 6), queue("b", 2), *each("a", "own", "more", gpus=1), *each("b", *"rst"),
+      job("w", "a", 5, priority=9)],
+     {"w": "n after own s t", "own": "Preempted for w", "s": "Reclaimed for w", "t": "Reclaimed for w",
+      "more": "Keep", "r": "Keep"}),
+    ("beyond its share it does neither",
+     [node("n", 8), *EQUAL, *each("a", "own"), *each("b", *"rst"), job("w", "a", 5, priority=9)],
+     {"w": "OverShare", "own": "Keep", "r": "Keep"}),
 )
 
 RIGHTS = table(

@@ -102,6 +102,7 @@ class Field:
                 self._enter(one)
         self.gifts.sort(key=attrgetter("key"), reverse=True)
         self.gifts.sort(key=attrgetter("order"))
+        self.queues = {gift.queue for gift in self.gifts}
         self.returned = [gift.victim.one for gift in self.gifts if gift.victim.one.workload.evictions]
         for number, gift in enumerate(self.gifts):
             gift.number = number
