@@ -1,16 +1,23 @@
-"""Worlds in six lines: short ways to write nodes, queues, workloads and who runs where."""
+"""Worlds in six lines: short ways to write nodes, queues, workloads and who runs where; tables of worked examples."""
 
-from fairway.engine import decide, snapshot_of
+import pytest
+
+from fairway.engine import check, decide, snapshot_of
 from fairway.engine.model import (
     GPU,
     Admission,
+    Disruption,
+    Ended,
     Node,
     NodeShare,
+    Pod,
     PodClass,
     PodSet,
     PodSetPlacement,
+    Pool,
     Queue,
     Quota,
+    Reservation,
     Running,
     Share,
     Workload,
@@ -82,10 +89,16 @@ def runs(workload: Workload, *where: tuple[str, int] | str, devices=(), since=No
     return Running(workload, place_on(*shares, devices=devices, pool=pool), admitted_at=since, **fields)
 
 
+KINDS = {
+    "nodes": Node, "pools": Pool, "queues": Queue, "pending": Workload, "running": Running, "pods": Pod,
+    "reservations": Reservation, "disruptions": Disruption, "ended": Ended,
+}
+
+
 def world(*things, now: float = NOW, **fields) -> World:
-    """Sorted by kind: nodes, queues, waiting and running workloads."""
-    of = {kind: tuple(one for one in things if isinstance(one, kind)) for kind in (Node, Queue, Workload, Running)}
-    return World(now, of[Node], queues=of[Queue], pending=of[Workload], running=of[Running], **fields)
+    """Sorted by kind: nodes, pools, queues, waiting and running workloads, and what else a world is made of."""
+    sorted_ = {name: tuple(one for one in things if isinstance(one, kind)) for name, kind in KINDS.items()}
+    return World(now, **{**sorted_, **fields})
 
 
 def plan_of(*things, policy: Policy | None = None, **fields) -> Plan:
@@ -101,6 +114,26 @@ def told(plan: Plan) -> dict[str, str]:
     return {verdict.workload.removeprefix("ns/"): _word(verdict) for verdict in plan.verdicts}
 
 
+def judged(*things, policy: Policy | None = None, **fields) -> dict[str, str]:
+    """What is told of a world by a plan in which the referee finds no fault."""
+    snapshot = snapshot_of(world(*things, **fields))
+    plan = decide(snapshot, policy or Policy())
+    assert check(snapshot, plan) == [], told(plan)
+    return told(plan)
+
+
+def table(*rows):
+    """Worked examples: a sentence, the things of a world, and what is told of those workloads that matter."""
+    cases = [pytest.param(things, expected, id=sentence) for sentence, things, expected in rows]
+    return pytest.mark.parametrize(("things", "expected"), cases)
+
+
+def meets(things, expected: dict[str, str]) -> None:
+    """The plan says just that of these workloads."""
+    found = judged(*things)
+    assert {name: found.get(name) for name in expected} == expected, found
+
+
 def _word(verdict: Verdict) -> str:
     match verdict:
         case Admit():
@@ -110,8 +143,9 @@ def _word(verdict: Verdict) -> str:
         case Wait():
             return str(verdict.reason)
         case Evict():
+            whom = f" for {verdict.beneficiary.removeprefix('ns/')}" if verdict.beneficiary else ""
             to = f" to {_word(Admit('', verdict.admission))}" if verdict.admission else ""
-            return f"{verdict.cause} for {verdict.beneficiary.removeprefix('ns/')}{to}".removesuffix(" for ")
+            return f"{verdict.cause}{whom}{to}"
         case Resize():
             return " ".join(f"{was[1]}->{now[1]}" for was, now in zip(verdict.before, verdict.after))
         case _:

@@ -172,10 +172,9 @@ def tells_the_truth(world: World, plan: Plan) -> None:
             starts(world, replace(workload, queue=facts.other_queue), f"in {facts.other_queue}")
         if facts.other_pool:
             starts(world, replace(workload, pools=(facts.other_pool,)), f"in {facts.other_pool}")
-    running = {one.workload.key for one in world.running}
-    for wait in [one for one in waits if one.facts.blocking and running.issuperset(one.facts.blocking)][:1]:
-        rest = tuple(one for one in world.running if one.workload.key not in wait.facts.blocking)
-        starts(replace(world, running=rest), pending[wait.workload], f"without {wait.facts.blocking}")
+        if {one.workload.key for one in world.running}.issuperset(facts.blocking) and facts.blocking:
+            rest = tuple(one for one in world.running if one.workload.key not in facts.blocking)
+            starts(replace(world, running=rest), workload, f"without {facts.blocking}")
 
 
 def resized(podset: PodSet, count: int) -> PodSet:

@@ -69,9 +69,25 @@ def test_with_a_shorter_time_limit() -> None:
     assert starts(*cluster, replace(long, time_limit=1800), reservations=kept)
 
 
+def test_without_those_who_stand_in_its_way() -> None:
+    busy = [runs(job(f"r{at}", gpus=2), f"n{at // 2}") for at in range(6)]
+    cluster = (node("n0", 4), node("n1", 4), node("n2", 5), queue("q"))
+    assert told(*cluster, *busy, job("a", gpus=3)).blocking == ("ns/r4",)
+    assert told(*cluster, *busy, job("a", gpus=5)).blocking == ("ns/r4", "ns/r5")
+    rest = [one for one in busy if one.workload.name not in ("r4", "r5")]
+    assert starts(*cluster, *rest, job("a", gpus=5))
+
+
+def test_without_those_who_use_up_the_limit() -> None:
+    cluster = (node("n1", 8), queue("p", 0, 4), queue("q", parent="p"), queue("r", parent="p"), queue("s"))
+    busy = runs(job("x", "r", 4), "n1"), runs(job("y", "s", 1), "n1")
+    assert told(*cluster, *busy, job("a", gpus=2)).blocking == ("ns/x",)
+
+
 def test_nothing_is_told_where_nothing_helps() -> None:
     cluster = (node("n1", 1), queue("q"), queue("s"), runs(job("old", gpus=1), "n1"))
     found = told(*cluster, job("a", gpus=1))
+    assert found.blocking == ("ns/old",)
     asked = (found.would_fit, found.with_gpus, found.other_queue, found.other_pool, found.is_bound)
     assert asked == (None, None, "", "", False) and found.shorter_limit is None
 

@@ -67,15 +67,19 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     """Why it waits and what would change it."""
     facts = wait.facts
     parts = [_HEADS[wait.reason].format_map(_figures(facts, workload))]
-    if facts.blocking:
-        held = "hold it" if len(facts.blocking) > 1 else "holds it"
-        parts.append(f"{names(facts.blocking, workload, queues)} {held}{' there' if facts.domain else ''}")
+    parts += holders(facts, workload, queues)
     if wait.starts_at is not None:
         parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
     if facts.would_fit:
         counts = ", ".join(f"{count} of {name}" for name, count in sorted(facts.would_fit.items()))
         parts.append(f"with {counts} it would start now")
     return "; ".join((*parts, *would_start(facts)))
+
+
+def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
+    """Who stands in its way, a clause."""
+    held = f"{'hold' if len(facts.blocking) > 1 else 'holds'} it{' there' if facts.domain else ''}"
+    return [f"{names(facts.blocking, workload, queues)} {held}"] if facts.blocking else []
 
 
 def would_start(facts: Facts) -> list[str]:

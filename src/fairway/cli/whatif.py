@@ -41,7 +41,7 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> list[str]:
 async def would_help(client: Client, key: str) -> list[str]:
     """What would let the waiting workload start now, besides what its own message says; nothing where its user may not
     see the cluster."""
-    from fairway.api.conditions import would_start
+    from fairway.api.conditions import holders, would_start
     from fairway.engine import PRESETS, Wait, decide, snapshot_of, what_if
 
     try:
@@ -53,7 +53,12 @@ async def would_help(client: Client, key: str) -> list[str]:
     policy = PRESETS["fairway"]
     verdicts = decide(snapshot_of(world), policy).verdicts
     wait = next((it for it in verdicts if isinstance(it, Wait) and it.workload == key), None)
-    return would_start(what_if(world, wait, policy)) if wait else []
+    if wait is None:
+        return []
+    facts, ours = what_if(world, wait, policy), next(one for one in world.pending if one.key == key)
+    queues = {one.workload.key: one.workload.queue for one in world.running}
+    told = [] if wait.facts.blocking else holders(facts, ours, queues)
+    return [*told, *would_start(facts)]
 
 
 async def _world(client: Client, *more: tuple[Kind, Thing]) -> "World":

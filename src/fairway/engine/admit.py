@@ -76,7 +76,8 @@ def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
 def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
     whys = [*cycle.whys, *kept_for(workload, cycle), *unentitled(workload, cycle)]
-    if workload.queue in cycle.tree.branches and (pools := cycle.pools_of(workload)):
+    pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
+    if pools and not (workload.refused and whys and cycle.fit(workload, pools)):
         whys.append(explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
     return Wait(workload.key, reason, facts)

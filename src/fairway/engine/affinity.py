@@ -120,6 +120,16 @@ def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: lis
     return mask
 
 
+def near(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
+    """Nodes where those are, or may yet come, that the pod must stand beside."""
+    return _attracted(snapshot, standing, pod, _required(pod, anti=False))
+
+
+def follows(pod: PodClass) -> bool:
+    """Whether it must stand beside pods of another kind."""
+    return any(not _means(term, pod, pod) for term in _required(pod, anti=False))
+
+
 def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:
     return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, one))
 

@@ -176,10 +176,11 @@ class Court:
             allowed = all(inherited(path, lambda queue: queue.consolidates, 0.0) for path in queues)
             if not (allowed and taker.preemptible and isinstance(verdict, Evict) and verdict.admission is not None):
                 return "no right to move", False
-        return self._protected(item, one, cause), cause is Cause.RECLAIMED
+        is_whole = isinstance(verdict, Evict)
+        return self._protected(item, one, cause) if is_whole else "", cause is Cause.RECLAIMED
 
     def _protected(self, item: Held, one: Running, cause: Cause) -> str:
-        """Runtime is kept from takers beyond their guaranteed; the pair rule holds against all."""
+        """Whoever is stopped: runtime is kept from takers beyond their guaranteed; the pair rule holds against all."""
         now, victim, taker = self.case.snapshot.now, one.workload, item.workload
         if cause is not Cause.CONSOLIDATED and victim.evictions and victim.evictions[-1].beneficiary == taker.key:
             return "the same pair again"

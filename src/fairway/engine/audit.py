@@ -39,6 +39,7 @@ class Gate(NamedTuple):
     shut: Reason | None
     namespaces: tuple[frozenset[str], ...]
     priority: float
+    time_limit: float
     takes_fixed: bool
     is_stopped: bool
     pools: tuple[str, ...]
@@ -62,11 +63,12 @@ def _gate(path: Sequence[Queue], is_parent: bool) -> Gate:
     shut = Reason.QUEUE_INVALID if is_parent or not path else None
     namespaces = tuple(queue.namespaces for queue in path if queue.namespaces is not None)
     priority = min((queue.max_priority for queue in path if queue.max_priority is not None), default=np.inf)
+    limit = min((queue.max_time_limit for queue in path if queue.max_time_limit is not None), default=np.inf)
     takes_fixed = all(queue.allows_nonpreemptible is not False for queue in path)
     is_stopped = any(queue.stop != "None" for queue in path)
     pools = next((queue.pools for queue in path if queue.pools), ())
-    is_open = not (shut or namespaces or is_stopped or pools) and priority == np.inf and takes_fixed
-    return Gate(shut, namespaces, priority, takes_fixed, is_stopped, pools, is_open)
+    is_open = not (shut or namespaces or is_stopped or pools) and min(priority, limit) == np.inf and takes_fixed
+    return Gate(shut, namespaces, priority, limit, takes_fixed, is_stopped, pools, is_open)
 
 
 def inherited(path: Sequence[Queue], of: Callable[[Queue], float | None], default: float) -> float:
@@ -83,7 +85,8 @@ def refusal(case: Case, tree: Tree, workload: Workload) -> Reason | None:
         if gate.shut:
             return gate.shut
         is_welcome = all(workload.key.partition("/")[0] in names for names in gate.namespaces)
-        if not is_welcome or workload.priority > gate.priority or not (workload.preemptible or gate.takes_fixed):
+        is_modest = workload.priority <= gate.priority and (workload.time_limit or 0) <= gate.time_limit
+        if not (is_welcome and is_modest and (workload.preemptible or gate.takes_fixed)):
             return Reason.NOT_ALLOWED
         if gate.is_stopped:
             return Reason.QUEUE_STOPPED
@@ -108,7 +111,8 @@ def doors(case: Case, tree: Tree) -> Iterator[Fault]:
             yield Fault(workload.key, "Pool", f"{admission.pool} is not allowed")
     for wait in case.of(Wait):
         asker = case.waiting.get(wait.workload)
-        if asker and asker.is_active and (told := wait.reason) is not Reason.REFUSED:
+        if asker and asker.is_active and not asker.refused:
+            told = wait.reason
             why = refusal(case, tree, asker)
             if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
                 yield Fault(wait.workload, "Reason", f"{told}, but {why}")

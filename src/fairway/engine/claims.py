@@ -2,9 +2,11 @@
 
 A claim names its cause, whom it may touch at all, whether that one's queue may still lose, and in which order victims
 are taken. Four rights: a hold takes back what backfilled into it at its own risk; a move needs the leave of both
-queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue.
+queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue. Where
+neither does alone, both together may: without its own lower priorities a queue may be within its share again.
 Runtime, the pair rule and the token bucket protect against everybody; `maxEvictions` not against a taker that stays
-within its guaranteed. Nothing is chosen here.
+within its guaranteed. Runtime and `maxEvictions` protect from being stopped, not from giving back surplus. Nothing is
+chosen here.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,16 +27,19 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`touches`: whether it may be a victim, as things stood at the start; `may_lose`: whether a queue may lose
-    somebody now; `rank`: a queue and those above it by how far they are above their share, from the common ancestor
-    down, the most first; `likeness`: claims alike touch the same."""
+    """`touches`: whether it may be a victim, as things stood at the start; `stops`: whether as a whole, and not only
+    with its surplus; `may_lose`: whether a queue may lose somebody now; `rank`: a queue and those above it by how far
+    they are above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the
+    same; `is_mixed`: both of its own queue and of others."""
 
     cause: Cause
     likeness: tuple[object, ...]
     touches: Callable[[Running], bool]
+    stops: Callable[[Running], bool]
     may_lose: Callable[[str], bool]
     rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
+    is_mixed: bool = False
 
     def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
         """The rank of several: of the one least above its share."""
@@ -50,21 +55,25 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    if (reclaim := _reclaim(workload, pool, cycle)) is not None:
-        found.append(reclaim)
-    return [*found, _preempt(workload, cycle)]
+    preempt = _preempt(workload, cycle)
+    path, asked = cycle.tree.branches[workload.queue].path, cycle.asked(workload, pool)
+    if not any(governs(at, pool, asked) for at in path):
+        return [*found, preempt]
+    reclaim = _reclaim(workload, pool, cycle)
+    entitled = [] if over_share(workload, pool, cycle) else [reclaim]
+    return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> Claim:
     """What started into its hold at its own risk, whatever its queue, priority or protection."""
 
     def touches(one: Running) -> bool:
-        return one.backfilled_for == workload.key and has_run(one, 0.0, cycle)
+        return one.backfilled_for == workload.key
 
-    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _level)
+    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _always, _level)
 
 
-def _always(queue: str) -> bool:
+def _always(one: object) -> bool:
     return True
 
 
@@ -76,13 +85,13 @@ def _move(cycle: Cycle) -> Claim:
     """Preemptible workloads of any queues that allow it; nothing is shrunk."""
 
     def touches(one: Running) -> bool:
-        queue = one.workload.queue
-        if not one.workload.preemptible or not cycle.consolidates(queue):
-            return False
-        least: float = cycle.tree.inherited(queue, attrgetter("min_runtime"), MIN_RUNTIME)
+        return cycle.consolidates(one.workload.queue)
+
+    def stops(one: Running) -> bool:
+        least: float = cycle.tree.inherited(one.workload.queue, attrgetter("min_runtime"), MIN_RUNTIME)
         return has_run(one, least, cycle)
 
-    return Claim(Cause.CONSOLIDATED, (), touches, _always, _level, takes_surplus=False)
+    return Claim(Cause.CONSOLIDATED, (), touches, stops, _always, _level, takes_surplus=False)
 
 
 def _preempt(workload: Workload, cycle: Cycle) -> Claim:
@@ -93,22 +102,21 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
         victim = one.workload
         if victim.queue != workload.queue or victim.priority >= workload.priority:
             return False
-        if not precedes(workload, victim, cycle.tree, cycle.policy):
-            return False
-        least: float = cycle.tree.inherited(victim.queue, attrgetter("preempt_min_runtime"), 0.0)
+        return precedes(workload, victim, cycle.tree, cycle.policy)
+
+    def stops(one: Running) -> bool:
+        least: float = cycle.tree.inherited(one.workload.queue, attrgetter("preempt_min_runtime"), 0.0)
         return has_run(one, least, cycle) and not is_worn(one, cycle, is_within=is_within)
 
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     likeness = workload.queue, workload.priority, place, is_within
-    return Claim(Cause.PREEMPTED, likeness, touches, _always, _level)
+    return Claim(Cause.PREEMPTED, likeness, touches, stops, _always, _level)
 
 
-def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
-    """Another queue, judged at the level under the lowest common ancestor; None where it is not entitled."""
+def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
+    """Another queue, judged at the level under the lowest common ancestor."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    if not any(governs(at, pool, asked) for at in branch.path) or over_share(workload, pool, cycle):
-        return None
     is_within = within_guaranteed(workload, cycle)
     rivals: dict[str, Rival | None] = {}
 
@@ -118,6 +126,9 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
         return rivals[queue]
 
     def touches(one: Running) -> bool:
+        return rival(one.workload.queue) is not None
+
+    def stops(one: Running) -> bool:
         other = rival(one.workload.queue)
         return other is not None and has_run(one, other.least, cycle) and not is_worn(one, cycle, is_within=is_within)
 
@@ -139,7 +150,27 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:
         other = rival(queue)
         return tuple(-saturation(accounts) for accounts in other.way) if other else ()
 
-    return Claim(Cause.RECLAIMED, (workload.queue, id(workload.podsets), is_within), touches, may_lose, rank)
+    likeness = workload.queue, id(workload.podsets), is_within
+    return Claim(Cause.RECLAIMED, likeness, touches, stops, may_lose, rank)
+
+
+def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Claim:
+    """Lower priorities of its queue first; once it is within its share without them, what others owe."""
+
+    def touches(one: Running) -> bool:
+        return preempt.touches(one) or reclaim.touches(one)
+
+    def stops(one: Running) -> bool:
+        return preempt.stops(one) if preempt.touches(one) else reclaim.stops(one)
+
+    def may_lose(queue: str) -> bool:
+        return queue == reclaim.likeness[0] or (is_entitled() and reclaim.may_lose(queue))
+
+    def rank(queue: str) -> tuple[float, ...]:
+        return () if queue == reclaim.likeness[0] else reclaim.rank(queue)
+
+    likeness = preempt.likeness, reclaim.likeness
+    return Claim(Cause.PREEMPTED, likeness, touches, stops, may_lose, rank, is_mixed=True)
 
 
 @dataclass(frozen=True, slots=True)

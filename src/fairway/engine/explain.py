@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .affinity import follows
 from .draft import Draft
 from .fit import Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row
 from .model import PODS
@@ -38,7 +39,8 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> tuple[Reason, Facts]:
     if unknown := [level for level in asked if level not in tree_of(snapshot, pool).levels]:
         return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
     empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
-    if place(empty, bare, pool) is None and not _grows(empty, ask, pool):
+    waits_for_others = any(follows(kind.pod) for _, kind, _ in _parts(draft, ask, pool))
+    if place(empty, bare, pool) is None and not waits_for_others and not _grows(empty, ask, pool):
         reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
     facts = _facts(draft, ask, pool)

@@ -7,7 +7,7 @@ looks at the whole change. If anything fails the draft is as before.
 
 import numpy as np
 
-from .claims import claims, stays_fair
+from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
 from .model import Admission, Running, Workload
@@ -28,13 +28,16 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
         is_limited = pool not in cycle.open
         if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
             continue
+        givers = set[str]()  # queues of those that the claim before reaches
         for claim in claims(workload, pool, cycle):
-            if claim.cause is Cause.PREEMPTED or not is_limited:
-                key = claim.cause, claim.likeness, pool
-                if key not in cycle.fields:
-                    cycle.fields[key] = Field(claim, pool, cycle)
-                if cycle.fields[key].gifts and (verdict := _take(cycle.fields[key], workload)) is not None:
-                    return verdict
+            if (claim.cause is Cause.CONSOLIDATED and is_limited) or (claim.is_mixed and not givers):
+                continue
+            key = claim.cause, claim.likeness, pool
+            if (field := cycle.fields.get(key)) is None:
+                field = cycle.fields[key] = Field(claim, pool, cycle)
+            givers = field.queues
+            if len(givers) > claim.is_mixed and (verdict := _take(field, workload)) is not None:
+                return verdict
     return None
 
 
@@ -90,7 +93,7 @@ def _spare(search: Search) -> None:
         is_part_of_core = gift.pod is not None and draft.running[gift.key].is_leaving
         if not is_part_of_core and _has_room(search, gift):
             gift.give_back(search.cycle)
-            if _keeps_limits(search.workload, search) and _still_stands(search):
+            if _keeps_limits(search.workload, search) and _is_entitled(search) and _still_stands(search):
                 search.cycle.evict(gift.victim.one, gift.counted, -1)
                 search.taken.remove(gift)
             else:
@@ -113,6 +116,14 @@ def _has_room(search: Search, gift: Gift) -> bool:
 def _keeps_limits(workload: Workload, search: Search) -> bool:
     accounts = search.cycle.accounts(workload, search.field.pool)
     return all(one.held[resource] <= limit for one in accounts for resource, limit in one.limit.items())
+
+
+def _is_entitled(search: Search) -> bool:
+    """Of a mixed claim: whether its queue is within its share, now that it starts."""
+    leaf = search.cycle.tree.branches[search.workload.queue]
+    return not search.field.claim.is_mixed or all(
+        one.keeps_within(one.share, {}) for one in own(leaf, search.field.pool)
+    )
 
 
 def _still_stands(search: Search) -> bool:
@@ -163,8 +174,9 @@ def _is_right(search: Search) -> bool:
     evicted = [gift.victim.one for gift in search.taken if draft.running[gift.key].moves_to is None]
     if search.field.claim.cause is Cause.CONSOLIDATED:
         return not evicted and _keeps_budgets([gift.victim.one for gift in search.taken], cycle)
-    if search.field.claim.cause is Cause.RECLAIMED:
-        return stays_fair(search.workload, evicted, search.field.pool, cycle)
+    if search.field.claim.cause is Cause.RECLAIMED or search.field.claim.is_mixed:
+        others = [one for one in evicted if one.workload.queue != search.workload.queue]
+        return _is_entitled(search) and stays_fair(search.workload, others, search.field.pool, cycle)
     return True
 
 
@@ -189,7 +201,9 @@ def _settle(search: Search, admission: Admission) -> Verdict:
     for key, victim in victims.items():
         now, podsets = cycle.draft.running[key], victim.one.workload.podsets
         if now.is_leaving:
-            cycle.say(Evict(key, cause, workload.key, now.moves_to))
+            is_other = victim.one.workload.queue != workload.queue
+            why = Cause.RECLAIMED if search.field.claim.is_mixed and is_other else cause
+            cycle.say(Evict(key, why, workload.key, now.moves_to))
         else:
             names = [podset.name for podset in podsets]
             before = tuple(zip(names, counts_of(podsets, victim.one.admission)))

@@ -132,7 +132,7 @@ def joined(stands: Admission, more: Placements) -> Admission:
     for placement in stands.podsets:
         shares = list(placement.nodes)
         for share in added.pop(placement.name, ()):
-            if shares and shares[-1].node == share.node:
+            if shares and shares[-1].node == share.node and bool(shares[-1].devices) == bool(share.devices):
                 last = shares.pop()
                 share = NodeShare(share.node, last.count + share.count, last.devices + share.devices)
             shares.append(share)

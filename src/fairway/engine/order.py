@@ -95,7 +95,7 @@ def is_aged(workload: Workload, tree: Tree) -> bool:
     return tree.snapshot.now - workload.submitted >= longest
 
 
-LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "user")
+LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "user", "grace")
 ALIKE = attrgetter(*LIKENESS)
 
 

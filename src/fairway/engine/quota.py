@@ -203,6 +203,10 @@ class Tree:
         branch = self.branches.get(queue)
         return branch.ledgers.get(pool, ()) if branch else ()
 
+    def is_under(self, queue: str, name: str) -> bool:
+        """Whether what the queue holds counts in the queue of that name."""
+        return queue in self.branches and any(at.queue.name == name for at in self.branches[queue].path)
+
     def inherited(self, queue: str, of: Callable[[Queue], Value | None], default: Value) -> Value:
         """The nearest queue's word on a setting, its own first."""
         path = self.branches[queue].path if queue in self.branches else ()

@@ -14,7 +14,8 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .claims import Claim, cost, has_tokens, is_paired
+from .affinity import near
+from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
 from .draft import Room
@@ -96,10 +97,12 @@ class Field:
         self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
         for one in cycle.draft.running.values():
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
-            if is_there and claim.touches(one):
+            is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
+            if is_there and not is_completed and claim.touches(one) and has_run(one, 0.0, cycle):
                 self._enter(one)
         self.gifts.sort(key=attrgetter("key"), reverse=True)
         self.gifts.sort(key=attrgetter("order"))
+        self.queues = {gift.queue for gift in self.gifts}
         self.returned = [gift.victim.one for gift in self.gifts if gift.victim.one.workload.evictions]
         for number, gift in enumerate(self.gifts):
             gift.number = number
@@ -117,7 +120,7 @@ class Field:
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
                     self.gifts.append(Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted))
-        if one.workload.preemptible:
+        if one.workload.preemptible and self.claim.stops(one):
             core = Gift(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
             if self.claim.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
@@ -222,7 +225,7 @@ class Search:
         asked = self.cycle.asked(self.workload, self.field.pool)
         why = over_limit(accounts, asked)
         for gift in self.field.in_order(self.field.gifts) if why else ():
-            if why and gift.counted.get(why[1].resource):
+            if why and gift.counted.get(why[1].resource) and self.cycle.tree.is_under(gift.queue, why[1].queue):
                 self.take((gift,))
                 why = over_limit(accounts, asked)
         return why is None
@@ -262,6 +265,8 @@ class Search:
         mask = sight.mask(kind)
         if (allowed := self.cycle.allowed(self.workload.excluded_nodes)) is not None:
             mask = mask & allowed
+        if pod.pod_affinity:
+            mask = mask & near(self.cycle.snapshot, sight.standing(), pod)
         count -= self._use_free(kind, mask, count)
         if count <= 0:
             return True

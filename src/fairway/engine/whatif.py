@@ -1,15 +1,16 @@
 """What would let a workload that waits start now. Each change is tried by deciding again with it: what is told is true.
 
 Tried, one at a time: fewer pods of a lone podset, or fewer GPUs for a lone pod; another queue; another of the pools,
-where it names some; no required topology; a time limit that ends before what the room is kept for. A start that would
-have to wait for others to go is none. The number of decisions is bounded, and nothing of this is part of a cycle.
+where it names some; no required topology; a time limit that ends before what the room is kept for; without some of
+those who run. A start that would have to wait for others to go is none. The number of decisions is bounded, and nothing
+of this is part of a cycle.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .decide import decide
-from .model import GPU, PodSet, Topology, Workload, World, amounts
+from .model import GPU, Gone, PodSet, Running, Topology, Workload, World, amounts
 from .plan import Admit, Facts, Wait
 from .policy import Policy
 from .resources import DEVICE
@@ -29,11 +30,20 @@ def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
         verdicts = decide(policy.seen(state.snapshot(world.now)), policy).verdicts
         return any(isinstance(it, Admit) and it.workload == ours.key and not it.after for it in verdicts)
 
+    def starts_without(those: Sequence[Running]) -> bool:
+        for one in those:
+            state.observe(Gone("Workload", one.workload.key))
+        found = starts(ours)
+        for one in those:
+            state.observe(one)
+        return found
+
     queues = sorted({one.name for one in world.queues} - {one.parent for one in world.queues} - {ours.queue})
     pools = [one.name for one in world.pools if ours.pools and one.name not in ours.pools]
     limit, free = _limit(world, wait), _unbound(ours)
     return replace(
         wait.facts,
+        blocking=wait.facts.blocking or _in_the_way(world, wait.facts.domain, starts_without),
         would_fit=_fewer_pods(ours, starts),
         with_gpus=_fewer_gpus(ours, starts),
         other_queue=next((name for name in queues[:MOST_OTHERS] if starts(replace(ours, queue=name))), ""),
@@ -41,6 +51,27 @@ def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
         is_bound=free != ours and starts(free),
         shorter_limit=limit if limit and starts(replace(ours, time_limit=limit)) else None,
     )
+
+
+def _in_the_way(world: World, domain: str, starts_without: Callable[[Sequence[Running]], bool]) -> tuple[str, ...]:
+    """Those who run and without whom it would start, none of them in vain; () where no few of them would help. Who
+    stands in the domain that comes nearest is looked at first."""
+
+    def place(one: Running) -> tuple[bool, str, str]:
+        node = next((share.node for podset in one.admission.podsets for share in podset.nodes), "")
+        return node != domain, node, one.workload.key
+
+    those = sorted((one for one in world.running if not one.is_leaving and not one.is_promised), key=place)
+    if not those or not starts_without(those):
+        return ()
+    those = those[: len(those) - most(len(those), lambda cut: starts_without(those[: len(those) - cut]))]
+    those = those[most(len(those), lambda cut: starts_without(those[cut:])) :]
+    if len(those) > MOST_OTHERS:
+        return ()
+    for one in those[1:-1]:
+        rest = [other for other in those if other is not one]
+        those = rest if starts_without(rest) else those
+    return tuple(one.workload.key for one in those)
 
 
 def most(top: int, holds: Callable[[int], bool]) -> int:

@@ -1,0 +1,171 @@
+"""Order, rule by rule: the nine keys between queues, the orders inside one, ageing, and what a blocked head stops."""
+
+import pytest
+from builders import NOW, job, meets, node, plan_of, queue, runs, table
+from test_quota import used
+
+from fairway.engine.model import Decayed, Ledger, Pool, Sketch
+from fairway.engine.plan import Admit
+
+HOUR = 3600.0
+
+
+def started(*things) -> str:
+    """Those that start, in the order decided."""
+    return " ".join(one.workload[3:] for one in plan_of(*things).verdicts if isinstance(one, Admit))
+
+
+def many(name: str, count: int, gpus: float = 1, **fields):
+    return [job(f"{name}{at}", name, gpus, submitted=at, **fields) for at in range(count)]
+
+
+KEYS = {
+    "who is not above its share comes before who is": (
+        [node("n", 6), queue("a", 0, created=1), queue("b", 0, created=2), runs(job("r", "a", 4), "n"), *many("a", 2),
+         *many("b", 4)], "b0 b1"),
+    "a head within guaranteed comes before higher queue priority": (
+        [node("n", 4), queue("a", 0, priority=9), queue("b", 1), *many("a", 1), *many("b", 1)], "b0 a0"),
+    "within guaranteed means in all that is governed, not in some": (
+        [node("n", 4), queue("a", 4, cpu=(0, None), created=1), queue("b", 4, cpu=(4, None), created=2),
+         *many("a", 1, cpu=1), *many("b", 1, cpu=1)], "b0 a0"),
+    "a higher queue priority comes first": (
+        [node("n", 4), queue("a", 0, created=1), queue("b", 0, created=2, priority=1), *many("a", 1), *many("b", 1)],
+        "b0 a0"),
+    "who has no share in what it would use comes last": (
+        [node("n", 4), queue("a", 0, weight=0, created=1), queue("b", 0, created=2), runs(job("r", "b", 1), "n"),
+         *many("a", 1), *many("b", 1)], "b0 a0"),
+    "then the smaller dominant part of its share, counted with the head": (
+        [node("n", 8), queue("a", 0, created=1), queue("b", 0, created=2), *many("a", 2, 3), *many("b", 6)],
+        "b0 b1 a0 b2 b3 b4"),
+    "then the smaller part without the head": (
+        [node("n", 8), queue("b", 0, created=1), queue("a", 0, created=2), runs(job("r", "a", 1), "n"),
+         runs(job("s", "b", 2), "n"), job("x", "a", 2, submitted=-1), job("y", "b", 1, submitted=-1),
+         *many("a", 4), *many("b", 4)], "x"),
+    "then the smaller share": (
+        [node("n", 8), queue("a", 0, weight=3, created=1), queue("b", 0, created=2), *many("a", 3, 3), *many("b", 4)],
+        "b0 a0 b1 a1"),
+    "then the older queue": (
+        [node("n", 4), queue("a", 0, created=2), queue("b", 0, created=1), *many("a", 4), *many("b", 4)],
+        "b0 a0 b1 a1"),
+    "then the first by name": ([node("n", 4), queue("b", 0), queue("a", 0), *many("a", 4), *many("b", 4)],
+                               "a0 b0 a1 b1"),
+    "which root comes first, then which child": (
+        [node("n", 8), queue("p", 4), queue("q", 4), queue("a", 2, parent="p"), queue("b", 2, parent="p"),
+         queue("c", 4, parent="q"), runs(job("r", "a", 2), "n"), *many("a", 1), *many("b", 1), *many("c", 3)],
+        "c0 c1 b0 c2 a0"),
+    "of two resources the one counts of which a queue has more": (
+        [node("n", 8, cpu=32), queue("a", 0, cpu=(0, None), created=1), queue("b", 0, cpu=(0, None), created=2),
+         *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "a0 b0 a1 b1 a2"),
+    "ungoverned queues go by priority, age and name": (
+        [node("n", 4), queue("a", created=2), queue("b", created=1), queue("c", priority=1, created=3), *many("a", 1),
+         *many("b", 1), *many("c", 1)], "c0 b0 a0"),
+}
+
+
+@pytest.mark.parametrize(("things", "expected"), KEYS.values(), ids=KEYS)
+def test_which_queue_is_next(things, expected: str) -> None:
+    assert f"{started(*things)} ".startswith(f"{expected} ")
+
+
+def one(name: str, **fields):
+    return job(name, gpus=2, **fields)
+
+
+SPENT = Ledger(users=(("ann", Decayed(9000.0, NOW)), ("bob", Decayed(5000.0, NOW)), ("cy", Decayed(9e6, NOW - 9e6))))
+LEARNED = Ledger(runtimes=((("", "long"), Sketch(((9 * HOUR, 30.0),))), (("", "short"), Sketch(((60.0, 30.0),)))))
+
+WITHIN = table(
+    ("the higher priority is first", [node("n", 2), queue("q"), one("a"), one("b", priority=1)],
+     {"a": "NoRoom", "b": "n"}),
+    ("of one priority who came first", [node("n", 2), queue("q"), one("a", submitted=2), one("b", submitted=1)],
+     {"a": "NoRoom", "b": "n"}),
+    ("of one moment the first by name", [node("n", 2), queue("q"), one("b"), one("a")], {"b": "NoRoom", "a": "n"}),
+    ("a blocked head stops nobody behind it",
+     [node("n", 4), queue("q"), runs(one("r"), "n"), job("a", gpus=4, submitted=1), one("b", submitted=2)],
+     {"a": "NoRoom", "b": "n"}),
+    ("in a FIFO queue the blocked head stops all behind it, of whatever priority",
+     [node("n", 4), queue("q", order="FIFO"), runs(one("r"), "n"), job("a", gpus=4, submitted=1),
+      one("b", submitted=2, priority=9)], {"a": "NoRoom", "b": "HeldFor"}),
+    ("a FIFO queue stops no other queue",
+     [node("n", 4), queue("q", order="FIFO"), queue("p"), runs(one("r"), "n"), job("a", gpus=4, submitted=1),
+      job("b", "p", 2)], {"a": "NoRoom", "b": "n"}),
+    ("who backs off does not stop a FIFO queue",
+     [node("n", 4), queue("q", order="FIFO"), one("a", submitted=1, backs_off_until=NOW + 9), one("b", submitted=2)],
+     {"a": "BackingOff", "b": "n"}),
+    ("a FIFO queue goes by submission alone",
+     [node("n", 2), queue("q", order="FIFO"), one("a", submitted=1), one("b", submitted=2, priority=9)],
+     {"a": "n", "b": "NoRoom"}),
+    ("the shortest by its time limit",
+     [node("n", 2), queue("q", order="ShortestFirst"), one("a", time_limit=9 * HOUR), one("b", time_limit=HOUR)],
+     {"a": "NoRoom", "b": "n"}),
+    ("what is expected only lengthens the limit",
+     [node("n", 2), queue("q", order="ShortestFirst"), one("a", time_limit=9 * HOUR, expected_runtime=60.0),
+      one("b", time_limit=HOUR, expected_runtime=2 * HOUR)], {"a": "NoRoom", "b": "n"}),
+    ("the shortest by what was learned of its name",
+     [node("n", 2), queue("q", order="ShortestFirst", ledger=LEARNED), one("long-1", submitted=1),
+      one("short-1", submitted=2)], {"long-1": "NoRoom", "short-1": "n"}),
+    ("who waited too long is before the shortest",
+     [node("n", 2), queue("q", order="ShortestFirst", max_wait=HOUR),
+      one("a", time_limit=9 * HOUR, submitted=NOW - HOUR), one("b", time_limit=HOUR, submitted=NOW)],
+     {"a": "n", "b": "NoRoom"}),
+    ("the least served", [node("n", 2), queue("q", order="LeastAttained"), one("a", attained=9e3, submitted=1),
+     one("b", attained=1e3, submitted=2)], {"a": "NoRoom", "b": "n"}),
+    ("served in one power of two is equally served",
+     [node("n", 2), queue("q", order="LeastAttained"), one("a", attained=1000.0, submitted=1),
+      one("b", attained=600.0, submitted=2)], {"a": "n", "b": "NoRoom"}),
+    ("the user furthest below an equal part",
+     [node("n", 2), queue("q", order="FairUsers", ledger=SPENT), one("a", user="ann", priority=9, submitted=1),
+      one("b", user="bob", submitted=2)], {"a": "NoRoom", "b": "n"}),
+    ("what a user had long ago has decayed",
+     [node("n", 2), queue("q", order="FairUsers", ledger=SPENT), one("a", user="ann", submitted=1),
+      one("b", user="cy", submitted=2)], {"a": "NoRoom", "b": "n"}),
+    ("a user who had nothing is first",
+     [node("n", 2), queue("q", order="FairUsers", ledger=SPENT), one("a", user="bob", submitted=1),
+      one("b", user="dan", submitted=2)], {"a": "NoRoom", "b": "n"}),
+    ("of one user the higher priority",
+     [node("n", 2), queue("q", order="FairUsers", ledger=SPENT), one("a", user="ann", submitted=1),
+      one("b", user="ann", priority=1, submitted=2)], {"a": "NoRoom", "b": "n"}),
+    ("the deadline with the least slack",
+     [node("n", 2), queue("q"), one("a", deadline=NOW + 9 * HOUR, time_limit=HOUR, submitted=1),
+      one("b", deadline=NOW + 9 * HOUR, time_limit=8 * HOUR, submitted=2)], {"a": "NoRoom", "b": "n"}),
+    ("a deadline before none", [node("n", 2), queue("q"), one("a", submitted=1), one("b", deadline=NOW + 9 * HOUR)],
+     {"a": "NoRoom", "b": "n"}),
+    ("priority before a deadline",
+     [node("n", 2), queue("q"), one("a", priority=1), one("b", deadline=NOW + HOUR)], {"a": "n", "b": "NoRoom"}),
+)
+
+
+@WITHIN
+def test_who_is_next_in_a_queue(things, expected) -> None:
+    meets(things, expected)
+
+
+AGEING = table(
+    ("after maxWait a workload is before every priority",
+     [node("n", 2), queue("q", max_wait=HOUR), one("a", submitted=NOW - HOUR), one("b", submitted=NOW, priority=9)],
+     {"a": "n", "b": "NoRoom"}),
+    ("maxWait is inherited",
+     [node("n", 2), queue("p", max_wait=HOUR), queue("q", parent="p"), one("a", submitted=NOW - HOUR),
+      one("b", submitted=NOW, priority=9)], {"a": "n", "b": "NoRoom"}),
+    ("before it a workload is as any other",
+     [node("n", 2), queue("q", max_wait=HOUR), one("a", submitted=NOW - HOUR + 1),
+      one("b", submitted=NOW, priority=9)], {"a": "NoRoom", "b": "n"}),
+    ("who has aged gets a hold where none are made",
+     [node("n", 4), Pool("default", hold_depth=0), queue("q", 4, max_wait=HOUR),
+      runs(one("r", time_limit=HOUR), "n", since=NOW), job("a", gpus=4, submitted=NOW - HOUR),
+      one("b", submitted=NOW, preemptible=False)], {"a": "NoRoom", "b": "HeldFor"}),
+    ("an evicted workload is back at its old place",
+     [node("n", 2), queue("q"), one("a", submitted=1, attained=9e9), one("b", submitted=2)], {"a": "n", "b": "NoRoom"}),
+)
+
+
+@AGEING
+def test_ageing(things, expected) -> None:
+    meets(things, expected)
+
+
+def test_history_moves_the_surplus_and_with_it_the_order() -> None:
+    things = [node("n", 8), queue("a", 0, ledger=used(8), created=1), queue("b", 0, created=2), *many("a", 9),
+              *many("b", 9)]
+    names = started(*things).split()
+    assert [sum(name[0] == queue_of for name in names) for queue_of in "ab"] == [2, 6]

@@ -1,0 +1,211 @@
+"""Time, rule by rule: limits, holds, backfill, reservations, and when the answer may change by itself."""
+
+import pytest
+from builders import NOW, job, meets, node, plan_of, queue, runs, table, verdicts
+
+from fairway.engine import Policy
+from fairway.engine.model import GPU, Ended, Ledger, Pool, Reservation, Sketch
+
+HOUR, DAY, WEEK = 3600.0, 86400.0, 604800.0
+
+
+def fixed(name: str, gpus: float = 2, **fields):
+    return job(name, gpus=gpus, preemptible=False, **fields)
+
+
+def until(hours: float, name: str = "r", gpus: float = 2, *, at: str = "n", **fields):
+    """It runs, and must be gone in so many hours."""
+    fields.setdefault("priority", 9)
+    return runs(job(name, gpus=gpus, time_limit=(hours + 1) * HOUR, **fields), at, since=NOW - HOUR)
+
+
+LEARNED = Ledger(runtimes=((("", "train"), Sketch(tuple((HOUR * at, 1.0) for at in range(1, 21)))),))
+
+LIMITS = table(
+    ("at its time limit a workload is finished", [node("n", 4), queue("q"), until(0)], {"r": "Finish"}),
+    ("before it it runs on", [node("n", 4), queue("q"), until(0.1)], {"r": "Keep"}),
+    ("what is not preemptible is finished, too", [node("n", 4), queue("q", 4), until(0, preemptible=False)],
+     {"r": "Finish"}),
+    ("a queue's default counts where nothing else is said",
+     [node("n", 4), queue("q", default_time_limit=HOUR), runs(job("r", gpus=1), "n", since=NOW - HOUR)],
+     {"r": "Finish"}),
+    ("a queue's maximum counts where nothing else is said",
+     [node("n", 4), queue("p", max_time_limit=HOUR), queue("q", parent="p"),
+      runs(job("r", gpus=1), "n", since=NOW - HOUR)], {"r": "Finish"}),
+    ("a limit above a queue's maximum is not allowed",
+     [node("n", 4), queue("q", max_time_limit=HOUR), job("w", gpus=1, time_limit=HOUR + 1)], {"w": "NotAllowed"}),
+    ("its own limit goes before the default",
+     [node("n", 4), queue("q", default_time_limit=HOUR),
+      runs(job("r", gpus=1, time_limit=2 * HOUR), "n", since=NOW - HOUR)], {"r": "Keep"}),
+    ("what has reached its limit makes room in the same plan",
+     [node("n", 2), queue("q"), until(0), job("w", gpus=2)], {"r": "Finish", "w": "n after r"}),
+)
+
+
+@LIMITS
+def test_time_limits(things, expected) -> None:
+    meets(things, expected)
+
+
+HOLDS = table(
+    ("who ends before the hold begins starts in front of it",
+     [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), fixed("x", time_limit=HOUR)],
+     {"w": "NoRoom", "x": "n"}),
+    ("who may outlast its beginning waits for it",
+     [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), fixed("x", time_limit=HOUR + 1)],
+     {"w": "NoRoom", "x": "HeldFor"}),
+    ("who uses none of what is held starts",
+     [node("n", 4), node("m", 2), queue("q", 9), until(1), job("w", gpus=4, priority=1), fixed("x")],
+     {"w": "NoRoom", "x": "m"}),
+    ("where no time is known nobody is held up",
+     [node("n", 4), queue("q", 9), runs(job("r", gpus=2), "n"), job("w", gpus=4, submitted=1), fixed("x", submitted=2)],
+     {"w": "NoRoom", "x": "n"}),
+    ("what is preemptible may start into a hold at its own risk",
+     [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), job("x", gpus=2)],
+     {"w": "NoRoom", "x": "n"}),
+    ("the held one takes it back, whatever its queue, priority or protection",
+     [node("n", 4), queue("q"), queue("p", 4, min_runtime=DAY, preempt_min_runtime=DAY),
+      runs(job("x", "p", 2, priority=9), "n", since=NOW - 60, backfilled_for="ns/w"), job("w", gpus=4)],
+     {"w": "n after x", "x": "HoldTaken for w"}),
+    ("nobody else may take it back",
+     [node("n", 4), queue("q"), queue("p", 4, min_runtime=DAY),
+      runs(job("x", "p", 2, priority=9), "n", since=NOW - 60, backfilled_for="ns/w"), job("v", gpus=4)],
+     {"v": "NoRoom", "x": "Keep"}),
+    ("nine in ten of its kind had ended by then",
+     [node("n", 4), queue("q", 9, ledger=LEARNED), until(19), job("w", gpus=4, priority=1), fixed("train-7"),
+      fixed("other")], {"w": "NoRoom", "train-7": "n", "other": "HeldFor"}),
+    ("what a user expects is no limit",
+     [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), fixed("x", expected_runtime=60.0)],
+     {"w": "NoRoom", "x": "HeldFor"}),
+    ("who lacks quota gets no hold and delays nobody",
+     [node("n", 4), queue("p", 0, 2), queue("q", 9), until(1), job("w", "p", 4, submitted=1), fixed("x", submitted=2)],
+     {"w": "OverLimit", "x": "n"}),
+    ("beyond the depth nothing is held",
+     [node("n", 4), node("m", 4), queue("q", 9), until(1), until(1.5, "s", at="m"),
+      job("v", gpus=4, priority=2), job("w", gpus=4, priority=1), fixed("x"), fixed("y")],
+     {"v": "Fragmented", "w": "Fragmented", "x": "m", "y": "HeldFor"}),
+    ("at depth -1 every blocked one gets a hold",
+     [node("n", 4), node("m", 4), Pool("default", hold_depth=-1), queue("q", 9), until(1),
+      until(1.5, "s", at="m"), job("v", gpus=4, priority=2),
+      job("w", gpus=4, priority=1), fixed("x")], {"v": "Fragmented", "w": "Fragmented", "x": "HeldFor"}),
+    ("at depth 0 nobody is held up",
+     [node("n", 4), Pool("default", hold_depth=0), queue("q", 9), until(1), job("w", gpus=4, priority=1), fixed("x")],
+     {"w": "NoRoom", "x": "n"}),
+)
+
+
+@HOLDS
+def test_holds_and_backfill(things, expected) -> None:
+    meets(things, expected)
+
+
+def test_a_hold_says_when_and_the_plan_when_to_ask_again() -> None:
+    plan = plan_of(node("n", 4), queue("q", 9), until(1), job("w", gpus=4))
+    assert verdicts(plan)["w"].starts_at == NOW + HOUR and plan.again_at == NOW + HOUR
+
+
+def test_the_earliest_time_is_told_at_which_enough_have_gone() -> None:
+    ends = [until(hours, f"r{hours}", 1) for hours in (4, 3, 2, 1)]
+    assert verdicts(plan_of(node("n", 4), queue("q", 9), *ends, job("w", gpus=3)))["w"].starts_at == NOW + 3 * HOUR
+
+
+def test_what_starts_at_its_own_risk_says_for_whom() -> None:
+    things = node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), job("x", gpus=2)
+    assert verdicts(plan_of(*things))["x"].backfilled_for == "ns/w"
+
+
+def kept(begins: float, lasts: float = 2 * HOUR, **fields) -> Reservation:
+    """Of node n, so many seconds from now."""
+    fields.setdefault("nodes", () if "amount" in fields else ("n",))
+    return Reservation("kept", NOW + begins, lasts, **fields)
+
+
+SOME = {"pool": "default", "amount": ((GPU, 3000),)}
+WINDOWS = table(
+    ("maintenance is for nobody", [node("n", 4), queue("q"), kept(-60), job("w", gpus=1)], {"w": "Reserved"}),
+    ("a window that is over keeps nobody out", [node("n", 4), queue("q"), kept(-3 * HOUR), job("w", gpus=1)],
+     {"w": "n"}),
+    ("who ends before the window starts", [node("n", 4), queue("q", 4), kept(HOUR), fixed("w", time_limit=HOUR)],
+     {"w": "n"}),
+    ("who may outlast its beginning waits", [node("n", 4), queue("q", 4), kept(HOUR), fixed("w", time_limit=2 * HOUR)],
+     {"w": "Reserved"}),
+    ("what is preemptible may use it until then", [node("n", 4), queue("q"), kept(HOUR), job("w", gpus=1)],
+     {"w": "n"}),
+    ("but not if it could not be gone in time, its grace included",
+     [node("n", 4), queue("q"), kept(60), job("w", gpus=1, grace=120.0), job("x", gpus=1, grace=30.0)],
+     {"w": "Reserved", "x": "n"}),
+    ("when the window begins within its grace it leaves",
+     [node("n", 4), queue("q"), kept(20), runs(job("r", gpus=1), "n")], {"r": "Reserved"}),
+    ("what is not preemptible stays",
+     [node("n", 4), queue("q", 4), kept(-60), runs(fixed("r"), "n")], {"r": "Keep"}),
+    ("the queue that it is for uses it", [node("n", 4), queue("q"), kept(-60, queue="q"), job("w", gpus=1)],
+     {"w": "n"}),
+    ("an amount keeps only so much", [node("n", 4), queue("p"), queue("q"), kept(-60, queue="p", **SOME),
+     job("v", gpus=2), job("w", gpus=1)], {"v": "Reserved", "w": "n"}),
+    ("what its queue uses already is part of it",
+     [node("n", 4), queue("p"), queue("q"), kept(-60, queue="p", **SOME), runs(job("r", "p", 3), "n"),
+      job("w", gpus=1)], {"w": "n", "r": "Keep"}),
+    ("a daily window comes again",
+     [node("n", 4), queue("q"), kept(-3 * DAY - 60, repeat="Daily"), job("w", gpus=1)], {"w": "Reserved"}),
+    ("a weekly window does not come daily",
+     [node("n", 4), queue("q"), kept(-3 * DAY - 60, repeat="Weekly"), job("w", gpus=1)], {"w": "n"}),
+    ("only as many leave as are in the way",
+     [node("n", 4), queue("p"), queue("q"), kept(-60, queue="p", **SOME),
+      *(runs(job(name, gpus=1), "n", since=NOW - ago) for name, ago in (("r", 90.0), ("s", 60.0)))],
+     {"r": "Keep", "s": "Reserved"}),
+)
+
+
+@WINDOWS
+def test_reservations(things, expected) -> None:
+    meets(things, expected)
+
+
+GONE = table(
+    ("what comes after others waits until they have succeeded",
+     [node("n", 4), queue("q"), runs(job("r", gpus=1), "n"), job("w", gpus=1, after=("ns/r",))],
+     {"w": "DependencyPending"}),
+    ("what comes after a success starts", [node("n", 4), queue("q"), Ended("ns/r", True), job("w", gpus=1,
+     after=("ns/r",))], {"w": "n"}),
+    ("what comes after a failure fails", [node("n", 4), queue("q"), Ended("ns/r", False), job("w", gpus=1,
+     after=("ns/r",))], {"w": "Finish"}),
+    ("who backs off waits", [node("n", 4), queue("q"), job("w", gpus=1, backs_off_until=NOW + 60)],
+     {"w": "BackingOff"}),
+    ("and no longer", [node("n", 4), queue("q"), job("w", gpus=1, backs_off_until=NOW)], {"w": "n"}),
+    ("nodes it failed on are left out", [node("m", 4), node("n", 4), queue("q"), job("w", gpus=1,
+     excluded_nodes=("m",))], {"w": "n"}),
+    ("a node that is not ready drains, who can goes on elsewhere",
+     [node("n", 4, is_ready=False), node("m", 4), queue("q"), runs(job("r", gpus=2), "n")], {"r": "Drained to m"}),
+    ("an unhealthy node drains, who cannot waits again",
+     [node("n", 4, is_unhealthy=True), queue("q", 4), runs(fixed("r"), "n")], {"r": "Drained"}),
+    ("a cordoned node keeps what runs", [node("n", 4, is_unschedulable=True), queue("q"), runs(job("r", gpus=2), "n")],
+     {"r": "Keep"}),
+    ("a node that is gone is lost", [node("m", 4), queue("q"), runs(job("r", gpus=2), "n")], {"r": "NodeLost"}),
+    ("a gang that lost a pod restarts whole",
+     [node("n", 4), queue("q"), runs(job("g", gpus=1, count=3), ("n", 2), lost=(("main", 1),))], {"g": "PodsLost"}),
+    ("a gang that restarts pods is completed before others start",
+     [node("n", 4), queue("q"), runs(job("g", gpus=1, count=3, restart="Pod"), ("n", 2), lost=(("main", 1),)),
+      job("w", gpus=2, priority=9)], {"g": "2->3", "w": "NoRoom"}),
+    ("who is suspended stops", [node("n", 4), queue("q"), runs(job("r", gpus=1, is_active=False), "n")],
+     {"r": "Suspended"}),
+)
+
+
+@GONE
+def test_what_is_released(things, expected) -> None:
+    meets(things, expected)
+
+
+@pytest.mark.parametrize(("since", "said"), [(NOW - 59, "Keep"), (NOW - 60, "PodsLost")], ids=[
+    "lost pods have a minute to find a place", "after it the gang is evicted whole"])
+def test_lost_pods(since: float, said: str) -> None:
+    lost = runs(job("g", gpus=1, count=3, restart="Pod"), ("n", 2), lost=(("main", 1),), lost_since=since)
+    meets([node("n", 2), queue("q"), lost], {"g": said})
+
+
+def test_a_conservative_policy_holds_for_all() -> None:
+    from fairway.engine import PRESETS
+
+    things = node("n", 4), queue("q", 9), until(1), job("v", gpus=4, submitted=1), job("w", gpus=4, submitted=2)
+    plan = verdicts(plan_of(*things, policy=PRESETS["conservative"]))
+    assert Policy() != PRESETS["conservative"] and plan["v"].starts_at is not None

@@ -1,0 +1,130 @@
+"""Why, rule by rule: the first of several reasons, the figures, and what a claim is worth."""
+
+from builders import GPU, NOW, job, judged, meets, node, plan_of, queue, runs, table, verdicts
+
+from fairway.engine.model import Expression, Ledger, Pool, Reservation, Topology
+from fairway.engine.plan import Facts, Wait
+
+HOUR = 3600.0
+WORN = {"backs_off_until": NOW + 60.0}
+RACKS = Pool("default", levels=("rack", "kubernetes.io/hostname"))
+NOBODY = frozenset[str]()
+
+
+def fixed(name: str, gpus: float = 1, **fields):
+    return job(name, gpus=gpus, preemptible=False, **fields)
+
+
+def facts(*things) -> Facts:
+    """Of the wait of `w`."""
+    judged(*things)
+    said = verdicts(plan_of(*things))["w"]
+    assert isinstance(said, Wait)
+    return said.facts
+
+
+SPENT = Ledger(budget_spent=1e9, budget_since=NOW)
+PRECEDENCE = table(
+    ("QueueNotFound before all", [node("n", 4), job("w", "nowhere", 9, **WORN)], {"w": "QueueNotFound"}),
+    ("QueueInvalid before NotAllowed", [node("n", 4), queue("q", namespaces=NOBODY), queue("r", parent="q"),
+     job("w", gpus=1)], {"w": "QueueInvalid"}),
+    ("NotAllowed before QueueStopped", [node("n", 4), queue("q", namespaces=NOBODY, stop="Drain"), job("w", gpus=1)],
+     {"w": "NotAllowed"}),
+    ("QueueStopped before NeverFits", [node("n", 4), queue("q", stop="StopAdmitting"), job("w", gpus=9)],
+     {"w": "QueueStopped"}),
+    ("LevelUnknown before NeverFits", [node("n", 4), queue("q"), job("w", gpus=9, topology=Topology("rack"))],
+     {"w": "LevelUnknown"}),
+    ("NeverFits before BackingOff", [node("n", 4), queue("q"), job("w", gpus=9, **WORN)], {"w": "NeverFits"}),
+    ("NeverFits before OverLimit", [node("n", 4), queue("q", 0, 2), job("w", gpus=9)], {"w": "NeverFits"}),
+    ("NeverFits before OverGuaranteed", [node("n", 4), queue("q", 0), fixed("w", 9)], {"w": "NeverFits"}),
+    ("BackingOff before DependencyPending", [node("n", 4), queue("q"), job("w", gpus=1, after=("ns/x",), **WORN)],
+     {"w": "BackingOff"}),
+    ("DependencyPending before BudgetSpent",
+     [node("n", 4), queue("q", budget=1, ledger=SPENT), job("w", gpus=1, time_limit=HOUR, after=("ns/x",))],
+     {"w": "DependencyPending"}),
+    ("BudgetSpent before OverLimit", [node("n", 4), queue("q", 0, 0, budget=1, ledger=SPENT),
+     job("w", gpus=1, time_limit=HOUR)], {"w": "BudgetSpent"}),
+    ("OverLimit before OverGuaranteed", [node("n", 4), queue("q", 0, 0), fixed("w")], {"w": "OverLimit"}),
+    ("OverGuaranteed before Reserved",
+     [node("n", 4), queue("q", 0), Reservation("x", NOW - 60, HOUR, nodes=("n",)), fixed("w")],
+     {"w": "OverGuaranteed"}),
+    ("OverShare before NoRoom", [node("n", 4), queue("q", 0, weight=0), queue("r", 4), runs(job("x", "r", 4), "n"),
+     job("w", gpus=1)], {"w": "OverShare"}),
+    ("NoDomain before Fragmented",
+     [RACKS, *(node(f"n{at}", 2, labels={"rack": f"r{at // 2}"}) for at in range(4)), queue("q"),
+      *(runs(job(f"x{at}", gpus=1), f"n{at}") for at in (0, 2)), job("w", gpus=2, count=2, topology=Topology("rack"))],
+     {"w": "NoDomain"}),
+    ("NoDevice where devices are told apart nowhere", [node("n", 4, chooser="Kubelet"), queue("q"),
+     job("w", pod={"gpu_fraction": 500})], {"w": "NoDevice"}),
+    ("Fragmented where only the sum would do", [node("n", 2), node("m", 2), queue("q"), runs(job("x", gpus=1), "n"),
+     runs(job("y", gpus=1), "m"), job("w", gpus=2)], {"w": "Fragmented"}),
+    ("NoRoom where not even the sum would do", [node("n", 2), queue("q"), runs(job("x", gpus=1), "n"),
+     job("w", gpus=2)], {"w": "NoRoom"}),
+    ("Refused where nothing else stands against it", [node("n", 2), queue("q"),
+     job("w", gpus=2, refused="Room", **WORN)], {"w": "Refused"}),
+    ("anything before Refused", [node("n", 2), queue("q"), runs(job("x", gpus=1), "n"),
+     job("w", gpus=2, refused="Room", **WORN)], {"w": "NoRoom"}),
+)
+
+
+@PRECEDENCE
+def test_the_first_reason_is_told(things, expected) -> None:
+    meets(things, expected)
+
+
+def test_the_missing_amount_is_told() -> None:
+    said = facts(node("n", 4), queue("q"), runs(job("x", gpus=3), "n"), job("w", gpus=4))
+    assert (said.resource, said.needed, said.missing, said.most_free, said.domain) == (GPU, 4000, 3000, 1000, "n")
+
+
+def test_the_queue_at_which_it_fails_is_told() -> None:
+    said = facts(node("n", 8), queue("p", 0, 4), queue("q", 0, 8, parent="p"), job("w", gpus=6))
+    assert (said.queue, said.missing) == ("p", 2000)
+
+
+def test_the_level_and_its_best_domain_are_told() -> None:
+    nodes = [node(f"n{at}", 2, labels={"rack": f"r{at // 2}"}) for at in range(4)]
+    said = facts(RACKS, *nodes, queue("q"), *(runs(job(f"x{at}", gpus=1), f"n{at}") for at in (0, 1, 2)),
+                 job("w", gpus=1, count=4, topology=Topology("rack")))
+    assert (said.level, said.domain, said.most_free) == ("rack", "r1", 3000)
+
+
+def test_for_whom_room_is_held_is_told_and_until_when() -> None:
+    busy = runs(job("x", gpus=2, time_limit=2 * HOUR, priority=9), "n", since=NOW - HOUR)
+    said = facts(node("n", 4), queue("q", 9), busy, job("v", gpus=4, priority=1), fixed("w", 2))
+    assert said.blocking == ("ns/v",) and said.until == NOW + HOUR
+
+
+def test_waiting_workloads_are_numbered_in_their_queue() -> None:
+    waiting = [job(name, gpus=2, submitted=at) for at, name in enumerate("abc")]
+    plan = verdicts(plan_of(node("n", 2), queue("q"), *waiting))
+    assert [plan[name].position for name in "bc"] == [1, 2]
+
+
+CLAIMS = table(
+    ("a priority above the queue's is not allowed", [node("n", 4), queue("q", max_priority=5),
+     job("v", gpus=1, priority=6), job("w", gpus=1, priority=5)], {"v": "NotAllowed", "w": "n"}),
+    ("the strictest ancestor binds priority", [node("n", 4), queue("p", max_priority=5),
+     queue("q", parent="p", max_priority=9), job("w", gpus=1, priority=6)], {"w": "NotAllowed"}),
+    ("the strictest ancestor binds what may not be preempted", [node("n", 4), queue("p", allows_nonpreemptible=False),
+     queue("q", parent="p", allows_nonpreemptible=True), fixed("w")], {"w": "NotAllowed"}),
+    ("the strictest ancestor binds namespaces", [node("n", 4), queue("p", namespaces=NOBODY),
+     queue("q", parent="p", namespaces=frozenset({"ns"})), job("w", gpus=1)], {"w": "NotAllowed"}),
+    ("a namespace that is allowed at every ancestor is", [node("n", 4), queue("p", namespaces=frozenset({"ns", "x"})),
+     queue("q", parent="p", namespaces=frozenset({"ns"})), job("w", gpus=1)], {"w": "n"}),
+    ("who runs is not asked again what its queue allows", [node("n", 4), queue("q", namespaces=NOBODY),
+     runs(job("r", gpus=1), "n")], {"r": "Keep"}),
+    ("a hundred thousand pods are not too many to judge", [node("n", 4), queue("q"), job("w", gpus=1, count=100_000)],
+     {"w": "NeverFits"}),
+)
+
+
+@CLAIMS
+def test_claims_are_not_trusted(things, expected) -> None:
+    meets(things, expected)
+
+
+def test_a_selector_of_pools_is_no_reason_of_its_own() -> None:
+    """No node of the pool: it never fits there, and says so."""
+    none = Pool("default", (Expression("pool", "In", ("none",)),))
+    meets([none, node("n", 4), queue("q"), job("w", gpus=1)], {"w": "NeverFits"})
