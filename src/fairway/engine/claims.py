@@ -27,7 +27,7 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 class Claim:
     """`touches`: whether it may be a victim, as things stood at the start; `may_lose`: whether a queue may lose
     somebody now; `rank`: a queue and those above it by how far they are above their share, from the common ancestor
-    down, the most first; `likeness`: claims alike touch the same."""
+    down, the most first; `likeness`: claims alike touch the same; `within`: the only queue it touches, if it is one."""
 
     cause: Cause
     likeness: tuple[object, ...]
@@ -35,6 +35,7 @@ class Claim:
     may_lose: Callable[[str], bool]
     rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
+    within: str = ""
 
     def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
         """The rank of several: of the one least above its share."""
@@ -91,9 +92,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
 
     def touches(one: Running) -> bool:
         victim = one.workload
-        if victim.queue != workload.queue or victim.priority >= workload.priority:
-            return False
-        if not precedes(workload, victim, cycle.tree, cycle.policy):
+        if victim.priority >= workload.priority or not precedes(workload, victim, cycle.tree, cycle.policy):
             return False
         least: float = cycle.tree.inherited(victim.queue, attrgetter("preempt_min_runtime"), 0.0)
         return has_run(one, least, cycle) and not is_worn(one, cycle, is_within=is_within)
@@ -101,7 +100,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     likeness = workload.queue, workload.priority, place, is_within
-    return Claim(Cause.PREEMPTED, likeness, touches, _always, _level)
+    return Claim(Cause.PREEMPTED, likeness, touches, _always, _level, within=workload.queue)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim | None:

@@ -94,7 +94,7 @@ class Field:
         self.gifts: list[Gift] = []
         self.by_row: defaultdict[int, list[Gift]] = defaultdict(list)
         self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
-        for one in cycle.draft.running.values():
+        for one in cycle.standing(claim.within):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             if is_there and claim.touches(one):
                 self._enter(one)
