@@ -25,10 +25,11 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than the baseline."""
+        """How many times better than the baseline; None without one, or where there is nothing to divide by."""
         if self.baseline is None:
             return None
-        return self.value / self.baseline if self.is_rate else self.baseline / self.value
+        over, under = (self.value, self.baseline) if self.is_rate else (self.baseline, self.value)
+        return over / under if under else None
 
     @property
     def is_met(self) -> bool:
@@ -40,7 +41,8 @@ class Figure:
         """Name, figure, unit, spread, aim, baseline, ratio, validity."""
         sign = ">=" if self.is_rate else "<="
         aim = "" if self.aim is None else f"aim {sign} {self.aim:g}{'' if self.is_met else ' MISSED'}"
-        baseline = "" if self.ratio is None else f"{self.baseline_name} {self.baseline:g}, {self.ratio:.2f}x"
+        ratio = "" if self.ratio is None else f", {self.ratio:.2f}x"
+        baseline = "" if self.baseline is None else f"{self.baseline_name} {self.baseline:g}{ratio}"
         spread = f"{min(self.samples):.4g}-{max(self.samples):.4g}"
         valid = "valid" if self.is_valid else "INVALID"
         return f"{self.name:<44} {self.value:>10.4g} {self.unit:<12} {spread:<20} {aim:<22} {baseline:<44} {valid}"

@@ -30,3 +30,10 @@ def test_nobody_leaves_for_a_gang_that_does_not_start() -> None:
     lent = [runs(job(f"r{at}", "b", 1), "n") for at in range(4)]
     found = told(plan_of(node("n", 4), queue("a", 4), queue("b", 0), *lent, job("w", "a", 1, 5)))
     assert found["w"] == "NeverFits" and set(found.values()) == {"NeverFits", "Keep"}
+
+
+def test_nobody_waits_for_one_who_was_spared() -> None:
+    small, large = runs(job("small", gpus=1), "n"), runs(job("large", gpus=5, priority=1), "n")
+    late, high = job("late", gpus=1), job("high", gpus=4, priority=2)
+    found = told(plan_of(node("n", 6), queue("q", 6, 6), small, large, high, late))
+    assert found == {"small": "Keep", "large": "Preempted for high", "high": "n after large", "late": "n after large"}

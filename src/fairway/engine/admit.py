@@ -78,9 +78,19 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
     whys = [*cycle.whys, *kept_for(workload, cycle), *unentitled(workload, cycle)]
     pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
     if pools and not (workload.refused and whys and cycle.fit(workload, pools)):
-        whys.append(explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools))
+        whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
     return Wait(workload.key, reason, facts)
+
+
+def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
+    """What room says; looked into once for all that ask for the same while nothing is written."""
+    if cycle.draft.repeats:
+        cycle.draft.flush()
+    key = id(workload.podsets), workload.topology, workload.excluded_nodes, pools, len(cycle.draft.log)
+    if key not in cycle.told:
+        cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)
+    return cycle.told[key]
 
 
 def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:

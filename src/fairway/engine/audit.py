@@ -144,6 +144,8 @@ def sevenths(snapshot: Snapshot) -> Columns:
 
 
 def caps_of(snapshot: Snapshot, of: Callable[[Quota], Sequence[tuple[str, Share]]]) -> list[Cap]:
+    if not any(queue.quotas for queue in snapshot.queues.values()):
+        return []
     live = {pool.name: live_of(snapshot, snapshot.pool_of == row) for row, pool in enumerate(snapshot.pools)}
     caps = []
     for row, queue in enumerate(snapshot.queues.values()):

@@ -30,7 +30,7 @@ class Claim:
     """`touches`: whether it may be a victim, as things stood at the start; `stops`: whether as a whole, and not only
     with its surplus; `may_lose`: whether a queue may lose somebody now; `rank`: a queue and those above it by how far
     they are above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the
-    same; `is_mixed`: both of its own queue and of others."""
+    same; `is_mixed`: both of its own queue and of others; `within`: the only queue it touches, if it is one."""
 
     cause: Cause
     likeness: tuple[object, ...]
@@ -40,6 +40,7 @@ class Claim:
     rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
     is_mixed: bool = False
+    within: str = ""
 
     def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
         """The rank of several: of the one least above its share."""
@@ -111,7 +112,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     likeness = workload.queue, workload.priority, place, is_within
-    return Claim(Cause.PREEMPTED, likeness, touches, stops, _always, _level)
+    return Claim(Cause.PREEMPTED, likeness, touches, stops, _always, _level, within=workload.queue)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:

@@ -4,7 +4,7 @@ It holds what the steps of `decide` share and nothing that lasts longer. Things 
 podset starts with, the nodes excluded, the pools of a queue, and why a likeness waits.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ class Cycle:
         self.victims: dict[str, Victim] = {}
         self.streams: dict[str, Stream] = {}  # by queue, while alike workloads start one after the other
         self.backfilled = {one.backfilled_for for one in snapshot.running}
+        self.told: dict[tuple[object, ...], Why] = {}  # what was found out about who does not fit
         self.tries = MOST_TRIES
         self._plain: dict[str, bool] = {}
         self._endless: dict[str, bool] = {}
@@ -57,6 +58,7 @@ class Cycle:
         self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
+        self._keys: defaultdict[str, list[str]] = defaultdict(list)  # who ran at the start, by queue
 
     def wake(self, time: float) -> None:
         """The answer may change by itself then."""
@@ -73,6 +75,14 @@ class Cycle:
         if found is None:
             found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
         return found
+
+    def standing(self, queue: str) -> list[Running]:
+        """Who runs, leaving or not, in a queue; "": in all."""
+        if not self._keys:
+            for one in self.snapshot.running:
+                self._keys[one.workload.queue].append(one.workload.key)
+        running = self.draft.running
+        return [running[key] for key in self._keys[queue] if key in running] if queue else list(running.values())
 
     def admission(self, workload: Workload) -> Admission:
         """What it holds: it runs or was started."""

@@ -220,7 +220,11 @@ class Draft:
                 row = self.snapshot.row_of.get(share.node, -1)
                 if self.exits.get(row) and ((self.free[:, row] < 0).any() or (self.device_free[row] < -1).any()):
                     waits |= self.exits[row]
-        return tuple(sorted(waits))
+        return tuple(sorted(key for key in waits if not self._remains(key)))
+
+    def _remains(self, key: str) -> bool:
+        """It was to leave, and was spared."""
+        return key in self.running and not self.running[key].is_leaving and key not in self.shrunk
 
     def _hold(self, key: str, then: Running | None) -> None:
         before = self.running.get(key)

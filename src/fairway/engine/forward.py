@@ -109,7 +109,7 @@ class Forward:
     def steps(self, until: float = float("inf")) -> Iterator[Step]:
         """One for each cycle, until nothing is to happen before `until`."""
         while (moment := self._next()) is not None and moment <= until:
-            self.now = moment
+            self.now = moment = max(self.now, moment)  # who drives it may have let time pass
             if self._again is not None and self._again <= moment:
                 self._has_changed, self._has_only_ends = True, False
             while self._events and self._events[0][0] <= moment:

@@ -100,8 +100,10 @@ class Tree:
 
     def _grow(self) -> None:
         snapshot, pools = self.snapshot, {pool.name: row for row, pool in enumerate(self.snapshot.pools)}
+        named = {quota.pool for branch in self.branches.values() for quota in branch.queue.quotas}
         live = snapshot.is_usable & (snapshot.pool_of >= 0)
-        masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in pools.items()}}
+        rows = {name: live & (snapshot.pool_of == row) for name, row in pools.items() if name in named}
+        masks = {ALL: live, **rows}
         self.capacity = {name: self._sum(snapshot.capacity, mask) for name, mask in masks.items()}
         self._dealt = {name: self._sum(snapshot.capacity - snapshot.outside, mask) for name, mask in masks.items()}
         for branch in self.branches.values():
@@ -114,7 +116,8 @@ class Tree:
         for branch in self._walk(self.roots):
             parent = self.branches.get(branch.queue.parent)
             branch.path = (branch, *(parent.path if parent else ()))
-            for name in pools:
+            branch.ledgers = dict(parent.ledgers) if parent else dict.fromkeys(pools, ())
+            for name in pools if branch.accounts else ():
                 mine = [branch.accounts[key] for key in (name, ALL) if key in branch.accounts]
                 branch.ledgers[name] = (*mine, *(parent.ledgers[name] if parent else ()))
 

@@ -95,7 +95,7 @@ class Field:
         self.gifts: list[Gift] = []
         self.by_row: defaultdict[int, list[Gift]] = defaultdict(list)
         self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
-        for one in cycle.draft.running.values():
+        for one in cycle.standing(claim.within):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
             if is_there and not is_completed and claim.touches(one) and has_run(one, 0.0, cycle):

@@ -1,0 +1,114 @@
+"""Loads replayed for the benchmarks: a trace's folder if it is there, its first days, and one run of one policy.
+
+A run is valid when the referee, which sees every plan, found no fault and every job ended. Baselines have no overhead:
+an eviction loses no work and a restart takes no time, as in the published baselines of the traces. What a run costs is
+read at a quarter, half and all of its jobs ended, so one run shows how the cost grows. Long runs tell on stderr how far
+they are. Queues that each have a pool of their own never meet: they are replayed one after the other.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic, process_time
+
+import numpy as np
+from bench.figure import Figure, growth
+
+from fairway.engine import PRESETS
+from fairway.engine.forward import Step
+from fairway.engine.model import Pool, Queue
+from fairway.engine.state import selects
+from fairway.sim.load import Load, until
+from fairway.sim.measure import Measures, Outcome, Series, measure
+from fairway.sim.trace import read
+from fairway.sim.world import Mechanics, World
+
+DAY = 86_400.0
+FREE = Mechanics(checkpoint_seconds=0.0, restart_seconds=0.0)
+PARTS = (0.25, 0.5, 1.0)
+TELL_EVERY = 10.0
+NOTHING = Series(*np.zeros((4, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a run was worth, whether it counts, and the CPU seconds it had cost when PARTS of its jobs had ended."""
+
+    measures: Measures
+    is_valid: bool
+    costs: tuple[float, ...]
+
+    def cost(self, title: str) -> Figure:
+        """CPU seconds of the run, and how they grew with the jobs."""
+        slope = growth(PARTS, self.costs)
+        return Figure(f"{title} (~ jobs^{slope:.2f})", (self.costs[-1],), "CPU s", is_valid=self.is_valid)
+
+
+def folder(name: str) -> Path | None:
+    """Where a trace is; None where it is not."""
+    root = Path(os.environ.get("FAIRWAY_TRACES", Path(__file__).parents[2] / "shared" / "traces"))
+    return root / name if (root / name / "jobs.csv.gz").exists() else None
+
+
+def days() -> float | None:
+    """How many days of a load are replayed: BENCH_DAYS, else all."""
+    said = os.environ.get("BENCH_DAYS")
+    return float(said) if said else None
+
+
+def cut(load: Load) -> Load:
+    """The first `days` of a load; its name then says so."""
+    first = days()
+    return load if first is None else replace(until(load, DAY * first), name=f"{load.name} ({first:g} days)")
+
+
+def loads(names: tuple[str, ...], told: str) -> Iterator[tuple[str, Load]]:
+    """The traces that are there, by name, cut to `days`; a word for each that is not."""
+    for name in names:
+        if (found := folder(name)) is None:
+            print(f"{told} {name}: skipped, the trace is not there", file=sys.stderr)
+        else:
+            yield name, cut(replace(read(found), name=name))
+
+
+def apart(load: Load) -> list[Load]:
+    """A load for each queue, where each has pools and so nodes of its own; else the load itself."""
+    used = [pool for queue in load.queues for pool in queue.pools]
+    if len(load.queues) < 2 or len(set(used)) < len(load.queues) or len(set(used)) < len(used) or load.outages:
+        return [load]
+    pools = {pool.name: pool for pool in load.pools}
+    return [_only(load, queue, tuple(pools[name] for name in queue.pools)) for queue in load.queues]
+
+
+def _only(load: Load, queue: Queue, pools: tuple[Pool, ...]) -> Load:
+    nodes = tuple(node for node in load.nodes if any(selects(pool.selector, dict(node.labels)) for pool in pools))
+    jobs = tuple(job for job in load.jobs if job.queue == queue.name)
+    return replace(load, name=f"{load.name}, {queue.name}", nodes=nodes, jobs=jobs, pools=pools, queues=(queue,))
+
+
+def replay(load: Load, policy: str, *, knows_durations: bool = False) -> Replay:
+    is_valid, outcomes, costs = True, list[Outcome](), np.zeros(len(PARTS))
+    for part in apart(load):
+        world = World(part, PRESETS[policy], replace(FREE, knows_durations=knows_durations))
+        reached, began = list[float](), process_time()
+        for step in told(world, policy):
+            is_valid &= not step.faults
+            while len(reached) < len(PARTS) and world.ended >= PARTS[len(reached)] * len(part.jobs):
+                reached.append(process_time() - began)
+        reached += [process_time() - began] * (len(PARTS) - len(reached))
+        outcomes += world.outcomes()
+        costs += reached
+    measures = measure(outcomes, NOTHING)
+    return Replay(measures, is_valid and not measures.unfinished, tuple(costs.tolist()))
+
+
+def told(world: World, policy: str) -> Iterator[Step]:
+    """The steps of a run, a word on stderr now and then."""
+    said = monotonic()
+    for step in world.run():
+        yield step
+        if monotonic() - said > TELL_EVERY:
+            said, name, of = monotonic(), world.load.name, len(world.load.jobs)
+            print(f"{name} {policy}: {world.ended} of {of} jobs, day {step.now / DAY:.1f}", file=sys.stderr, flush=True)
