@@ -4,7 +4,7 @@ from cases import GPU, HOST, NOW, at, gpus, node, of, on, runs, work
 
 from fairway.engine import Policy, check, decide
 from fairway.engine.model import PodAffinity, Pool, Queue, Quota, Segment, Share, Topology, World
-from fairway.engine.plan import Evict, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.plan import Admit, Evict, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.state import snapshot_of
 
 
@@ -74,3 +74,18 @@ def test_two_may_share_what_one_gives_and_each_needs_the_others_victims() -> Non
     wanted = work("a", count=3, priority=2, pod=two), work("b", priority=2, pod=pair)
     _, said = decided(world(*wanted, nodes=(node(cpu=8),), running=running))
     assert {name for name, verdict in said.items() if isinstance(verdict, Evict)} == {"v", "w", "e"}
+
+
+def test_pods_that_look_at_others_are_told_why_they_wait_where_fragmentation_is_scored() -> None:
+    pools = (Pool("default", strategy="Fragmentation"),)
+    near = work(gpus=1, pod={"pod_affinity": (PodAffinity((), HOST, weight=10),)})
+    _, said = decided(world(near, nodes=(node("n1", is_ready=False),), pools=pools))
+    assert isinstance(said["a"], Wait)
+
+
+def test_who_can_never_fit_is_asked_once_for_all_its_likes_and_blocks_no_strict_line() -> None:
+    line = (*(work(f"a{at}", gpus=64, submitted=float(at)) for at in range(3)), work("b", submitted=9.0))
+    for order in ("Priority", "FIFO"):
+        _, said = decided(world(*line, nodes=(node(),), queues=(Queue("q", order=order),)))
+        assert {said[f"a{at}"].reason for at in range(3)} == {"NeverFits"}
+        assert isinstance(said["b"], Admit)

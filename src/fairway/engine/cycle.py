@@ -28,6 +28,8 @@ Why = tuple[Reason, Facts]
 RANK = {reason: rank for rank, reason in enumerate(Reason)}
 SHARED = RANK[Reason.BUDGET_SPENT]
 """From this reason on, what one is told holds for all that are like it."""
+HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))
+"""These do, too; but nobody in a strict line waits behind one who can never go."""
 
 MOST_TRIES = 64
 """Times for hold that are looked for in one cycle."""
@@ -193,12 +195,12 @@ class Cycle:
                     return pool, placed
         return None
 
-    def is_blocked(self, workload: Workload) -> bool:
-        """It got neither a start nor a hold, and so what is like it gets none."""
-        verdict = self.verdicts.get(workload.key)
-        if not isinstance(verdict, Wait) or verdict.reason is Reason.REFUSED:
+    def is_blocked(self, workload: Workload, *, is_strict: bool) -> bool:
+        """It got neither a start nor a hold, and so what is like it, or in a strict line behind it, gets none."""
+        told = self.verdicts.get(workload.key)
+        if not isinstance(told, Wait) or told.held is not None or told.reason is Reason.REFUSED:
             return False
-        return verdict.held is None and RANK[verdict.reason] >= SHARED
+        return RANK[told.reason] >= SHARED or (told.reason in HOPELESS and not is_strict)
 
     def confirm(self, one: Running) -> Verdict:
         """Who runs is kept; who was promised its places is told again, until those it waits for are gone."""

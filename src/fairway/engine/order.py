@@ -25,7 +25,12 @@ NO_SHARE = 1e9
 Ordering = Callable[[list[Workload], Tree], None]
 """Sorts a line in place; what is equal stays in the order of submission, then name."""
 
-Stands = Callable[[Workload], bool]
+
+class Stands(Protocol):
+    """Whether one that got no start stands in the way: of its likes, in a strict line of all behind it."""
+
+    def __call__(self, workload: Workload, *, is_strict: bool) -> bool: ...
+
 
 Term = tuple[dict[str, int], str, int, int, int, int]
 """Held amounts, the resource, what the head adds, the share, what is due, what is guaranteed."""
@@ -105,7 +110,6 @@ class Line:
     __slots__ = ("at", "blocked", "count", "followers", "is_learned", "is_strict", "stands", "waiting")
 
     def __init__(self, waiting: list[Workload], stands: Stands, *, is_strict: bool, is_learned: bool) -> None:
-        """`stands`: whether one that got no start stands in the way of its likes."""
         self.waiting, self.is_strict, self.is_learned, self.stands = waiting, is_strict, is_learned, stands
         self.at, self.count = 0, len(waiting)
         self.blocked: dict[tuple[object, ...], Workload] = {}
@@ -125,7 +129,7 @@ class Line:
         return self.waiting[self.at] if self.at < self.count else None
 
     def _block(self, head: Workload) -> None:
-        if self.stands(head):
+        if self.stands(head, is_strict=self.is_strict):
             if self.is_strict:
                 self.followers += [(one, head) for one in self.waiting[self.at :]]
                 self.at = self.count

@@ -129,7 +129,9 @@ def typical_of(snapshot: Snapshot, kinds: Iterable[Kind]) -> Typical:
         devices=np.array([max(need.devices, 1) for need, _ in needs], np.int64),
         size=np.array([sizes.index(one) for one in milli], np.intp),
         sizes=np.array(sizes, np.int64),
-        open=np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_),
+        open=np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_).reshape(
+            len(common), len(snapshot.nodes)
+        ),
         frequency=frequency / max(frequency.sum(), 1),
     )
 

@@ -248,7 +248,7 @@ def topologies(case: Case, starts: Layout) -> Iterator[Fault]:
             for inner, width in (
                 (podset.topology.required, size), *((one.level, one.size) for one in podset.topology.segments)
             ):
-                blocks += [(inner, names[at : at + width]) for at in range(0, size, width)] if inner else []
+                blocks += [(inner, names[at : at + width]) for at in range(0, size, width or 1)] if inner else []
         for level in sorted({level for level, names in blocks if is_split(snapshot, admission.pool, level, names)}):
             yield Fault(item.workload.key, "Topology", f"not in one {level}")
 
