@@ -1,7 +1,7 @@
 """Which pod goes to which place."""
 
-from fairway.api.objects import ASSIGNED, Metadata, PodObject, PodSpec, PodStatus
-from fairway.controllers.bind import INDEX, Place, assign, places, strays
+from fairway.api.objects import ASSIGNED, INDEX, Metadata, PodObject, PodSpec, PodStatus
+from fairway.controllers.bind import Place, assign, places, strays
 from fairway.engine import NodeShare, PodSetPlacement
 
 PLACED = PodSetPlacement("main", (NodeShare("n1", 2, ((0, 1), (2, 3))), NodeShare("n2", 1, ((0, 1),))))

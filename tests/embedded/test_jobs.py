@@ -10,13 +10,13 @@ from cluster import is_true, job, job_status, pods_of, running, serve, until
 from msgspec import convert
 
 from fairway.clock import Chance, VirtualClock, seeded
-from fairway.embedded.hollow import Hollow
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.jobstatus import Job, Pod, parse_indexes, settle, show_indexes
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
+from fairway.node.hollow import Hollow
 
 FOREVER = 10_000.0
 

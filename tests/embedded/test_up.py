@@ -15,13 +15,13 @@ import pytest
 from cluster import until
 
 from fairway.clock import Clock
-from fairway.embedded.container import holder
 from fairway.embedded.up import UpError, detach, down, is_up
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref, Selection
+from fairway.node.container import holder
 
 ALONE = [sys.executable, str(Path(__file__).with_name("alone.py"))]
 

@@ -13,7 +13,6 @@ from fairway.api.crds import crds
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
 from fairway.embedded.gate import CONTROLLER, gate
-from fairway.embedded.hollow import DURATION, Hollow
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Registry
@@ -23,6 +22,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
+from fairway.node.hollow import DURATION, Hollow
 from fairway.settings import Settings
 
 DEFINITIONS = Kind(

@@ -23,6 +23,8 @@ GROUP_NAME, GROUP_SIZE = "fairway.dev/group", "fairway.dev/group-size"
 CHOOSER, DEVICES, UNHEALTHY = "fairway.dev/devices", "fairway.dev/device-groups", "fairway.dev/unhealthy"
 ASSIGNED, SUBMITTED = "fairway.dev/assigned-devices", "fairway.dev/submitted"
 GATE, SCHEDULER = "fairway.dev/admission", "fairway"
+INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
+LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from fairway.api.objects import ASSIGNED, GATE, PodObject, PodTemplate
+from fairway.api.objects import ASSIGNED, GATE, INDEX, PodObject, PodTemplate
 from fairway.api.pods import pod_class
 from fairway.engine import Admission, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
-
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
+from fairway.api.objects import INDEX, WORLD_SIZE
 from fairway.api.quantities import time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -22,9 +23,8 @@ from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
 
-from .jobstatus import FINALIZER, INDEX, Job, JobStatus, Pod, Step, settle
+from .jobstatus import FINALIZER, Job, JobStatus, Pod, Step, settle
 
-WORLD_SIZE = "fairway.dev/world-size"
 ASSUMED_SECONDS = 30.0
 AT_ONCE = 64
 FEW, SECONDS_PER_POD = 32, 1e-4

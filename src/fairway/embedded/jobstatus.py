@@ -20,12 +20,10 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
-from fairway.api.objects import Condition, Metadata, Part
+from fairway.api.objects import INDEX, LOST_POD, Condition, Metadata, Part
 from fairway.api.quantities import time, time_text
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
-INDEX = "batch.kubernetes.io/job-completion-index"
-LOST_POD = "Lost"
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 360.0
 EPOCH = "1970-01-01T00:00:00Z"
 

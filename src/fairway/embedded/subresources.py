@@ -6,7 +6,7 @@ the server. Everything is allowed: the server has one user.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,21 +20,10 @@ from fairway.embedded.registry import Registry, Thing, expect
 from fairway.embedded.store import encode
 from fairway.embedded.writing import warned
 from fairway.kube.transport import Response
+from fairway.node.logs import LogOptions
 
 _JSON = {"content-type": "application/json"}
 decode = msgspec.json.decode
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What part of a container's log. `since`: seconds since the epoch."""
-
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    since: float | None = None
 
 
 Logs = Callable[[str, str, str, LogOptions], Awaitable[bytes | AsyncIterator[bytes]]]  # namespace, pod, container

@@ -29,22 +29,22 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
 from fairway.kube.transport import Request, Response, Transport
+from fairway.node.container import holder, stop_all
+from fairway.node.hollow import Hollow
+from fairway.node.logs import LogOptions
+from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
+from fairway.node.podstatus import SHUTDOWN
+from fairway.node.runner import Runner
 
-from .container import holder, stop_all
 from .database import Database, Unusable
 from .gate import CONTROLLER, gate
-from .hollow import Hollow
 from .http import HttpServer
 from .identity import Identity, identity
 from .jobs import Jobs
 from .kinds import builtin_kinds
-from .machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
-from .podstatus import SHUTDOWN
 from .registry import Registry
-from .runner import Runner
 from .server import ADMIN, Server
 from .store import Store
-from .subresources import LogOptions
 
 DEFINITIONS = kinds.Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False

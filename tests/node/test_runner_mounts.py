@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.embedded.container import SHIM, inspect
+from fairway.node.container import SHIM, inspect
 
 NOBODY, PYTHON = 65534, "/usr/bin/python3"
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]

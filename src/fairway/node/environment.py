@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE
+from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE, INDEX, WORLD_SIZE
 from fairway.api.quantities import Malformed, exact
-
-from .jobs import WORLD_SIZE
-from .jobstatus import INDEX
 
 GPU = "nvidia.com/gpu"
 ALLOWED = re.compile(r"(LD_LIBRARY_)?PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|CUDA_(HOME|PATH)")

@@ -12,7 +12,10 @@ from fairway.api.decode import decode
 from fairway.api.nodes import node
 from fairway.api.objects import CHOOSER, DEVICES, NodeObject
 from fairway.clock import Chance, Clock, VirtualClock, seeded
-from fairway.embedded.machine import (
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref
+from fairway.node.machine import (
     Machine,
     NodesError,
     beat,
@@ -23,9 +26,6 @@ from fairway.embedded.machine import (
     probe,
     register,
 )
-from fairway.kube import kinds
-from fairway.kube.client import Client
-from fairway.kube.kinds import Ref
 
 SMALL = Machine("here", 4000, 8 << 30, 100 << 30)
 

@@ -29,10 +29,9 @@ from fairway.kube.kinds import Ref, Selection
 
 from .container import LOST, Attempt, Nursery, history, inspect, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
-from .logs import read_log
+from .logs import LogOptions, read_log
 from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
-from .subresources import LogOptions
 from .volumes import make_volumes, mounts
 
 SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fairway.api.objects import LOST_POD
 from fairway.api.quantities import time, time_text
 
 from .container import LOST, Attempt
 from .environment import Container, Pod
-from .jobstatus import LOST_POD
 
 SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0

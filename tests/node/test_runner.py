@@ -13,17 +13,16 @@ import psutil
 import pytest
 from cluster import running, serve, until
 
-from fairway.api.objects import ASSIGNED
+from fairway.api.objects import ASSIGNED, WORLD_SIZE
 from fairway.clock import Chance, Clock
-from fairway.embedded.container import SHIM, holder, inspect, stop_all
-from fairway.embedded.jobs import WORLD_SIZE
-from fairway.embedded.podstatus import SHUTDOWN
 from fairway.embedded.registry import Registry
-from fairway.embedded.runner import Runner
 from fairway.embedded.server import Server
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.node.container import SHIM, holder, inspect, stop_all
+from fairway.node.podstatus import SHUTDOWN
+from fairway.node.runner import Runner
 
 CONFIG_MAPS, SECRETS = Kind("ConfigMap", "configmaps"), Kind("Secret", "secrets")
 INDEX = "batch.kubernetes.io/job-completion-index"

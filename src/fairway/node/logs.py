@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -15,9 +16,20 @@ from typing import BinaryIO
 from fairway.clock import Clock
 
 from .container import history, inspect
-from .subresources import LogOptions
 
 PAUSE_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What part of a container's log. `since`: seconds since the epoch."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+    since: float | None = None
 
 
 async def read_log(container: Path, options: LogOptions, clock: Clock) -> bytes | AsyncIterator[bytes]:
