@@ -157,9 +157,11 @@ def test_completion_scripts_are_printed(machine: Machine, shell: str) -> None:
 def test_three_jobs_run_one_at_a_time_and_an_urgent_one_preempts(machine: Machine) -> None:
     machine.kubectl("label", "node", "--all", "node-type=my-precious")
     machine.kubectl("apply", "-f", str(EXAMPLES / "priorities.yaml"), "-f", str(EXAMPLES / "three-jobs.yaml"))
-    machine.until("one", "Running")
-    assert machine.workload("two")["phase"] == machine.workload("three")["phase"] == "Pending"
+    machine.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "fwl/job-one", "--timeout=60s")
     machine.kubectl("apply", "-f", str(EXAMPLES / "urgent.yaml"))
+    machine.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "fwl/job-urgent", "--timeout=60s")
+    phases = machine.kubectl("get", "fwl", "job-two", "job-three", "-o", "jsonpath={.items[*].status.phase}")
+    assert phases == "Pending Pending"
     machine.until("urgent", "Succeeded")
     assert machine.workload("one")["evictionHistory"][-1]["reason"] == "Preempted"
     ends = {}
