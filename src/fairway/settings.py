@@ -3,12 +3,19 @@
 A setting is a cost, so there are few, each with a default that needs no thought. Durations are written as in the API
 (`90s`, `7d`); whoever loads a file says how they are read, since this module stands below the one that knows.
 What users set about their own workloads, and operators about queues and pools, are objects of the API, not settings.
+
+Who decides says on its lease by which of them (`told`), so that a what-if elsewhere decides alike.
 """
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+
+from fairway.engine import PRESETS, Policy
 
 MOST_PORTS = 65_535
+LEASE, DECIDES_BY = "fairway-controller", "fairway.dev/decides-by"
+"""The lease of who decides, and the annotation there."""
 DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term"})
 
 
@@ -47,6 +54,16 @@ def settings_of(values: Mapping[str, object], duration: Callable[[str], float]) 
     return Settings(**chosen)  # type: ignore[arg-type]
 
 
+def policy_of(settings: Settings) -> Policy:
+    return replace(PRESETS[settings.policy], usage_weight=settings.usage_weight, half_life=settings.usage_half_life)
+
+
+def told(settings: Settings) -> str:
+    """What decides how it is decided, as `settings_of` reads it."""
+    names = ("policy", "usage_weight", "usage_half_life")
+    return json.dumps({_camel(name): getattr(settings, name) for name in names})
+
+
 def _read(key: str, value: object, kind: type, duration: Callable[[str], float] | None) -> object:
     if duration and isinstance(value, str):
         try:
@@ -56,6 +73,8 @@ def _read(key: str, value: object, kind: type, duration: Callable[[str], float] 
     wanted = (int, float) if kind is float else kind
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise SettingsError(f"{key}: found {value!r}; {'a duration' if duration else kind.__name__} is allowed")
+    if key == "policy" and value not in PRESETS:
+        raise SettingsError(f"{key}: {value!r} is not known; there are: {', '.join(PRESETS)}")
     if key == "metricsPort" and not 0 <= value <= MOST_PORTS:  # type: ignore[operator]
         raise SettingsError(f"{key}: found {value!r}; a port up to {MOST_PORTS} is allowed, 0 for none")
     return kind(value)

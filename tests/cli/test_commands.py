@@ -90,6 +90,8 @@ def test_what_waits_says_why_and_what_is_suspended_goes_on(machine: Machine) -> 
     while "NoRoom" not in (said := machine.run("why", "late")):
         assert time.monotonic() < deadline, said
     assert "nvidia.com/gpu" in said
+    assert isinstance(json.loads(machine.run("why", "late", "-o", "json"))["wouldHelp"], list)
+    assert re.search(r"^position: +1$", machine.run("status", "late"), re.MULTILINE)
     assert re.search(r"late\s+default", machine.run("ls")) and "big" in machine.run("ls", "-A", "--queue", "default")
     machine.run("suspend", "big")
     machine.until("late", "Succeeded")

@@ -85,6 +85,19 @@ def test_the_same_identity_renews_at_once() -> None:
     assert play(story) == 0.0
 
 
+def test_what_is_noted_on_a_lease_stays_when_it_is_renewed() -> None:
+    async def story(server: Server, clock: VirtualClock) -> dict[str, str]:
+        one = Candidate(server, clock, "one")
+        await one.election.acquired.wait()
+        await one.election.client.patch(LEASE, {"metadata": {"annotations": {"note": "kept"}}})
+        await clock.sleep(60.0)
+        held = await one.election.client.get(LEASE)
+        await one.crash()
+        return held["metadata"]["annotations"]
+
+    assert play(story) == {"note": "kept"}
+
+
 def test_a_lease_given_up_is_taken_at_the_next_turn() -> None:
     async def story(server: Server, clock: VirtualClock) -> float:
         one, two = Candidate(server, clock, "one"), Candidate(server, clock, "two")

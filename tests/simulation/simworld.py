@@ -40,9 +40,9 @@ class World:
     chance: Chance
     controllers: asyncio.Task[None] | None = None
 
-    def start(self, transport: Transport | None = None) -> None:
+    def start(self, transport: Transport | None = None, settings: Settings = SETTINGS) -> None:
         """The controllers, anew."""
-        work = run(as_controller(transport or self.server.handle), SETTINGS, self.clock, self.chance)
+        work = run(as_controller(transport or self.server.handle), settings, self.clock, self.chance)
         self.controllers = asyncio.create_task(work)
 
     async def crash(self) -> None:

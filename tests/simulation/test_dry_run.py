@@ -7,7 +7,8 @@ from test_life import play
 
 from fairway.cli.whatif import dry_run, would_help
 from fairway.kube import kinds
-from fairway.kube.kinds import Selection
+from fairway.kube.kinds import Ref, Selection
+from fairway.settings import Settings
 
 
 async def asked(world: World, **said: Any) -> list[str]:
@@ -61,6 +62,43 @@ def test_it_says_what_would_help_a_job_that_waits() -> None:
 
     helps, (why, _) = play(story, node("n1", cpu=4))
     assert helps == ["in queue default it would start now"] and why.endswith("; in queue default it would start now")
+
+
+def test_it_asks_the_policy_of_the_cluster() -> None:
+    async def story(world: World) -> list[list[str]]:
+        await world.crash()
+        await world.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": Settings().namespace}})
+        said = []
+        for policy in ("fairway", "strict-fifo"):
+            world.start(settings=Settings(policy=policy, identity="simulation"))
+            await world.apply(job(f"big-{policy}", cpu="3", seconds=36_000))
+            await world.clock.sleep(30)
+            said.append(await asked(world, cpu="1"))
+            await world.crash()
+        return said
+
+    now, waits = play(story, node("n1", cpu=4))
+    assert now == ["would start now on n1 (1 pod) of pool default"]
+    assert waits[0].startswith("would wait: ")
+
+
+def test_it_says_in_which_queue_it_would_start_sooner() -> None:
+    async def story(world: World) -> tuple[list[str], list[str]]:
+        await world.apply(queue("slow", cpu=2), queue("swift", cpu=2))
+        for name, seconds in (("slow", 36_000), ("swift", 1200)):
+            limit = {"fairway.dev/time-limit": f"{seconds}s"}
+            notes = {"labels": {"fairway.dev/queue": name}, "annotations": limit}
+            await world.apply(job(name, seconds=seconds, **notes))
+            await world.until(lambda name=name: world.is_in(f"job-{name}", "Running"))
+        await world.client.patch(Ref(kinds.QUEUES, "default"), {"spec": {"stopPolicy": "StopAdmitting"}})
+        await world.apply(job("a", labels={"fairway.dev/queue": "slow"}))
+        await world.until(lambda: world.is_in("job-a", "Pending"))
+        helps = await would_help(world.client, "default/job-a")
+        return helps, await asked(world, labels={"fairway.dev/queue": "slow"})
+
+    helps, (_, forecast, other) = play(story, node("n1", cpu=8))
+    assert helps[-1].startswith("in queue swift it would start at about ")
+    assert forecast.startswith("  forecast: starts ") and other.startswith("  in queue swift it would start at about ")
 
 
 def queue(name: str, *, cpu: int) -> dict[str, Any]:

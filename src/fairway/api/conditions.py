@@ -70,9 +70,6 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     parts += holders(facts, workload, queues)
     if wait.starts_at is not None:
         parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
-    if facts.would_fit:
-        counts = ", ".join(f"{count} of {name}" for name, count in sorted(facts.would_fit.items()))
-        parts.append(f"with {counts} it would start now")
     return "; ".join((*parts, *would_start(facts)))
 
 
@@ -84,7 +81,9 @@ def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
 
 def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
+    counts = ", ".join(f"{count} of {name}" for name, count in sorted((facts.would_fit or {}).items()))
     changes = {
+        f"with {counts}": counts,
         f"with {format(facts.with_gpus or 0, GPU)} {GPU}": facts.with_gpus,
         f"in queue {facts.other_queue}": facts.other_queue,
         f"in pool {facts.other_pool}": facts.other_pool,

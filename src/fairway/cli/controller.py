@@ -62,7 +62,6 @@ def read_settings(path: str) -> Any:
     if not path:
         return Settings()
     from fairway.api import quantities
-    from fairway.engine import PRESETS
 
     from .load import load
 
@@ -70,9 +69,6 @@ def read_settings(path: str) -> Any:
     if not isinstance(values, dict):
         raise Problem(f"--config: {path}: found {values!r}; settings by name are allowed")
     try:
-        settings = settings_of(values, quantities.duration)
+        return settings_of(values, quantities.duration)
     except SettingsError as error:
         raise Problem(f"--config: {path}: {error}") from error
-    if settings.policy not in PRESETS:
-        raise Problem(f"--config: {path}: policy: {settings.policy!r} is not known; there are: {', '.join(PRESETS)}")
-    return settings

@@ -92,6 +92,8 @@ def _print_status(found: Found, pods: list[dict[str, Any]], now: float) -> None:
         "phase": said.get("phase", "Pending"),
         "reason": said.get("reason"),
         "message": said.get("message"),
+        "position": said.get("position"),
+        "starts": _forecast(said, now),
         "attempt": said.get("attempt"),
         "placed": _places(said.get("admission")),
     }
@@ -135,14 +137,14 @@ def why(target: Target, output: str, job: str) -> None:
 
     async def read(client: Client, namespace: str) -> tuple[Found, list[str], float]:
         found = await find(client, namespace, job)
-        asks = output == "table" and (found.workload.get("status") or {}).get("phase") == "Pending"
+        waits = (found.workload.get("status") or {}).get("phase") == "Pending"
         key = f"{found.ref.namespace}/{found.ref.name}"
-        return found, await would_help(client, key) if asks else [], client.clock.now()
+        return found, await would_help(client, key) if waits else [], client.clock.now()
 
     found, helps, now = connect(target, read)
     said = found.workload.get("status") or {}
     facts = {name: said.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    show(output, facts, lambda: _print_why(found, helps, now))
+    show(output, facts | {"wouldHelp": helps}, lambda: _print_why(found, helps, now))
 
 
 def _print_why(found: Found, helps: list[str], now: float) -> None:
@@ -155,7 +157,8 @@ def _print_why(found: Found, helps: list[str], now: float) -> None:
         if said.get("message"):
             click.echo(f"  {said['message']}")
         for change in helps:
-            click.echo(f"  {change}")
+            if change not in said.get("message", ""):
+                click.echo(f"  {change}")
         if said.get("position"):
             click.echo(f"  position {said['position']} in queue {found.workload['spec'].get('queue')}")
         if _forecast(said, now):

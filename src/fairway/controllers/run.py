@@ -8,7 +8,7 @@ that loses the lease ends: what it assumed is another's to decide now, and whoev
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -17,15 +17,15 @@ from fairway.api.objects import JobObject, NamespaceObject, PodObject
 from fairway.api.owners import name_of
 from fairway.api.types import WorkloadObject
 from fairway.clock import Chance, Clock
-from fairway.engine import PRESETS, Fault, Plan, Snapshot, State
+from fairway.engine import Fault, Plan, Snapshot, State
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.events import Events
 from fairway.kube.kinds import Kind, Ref
 from fairway.kube.lease import Election
 from fairway.kube.transport import Transport
 from fairway.record import record_of, write
-from fairway.settings import Settings
+from fairway.settings import DECIDES_BY, LEASE, Settings, policy_of, told
 
 from .apply import Writer
 from .cases import Cases, key_of_pod
@@ -37,7 +37,6 @@ from .queues import Queues
 from .scheduler import Scheduler
 from .view import Seen, View, key_of
 
-LEASE = "fairway-controller"
 RECORDINGS = 20
 log = logging.getLogger(__name__)
 
@@ -77,9 +76,7 @@ class Control:
             tend=lambda key: self._writer.note(key),
             must_charge=lambda said: self._queues.must_charge(said),
         )
-        policy = replace(
-            PRESETS[settings.policy], usage_weight=settings.usage_weight, half_life=settings.usage_half_life
-        )
+        policy = policy_of(settings)
         self._writer, self._queues = Writer(self._means), Queues(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
@@ -94,11 +91,18 @@ class Control:
                     tasks.create_task(self.metrics.serve(means.settings.metrics_host, port))
                 await self._view.synced()
                 await means.election.acquired.wait()
+                await self._tell()
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 for work in (self._writer.run(), self._queues.run(), self._forecasts.run(), deciding, self._guard()):
                     tasks.create_task(work)
         finally:
             await means.election.release()
+
+    async def _tell(self) -> None:
+        """On the lease: how it is decided. Not to have said it harms no decision."""
+        said = {"metadata": {"annotations": {DECIDES_BY: told(self._means.settings)}}}
+        with suppress(ApiError, OSError):
+            await self._means.client.patch(self._means.election.lease, said)
 
     async def _guard(self) -> None:
         """Ends this life when the lease is lost."""

@@ -28,8 +28,11 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     lease_transitions: int | None = None
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What is kept of others' words on it."""
+
     resource_version: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Lease(msgspec.Struct):
@@ -78,11 +81,12 @@ class Election:
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self.client.create(self.lease.kind, self._object(now, _Spec(), ""), namespace=self.lease.namespace)
+            first = self._object(now, _Lease(_Meta(), _Spec()))
+            await self.client.create(self.lease.kind, first, namespace=self.lease.namespace)
         else:
             if not self._may_take(found, now):
                 return
-            await self.client.update(self.lease, self._object(now, found.spec, found.metadata.resource_version))
+            await self.client.update(self.lease, self._object(now, found))
         self._renewed = now
         self.acquired.set()
 
@@ -93,7 +97,8 @@ class Election:
             self._seen = (found.metadata.resource_version, now)
         return now - self._seen[1] > (found.spec.lease_duration_seconds or self.term)
 
-    def _object(self, now: float, before: _Spec, version: str) -> dict[str, object]:
+    def _object(self, now: float, found: _Lease) -> dict[str, object]:
+        before = found.spec
         ours = before.holder_identity == self.identity
         moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = _Spec(
@@ -103,10 +108,11 @@ class Election:
             renew_time=moment,
             lease_transitions=(before.lease_transitions or 0) + (0 if ours else 1),
         )
-        metadata = {"name": self.lease.name, "namespace": self.lease.namespace, "resourceVersion": version}
         return {
             "apiVersion": self.lease.kind.group_version,
             "kind": self.lease.kind.name,
-            "metadata": {name: value for name, value in metadata.items() if value},
+            "metadata": {
+                "name": self.lease.name, "namespace": self.lease.namespace, **msgspec.to_builtins(found.metadata),
+            },
             "spec": msgspec.to_builtins(spec),
         }

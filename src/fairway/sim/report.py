@@ -55,10 +55,12 @@ def _cdf(sorted_waits: Floats) -> list[list[float]]:
 
 
 def _series(series: Series) -> dict[str, Any]:
-    """Every step function at the same POINTS moments."""
+    """Every step function at the same moments: all of them, or POINTS evenly apart."""
     if not series.times.size:
         return {"times": [], "capacity": [], "held": [], "stranded": [], "queues": {}}
-    times = np.linspace(series.times[0], series.times[-1], min(POINTS, series.times.size))
+    times = series.times
+    if times.size > POINTS:
+        times = np.linspace(times[0], times[-1], POINTS)
     row = np.searchsorted(series.times, times, side="right") - 1
     return {
         "times": times.round(1).tolist(),
