@@ -62,6 +62,8 @@ PRECEDENCE = table(
      job("w", gpus=2)], {"w": "NoRoom"}),
     ("Refused where nothing else stands against it", [node("n", 2), queue("q"),
      job("w", gpus=2, refused="Room", **WORN)], {"w": "Refused"}),
+    ("who is like one that was refused is tried all the same", [node("n", 2), queue("q"),
+     job("v", gpus=2, refused="Room", submitted=-1, **WORN), job("w", gpus=2)], {"v": "Refused", "w": "n"}),
     ("anything before Refused", [node("n", 2), queue("q"), runs(job("x", gpus=1), "n"),
      job("w", gpus=2, refused="Room", **WORN)], {"w": "NoRoom"}),
 )

@@ -77,7 +77,8 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
     whys = [*cycle.whys, *kept_for(workload, cycle), *unentitled(workload, cycle)]
     pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
-    if pools and not (workload.refused and whys and cycle.fit(workload, pools)):
+    is_told = any(RANK[why] < RANK[Reason.LEVEL_UNKNOWN] for why, _ in whys)  # before all that room could say
+    if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):
         whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
     return Wait(workload.key, reason, facts)
