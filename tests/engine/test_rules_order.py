@@ -1,9 +1,10 @@
 """Order, rule by rule: the nine keys between queues, the orders inside one, ageing, and what a blocked head stops."""
 
 import pytest
-from builders import NOW, job, meets, node, plan_of, queue, runs, table
+from builders import NOW, job, judged, meets, node, plan_of, queue, runs, table
 from test_quota import used
 
+from fairway.engine import PRESETS
 from fairway.engine.model import Decayed, Ledger, Pool, Sketch
 from fairway.engine.plan import Admit
 
@@ -168,6 +169,11 @@ AGEING = table(
 @AGEING
 def test_ageing(things, expected) -> None:
     meets(things, expected)
+
+
+def test_a_trace_in_strict_order_goes_on_past_what_never_fits() -> None:
+    things = [node("n", 4), queue("q"), job("a", gpus=8, submitted=1), one("b", submitted=2)]
+    assert judged(*things, policy=PRESETS["strict-fifo"]) == {"a": "NeverFits", "b": "n"}
 
 
 def test_history_moves_the_surplus_and_with_it_the_order() -> None:

@@ -5,6 +5,7 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 """
 
 from dataclasses import replace
+from itertools import chain
 
 from .claims import over_share
 from .cycle import RANK, Cycle, Why
@@ -97,7 +98,10 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
 def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
     """No room is free for it, and it may take none of what others hold: its queue would be above its share."""
     queues = [over_share(workload, pool, cycle) for pool in cycle.open]
-    if not queues or not all(queues) or all(one.workload.queue == workload.queue for one in cycle.snapshot.running):
+    if not queues or not all(queues) or len(cycle.snapshot.queues) < 2:
+        return []
+    standing = chain((one.workload for one in cycle.snapshot.running), (one for one, _ in cycle.draft.started.values()))
+    if all(one.queue == workload.queue for one in standing):
         return []
     return [(Reason.OVER_SHARE, Facts(queue=queues[0]))]
 
