@@ -82,6 +82,8 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
     if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):
         whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
+    if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
+        facts = replace(whys[-1][1], queue=facts.queue)
     return Wait(workload.key, reason, facts)
 
 
