@@ -1,9 +1,10 @@
 """Order, rule by rule: the nine keys between queues, the orders inside one, ageing, and what a blocked head stops."""
 
 import pytest
-from builders import NOW, job, meets, node, plan_of, queue, runs, table
+from builders import NOW, job, judged, meets, node, plan_of, queue, runs, table
 from test_quota import used
 
+from fairway.engine import PRESETS
 from fairway.engine.model import Decayed, Ledger, Pool, Sketch
 from fairway.engine.plan import Admit
 
@@ -89,6 +90,12 @@ WITHIN = table(
     ("a FIFO queue stops no other queue",
      [node("n", 4), queue("q", order="FIFO"), queue("p"), runs(one("r"), "n"), job("a", gpus=4, submitted=1),
       job("b", "p", 2)], {"a": "NoRoom", "b": "n"}),
+    ("nobody starts in front of the hold of a FIFO queue's head",
+     [node("n", 4), queue("q", order="FIFO"), runs(one("r", time_limit=2 * HOUR), "n", since=NOW - HOUR),
+      job("a", gpus=4, submitted=1), one("b", submitted=2, time_limit=60.0)], {"a": "NoRoom", "b": "HeldFor"}),
+    ("what comes after others does not stop a FIFO queue",
+     [node("n", 4), queue("q", order="FIFO"), one("a", submitted=1, after=("ns/b",)), one("b", submitted=2)],
+     {"a": "DependencyPending", "b": "n"}),
     ("who backs off does not stop a FIFO queue",
      [node("n", 4), queue("q", order="FIFO"), one("a", submitted=1, backs_off_until=NOW + 9), one("b", submitted=2)],
      {"a": "BackingOff", "b": "n"}),
@@ -162,6 +169,11 @@ AGEING = table(
 @AGEING
 def test_ageing(things, expected) -> None:
     meets(things, expected)
+
+
+def test_a_trace_in_strict_order_goes_on_past_what_never_fits() -> None:
+    things = [node("n", 4), queue("q"), job("a", gpus=8, submitted=1), one("b", submitted=2)]
+    assert judged(*things, policy=PRESETS["strict-fifo"]) == {"a": "NeverFits", "b": "n"}
 
 
 def test_history_moves_the_surplus_and_with_it_the_order() -> None:

@@ -169,6 +169,12 @@ DOMAINS = table(
     ("small pods that ask for nothing leave big domains whole",
      [RACKS, *rack("r", nodes=2), *rack("s", nodes=2), queue("q"), runs(job("old", gpus=4), "s0", pool="x"),
       job("w", gpus=1)], {"w": "s1"}),
+    ("of domains that could be made whole the one with the lower priorities is",
+     [RACKS, *rack("r"), *rack("s"), queue("q"),
+      *(runs(job(name, gpus=4, priority=at), where, pool="x")
+        for name, where, at in (("a", "r0", 1), ("b", "r1", 3), ("c", "s0", 1), ("d", "s1", 2))),
+      bound("w", 4, 2, within("rack"), priority=9)],
+     {"w": "s0+s1 after c d", "a": "Keep", "b": "Keep", "c": "Preempted for w", "d": "Preempted for w"}),
     ("room is made in one domain",
      [RACKS, *rack("r"), *rack("s"), queue("q"), runs(job("a", gpus=4), "r0", pool="x"),
       runs(job("b", gpus=4), "s0", pool="x"),
@@ -203,6 +209,11 @@ PARTS = table(
      [node("a", 1), queue("q"), runs(half("s", 100), "a", devices=((0,),)), job("w", gpus=1)], {"w": "NoRoom"}),
     ("GPU memory counts as its part of the smallest GPU of the pool",
      [node("a", 1, labels=MIB80), queue("q"), memory("v", 50), memory("w", 40)], {"v": "a", "w": "NoRoom"}),
+    ("three thirds of its memory fill a GPU", [node("a", 1, labels={"nvidia.com/gpu.memory": str(24 * 1024)}),
+     queue("q"), *(memory(name, 8) for name in "uvwx")], {"u": "a", "v": "a", "w": "a", "x": "NoRoom"}),
+    ("what is a little more than a third fits twice", [node("a", 1, labels={"nvidia.com/gpu.memory": str(24 * 1024)}),
+     queue("q"), *(job(name, pod={"gpu_memory": 8 * 2**30 + 2**20}) for name in "uvw")],
+     {"u": "a", "v": "a", "w": "NoRoom"}),
     ("GPU memory that nobody knows fits nowhere", [node("a", 1), queue("q"), memory("w", 4)], {"w": "NoDevice"}),
 )
 

@@ -5,6 +5,7 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 """
 
 from dataclasses import replace
+from itertools import chain
 
 from .claims import over_share
 from .cycle import RANK, Cycle, Why
@@ -77,9 +78,12 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
     whys = [*cycle.whys, *kept_for(workload, cycle), *unentitled(workload, cycle)]
     pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
-    if pools and not (workload.refused and whys and cycle.fit(workload, pools)):
+    is_told = any(RANK[why] < RANK[Reason.LEVEL_UNKNOWN] for why, _ in whys)  # before all that room could say
+    if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):
         whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
+    if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
+        facts = replace(whys[-1][1], queue=facts.queue)
     return Wait(workload.key, reason, facts)
 
 
@@ -96,7 +100,10 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
 def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
     """No room is free for it, and it may take none of what others hold: its queue would be above its share."""
     queues = [over_share(workload, pool, cycle) for pool in cycle.open]
-    if not queues or not all(queues) or all(one.workload.queue == workload.queue for one in cycle.snapshot.running):
+    if not queues or not all(queues) or len(cycle.snapshot.queues) < 2:
+        return []
+    standing = chain((one.workload for one in cycle.snapshot.running), (one for one, _ in cycle.draft.started.values()))
+    if all(one.queue == workload.queue for one in standing):
         return []
     return [(Reason.OVER_SHARE, Facts(queue=queues[0]))]
 

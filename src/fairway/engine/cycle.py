@@ -49,6 +49,7 @@ class Cycle:
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
+        self.paired: set[str] = set()  # those for whom somebody left the last time, who is not taken for them again
         self.victims: dict[str, Victim] = {}
         self.streams: dict[str, Stream] = {}  # by queue, while alike workloads start one after the other
         self.backfilled = {one.backfilled_for for one in snapshot.running}
@@ -196,11 +197,15 @@ class Cycle:
         return None
 
     def is_blocked(self, workload: Workload, *, is_strict: bool) -> bool:
-        """It got neither a start nor a hold, and so what is like it, or in a strict line behind it, gets none."""
+        """It got no start, and so what is behind it in a strict line gets none; nor what is like it, unless it has a
+        hold, or one that left for it the last time."""
         told = self.verdicts.get(workload.key)
-        if not isinstance(told, Wait) or told.held is not None or told.reason is Reason.REFUSED:
+        if not isinstance(told, Wait) or told.reason is Reason.REFUSED:
             return False
-        return RANK[told.reason] >= SHARED or (told.reason in HOPELESS and not is_strict)
+        if is_strict:
+            return RANK[told.reason] >= SHARED
+        is_alone = told.held is not None or workload.key in self.paired
+        return not is_alone and (RANK[told.reason] >= SHARED or told.reason in HOPELESS)
 
     def confirm(self, one: Running) -> Verdict:
         """Who runs is kept; who was promised its places is told again, until those it waits for are gone."""

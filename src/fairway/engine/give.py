@@ -77,7 +77,10 @@ def _placed(search: Search) -> Placements | None:
         return placed
     if not search.may_suffice():
         return None
-    return next((placed for _ in search.everything() if (placed := _found(search)) is not None), None)
+    if all(_found(search) is None for _ in search.everything()):
+        return None
+    search.cut(lambda: _found(search) is not None)
+    return _found(search)
 
 
 def _found(search: Search) -> Placements | None:

@@ -32,7 +32,10 @@ def shared(pod: PodClass, gpu_memory: int) -> int:
     """Milli-GPU a pod takes of one shared device, 0 if it shares none; all of it where the memory is unknown."""
     if not pod.gpu_memory:
         return pod.gpu_fraction
-    return -(-pod.gpu_memory * DEVICE // gpu_memory) if gpu_memory else DEVICE
+    if not gpu_memory:
+        return DEVICE
+    part, fits = pod.gpu_memory * DEVICE // gpu_memory, gpu_memory // pod.gpu_memory
+    return part if part * (fits + 1) > DEVICE else part + 1  # rounded so that three thirds fit, and no more than three
 
 
 def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:

@@ -4,11 +4,12 @@ Victims are priced per node, for the room that one more pod needs; a gang takes 
 Victims leave the draft as they are taken, so every price and every right is judged after those before. Surplus goes
 before any core, the queue most above its share first, then lower priority, lower cost, fewer, younger. Where nodes one
 by one do not do (topology, devices, neighbours), all that a claim reaches is taken in that order, twice as much each
-time. Who was not needed is spared elsewhere (`give`); nothing here is kept unless it is kept there.
+time, and those taken last are given back as far as that goes. Who was not needed is spared elsewhere (`give`); nothing
+here is kept unless it is kept there.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 
@@ -195,7 +196,10 @@ class Search:
         self.field, self.workload, self.cycle = field, workload, field.cycle
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
-        self.barred = {one.workload.key for one in field.returned if is_paired(one, workload)}.union(barred)
+        paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
+        self.barred = paired.union(barred)
+        if paired:
+            self.cycle.paired.add(workload.key)
         self._planned: dict[int, Left] = {}
         self._ahead = field.cycle.draft.ahead()
 
@@ -258,6 +262,25 @@ class Search:
                 step *= 2
                 yield
         yield
+
+    def cut(self, suffices: Callable[[], bool]) -> None:
+        """Give those back who were taken last, as many as go: nobody goes before one who is first in the order."""
+        whole, low, high = list(self.taken), 0, len(self.taken)
+        while low < high:
+            middle = (low + high) // 2
+            self._keep(whole, middle)
+            low, high = (low, middle) if suffices() else (middle + 1, high)
+        self._keep(whole, high)
+
+    def _keep(self, whole: list[Gift], count: int) -> None:
+        """Have taken just so many."""
+        for gift in reversed(whole[count : len(self.taken)]):
+            gift.give_back(self.cycle)
+            self.cycle.evict(gift.victim.one, gift.counted, -1)
+        for gift in whole[len(self.taken) : count]:
+            gift.take(self.cycle)
+            self.cycle.evict(gift.victim.one, gift.counted, 1)
+        self.taken[:] = whole[:count]
 
     def _cover(self, pod: PodClass, count: int) -> bool:
         sight = sight_of(self._ahead)
