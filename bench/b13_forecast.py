@@ -27,7 +27,7 @@ Told = tuple[str, float, float, float]
 """Who, and when: the forecast, p50, p90."""
 
 
-def replayed(load: Load) -> tuple[list[Told], dict[str, float], bool]:
+def replayed(load: Load, *, every: int = EVERY) -> tuple[list[Told], dict[str, float], bool]:
     """What was foretold, first starts by key, and whether every plan was sound."""
     policy, chance = PRESETS["fairway"], np.random.default_rng(SEED)
     said: list[Told] = []
@@ -41,7 +41,7 @@ def replayed(load: Load) -> tuple[list[Told], dict[str, float], bool]:
         if len(admitted) == len(step.snapshot.pending):
             continue
         turn += 1
-        if turn % EVERY == 0:
+        if turn % every == 0:
             found = forecast(world_of(step.snapshot), policy, chance)
             said += [(key, step.now, one.p50, one.p90) for key, one in found.items()]
     return said, starts, is_valid

@@ -304,7 +304,8 @@ def holds(case: Case, tree: Tree) -> Iterator[Fault]:
     """A hold is for room that is known to come free, and nobody who stays past its start takes of that, unless at its
     own risk."""
     snapshot, count = case.snapshot, len(case.snapshot.nodes)
-    since = {"": snapshot.now, **{key: one.admitted_at or snapshot.now for key, one in case.running.items()}}
+    began = {key: one.admitted_at for key, one in case.running.items()}
+    since = {"": snapshot.now, **{key: snapshot.now if at is None else at for key, at in began.items()}}
     held = [wait for wait in case.of(Wait) if wait.held and wait.starts_at and wait.workload in case.waiting]
     for wait in held:
         late = [item for item in case.starts if stays(tree, item, since, wait)]

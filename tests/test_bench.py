@@ -1,0 +1,128 @@
+"""Each benchmark at its smallest: what it measures is sound, and what it tells is whole."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bench import b2_gang, b3_engine, b4_reclaim, b5_quota, b6_topology, b7_blocked, b9_jct, b10_backfill, b13_forecast
+from bench.__main__ import main, modules
+from bench.b5_quota import Batch, Shape
+from bench.figure import Figure, growth
+from bench.plans import once, timed, world_of
+from bench.replays import apart, cut, replay
+
+from fairway.engine.model import PodClass, Topology, Workload, amounts
+from fairway.engine.state import snapshot_of
+from fairway.sim.synthetic import generate
+from fairway.sim.trace import read
+
+CPU = PodClass(requests=amounts({"cpu": 1000}))
+HEAD = "job_id,submit_time_s,duration_s,num_workers,gpus_per_worker,user,queue,total_gpus\n"
+
+
+def gangs() -> bool:
+    return timed(world_of(b2_gang.nodes(10), b2_gang.gangs(4, 20)), 1, admitted=4)[1]
+
+
+def singles() -> bool:
+    return timed(b3_engine.world(10, 50, 5, 3), 1, admitted=50)[1]
+
+
+def reclaim() -> bool:
+    gang = Workload("b/gang", "queue-1", b4_reclaim.gpus(2, 8), submitted=1e5)
+    return b4_reclaim.measured(b4_reclaim.world(20, (gang,)), 1, starts=1, most_victims=16)[1]
+
+
+def quota() -> bool:
+    run = b5_quota.played(Shape("small", 1, 2, (Batch(6, 0.1, 0.2, 1), Batch(3, 0.2, 0.5, 5), Batch(2, 0.3, 1.0, 20))))
+    return run.is_valid and run.workloads == 22 and run.makespan > 1.0
+
+
+def racks() -> bool:
+    four = b6_topology.gangs(3, 4, Topology(required=b6_topology.RACK), CPU)
+    return timed(world_of(b6_topology.rack_nodes(2), four, (b6_topology.RACK,)), 1, admitted=3)[1]
+
+
+def blocked() -> bool:
+    return timed(b7_blocked.world(40, 10), 1, admitted=10)[1]
+
+
+def backfill() -> bool:
+    _, _, faults = once(snapshot_of(b10_backfill.full(10, 50)))
+    return not faults and replay(b10_backfill.load_at(0.9), "fairway").is_valid
+
+
+SMALL: dict[str, Callable[[], bool]] = {
+    "B2": gangs, "B3": singles, "B4": reclaim, "B5": quota, "B6": racks, "B7": blocked, "B10": backfill,
+}
+OF_TRACES = {"B8", "B9", "B13"}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_at_its_smallest_is_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_DAYS", "0.05")
+    assert SMALL[name]()
+
+
+def test_no_benchmark_is_left_out() -> None:
+    assert set(modules()) == SMALL.keys() | OF_TRACES
+
+
+def write(folder: Path, name: str, jobs: int = 12) -> None:
+    """A trace of four nodes in one pool, on which more is asked for than there is."""
+    sized = ((at, 1 + at % 3) for at in range(jobs))
+    rows = [f"j{at},{60 * at},{600 + 97 * (at % 7)},{workers},8,u{at % 2},q,{8 * workers}\n" for at, workers in sized]
+    (folder / name).mkdir()
+    (folder / name / "pools.csv").write_text("queue,nodes\n*,4\n")
+    with gzip.open(folder / name / "jobs.csv.gz", "wt") as file:
+        file.writelines((HEAD, *rows))
+
+
+def test_waits_are_compared_on_the_same_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "philly")
+    monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
+    monkeypatch.setenv("BENCH_DAYS", "1")
+    figures = list(b9_jct.run())
+    assert [one.unit for one in figures] == ["s"] * 5 + ["CPU s"] and all(one.is_valid for one in figures)
+    assert all("philly (1 days)" in one.name for one in figures)
+
+
+def test_forecasts_are_judged_by_the_first_start_that_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "philly")
+    monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
+    load = read(tmp_path / "philly")
+    said, starts, is_sound = b13_forecast.replayed(load, every=8)
+    assert is_sound and said and {key for key, *_ in said} <= starts.keys()
+
+
+@pytest.mark.parametrize("name", sorted(OF_TRACES))
+def test_without_traces_a_benchmark_skips_with_a_word(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
+    assert main([name, "--json", str(tmp_path / "out.json")]) == 0
+    assert json.loads((tmp_path / "out.json").read_text()) == []
+    assert name in capsys.readouterr().err
+
+
+def test_queues_with_pools_of_their_own_are_replayed_apart(tmp_path: Path) -> None:
+    write(tmp_path, "one")
+    assert len(apart(read(tmp_path / "one"))) == 1
+    assert len(apart(generate("diurnal", 0))) == 1
+
+
+def test_a_cut_load_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_DAYS", "0.5")
+    load = cut(generate("diurnal", 0))
+    assert load.name == "diurnal (0.5 days)" and max(job.submit for job in load.jobs) < 43_200
+
+
+def test_growth_is_the_exponent() -> None:
+    assert growth((1, 2, 4), (3.0, 12.0, 48.0)) == pytest.approx(2.0)
+
+
+def test_a_figure_of_nothing_has_no_ratio() -> None:
+    assert Figure("wait", (0.0,), "s", baseline=3.0).ratio is None
+    assert Figure("wait", (2.0,), "s", baseline=3.0).ratio == 1.5
