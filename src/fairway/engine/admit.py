@@ -14,13 +14,13 @@ from .explain import explain
 from .model import Workload
 from .order import is_aged
 from .plan import Facts, Reason, Verdict, Wait
-from .stream import Stream, may_stream
+from .stream import Stream, is_quiet, may_stream
 
 
 def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
     """In idle room, or in room that somebody is leaving already, without delaying a hold."""
-    stream = cycle.streams.get(workload.queue)
-    if stream is not None and (verdict := stream.admit(workload)) is not None:
+    stream = cycle.streams.get((workload.queue, id(workload.podsets)))
+    if stream is not None and is_quiet(cycle) and (verdict := stream.admit(workload)) is not None:
         return verdict
     cycle.whys.clear()
     if not cycle.is_plain(workload) and (why := refusal(workload, cycle) or delay(workload, cycle)):
@@ -34,11 +34,10 @@ def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
     if found is None and cycle.timeline.keeps and workload.preemptible:
         found = cycle.find(workload, cycle.open, at_risk=True)
     if found is None:
-        cycle.streams.pop(workload.queue, None)
         return None
     verdict = cycle.start(workload, *found)
-    if may_stream(workload, verdict, cycle):
-        cycle.streams[workload.queue] = Stream(workload, verdict.admission, cycle)
+    if may_stream(workload, cycle):
+        cycle.streams[workload.queue, id(workload.podsets)] = Stream(workload, verdict.admission, cycle)
     return verdict
 
 
@@ -119,13 +118,11 @@ def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
     return [(Reason.RESERVED, Facts(queue=first.queue, until=first.since))]
 
 
-def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Wait:
+def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Why:
     """It waits for what the first of its likeness waits for; in a strict line for the first to go, unless it has
     reasons of its own."""
     verdict = cycle.verdicts[first.key]
     assert isinstance(verdict, Wait)
     if not is_strict:
-        return Wait(workload.key, verdict.reason, verdict.facts)
-    own = refusal(workload, cycle) or delay(workload, cycle)
-    reason, facts = own or (Reason.HELD_FOR, Facts(blocking=(first.key,)))
-    return Wait(workload.key, reason, facts)
+        return verdict.reason, verdict.facts
+    return refusal(workload, cycle) or delay(workload, cycle) or (Reason.HELD_FOR, Facts(blocking=(first.key,)))

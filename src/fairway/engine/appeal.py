@@ -17,7 +17,7 @@ from .plan import Admit, Cause, Ending, Evict, Fault, Finish, Resize, Wait
 from .resources import DEVICE, counts_of
 from .site import parts
 from .snapshot import Columns
-from .tally import Case, Held, cells, devices_in_use, layout_of, pods_of
+from .tally import Case, Held, Layout, cells, devices_in_use, layout_of, pods_of
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0
 NOWHERE = Admission("", ())
@@ -127,6 +127,11 @@ class Court:
         told = layout_of(case.snapshot, [item for item in case.starts if item.role == "told"])
         self.free = case.snapshot.free + told.by_node(len(case.snapshot.nodes))
         self.misdealt = misdealt(case, tree)
+        items = [*case.starts, *case.leaves]
+        layout = layout_of(case.snapshot, items)
+        self.form_of: dict[int, int] = dict(zip(map(id, items), layout.form_of.tolist()))
+        self.counted = counted_by(case.snapshot, layout)
+        self.taken_by = takings(case, layout)
         for key, item in self.leaves.items():
             if key not in self.named and item.role == "evicted":
                 self.sums.add(item, self.amounts(item), -1)
@@ -224,9 +229,8 @@ class Court:
                 slack[cell] = slack.get(cell, 0) - amount
         wanted = self.takes(item)
         amounts = self.amounts(item)
-        for victim in victims:
-            gives = self.takes(victim)
-            if any(slack[cell] < gives.get(cell, 0) for cell in wanted):
+        for victim in victims if all(slack[cell] >= 0 for cell in wanted) else ():
+            if any(slack[cell] < amount for cell, amount in self.takes(victim).items() if cell in wanted):
                 continue
             own = self.amounts(victim)
             if any(self._frees(cap, item, amounts, victims) < self.sums.part(victim, own, cap) for cap in self.limits
@@ -277,7 +281,8 @@ class Court:
         return self.case.plan.shares.get((names[cap.queue], cap.pool, snapshot.resources[cap.resource]), 0)
 
     def amounts(self, item: Held) -> Columns:
-        amounts: Columns = counted_by(self.case.snapshot, layout_of(self.case.snapshot, [item]))[0]
+        """int64[resource]: what it counts in quotas."""
+        amounts: Columns = self.counted[self.form_of[id(item)]]
         return amounts
 
     def _left(self, cell: Cell3) -> int:
@@ -286,15 +291,22 @@ class Court:
         return whole - self.used[cell]
 
     def takes(self, item: Held) -> dict[Cell3, int]:
-        """What a workload takes of nodes and devices."""
-        snapshot, found = self.case.snapshot, defaultdict[Cell3, int](int)
-        layout = layout_of(snapshot, [item])
-        for kind, row, count in zip(layout.kind.tolist(), layout.row.tolist(), layout.count.tolist()):
-            for column in np.flatnonzero(layout.needs[kind]).tolist():
-                found["node", row, column] += int(layout.needs[kind, column]) * count
-        for (row, index), amount in cells(snapshot, item):
-            found["device", row, index] += amount
-        return found
+        """What it takes of nodes and devices."""
+        return self.taken_by[self.form_of[id(item)]]
+
+
+def takings(case: Case, layout: Layout) -> list[dict[Cell3, int]]:
+    """What each form takes of nodes and devices."""
+    found = [defaultdict[Cell3, int](int) for _ in layout.forms]
+    needs = [[(column, amount) for column, amount in enumerate(row) if amount] for row in layout.needs.tolist()]
+    entries = (layout.form.tolist(), layout.kind.tolist(), layout.row.tolist(), layout.count.tolist())
+    for form, kind, row, count in zip(*entries):
+        for column, amount in needs[kind]:
+            found[form]["node", row, column] += amount * count
+    for takes, item in zip(found, layout.forms):
+        for (row, index), amount in cells(case.snapshot, item):
+            takes["device", row, index] += amount
+    return list(found)
 
 
 # Time

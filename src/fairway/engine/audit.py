@@ -182,11 +182,11 @@ class Sums:
         pool = np.array([self.pools.get(form[1].pool, -1) for form in layout.forms], np.int64)[layout.form_of]
         known, direct = (queue >= 0) & (pool >= 0), np.zeros_like(self.held)
         np.add.at(direct, (queue[known], pool[known]), counted_by(snapshot, layout)[layout.form_of[known]])
-        for row in np.unique(queue[known]).tolist():
+        for row in set(queue[known].tolist()):
             self.held[self.ways[row]] += sign * direct[row]
 
     def of(self, cap: Cap) -> int:
-        return int(self.held[cap.queue, cap.pools, cap.resource].sum())
+        return sum(self.held.item(cap.queue, pool, cap.resource) for pool in cap.pools)
 
     def part(self, item: Held, amounts: Columns, cap: Cap) -> int:
         """What a workload counts against a cap."""
@@ -296,7 +296,9 @@ def misdealt(case: Case, tree: Tree) -> str:
     snapshot, stated = case.snapshot, case.plan.shares
     stands = [Held(one.workload, one.admission) for one in snapshot.running if not one.is_leaving]
     asks = [Held(workload, full_of(workload, pool.name)) for workload in snapshot.pending for pool in snapshot.pools]
-    held, asked = sums_of(snapshot, tree, stands), sums_of(snapshot, tree, [*stands, *case.leaves, *asks])
+    held = sums_of(snapshot, tree, stands)
+    asked = replace(held, held=held.held.copy())
+    asked.add_all(snapshot, [*case.leaves, *asks])
     names, limits = list(snapshot.queues), caps_of(snapshot, lambda quota: quota.limit)
     groups: dict[tuple[str, str, int], list[Cap]] = defaultdict(list)
     for cap in caps_of(snapshot, lambda quota: quota.guaranteed):

@@ -19,7 +19,7 @@ from .model import GPU, Running, Workload
 from .order import is_aged, precedes
 from .plan import Cause
 from .quota import ALL, Account, Branch, Demand
-from .resources import DEVICE, counts_of
+from .resources import DEVICE
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY, HOUR = 600.0, 6, 86400.0, 3600.0
 TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
@@ -282,9 +282,8 @@ def is_paired(one: Running, taker: Workload) -> bool:
     return bool(history) and history[-1].beneficiary == taker.key
 
 
-def has_tokens(one: Running, cycle: Cycle) -> bool:
+def has_tokens(name: str, cycle: Cycle) -> bool:
     """The pool's bucket is not full yet; the one that fills it may overdraw it."""
-    name = one.admission.pool
     pool = next((pool for pool in cycle.snapshot.pools if pool.name == name), None)
     if pool is None or pool.eviction_gpus is None or (over := cycle.bucket(pool) - pool.eviction_gpus) < 0:
         return True
@@ -292,14 +291,13 @@ def has_tokens(one: Running, cycle: Cycle) -> bool:
     return False
 
 
-def cost(one: Running, cycle: Cycle) -> float:
+def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
     """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
-    takes."""
+    takes, of one that holds these amounts."""
     workload = one.workload
-    gpus = cycle.tree.amounts(workload.podsets, counts_of(workload.podsets, one.admission), one.admission.pool)
     since = [time for time in (one.admitted_at, workload.last_checkpoint) if time is not None]
     lost = max(0.0, cycle.now - max(since)) if since else HOUR
     if workload.checkpoint_interval:
         ran = lost if one.admitted_at is None else cycle.now - one.admitted_at
         lost = min(lost, ran % workload.checkpoint_interval)
-    return (min(lost, HOUR) + workload.restart_seconds) * gpus.get(GPU, 0) / DEVICE
+    return (min(lost, HOUR) + workload.restart_seconds) * amounts.get(GPU, 0) / DEVICE

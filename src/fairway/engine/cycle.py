@@ -5,7 +5,6 @@ podset starts with, the nodes excluded, the pools of a queue, and why a likeness
 """
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +50,7 @@ class Cycle:
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
         self.paired: set[str] = set()  # those for whom somebody left the last time, who is not taken for them again
         self.victims: dict[str, Victim] = {}
-        self.streams: dict[str, Stream] = {}  # by queue, while alike workloads start one after the other
+        self.streams: dict[tuple[str, int], Stream] = {}  # by queue and podsets, of those that start one by one
         self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.told: dict[tuple[object, ...], Why] = {}  # what was found out about who does not fit
         self.tries = MOST_TRIES
@@ -214,10 +213,3 @@ class Cycle:
         still = {key for key in one.waits_for if key in self.draft.running and self.draft.running[key].is_leaving}
         after = tuple(sorted(still.union(self.draft.leavers(one.admission))))
         return Admit(one.workload.key, one.admission, after, one.backfilled_for)
-
-    def numbered(self, positions: dict[str, int]) -> tuple[Verdict, ...]:
-        """The verdicts in the order decided, each wait with its position in its line."""
-        return tuple(
-            replace(one, position=positions.get(one.workload, 0)) if isinstance(one, Wait) else one
-            for one in self.verdicts.values()
-        )

@@ -4,12 +4,14 @@ The order is by workload, not by means: the next workload may make room before a
 hold keeps later ones out of room that is promised. What each step means stands where it is defined.
 """
 
+from dataclasses import replace
+
 from .admit import admit, follow, hold, wait
 from .cycle import Cycle
 from .give import make_room
 from .life import grow, release, replace_lost
 from .order import Line, Order, lines_of, positions
-from .plan import Plan
+from .plan import Plan, Wait
 from .policy import Policy
 from .snapshot import Snapshot
 
@@ -35,12 +37,17 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
 
 
 def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
-    """All verdicts in the order decided; who was not asked for waits as, or behind, another; who runs on is kept."""
+    """All verdicts in the order decided, each wait with its position in its line; who was not asked for waits as, or
+    behind, another; who runs on is kept."""
+    verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
+    for key, verdict in verdicts.items():
+        if type(verdict) is Wait:
+            verdicts[key] = replace(verdict, position=places.get(key, 0))
     for line in lines.values():
         for workload, first in line.followers:
-            cycle.say(follow(workload, first, cycle, is_strict=line.is_strict))
+            reason, facts = follow(workload, first, cycle, is_strict=line.is_strict)
+            verdicts[workload.key] = Wait(workload.key, reason, facts, places[workload.key])
     for one in cycle.snapshot.running:
-        if one.workload.key not in cycle.verdicts:
+        if one.workload.key not in verdicts:
             cycle.say(cycle.confirm(one))
-    verdicts = cycle.numbered(positions(lines, cycle.draft.started))
-    return Plan(verdicts, cycle.tree.shares(), cycle.again_at)
+    return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at)

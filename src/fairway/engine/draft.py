@@ -4,8 +4,8 @@
 be negative where both stand. `later` is the room once all who leave are gone, a draft like this one; None while nobody
 leaves. What starts is charged to both, what leaves is given back to `later` only; a place found in `later` but not now
 waits for someone. A run of the same admission is only counted (`repeats`) and written when somebody reads: alike
-workloads cost one write a node. `version[row]` rises at every write of a row, undone ones too, so that a stale cache
-is never taken for fresh. Changes inside `trial()` are undone unless kept; trials nest.
+workloads cost one write a node. Every write of a row is in the log, undone ones too, so that a stale cache is never
+taken for fresh. Changes inside `trial()` are undone unless kept; trials nest.
 """
 
 from collections import Counter
@@ -56,17 +56,17 @@ class Draft:
         self.later: Draft | None = None
         self.repeats = 0
         self.last = NOWHERE
-        self.version = np.zeros(len(snapshot.nodes), np.int64)
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self.log: list[int] = []  # rows in the order written
         self.sight: Sight | None = None  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
         self._free = (now or snapshot).free.copy()
+        self._cells = self._free.data  # the same, for one cell at a time
         self._device_free = (now or snapshot).device_free.copy()
         self.last_podsets: tuple[PodSet, ...] = ()
-        self._last_counts: tuple[int, ...] = ()
         self._vectors: dict[tuple[int, int], Columns] = {}
+        self._needs: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._lists: dict[tuple[int, int, int], list[int]] = {}
         self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._undo: list[Callable[[], object]] = []
@@ -101,7 +101,7 @@ class Draft:
         if admission is self.last and workload.podsets is self.last_podsets and not self._depth and not self.later:
             self.repeats += 1
             if not is_charged:
-                self.tree.charge(workload, admission.pool, self._last_counts, 1)
+                self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), 1)
             return
         if is_charged:
             self._charge(workload.podsets, admission, 1)
@@ -111,7 +111,6 @@ class Draft:
             self._undo.append(lambda: self.started.pop(workload.key))
         else:
             self.last, self.last_podsets = admission, workload.podsets
-            self._last_counts = counts_of(workload.podsets, admission)
 
     def leave(self, key: str, moves_to: Admission | None = None) -> None:
         """It is told to go: its room is free later; the place it moves to is taken at once."""
@@ -319,10 +318,6 @@ class Draft:
     def _withhold(self, row: int, amounts: Columns, devices: Columns) -> None:
         self.free[:, row] -= amounts
         self.device_free[row] -= devices
-        self._touch(row)
-
-    def _touch(self, row: int) -> None:
-        self.version[row] += 1
         self.log.append(row)
 
     def _vector(self, pod: PodClass, memory: int) -> Columns:
@@ -334,8 +329,12 @@ class Draft:
         return vector
 
     def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
-        self._free[:, row] -= self._vector(pod, memory) * count
-        self._touch(row)
+        key, cells = (id(pod), memory), self._cells
+        if key not in self._needs:
+            self._needs[key] = [(at, more) for at, more in enumerate(self._vector(pod, memory).tolist()) if more]
+        for column, amount in self._needs[key]:
+            cells[column, row] -= amount * count
+        self.log.append(row)
         if self.residents is not None:
             self.residents.setdefault(pod, Counter())[row] += count
 
@@ -362,14 +361,14 @@ class Draft:
             self.residents = {}
         elif not self.snapshot.memo.has_groups(self.snapshot):
             return
-        version, free, device_free = self.version.copy(), self._free.copy(), self._device_free.copy()
+        free, device_free = self._free.copy(), self._device_free.copy()
         for one in self.snapshot.running:
             self._charge(one.workload.podsets, one.admission, 1)
             self._charge(one.workload.podsets, one.moves_to or NOWHERE, 1)
         for pod in self.snapshot.pods:
             if (row := self.snapshot.row_of.get(pod.node)) is not None:
                 self._write(pod.pod, row, 1, 0)
-        self.version, self._free, self._device_free = version, free, device_free
+        self._free[:], self._device_free[:] = free, device_free
 
     def _show_out(self) -> None:
         """Who is leaving already holds its room now and not later."""

@@ -5,8 +5,6 @@ needed. The dearest are spared first; who fits elsewhere is moved, which needs n
 looks at the whole change. If anything fails the draft is as before.
 """
 
-import numpy as np
-
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
@@ -14,7 +12,6 @@ from .model import Admission, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .resources import counts_of
-from .snapshot import Columns
 from .state import selects
 from .victims import Field, Gift, Search
 
@@ -221,14 +218,11 @@ def _suffice(search: Search, admission: Admission) -> bool:
     """Whether what its own victims give, with what is idle, is all the room it takes, so that it waits for nobody who
     leaves for another."""
     draft = search.cycle.draft
-    took: dict[int, tuple[Columns, Columns]] = {}
-    for row, amounts, devices in draft.footprint(search.workload.podsets, admission):
-        before = took.get(row, (0, 0))
-        took[row] = before[0] + amounts, before[1] + devices
-    for row, (amounts, devices) in took.items():
+    for row, takes in draft.holdings(search.workload.podsets, admission).items():
         given = [search.field.gives(gift, row) for gift in search.taken if row in gift.rows]
-        idle = np.maximum(draft.free[:, row] + amounts, 0), np.maximum(draft.device_free[row] + devices, 0)
-        rooms = [np.sum([idle[part], *(one[part] for one in given if one[part])], axis=0) for part in (0, 1)]
-        if (amounts > rooms[0]).any() or (devices > rooms[1]).any():
-            return False
+        for part, free in enumerate((draft.free[:, row].tolist(), draft.device_free[row].tolist())):
+            for at, amount in enumerate(takes[part]):
+                gives = sum(one[part][at] for one in given if one[part]) if amount else 0
+                if amount > max(free[at] + amount, 0) + gives:
+                    return False
     return True

@@ -5,8 +5,7 @@ who has lost pods asks only for those, beside the others; growth is one pod at a
 """
 
 from heapq import heappop, heappush
-from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -176,10 +175,13 @@ def next_pod(workload: Workload, cycle: Cycle) -> tuple[int, ...]:
 def grow(cycle: Cycle) -> None:
     """Elastic workloads into what is left, one pod at a time, the queues in their order."""
     lines: dict[str, Growth] = {}
-    elastic = (one for one in cycle.draft.running.values() if cycle.is_elastic(one.workload))
-    running = (one.workload for one in elastic if _may_grow(one, cycle))
-    for workload in chain(running, map(itemgetter(0), cycle.draft.started.values())):
-        if cycle.is_elastic(workload) and refusal(workload, cycle) is None:
+    draft = cycle.draft
+    workloads = [*map(attrgetter("workload"), draft.running.values()), *map(itemgetter(0), draft.started.values())]
+    if not any(map(cycle.is_elastic, dict(zip(map(id, map(attrgetter("podsets"), workloads)), workloads)).values())):
+        return
+    for workload in filter(cycle.is_elastic, workloads):
+        may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)
+        if may_grow and refusal(workload, cycle) is None:
             lines.setdefault(workload.queue, Growth(cycle)).enter(workload)
     if not lines:
         return

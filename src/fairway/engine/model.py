@@ -199,7 +199,7 @@ class PodSetPlacement:
 
     @property
     def count(self) -> int:
-        return sum(share.count for share in self.nodes)
+        return self.nodes[0].count if len(self.nodes) == 1 else sum([share.count for share in self.nodes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Who is next: top down from the roots by nine keys, then by the order of the leaf; asked again after every verdict.
 
 A leaf's line is sorted once. Only the queue that got a verdict, those a plan took something from and their ancestors
-are keyed anew; each parent keeps a heap of its children in which stale entries are skipped. Ungoverned resources take
+are keyed anew; each parent keeps the keys of its children sorted. Ungoverned resources take
 no part in the keys, so ungoverned queues go by priority, age and name. A blocked head does not stop those behind it,
 except in a strict line (FIFO); that is known from whether it was started by the time the next is asked for.
 """
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from heapq import heappop, heappush, heapreplace
 from math import inf, log2
 from operator import attrgetter
 from typing import Protocol
@@ -152,19 +152,20 @@ class Line:
 
 
 class Seat:
-    """A queue with something waiting in it or below: its head, its key among its siblings, its children by key.
+    """A queue with something waiting in it or below: its head, its key among its siblings, its children by name and
+    their keys, the first first.
     `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
     the same as long as the heads are alike."""
 
-    __slots__ = ("branch", "head", "heap", "key", "likeness", "line", "parent", "size", "stamp", "terms")
+    __slots__ = ("branch", "children", "head", "key", "keys", "likeness", "line", "parent", "size", "terms")
 
     def __init__(self, branch: Branch | None, parent: "Seat | None") -> None:
         self.branch, self.parent = branch, parent
         self.line: Queued | None = None
         self.head: Workload | None = None
         self.key: Key | None = None
-        self.stamp = 0
-        self.heap: list[tuple[Key, int, Seat]] = []
+        self.keys: list[Key] = []
+        self.children: dict[str, Seat] = {}
         self.likeness: tuple[object, ...] = ()
         self.terms: tuple[Term, ...] = ()
         self.size = 0.0
@@ -202,7 +203,7 @@ class Order:
         while top.head is not None:
             seat = top
             while seat.line is None:
-                seat = seat.heap[0][2]
+                seat = seat.children[seat.keys[0][-1]]
             workload = seat.head
             assert workload is not None
             yield workload
@@ -219,23 +220,21 @@ class Order:
         name = branch.queue.name
         if name not in self._seats:
             parent = self._seat(branch.path[1]) if len(branch.path) > 1 else self._top
-            self._seats[name] = Seat(branch, parent)
+            self._seats[name] = parent.children[name] = Seat(branch, parent)
         return self._seats[name]
 
     def _key_up(self, seat: Seat) -> None:
         """Key a queue, whose head is known, and its ancestors anew; an only child needs no key."""
         at = seat
         while (parent := at.parent) is not None:
-            heap, head = parent.heap, at.head
-            is_first = bool(heap) and heap[0][2] is at
-            if head is not None and not (is_first and len(heap) == 1):
-                key = self._key(at, head)
-                if key != at.key:
-                    at.key, at.stamp = key, at.stamp + 1
-                    (heapreplace if is_first else heappush)(heap, (key, at.stamp, at))
-            while heap and (heap[0][1] != heap[0][2].stamp or heap[0][2].head is None):
-                heappop(heap)
-            parent.head = heap[0][2].head if heap else None
+            keys, head, before = parent.keys, at.head, at.key
+            if before is None or head is None or len(keys) > 1:
+                if before is not None:
+                    del keys[0 if keys[0] is before else bisect_left(keys, before)]
+                at.key = key = None if head is None else self._key(at, head)
+                if key is not None:
+                    insort(keys, key, len(keys) if keys and keys[-1] < key else 0)  # who was served is mostly the last
+            parent.head = parent.children[keys[0][-1]].head if keys else None
             at = parent
 
     def _key(self, seat: Seat, head: Workload) -> Key:
@@ -313,7 +312,8 @@ def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, i
 
 def sort(waiting: list[Workload], ordering: Ordering, tree: Tree) -> None:
     """By submission and name, then as the queue says, then those that have waited too long before all."""
-    waiting.sort(key=attrgetter("submitted", "key"))
+    waiting.sort(key=attrgetter("key"))
+    waiting.sort(key=attrgetter("submitted"))
     ordering(waiting, tree)
     if tree.inherited(waiting[0].queue, attrgetter("max_wait"), None) is not None:
         waiting.sort(key=lambda one: not is_aged(one, tree))

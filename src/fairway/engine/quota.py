@@ -105,7 +105,9 @@ class Tree:
         rows = {name: live & (snapshot.pool_of == row) for name, row in pools.items() if name in named}
         masks = {ALL: live, **rows}
         self.capacity = {name: self._sum(snapshot.capacity, mask) for name, mask in masks.items()}
-        self._dealt = {name: self._sum(snapshot.capacity - snapshot.outside, mask) for name, mask in masks.items()}
+        self._dealt: Mapping[str, Demand] = self.capacity
+        if snapshot.outside.any():
+            self._dealt = {name: self._sum(snapshot.capacity - snapshot.outside, mask) for name, mask in masks.items()}
         for branch in self.branches.values():
             if (parent := self.branches.get(branch.queue.parent)) is not None:
                 parent.children.append(branch)

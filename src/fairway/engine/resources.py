@@ -69,7 +69,7 @@ def counted(podsets: Iterable[PodSet], counts: Iterable[int], gpu_memory: int) -
 def counts_of(podsets: Iterable[PodSet], admission: Admission) -> tuple[int, ...]:
     """How many pods of each podset an admission holds, in the order of the podsets."""
     held = {placement.name: placement.count for placement in admission.podsets}
-    return tuple(held.get(podset.name, 0) for podset in podsets)
+    return tuple([held.get(podset.name, 0) for podset in podsets])
 
 
 def device_memory(node: Node) -> int:

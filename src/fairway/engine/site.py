@@ -52,11 +52,11 @@ def nodes(case: Case, starts: Layout) -> Iterator[Fault]:
     width = len(snapshot.nodes) + 1
     places = starts.kind * width + starts.row
     picky = [bool(pod.node_selector or pod.affinity or pod.volumes) for pod, _ in starts.kinds]
-    for place in np.unique(places[starts.row >= 0]).tolist():
+    for place in sorted(set(places[starts.row >= 0].tolist())):
         kind, row = divmod(place, width)
         node = snapshot.nodes[row]
         if (node.taints or picky[kind]) and (why := unfit(node, starts.kinds[kind][0])):
-            for form in np.unique(starts.form[places == place]).tolist():
+            for form in sorted(set(starts.form[places == place].tolist())):
                 yield from _blame(starts, form, "Node", f"{node.name}: {why}")
     for item in case.special:
         used = {share.node for placement in item.admission.podsets for share in placement.nodes}

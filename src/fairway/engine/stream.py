@@ -1,30 +1,34 @@
 """A stream: alike workloads of one queue, each of one pod, starting one after the other in idle room.
 
 What it means is `admit`. The difference, for speed: queue, conditions, pool, quota and class were looked at for the
-first of them and are not looked at again; only limits and places are. A stream ends where somebody leaves, where room
-is kept for somebody, or where its pool has no place left; then the long way decides.
+first of them and are not looked at again; only limits and places are. Where somebody leaves, where room is kept for
+somebody, or where its pool has no place left, the long way decides.
 """
 
+from collections.abc import Callable
 from operator import attrgetter
 
 from .cycle import Cycle
 from .model import Admission, Workload
-from .order import LIKENESS
 from .place import Placements, again
 from .plan import Admit
 
-ALIKE = attrgetter(*LIKENESS, "is_active", "backs_off_until", "after", "kind", "topology")
+ALIKE = attrgetter(
+    "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "kind", "topology"
+)
+"""What a start in room that is idle, and kept for nobody, depends on beside the podsets and the queue."""
 
 
 class Stream:
     """Made of the first, which has been started in `pool`."""
 
-    __slots__ = ("admission", "alike", "bounds", "draft", "entries", "next", "placed", "podsets", "pool")
+    __slots__ = ("admission", "alike", "ask", "bounds", "draft", "entries", "next", "placed", "podsets", "pool")
 
     def __init__(self, first: Workload, admission: Admission, cycle: Cycle) -> None:
         self.pool, self.podsets = admission.pool, first.podsets
         self.draft, self.alike = cycle.draft, ALIKE(first)
-        self.next = again(cycle.draft, cycle.ask(first, cycle.least(first)), self.pool)
+        self.ask = cycle.ask(first, cycle.least(first))
+        self.next: Callable[[], Placements | None] | None = None  # looked up when a second one comes
         self.placed: Placements = admission.podsets
         self.admission = admission
         amounts = cycle.asked(first, self.pool)
@@ -35,12 +39,15 @@ class Stream:
 
     def admit(self, workload: Workload) -> Admit | None:
         """Start one more, if it is alike and there is a place for it."""
-        if workload.podsets is not self.podsets or ALIKE(workload) != self.alike:
+        if ALIKE(workload) != self.alike:
             return None
         for held, name, most in self.bounds:
             if held[name] > most:
                 return None
-        draft, placed = self.draft, self.next()
+        draft = self.draft
+        if self.next is None:
+            self.next = again(draft, self.ask, self.pool)
+        placed = self.next()
         if placed is None:
             return None
         if placed is not self.placed:
@@ -57,15 +64,18 @@ class Stream:
         return Admit(workload.key, self.admission)
 
 
-def may_stream(workload: Workload, admit: Admit, cycle: Cycle) -> bool:
-    """Whether the next like it needs no more than a place: nothing that leaves, is kept or shared stands in the way."""
+def is_quiet(cycle: Cycle) -> bool:
+    """Nobody leaves, and no room is kept."""
+    return cycle.draft.later is None and not cycle.timeline.keeps
+
+
+def may_stream(workload: Workload, cycle: Cycle) -> bool:
+    """Whether the next like it needs no more than a place."""
     return (
-        cycle.draft.later is None
-        and not cycle.timeline.keeps
+        is_quiet(cycle)
         and workload.preemptible
         and len(workload.podsets) == 1
         and cycle.least(workload) == (1,)
         and len(cycle.open) == 1
         and cycle.is_plain(workload)
-        and not admit.after
     )

@@ -224,10 +224,11 @@ Cell = tuple[int, int]
 
 def cells(snapshot: Snapshot, item: Held) -> Iterator[tuple[Cell, int]]:
     """The devices that pods hold, and how much of each."""
+    memory = memory_of(snapshot, item.admission.pool)
     pods = {podset.name: podset.pod for podset in item.workload.podsets}
     for placement in item.admission.podsets:
         for share in placement.nodes if placement.name in pods else ():
-            part = shared(pods[placement.name], memory_of(snapshot, item.admission.pool)) or DEVICE
+            part = shared(pods[placement.name], memory) or DEVICE
             for given in share.devices:
                 yield from (((snapshot.row_of.get(share.node, -1), index), part) for index in given)
 

@@ -47,11 +47,12 @@ class Victim:
     __slots__ = ("amounts", "cost", "lost", "one", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
-        self.one, self.cost = one, cost(one, cycle)
+        self.one = one
         podsets, counts = one.workload.podsets, counts_of(one.workload.podsets, one.admission)
         spare = {podset.name: count - podset.min_count for podset, count in zip(podsets, counts)}
         self.surplus = {name: more for name, more in spare.items() if more > 0}
         self.amounts = cycle.tree.amounts(podsets, counts, one.admission.pool)
+        self.cost = cost(one, self.amounts, cycle)
         self.lost: set[Pod] = set()
 
     def rest(self) -> Admission:
@@ -143,13 +144,13 @@ class Field:
         name = gift.pod[0]
         return gift.pod not in lost and sum(1 for pod in lost if pod[0] == name) < gift.victim.surplus[name]
 
-    def is_free(self, gift: Gift) -> bool:
-        """Whether the bucket of its pool allows it."""
-        return self.claim.cause is Cause.HOLD_TAKEN or has_tokens(gift.victim.one, self.cycle)
+    def is_free(self) -> bool:
+        """Whether the bucket of the pool allows one more."""
+        return self.claim.cause is Cause.HOLD_TAKEN or has_tokens(self.pool, self.cycle)
 
     def may_take(self, gift: Gift) -> bool:
         """Whether it is there, its queue may lose it now, and the bucket allows it."""
-        return self.is_free(gift) and self.is_there(gift) and self.claim.may_lose(gift.queue)
+        return self.is_free() and self.is_there(gift) and self.claim.may_lose(gift.queue)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -367,8 +368,7 @@ class Search:
         on_row, picked = field.by_row[row], list[Gift]()
         loses = {queue: field.claim.may_lose(queue) for queue in {gift.queue for gift in on_row}}
         there = [one for one in on_row if loses[one.queue] and one.key not in self.barred and field.is_there(one)]
-        there = [one for one in there if field.is_free(one)]
-        there = field.in_order(there)
+        there = field.in_order(there) if there and field.is_free() else []
         for gift in there:
             for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
                 picked.remove(part)
