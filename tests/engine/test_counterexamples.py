@@ -89,3 +89,14 @@ def test_who_can_never_fit_is_asked_once_for_all_its_likes_and_blocks_no_strict_
         _, said = decided(world(*line, nodes=(node(),), queues=(Queue("q", order=order),)))
         assert {said[f"a{at}"].reason for at in range(3)} == {"NeverFits"}
         assert isinstance(said["b"], Admit)
+
+
+def test_what_only_a_limit_names_is_governed_and_may_be_taken_back() -> None:
+    four = {"requests": (("cpu", 4000),)}
+    queues = (
+        Queue("r", min_runtime=0.0, quotas=(Quota("*", ((GPU, Share(8000)),), (("cpu", Share(0)),)),)),
+        Queue("q", quotas=(Quota("*", (("cpu", Share(16000)),)),)),
+    )
+    victim = runs(work("v", "r", count=2, pod=four), on("n1", count=2))
+    _, said = decided(world(work(count=2, pod=four), nodes=(node(gpus=0),), queues=queues, running=(victim,)))
+    assert isinstance(said["v"], Evict)

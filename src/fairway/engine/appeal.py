@@ -117,6 +117,9 @@ class Court:
         self.case, self.tree, self.taken = case, tree, taken
         self.limits = caps_of(case.snapshot, lambda quota: quota.limit)
         self.owed = caps_of(case.snapshot, lambda quota: quota.guaranteed)
+        owed = {(cap.queue, cap.pool, cap.resource) for cap in self.owed}
+        limited = [cap for cap in self.limits if (cap.queue, cap.pool, cap.resource) not in owed]
+        self.governed = [*self.owed, *(cap._replace(amount=0) for cap in limited)]
         self.sums = sums_of(case.snapshot, tree, case.standing())
         self.leaves = {item.workload.key: item for item in case.leaves}
         self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
@@ -260,7 +263,7 @@ class Court:
             theirs = [row for row in sums.ways[queues[victim.workload.queue]] if row not in ours]
             branches[theirs[-1] if theirs else -1].append(victim)
         for branch, lost in branches.items():
-            caps = [cap for cap in self.owed if cap.queue == branch]
+            caps = [cap for cap in self.governed if cap.queue == branch]
             within = self.is_within(item)
             if caps and not any(self._may_lose(cap, lost, within) for cap in caps):
                 yield Fault(lost[-1].workload.key, "Entitled", "its queue is not above what it is due")
