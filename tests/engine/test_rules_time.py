@@ -5,6 +5,7 @@ from builders import NOW, job, meets, node, plan_of, queue, runs, table, verdict
 
 from fairway.engine import Policy
 from fairway.engine.model import GPU, Ended, Ledger, Pool, Reservation, Sketch
+from fairway.engine.plan import Reason
 
 HOUR, DAY, WEEK = 3600.0, 86400.0, 604800.0
 
@@ -209,3 +210,11 @@ def test_a_conservative_policy_holds_for_all() -> None:
     things = node("n", 4), queue("q", 9), until(1), job("v", gpus=4, submitted=1), job("w", gpus=4, submitted=2)
     plan = verdicts(plan_of(*things, policy=PRESETS["conservative"]))
     assert Policy() != PRESETS["conservative"] and plan["v"].starts_at is not None
+
+
+def test_a_start_at_its_own_risk_delays_the_first_hold_alone() -> None:
+    """Only its owner could take the room back: of two holds a start into both would leave one delayed for good."""
+    full, half = until(1, "a", gpus=4), until(2, "b", at="m")
+    things = (node("n", 4), node("m", 4), Pool("default", hold_depth=-1), queue("q"), full, half)
+    plan = plan_of(*things, job("v", gpus=4), job("w", gpus=4, submitted=1.0), job("x", gpus=2, submitted=2.0))
+    assert verdicts(plan)["x"].reason == Reason.HELD_FOR

@@ -96,8 +96,8 @@ class Timeline:
 
     @contextmanager
     def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Keep]]:
-        """Inside, what the workload may not use is out of sight; gives the Keeps it could delay. `at_risk`: only what
-        is reserved is kept from it."""
+        """Inside, what the workload may not use is out of sight; gives the Keeps it could delay. `at_risk`: all but the
+        first hold of each pool, whose owner alone may take back what starts into it."""
         keeps = self.against(workload, at_risk=at_risk)
         if not keeps:
             yield keeps
@@ -131,7 +131,13 @@ class Timeline:
         keeps = [keep for keep in self.keeps if keep.since < end and not keep.is_for(workload)]
         if not workload.preemptible:
             return keeps
-        return [keep for keep in keeps if (keep.owner and not at_risk) or (not keep.owner and keep.since < gone_by)]
+        opened = self._firsts() if at_risk else set[str]()
+        return [keep for keep in keeps if keep.owner not in opened and (keep.owner or keep.since < gone_by)]
+
+    def _firsts(self) -> set[str]:
+        """The owners of the first hold of each pool."""
+        first = {keep.admission.pool: keep.owner for keep in reversed(self.keeps) if keep.admission}
+        return set(first.values())
 
     def _releases(self) -> list[tuple[float, str]]:
         """Who runs or starts now, by when it will be gone, as far as that is known."""
