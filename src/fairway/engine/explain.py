@@ -13,7 +13,7 @@ import numpy as np
 
 from .affinity import follows
 from .draft import Draft
-from .fit import Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row
+from .fit import MOST_KEPT, Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row
 from .model import PODS
 from .place import Ask, place, sight_of
 from .plan import Facts, Reason
@@ -60,9 +60,10 @@ def _room(draft: Draft, ask: Ask, kind: Kind) -> Counts:
 
 
 def _emptied(draft: Draft) -> Draft:
-    """The same nodes with nothing on them, all ready; kept with what was found out about the draft."""
-    sight, snapshot = sight_of(draft), draft.snapshot
-    if sight.emptied is None:
+    """The same nodes with nothing on them, all ready; kept, with what was found out, as long as the nodes stay."""
+    snapshot, memo = draft.snapshot, draft.snapshot.memo
+    key = snapshot.resources, snapshot.is_social
+    if memo.emptied is None or memo.emptied[0] != key or len(sight_of(memo.emptied[1]).kinds) > MOST_KEPT:
         devices = np.full_like(snapshot.device_free, -1)
         for row in np.flatnonzero((snapshot.device_free >= 0).any(axis=1)):
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
@@ -70,8 +71,8 @@ def _emptied(draft: Draft) -> Draft:
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
         free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=(),
                        pending=(), queues={})
-        sight.emptied = Draft(free)
-    return sight.emptied
+        memo.emptied = key, Draft(free)
+    return memo.emptied[1]
 
 
 def _grows(empty: Draft, ask: Ask, pool: str) -> bool:

@@ -18,6 +18,7 @@ from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
 
 if TYPE_CHECKING:
+    from .draft import Draft
     from .topology import Tree
 
 Counts = NDArray[np.int64]
@@ -86,6 +87,7 @@ class Memo:
         self.largest: dict[int, int] = {}
         self._has_groups: bool | None = None
         self.trees: dict[str, Tree] = {}
+        self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 
     def has_groups(self, snapshot: Snapshot) -> bool:

@@ -219,6 +219,6 @@ def _unmarked(snapshot: Snapshot, kind: Kind) -> Values:
 def _calm(snapshot: Snapshot) -> Values:
     """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
     if "calm" not in snapshot.memo.values:
-        worst = np.array([max((use for _, use in node.load), default=0) for node in snapshot.nodes], np.float64)
+        worst = np.array([max(use for _, use in node.load) if node.load else 0 for node in snapshot.nodes], np.float64)
         snapshot.memo.values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
     return snapshot.memo.values["calm"]

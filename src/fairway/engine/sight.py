@@ -52,7 +52,6 @@ class Sight:
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Run] = {}
         self.met: dict[object, Mask | None] = {}  # nodes asked for once; the key tells the mask by identity
-        self.emptied: Draft | None = None  # the same nodes with nothing on them
         self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
         self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
         self._typical: Typical | None = None
