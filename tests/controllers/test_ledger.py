@@ -44,6 +44,12 @@ def test_the_runtime_of_what_succeeded_is_learned() -> None:
     assert charge(Queue("q"), use(100.0), now=0.0, half_life=DAY).runtimes == ()
 
 
+def test_a_queue_above_is_charged_usage_and_budget_only() -> None:
+    ledger = charge(Queue("above"), use(100.0, runtime=100.0), now=0.0, half_life=DAY)
+    assert ledger.budget_spent == 200.0 and ledger.usage
+    assert ledger.users == () and ledger.runtimes == ()
+
+
 def test_the_bucket_of_evicted_gpus_drains_with_time() -> None:
     pool = Pool("h100", eviction_gpus=64_000, eviction_period=3600.0)
     full = evicted(Ledger(), {pool: 32_000}, now=0.0)

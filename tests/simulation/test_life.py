@@ -166,6 +166,30 @@ def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
 
 
+def test_a_department_is_charged_for_its_teams_and_its_budget_is_spent() -> None:
+    async def story(world: World) -> tuple[Thing, Thing, str]:
+        kind = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue"}
+        team = {"parent": "dept"}
+        await world.apply(
+            {**kind, "metadata": {"name": "dept"}, "spec": {"budget": {"gpuHours": "0.05", "period": "30d"}}},
+            *({**kind, "metadata": {"name": name}, "spec": team} for name in ("vision", "speech")),
+        )
+        await world.apply(job("a", seconds=100, gpus=2, labels={"fairway.dev/queue": "vision"}))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=200)
+        await world.clock.sleep(150)
+        await world.apply(job("b", seconds=100, gpus=2, labels={"fairway.dev/queue": "speech"}))
+        await world.clock.sleep(10)
+        left = (await world.workload("job-a"))["metadata"].get("finalizers", [])
+        assert left == []
+        waits = (await world.workload("job-b"))["status"]["reason"]
+        return (await world.queue("dept"))["status"], (await world.queue("vision"))["status"], waits
+
+    dept, vision, waits = play(story, node("n1", gpus=4))
+    assert dept["budgetSpent"]["gpuHours"] == vision["budgetSpent"]["gpuHours"] > 0.05
+    assert dept["decayedUsage"] == vision["decayedUsage"] and "users" not in dept
+    assert waits == "BudgetSpent"
+
+
 def test_a_finished_job_is_charged_once_and_lets_its_workload_go() -> None:
     async def story(world: World) -> tuple[Thing, Thing]:
         await world.apply(job("a", seconds=50, gpus=1))

@@ -32,14 +32,15 @@ class Use:
 
 
 def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
-    """The queue's ledger with one more workload in it."""
+    """The queue's ledger with one more workload in it, its own or one of a queue below: users and runtimes are kept
+    where the workloads are."""
     ledger = queue.ledger
     usage = dict(ledger.usage)
     for resource, amount in use.held:
         key = (use.pool, resource)
         usage[key] = grown(usage.get(key), amount * use.seconds, now=now, half_life=half_life)
-    users = dict(ledger.users)
-    if use.workload.user:
+    users, is_own = dict(ledger.users), use.workload.queue == queue.name
+    if is_own and use.workload.user:
         users[use.workload.user] = grown(users.get(use.workload.user), use.gpu_seconds, now=now, half_life=half_life)
     spent, since = _budget(queue, now)
     return replace(
@@ -48,7 +49,7 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
         users=tuple(sorted(users.items())),
         budget_spent=spent + use.gpu_seconds,
         budget_since=since,
-        runtimes=_runtimes(ledger, use),
+        runtimes=_runtimes(ledger, use) if is_own else ledger.runtimes,
     )
 
 

@@ -3,8 +3,9 @@
 A queue's status is written by one patch over the version it was read from, at most once a minute, but within a second
 where a deletion waits for its charge. What is to be added to it is kept until it is written, and decisions are told of
 it (`remembered`); a crash loses what forecasts and evictions of the last minute were to add, but no charge. A workload
-that used anything is charged in the same write that notes its uid; its finalizer goes when that is seen. Queue
-`default` is made at start where there is none. What a queue that is gone would have been charged, nobody is.
+that used anything is charged, to its queue and those above, in the same write that notes its uid there; its finalizer
+goes when that is seen. Queue `default` is made at start where there is none. What a queue that is gone would have been
+charged, nobody is.
 """
 
 import dataclasses
@@ -105,17 +106,26 @@ class Queues:
         self._note(queue)
 
     def must_charge(self, said: WorkloadObject) -> bool:
-        """Whether a workload that is over or deleted is still to be charged; if so its queue gets a turn soon."""
-        queue, uid, name = self.means.view.queues.get(said.spec.queue), said.metadata.uid, said.spec.queue
-        use = use_of(said, self.means.now())
-        if queue is None or use is None or uid in queue.status.charged:
-            return False
-        self._uses[name].setdefault(uid, use)
-        self._note(name)
-        if said.metadata.deletion_timestamp is not None:
-            self._hurried[name].add(uid)
-            self.agenda.note(name, self.means.now() + HURRIED_SECONDS)
-        return True
+        """Whether a workload that is over or deleted is still to be charged, to its queue or one above it; if so they
+        get a turn soon."""
+        use, uid = use_of(said, self.means.now()), said.metadata.uid
+        names = self._path(said.spec.queue) if use else []
+        left = [name for name in names if uid not in self.means.view.queues[name].status.charged]
+        for name in left:
+            self._uses[name].setdefault(uid, use)  # type: ignore[arg-type]
+            self._note(name)
+            if said.metadata.deletion_timestamp is not None:
+                self._hurried[name].add(uid)
+                self.agenda.note(name, self.means.now() + HURRIED_SECONDS)
+        return bool(left)
+
+    def _path(self, name: str) -> list[str]:
+        """The queue and those above it, as far as they are there."""
+        path: list[str] = []
+        while (queue := self.means.view.queues.get(name)) and name not in path:
+            path.append(name)
+            name = queue.spec.parent
+        return path
 
     def _note(self, name: str) -> None:
         """A turn once it may be written again, and what changes now has changed."""
@@ -170,7 +180,9 @@ class Queues:
             del self._uses[name][uid]
 
     def _ours(self, name: str) -> list[WorkloadObject]:
-        return [one for one in self.means.view.workloads.values() if one.spec.queue == name]
+        """The workloads of a queue and of those below it."""
+        below = {one for one in self.means.view.queues if name in self._path(one)}
+        return [one for one in self.means.view.workloads.values() if one.spec.queue in below]
 
     def _status(self, seen: QueueObject, news: News) -> QueueStatus:
         now, half_life, name = self.means.now(), self.means.settings.usage_half_life, seen.metadata.name
