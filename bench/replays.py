@@ -58,9 +58,9 @@ def days() -> float | None:
     return float(said) if said else None
 
 
-def cut(load: Load) -> Load:
-    """The first `days` of a load; its name then says so."""
-    first = days()
+def cut(load: Load, most: float | None = None) -> Load:
+    """The first `days` of a load, or `most` where nothing else is asked for; its name then says so."""
+    first = days() or most
     return load if first is None else replace(until(load, DAY * first), name=f"{load.name} ({first:g} days)")
 
 
