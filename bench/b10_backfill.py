@@ -2,8 +2,8 @@
 
 The synthetic load `estimates`, its arrivals scaled to loads of 0.7 to 1.1, under `fairway`, `easy`, `conservative` and
 `strict-fifo`. That no hold is broken by a later start is judged by the referee at every plan; a fault voids the run.
-And one plan of 100,000 waiting on 10,000 nodes that are full, with one hold. The first day of the load is replayed (some
-minutes), or the first BENCH_DAYS.
+And one plan of 100,000 waiting on 10,000 nodes that are full, with one hold. The first day of the load is replayed,
+which takes minutes, or the first BENCH_DAYS.
 """
 
 from collections.abc import Iterator
