@@ -166,6 +166,27 @@ def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
 
 
+def test_a_queue_deleted_under_its_workloads_is_a_reason_and_loses_nothing() -> None:
+    queue = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "vision"}, "spec": {}}
+
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(queue, *(job(name, seconds=30, labels={"fairway.dev/queue": "vision"}) for name in "ab"))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.delete(kinds.QUEUES, "vision")
+
+        async def is_told() -> bool:
+            return (await world.workload("job-b"))["status"].get("reason") == "QueueNotFound"
+
+        await world.until(is_told)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"))
+        still = await world.phase("job-b")
+        await world.apply(queue)
+        await world.until(lambda: world.is_in("job-b", "Succeeded"))
+        return still, await world.phase("job-b")
+
+    assert play(story, node("n1", cpu=2)) == ("Pending", "Succeeded")
+
+
 def test_a_department_is_charged_for_its_teams_and_its_budget_is_spent() -> None:
     async def story(world: World) -> tuple[Thing, Thing, str]:
         kind = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue"}
