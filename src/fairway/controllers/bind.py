@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fairway.api.objects import ASSIGNED, GATE, INDEX, PodObject, PodTemplate
 from fairway.api.pods import pod_class
-from fairway.engine import Admission, PodSetPlacement, Workload
+from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -84,7 +84,7 @@ def assign(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[tuple[
 
 def _take(free: list[Place | None], pod: PodObject) -> bool:
     """The place of a pod that is bound: the very one, else, where devices do not tell, any on its node."""
-    own = Place(pod.spec.node_name, devices_of(pod))
+    own = place_of(pod)
     rows = [row for row, place in enumerate(free) if place and place.node == own.node]
     fitting = [row for row in rows if free[row] == own]
     if not fitting and not own.devices:
@@ -117,14 +117,33 @@ def is_over(pod: PodObject) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
+def place_of(pod: PodObject) -> Place:
+    """Where a bound pod is."""
+    return Place(pod.spec.node_name, devices_of(pod))
+
+
+def share_of(place: Place) -> NodeShare:
+    return NodeShare(place.node, 1, (place.devices,) if place.devices else ())
+
+
 def holds_room(pod: PodObject) -> bool:
     """It is on a node and may still run there."""
     return bool(pod.spec.node_name) and not is_over(pod)
 
 
+def ref_of(pod: PodObject) -> Ref:
+    return Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
+
+
+async def remove(client: Client, pods: Iterable[PodObject]) -> None:
+    """Those that are not going already."""
+    for pod in pods:
+        if pod.metadata.deletion_timestamp is None:
+            await client.delete(ref_of(pod), uid=pod.metadata.uid)
+
+
 async def bind(client: Client, pod: PodObject, place: Place) -> None:
-    meta = pod.metadata
-    ref = Ref(kinds.PODS, meta.name, meta.namespace)
+    meta, ref = pod.metadata, ref_of(pod)
     if any(gate.name == GATE for gate in pod.spec.scheduling_gates):
         left = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != GATE]
         await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": {"schedulingGates": left or None}})

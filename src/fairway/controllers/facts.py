@@ -3,8 +3,9 @@
 What a workload means depends on its Workload, its owner and its pods together, so whatever changes marks the workload
 stale, and `settle` tells all stale ones before a snapshot is taken. A workload whose owner is over is over, whatever
 its Workload says yet: room is free the moment the pods are gone. A pod on a node that no running workload accounts
-for takes its room as a pod of others does, so that what lingers is never given twice. What cannot be read is told to
-nobody and logged.
+for takes its room as a pod of others does, so that what lingers is never given twice. Pods that a workload loses by
+shrinking leave like a workload of their own, from the plan that says so until the last is gone: who gets their room
+waits for them. What cannot be read is told to nobody and logged.
 """
 
 import logging
@@ -18,11 +19,11 @@ from fairway.api.objects import JobObject, PodObject
 from fairway.api.owners import name_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
-from fairway.engine import Admission, Ended, Fact, Gone, NodeShare, PodSetPlacement, Running, State, Workload
+from fairway.engine import Admission, Ended, Fact, Gone, PodSetPlacement, Running, State, Workload
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind
 
-from .bind import by_podset, devices_of, holds_room, places, strays
+from .bind import by_podset, holds_room, place_of, places, share_of, strays
 from .cases import Cases, key_of_pod
 from .view import Seen, View, key_of
 
@@ -162,7 +163,8 @@ class Facts:
         self._shrinks.pop(key, None)
         pods = tuple(self.cases.pods_of[key].values())
         leaving = [(one, strays(one, own)) for one, own in by_podset(fact.admission, fact.workload, pods)]
-        self._part(fact, [PodSetPlacement(one.name, tuple(map(_share, own))) for one, own in leaving if own])
+        lost = [PodSetPlacement(one.name, tuple(share_of(place_of(pod)) for pod in own)) for one, own in leaving if own]
+        self._part(fact, lost)
         return [pod for _, own in leaving for pod in own]
 
     def _part(self, one: Running, placements: Sequence[PodSetPlacement]) -> None:
@@ -217,11 +219,6 @@ class Facts:
         return fact
 
 
-def _share(pod: PodObject) -> NodeShare:
-    devices = devices_of(pod)
-    return NodeShare(pod.spec.node_name, 1, (devices,) if devices else ())
-
-
 def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
     """The places of the one that the other has not."""
     stay = {one.name: one for one in rest.podsets}
@@ -229,8 +226,8 @@ def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
     for placement in placed.podsets:
         left = Counter(places(placement))
         left -= Counter(places(stay[placement.name]) if placement.name in stay else ())
-        shares = [NodeShare(one.node, 1, (one.devices,) if one.devices else ()) for one in left.elements()]
-        found += [PodSetPlacement(placement.name, tuple(shares))] if shares else []
+        shares = tuple(map(share_of, left.elements()))
+        found += [PodSetPlacement(placement.name, shares)] if shares else []
     return found
 
 

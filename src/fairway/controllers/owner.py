@@ -22,7 +22,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.events import About
 from fairway.kube.kinds import Ref
 
-from .bind import holds_room, is_over
+from .bind import holds_room, is_over, ref_of, remove
 
 MANIFESTS = "fairway.dev/pods"
 LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
@@ -141,15 +141,13 @@ class PodsOwner:
         """The pods that have a node go."""
         for pod in self.pods:
             if pod.spec.node_name and (is_over(pod) or pod.metadata.deletion_timestamp is None):
-                await client.delete(_ref(pod), uid=pod.metadata.uid)
+                await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
     async def start(self, client: Client) -> None:
         """Its pods start when they are bound."""
 
     async def fail(self, client: Client) -> None:
-        for pod in self.pods:
-            if pod.metadata.deletion_timestamp is None:
-                await client.delete(_ref(pod), uid=pod.metadata.uid)
+        await remove(client, self.pods)
 
 
 def is_lost(pod: PodObject) -> bool:
@@ -160,13 +158,9 @@ def is_lost(pod: PodObject) -> bool:
     return disrupted or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
 
 
-def _ref(pod: PodObject) -> Ref:
-    return Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
-
-
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:
     """The manifests of bare pods, to make them again from: read whole, since what we decode is a part of them."""
-    found = [_manifest(await client.get(_ref(pod))) for pod in sorted(pods, key=lambda pod: pod.metadata.name)]
+    found = [_manifest(await client.get(ref_of(pod))) for pod in sorted(pods, key=lambda pod: pod.metadata.name)]
     return base64.b64encode(zlib.compress(msgspec.json.encode(found), 9)).decode()
 
 

@@ -10,7 +10,7 @@ charged, nobody is.
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -121,11 +121,8 @@ class Queues:
 
     def _path(self, name: str) -> list[str]:
         """The queue and those above it, as far as they are there."""
-        path: list[str] = []
-        while (queue := self.means.view.queues.get(name)) and name not in path:
-            path.append(name)
-            name = queue.spec.parent
-        return path
+        seen = self.means.view.queues
+        return [one for one in lineage(lambda one: seen[one].spec.parent if one in seen else "", name) if one in seen]
 
     def _note(self, name: str) -> None:
         """A turn once it may be written again, and what changes now has changed."""
@@ -233,22 +230,28 @@ def held_by(one: Running) -> dict[str, int]:
     return counted(one.workload.podsets, counts_of(one.workload.podsets, one.admission), 0)
 
 
-def lineage(queues: Mapping[str, Queue], name: str) -> Iterator[str]:
+def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
     """A queue and those above it; a cycle ends where it began."""
     passed: set[str] = set()
     while name and name not in passed:
         yield name
         passed.add(name)
-        name = queues[name].parent if name in queues else ""
+        name = parent_of(name)
+
+
+def _parents(snapshot: Snapshot) -> Callable[[str], str]:
+    queues = snapshot.queues
+    return lambda name: queues[name].parent if name in queues else ""
 
 
 def usage_of(snapshot: Snapshot) -> Counter[Cell]:
     """What each queue holds, with all below it."""
     held: Counter[Cell] = Counter()
+    parent_of = _parents(snapshot)
     for one in snapshot.running:
         for resource, amount in held_by(one).items():
             if resource != PODS and amount:
-                for name in lineage(snapshot.queues, one.workload.queue):
+                for name in lineage(parent_of, one.workload.queue):
                     held[name, one.admission.pool, resource] += amount
     return held
 
@@ -256,9 +259,10 @@ def usage_of(snapshot: Snapshot) -> Counter[Cell]:
 def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> dict[str, Picture]:
     pending: Counter[str] = Counter()
     admitted: Counter[str] = Counter()
+    parent_of = _parents(snapshot)
     for workloads, into in ((snapshot.pending, pending), ((it.workload for it in snapshot.running), admitted)):
         for queue, number in Counter(one.queue for one in workloads).items():
-            for name in lineage(snapshot.queues, queue):
+            for name in lineage(parent_of, queue):
                 into[name] += number
     return {
         name: Picture(pending[name], admitted[name], _of(name, usage), _of(name, plan.shares))

@@ -92,10 +92,10 @@ class Scheduler:
     def _assume(self, snapshot: Snapshot, plan: Plan) -> None:
         """The next cycle sees it before the API server does."""
         self.means.facts.state.assume(plan)
-        running = {one.workload.key: one for one in snapshot.running}
-        for verdict in plan.verdicts:
-            if isinstance(verdict, Resize) and verdict.beneficiary:
-                self.means.facts.shrink(running[verdict.workload], verdict.admission)
+        smaller = {it.workload: it.admission for it in plan.verdicts if isinstance(it, Resize) and it.beneficiary}
+        for one in snapshot.running if smaller else ():
+            if one.workload.key in smaller:
+                self.means.facts.shrink(one, smaller[one.workload.key])
 
     def _struck(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
         for fault in faults:

@@ -31,7 +31,7 @@ from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, ref
 
 from . import status as life
-from .bind import Place, assign, bind, by_podset, devices_of, holds_room, is_over, strays
+from .bind import Place, assign, bind, by_podset, devices_of, holds_room, is_over, ref_of, remove, strays
 from .cases import Case
 from .means import Means
 from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
@@ -138,7 +138,7 @@ class Life:
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
         for placement, pods in by_podset(placed, value, case.pods):
-            await self._dismiss(strays(placement, pods))
+            await remove(self.means.client, strays(placement, pods))
             await self._bind(assign(placement, pods))
         if not holds(said.status, "Running") and are_up(case, owner, placed):
             await self._started(case.key, said)
@@ -157,15 +157,7 @@ class Life:
             raise
         finally:
             for pod in sent:
-                where = Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
-                await self.means.view.shown(where, lambda seen, old=pod: _is_another(seen, old))  # type: ignore[misc]
-
-    async def _dismiss(self, pods: Iterable[PodObject]) -> None:
-        """It shrank: their owner makes others in their place, which wait for growth."""
-        for pod in pods:
-            if pod.metadata.deletion_timestamp is None:
-                where = Ref(kinds.PODS, pod.metadata.name, pod.metadata.namespace)
-                await self.means.client.delete(where, uid=pod.metadata.uid)
+                await self.means.view.shown(ref_of(pod), lambda seen, old=pod: _is_another(seen, old))  # type: ignore[misc]
 
     async def _started(self, key: str, said: WorkloadObject) -> None:
         now, admitted = self.means.now(), since(said.status, "Admitted")
