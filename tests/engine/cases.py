@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from fairway.engine import check
-from fairway.engine.check import RULES
 from fairway.engine.model import (
     Admission,
     Device,
@@ -22,6 +21,7 @@ from fairway.engine.model import (
     World,
 )
 from fairway.engine.plan import Admit, Plan, Verdict
+from fairway.engine.referee import RULES
 from fairway.engine.state import snapshot_of
 
 NOW = 1_000_000.0

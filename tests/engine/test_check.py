@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from cases import GPU, HOST, X, admit, at, faults, node, of, on, runs, work
 
-from fairway.engine.check import RULES
 from fairway.engine.model import (
     Admission,
     Device,
@@ -27,6 +26,7 @@ from fairway.engine.model import (
     Topology,
 )
 from fairway.engine.plan import Admit, Cause, Evict, Keep, Reason, Resize, Verdict, Wait
+from fairway.engine.referee import RULES
 
 # Every workload has one verdict, of a kind that its state allows
 

@@ -44,8 +44,8 @@ from fairway.engine.model import (
     World,
 )
 from fairway.engine.plan import Admit, Evict, Finish, Plan, Resize, Verdict, Wait
+from fairway.engine.referee.site import unfit
 from fairway.engine.resources import DEVICE, shared
-from fairway.engine.site import unfit
 
 GIB = 1 << 30
 NOW = 1_000_000.0

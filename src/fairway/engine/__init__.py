@@ -1,6 +1,5 @@
 """The engine: a pure function decides. All that is public is here; nothing deeper is imported from outside."""
 
-from .check import check as check
 from .decide import decide as decide
 from .draft import Draft as Draft
 from .forecast import Forecast as Forecast
@@ -21,6 +20,7 @@ from .plan import Verdict as Verdict
 from .plan import Wait as Wait
 from .policy import Policy as Policy
 from .presets import PRESETS as PRESETS
+from .referee import check as check
 from .snapshot import Snapshot as Snapshot
 from .state import State as State
 from .state import snapshot_of as snapshot_of

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count as counter
 
-from .check import check
 from .decide import decide
 from .model import GPU, Admission, Ended, Fact, Gone, Running, Workload
 from .plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Wait
 from .policy import Policy
+from .referee import check
 from .resources import DEVICE, counted, counts_of
 from .snapshot import Snapshot
 from .state import State

@@ -155,5 +155,5 @@ class Fault:
     """One way in which a plan would break the cluster or a promise: which item, which rule, and the figures."""
 
     workload: str
-    rule: str  # a word of check.RULES
+    rule: str  # a word of referee.RULES
     detail: str = ""

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .model import GPU, Expression, Node, PodClass, Selector, Term
-from .plan import Fault, Wait
-from .resources import DEVICE, shared
-from .snapshot import Snapshot
+from fairway.engine.model import GPU, Expression, Node, PodClass, Selector, Term
+from fairway.engine.plan import Fault, Wait
+from fairway.engine.resources import DEVICE, shared
+from fairway.engine.snapshot import Snapshot
+
 from .tally import Case, Cell, Held, Layout, cells, devices_in_use, layout_of, memory_of, pods_of
 
 Takers = list[tuple[int, int]]

@@ -9,12 +9,13 @@ pods in `company`, those of queues in `audit`, those of victims and of time in `
 
 from collections.abc import Iterator
 
+from fairway.engine.plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.snapshot import Snapshot
+
 from .appeal import afters, evictions, finishes, holds, reservations, resizes
 from .audit import budgets, cores, doors, limits, tree_of
 from .company import neighbours
-from .plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
 from .site import devices, gangs, nodes, pools, rooms, topologies
-from .snapshot import Snapshot
 from .tally import Case, case_of, layout_of
 
 RULES = (

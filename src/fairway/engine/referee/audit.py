@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Quota, Share, Workload
-from .plan import Fault, Reason, Wait
-from .resources import counted, counts_of, slices
-from .snapshot import Columns, Mask, Snapshot
+from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Quota, Share, Workload
+from fairway.engine.plan import Fault, Reason, Wait
+from fairway.engine.resources import counted, counts_of, slices
+from fairway.engine.snapshot import Columns, Mask, Snapshot
+
 from .tally import Case, Held, Layout, layout_of, memory_of
 
 PLACE = {reason: place for place, reason in enumerate(Reason)}

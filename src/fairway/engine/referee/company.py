@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from .model import Admission, NodeShare, PodAffinity, PodClass, PodSetPlacement, Spread
-from .plan import Fault
+from fairway.engine.model import Admission, NodeShare, PodAffinity, PodClass, PodSetPlacement, Spread
+from fairway.engine.plan import Fault
+from fairway.engine.snapshot import Columns, Snapshot
+
 from .site import selects, unfit
-from .snapshot import Columns, Snapshot
 from .tally import Case, Held, layout_of, pods_of
 
 Counts = dict[PodClass, Columns]

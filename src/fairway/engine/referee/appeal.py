@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fairway.engine.model import Admission, Running
+from fairway.engine.plan import Admit, Cause, Ending, Evict, Fault, Finish, Resize, Wait
+from fairway.engine.resources import DEVICE, counts_of
+from fairway.engine.snapshot import Columns
+
 from .audit import Cap, Tree, caps_of, counted_by, inherited, limit_of, misdealt, sums_of
-from .model import Admission, Running
-from .plan import Admit, Cause, Ending, Evict, Fault, Finish, Resize, Wait
-from .resources import DEVICE, counts_of
 from .site import parts
-from .snapshot import Columns
 from .tally import Case, Held, Layout, cells, devices_in_use, layout_of, pods_of
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Admission, NodeShare, Pod, PodClass, PodSet, PodSetPlacement, Running, Workload
-from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
-from .resources import DEVICE, shared, taken
-from .snapshot import Columns, Snapshot
+from fairway.engine.model import Admission, NodeShare, Pod, PodClass, PodSet, PodSetPlacement, Running, Workload
+from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.resources import DEVICE, shared, taken
+from fairway.engine.snapshot import Columns, Snapshot
 
 Rows = NDArray[np.int64]
 Kind = TypeVar("Kind", Admit, Evict, Finish, Keep, Resize, Wait)
