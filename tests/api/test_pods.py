@@ -6,8 +6,8 @@ from fairway.api.decode import decode
 from fairway.api.objects import PodObject, PodTemplate
 from fairway.api.pods import Surroundings, foreign, pod_class, requests_of
 from fairway.api.quantities import Malformed
+from fairway.engine.labels import selects
 from fairway.engine.model import Expression, PodAffinity, Preference, Spread, Term, Toleration
-from fairway.engine.state import selects
 
 HOST = "kubernetes.io/hostname"
 

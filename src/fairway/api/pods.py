@@ -13,7 +13,7 @@ from math import floor
 import msgspec
 
 from fairway.engine import model
-from fairway.engine.state import selects
+from fairway.engine.labels import selects
 
 from . import objects
 from .quantities import LARGEST, Malformed, Quantity, exact, parse, shown, within

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from fairway.engine import model
-from fairway.engine.state import selects
+from fairway.engine.labels import selects
 
 from . import types
 from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject

@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from .fit import Counts, Kind, holds, labels_of, pool_row, selected, tolerated
+from .fit import Counts, Kind, labels_of, pool_row, selected, tolerated
+from .labels import holds
 from .model import PodAffinity, PodClass, Selector, Spread
 from .score import Values
 from .snapshot import Mask, Snapshot

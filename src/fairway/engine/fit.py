@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term, Toleration
+from .labels import holds, tolerates
+from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
 
@@ -121,22 +122,6 @@ def labels_of(snapshot: Snapshot, key: str) -> Labels:
     return memo.labels[key]
 
 
-def holds(one: Expression, value: str | None) -> bool:
-    """Whether a label's value, None where it is missing, satisfies the expression, as Kubernetes reads it."""
-    match one.operator:
-        case "In":
-            return value in one.values
-        case "NotIn":
-            return value not in one.values
-        case "Exists" | "DoesNotExist":
-            return (value is not None) == (one.operator == "Exists")
-    try:
-        left, right = int(value or ""), int(one.values[0])
-    except (ValueError, IndexError):
-        return False
-    return left > right if one.operator == "Gt" else left < right
-
-
 def satisfies(snapshot: Snapshot, selector: Selector) -> Mask:
     """Where every expression holds."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
@@ -164,15 +149,6 @@ def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
     for terms in ((pod.affinity,) if pod.affinity else ()) + pod.volumes:
         mask = mask & matches(snapshot, terms)
     return snapshot.memo.keep(key, mask)
-
-
-def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    return any(
-        (not one.effect or one.effect == taint.effect)
-        and (one.key == taint.key or (not one.key and one.operator == "Exists"))
-        and (one.operator == "Exists" or one.value == taint.value)
-        for one in tolerations
-    )
 
 
 def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:

@@ -8,11 +8,11 @@ looks at the whole change. If anything fails the draft is as before.
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
+from .labels import selects
 from .model import Admission, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .resources import counts_of
-from .state import selects
 from .victims import Field, Gift, Search
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .fit import Memo
+from .labels import selects
 from .model import (
     GPU,
     Device,
     Disruption,
     Ended,
-    Expression,
     Fact,
     Gone,
     Node,
@@ -47,29 +47,6 @@ MOST_SHAPES = 1 << 17
 Array = TypeVar("Array", Columns, NDArray[np.int32], Mask)
 Charge = tuple[PodClass, int, tuple[int, ...]]
 """Pods of a class on a node: how many, and their devices where known."""
-
-
-def selects(selector: tuple[Expression, ...], labels: dict[str, str]) -> bool:
-    """Whether labels satisfy every requirement, as Kubernetes reads them."""
-    return all(_holds(one, labels) for one in selector)
-
-
-def _holds(one: Expression, labels: dict[str, str]) -> bool:
-    found = labels.get(one.key)
-    match one.operator:
-        case "In":
-            return found in one.values
-        case "NotIn":
-            return found not in one.values
-        case "Exists":
-            return found is not None
-        case "DoesNotExist":
-            return found is None
-    try:
-        left, right = int(found or ""), int(one.values[0])
-    except (ValueError, IndexError):
-        return False
-    return left > right if one.operator == "Gt" else left < right
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from fairway.api.pods import Surroundings, foreign, terms
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import Reading, fact
+from fairway.engine.labels import selects
 from fairway.engine.model import Ended, Node, Pod, Pool, Queue, Running, Workload, World
-from fairway.engine.state import selects
 
 T = TypeVar("T", bound=Part)
 U = TypeVar("U")

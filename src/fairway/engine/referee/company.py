@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairway.engine.labels import selects
 from fairway.engine.model import Admission, NodeShare, PodAffinity, PodClass, PodSetPlacement, Spread
 from fairway.engine.plan import Fault
 from fairway.engine.snapshot import Columns, Snapshot
 
-from .site import selects, unfit
+from .site import unfit
 from .tally import Case, Held, layout_of, pods_of
 
 Counts = dict[PodClass, Columns]

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fairway.engine.model import GPU, Expression, Node, PodClass, Selector, Term
+from fairway.engine.labels import holds, selects, tolerates
+from fairway.engine.model import GPU, Node, PodClass, Term
 from fairway.engine.plan import Fault, Wait
 from fairway.engine.resources import DEVICE, shared
 from fairway.engine.snapshot import Snapshot
@@ -68,12 +69,7 @@ def nodes(case: Case, starts: Layout) -> Iterator[Fault]:
 def unfit(node: Node, pod: PodClass) -> str:
     """Why a node does not take pods of a class, as Kubernetes would have it; "" when it does."""
     for taint in node.taints:
-        if taint.effect != "PreferNoSchedule" and not any(
-            one.effect in ("", taint.effect)
-            and (one.key == taint.key or (not one.key and one.operator == "Exists"))
-            and (one.operator == "Exists" or one.value == taint.value)
-            for one in pod.tolerations
-        ):
+        if taint.effect != "PreferNoSchedule" and not tolerates(pod.tolerations, taint):
             return f"taint {taint.key}"
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in pod.node_selector):
@@ -88,24 +84,8 @@ def unfit(node: Node, pod: PodClass) -> str:
 def _matches(term: Term, node: Node, labels: dict[str, str]) -> bool:
     """All of a term's requirements hold; a term without any matches nothing."""
     return bool(term.expressions or term.fields) and (
-        selects(term.expressions, labels) and all(_passes(one, node.name) for one in term.fields)
+        selects(term.expressions, labels) and all(holds(one, node.name) for one in term.fields)
     )
-
-
-def selects(selector: Selector, labels: dict[str, str]) -> bool:
-    return all(_passes(one, labels.get(one.key)) for one in selector)
-
-
-def _passes(one: Expression, found: str | None) -> bool:
-    if one.operator in ("Gt", "Lt"):
-        try:
-            left, right = int(found or ""), int(one.values[0])
-        except (ValueError, IndexError):
-            return False
-        return left > right if one.operator == "Gt" else left < right
-    if one.operator in ("Exists", "DoesNotExist"):
-        return (found is not None) == (one.operator == "Exists")
-    return (found in one.values) == (one.operator == "In")
 
 
 def rooms(snapshot: Snapshot, starts: Layout, leaves: Layout) -> Iterator[Fault]:
