@@ -77,7 +77,9 @@ def test_what_a_queue_remembers_is_written_as_it_is_read():
     }
     read = decode(status, QueueStatus)
     assert msgspec.json.decode(msgspec.json.encode(queues.ledger_status(queues.ledger(read), read))) == status
-    assert queues.ledger(read).budget_spent == 9000
+    ledger = queues.ledger(read)
+    assert ledger.budget_spent == 9000
+    assert ledger.usage[0][1].value == 12500 and ledger.evicted[0][1].value == 4_000_000, "the engine counts milli-GPU"
 
 
 def test_a_pool_is_read():

@@ -162,7 +162,7 @@ def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
 
     took, status, left = play(story, node("n1", gpus=4))
     assert took < 2.0 and left == []
-    assert 199_000 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 205_000
+    assert 199 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 205
     assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
 
 
@@ -222,7 +222,7 @@ def test_a_finished_job_is_charged_once_and_lets_its_workload_go() -> None:
         return (await world.queue())["status"], await world.workload("job-a")
 
     status, workload = play(story, node("n1", gpus=1))
-    assert 49_000 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 52_000
+    assert 49 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 52
     assert "finalizers" not in workload["metadata"]
     assert status["users"]["fairway:admin"]["value"] < 52
     assert [it["points"][0][1] for it in status["runtimes"]] == [1.0, 1.0, 1.0]

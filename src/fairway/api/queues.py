@@ -14,7 +14,7 @@ from fairway.engine.labels import selects
 from . import types
 from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings, selector
-from .quantities import Malformed, Quantity, amounts_of, duration, exact, parse, share, time, time_text, within
+from .quantities import MILLI, Malformed, Quantity, amounts_of, duration, exact, parse, share, time, time_text, within
 
 HOUR, DAY = 3600.0, 86_400.0
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -91,37 +91,42 @@ def ledger(said: types.QueueStatus) -> model.Ledger:
     usage = {(pool, name): one for pool, held in said.decayed_usage.items() for name, one in held.items()}
     spent = said.budget_spent or types.BudgetUse()
     return model.Ledger(
-        usage=tuple((key, _decayed(one)) for key, one in sorted(usage.items())),
+        usage=tuple((key, _decayed(one, _base(key[1]))) for key, one in sorted(usage.items())),
         users=tuple((user, _decayed(one)) for user, one in sorted(said.users.items())),
         budget_spent=spent.gpu_hours * HOUR,
         budget_since=moment("budgetSpent.since", spent.since),
-        evicted=tuple((pool, _decayed(one)) for pool, one in sorted(said.evicted_gpus.items())),
+        evicted=tuple((pool, _decayed(one, _base(model.GPU))) for pool, one in sorted(said.evicted_gpus.items())),
         runtimes=tuple(((one.user, one.name), model.Sketch(one.points)) for one in said.runtimes),
     )
 
 
-def _decayed(said: types.DecayedAmount) -> model.Decayed:
-    return model.Decayed(said.value, time(said.time))
+def _decayed(said: types.DecayedAmount, base: int = 1) -> model.Decayed:
+    return model.Decayed(said.value * base, time(said.time))
+
+
+def _base(resource: str) -> int:
+    """Base units in one of the resource as people count it."""
+    return 1000 if resource in MILLI else 1
 
 
 def ledger_status(held: model.Ledger, status: types.QueueStatus) -> types.QueueStatus:
     """`status` with what a queue remembers."""
     usage: dict[str, dict[str, types.DecayedAmount]] = {}
     for (pool, name), one in held.usage:
-        usage.setdefault(pool, {})[name] = _told(one)
+        usage.setdefault(pool, {})[name] = _told(one, _base(name))
     since = "" if held.budget_since is None else time_text(held.budget_since)
     return replace(
         status,
         decayed_usage=usage,
         users={user: _told(one) for user, one in held.users},
         budget_spent=types.BudgetUse(held.budget_spent / HOUR, since) if held.budget_spent or since else None,
-        evicted_gpus={pool: _told(one) for pool, one in held.evicted},
+        evicted_gpus={pool: _told(one, _base(model.GPU)) for pool, one in held.evicted},
         runtimes=tuple(types.RuntimeSketch(user, name, one.points) for (user, name), one in held.runtimes),
     )
 
 
-def _told(one: model.Decayed) -> types.DecayedAmount:
-    return types.DecayedAmount(one.value, time_text(one.time))
+def _told(one: model.Decayed, base: int = 1) -> types.DecayedAmount:
+    return types.DecayedAmount(one.value / base, time_text(one.time))
 
 
 def pool(said: types.NodePoolObject) -> model.Pool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from .affinity import follows
+from .devices import device_room
 from .draft import Draft
 from .fit import MOST_KEPT, Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row
 from .model import PODS
@@ -96,12 +97,12 @@ def _pods_in(shape: dict[str, int], draft: Draft, need: Need) -> int:
 
 def _lacks_devices(empty: Draft, ask: Ask, pool: str) -> bool:
     """Whether amounts alone would let every podset fit, and devices do not."""
-    parts = [(kind, size, np.where(sight_of(empty).mask(kind), count_room(empty, kind.need, ...), 0).sum())
+    parts = [(kind, size, np.where(sight_of(empty).mask(kind), count_room(empty, kind.need, ...), 0))
              for _, kind, size in _parts(empty, ask, pool)]
     if any(kind.pod.gpu_memory and not kind.need.is_known for kind, _, _ in parts):
         return True
-    return all(plain >= size for _, size, plain in parts) and any(
-        _room(empty, ask, kind).sum() < size for kind, size, _ in parts
+    return all(plain.sum() >= size for _, size, plain in parts) and any(
+        np.minimum(plain, device_room(empty, kind, ...)).sum() < size for kind, size, plain in parts
     )
 
 

@@ -43,7 +43,7 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
     not asked again to move; where the cheapest victim used up what its queue may lose, others are tried without it."""
     barred: set[str] = set()
     for _ in range(MOST_TRIES.get(field.claim.cause, 1)):
-        search = Search(field, workload, barred)
+        search, hopeless = Search(field, workload, barred), field.cycle.hopeless.copy()
         with field.cycle.draft.trial() as trial:
             admission = _admission(search)
             if admission is not None and _is_right(search):
@@ -51,6 +51,7 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
                 return _settle(search, admission)
             stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
             barred |= stuck if admission else {gift.key for gift in search.taken[:1]}
+        field.cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
         search.forget()
         if not search.tried:
             return None

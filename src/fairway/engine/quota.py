@@ -285,9 +285,10 @@ class Tree:
         return {one: rest * part / whole_pull for one, part in pull.items()}
 
     def _hand_out(self, parts: Mapping[Account, float], resource: str, left: int, most: Mapping[Account, int]) -> int:
-        """Units left over by rounding go to the largest remainder, then the older queue, then by name; what is left."""
+        """Units left over by rounding go to the largest remainder (equal ones may differ by what floats lose), then the
+        older queue, then by name; what is left."""
         unit = UNIT.get(resource, 1)
-        lost = {one: whole(part, unit) - part for one, part in parts.items()}
+        lost = {one: round((whole(part, unit) - part) / unit, 9) for one, part in parts.items()}
         for one in sorted(parts, key=lambda one: (lost[one], one.queue.created, one.queue.name)):
             given = max(0, min(unit, left, most[one] - one.share[resource]))
             one.share[resource] += given
