@@ -1,62 +1,127 @@
 """B13, forecasts: what was foretold of those who wait, against when they started.
 
-A trace is replayed under `fairway`. At moments evenly spread over its cycles with somebody waiting, a forecast is made
-from what the scheduler knows then, with its own chance; each is judged by the first start that followed. The error is
-|p50 - start| as a part of the wait that was left; coverage is how many started by their p90. BENCH_DAYS replays only
-the first days; the names then say so.
+A trace is replayed under `fairway`, each queue with a pool of its own by itself. At MOMENTS moments evenly spread over
+its time, as soon as somebody waits, a forecast is made from what the scheduler knows then: runtimes learned so far, who
+came in the last hour, and how earlier forecasts came true. Each is judged by the first start that followed. The error
+is |p50 - start| as a part of the wait that was left; coverage is how many started by their p90; how wide the ranges
+were is told beside it, for p90 = never is no answer. The first MOST_DAYS are replayed, or BENCH_DAYS.
 """
 
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from bench.figure import Figure
-from bench.replays import FREE, loads, told
+from bench.replays import FREE, apart, loads, told
 
-from fairway.engine import PRESETS, forecast
+from fairway.engine import PRESETS, Forecast, Snapshot, Workload, forecast
+from fairway.engine.forecast import WINDOW, stretched
+from fairway.engine.model import PodClass
 from fairway.engine.plan import Admit
 from fairway.engine.state import world_of
-from fairway.sim.load import Load
+from fairway.sim.load import Load, workload_of
 from fairway.sim.world import World
 
 TRACES = ("philly", "helios_venus")
-EVERY = 400  # cycles with somebody waiting, between two forecasts
+MOMENTS = 24
+MOST_DAYS = 60.0
 SEED = 42
-Told = tuple[str, float, float, float]
-"""Who, and when: the forecast, p50, p90."""
 
 
-def replayed(load: Load, *, every: int = EVERY) -> tuple[list[Told], dict[str, float], bool]:
-    """What was foretold, first starts by key, and whether every plan was sound."""
-    policy, chance = PRESETS["fairway"], np.random.default_rng(SEED)
-    said: list[Told] = []
-    starts: dict[str, float] = {}
-    world, turn, is_valid = World(load, policy, FREE), 0, True
-    for step in told(world, "fairway"):
-        is_valid &= not step.faults
-        admitted = [one.workload for one in step.plan.verdicts if isinstance(one, Admit)]
-        for key in admitted:
-            starts.setdefault(key, step.now)
-        if len(admitted) == len(step.snapshot.pending):
-            continue
-        turn += 1
-        if turn % every == 0:
-            found = forecast(world_of(step.snapshot), policy, chance)
-            said += [(key, step.now, one.p50, one.p90) for key, one in found.items()]
-    return said, starts, is_valid
+class Told(NamedTuple):
+    key: str
+    now: float
+    forecast: Forecast
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A wait that was foretold, in seconds: what it came to, and what was said."""
+
+    wait: float
+    p50: float
+    p90: float
+
+
+class Teller:
+    """Forecasts of one load as it is replayed, and what was learned from those that came true."""
+
+    def __init__(self, load: Load) -> None:
+        self.load, self.chance = load, np.random.default_rng(SEED)
+        self.times = [job.submit for job in load.jobs]
+        self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
+        self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
+        self.stretches: dict[str, float] = {}
+        self.open: dict[str, Told] = {}  # the first forecast of each that waits
+        self.said: list[Told] = []
+        self.starts: dict[str, float] = {}
+
+    def started(self, key: str, now: float) -> None:
+        """The first time; its forecast is learned from."""
+        if key in self.starts:
+            return
+        self.starts[key] = now
+        if one := self.open.pop(key, None):
+            queue = self.queues[key]
+            is_late = now > one.forecast.p90
+            self.stretches[queue] = stretched(self.stretches.get(queue, 1.0), is_late=is_late)
+
+    def ask(self, snapshot: Snapshot) -> None:
+        """A forecast, if one is due."""
+        now, world = snapshot.now, world_of(snapshot)
+        if not self.due or now < self.due[0]:
+            return
+        self.due = self.due[bisect_right(self.due, now) :]
+        queues = tuple(
+            replace(one, ledger=replace(one.ledger, stretch=self.stretches.get(one.name, 1.0))) for one in world.queues
+        )
+        found = forecast(replace(world, queues=queues), PRESETS["fairway"], self.chance, recent=self.recent(now))
+        said = [Told(key, now, one) for key, one in found.items()]
+        self.said += said
+        self.open |= {one.key: one for one in said if one.key not in self.open}
+
+    def recent(self, now: float) -> list[Workload]:
+        pods: dict[PodClass, PodClass] = {}
+        window = slice(bisect_left(self.times, now - WINDOW), bisect_right(self.times, now))
+        return [workload_of(job, pods) for job in self.load.jobs[window]]
+
+    def judged(self) -> Iterator[Judged]:
+        for key, now, one in self.said:
+            if self.starts.get(key, now) > now:
+                yield Judged(self.starts[key] - now, one.p50 - now, one.p90 - now)
+
+
+def replayed(load: Load) -> tuple[list[Judged], bool]:
+    """What was foretold and came to be, and whether every plan was sound."""
+    found, is_valid = list[Judged](), True
+    for part in apart(load):
+        teller, world = Teller(part), World(part, PRESETS["fairway"], FREE)
+        for step in told(world, "fairway"):
+            is_valid &= not step.faults
+            admitted = [one.workload for one in step.plan.verdicts if isinstance(one, Admit)]
+            for key in admitted:
+                teller.started(key, step.now)
+            if len(admitted) < len(step.snapshot.pending):
+                teller.ask(step.snapshot)
+        found += teller.judged()
+    return found, is_valid
 
 
 def run(rounds: int = 1) -> Iterator[Figure]:
     """`rounds` is not used: the same load gives the same figures."""
-    for _, load in loads(TRACES, "B13"):
-        said, starts, is_valid = replayed(load)
-        later = [(now, p50, p90, starts[key]) for key, now, p50, p90 in said if starts.get(key, now) > now]
-        if not later:
+    for _, load in loads(TRACES, "B13", MOST_DAYS):
+        found, is_valid = replayed(load)
+        if not found:
             print(f"B13 {load.name}: skipped, nobody waited when asked", file=sys.stderr)
             continue
-        errors = tuple(abs(p50 - start) / (start - now) for now, p50, _, start in later)
-        covered = 100 * sum(start <= p90 for _, _, p90, start in later) / len(later)
-        title = f"B13 {load.name}, {len(later)} forecasts"
+        errors = tuple(abs(one.p50 - one.wait) / one.wait for one in found)
+        covered = 100 * sum(one.wait <= one.p90 for one in found) / len(found)
+        title = f"B13 {load.name}, {len(found)} forecasts"
         yield Figure(f"{title}: error of p50", (100 * median(errors),), "% of wait", 25.0, is_valid=is_valid)
-        yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid and covered <= 95)
+        yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid)
+        widths = tuple(one.p90 / one.wait for one in found)
+        yield Figure(f"{title}: p90 over the wait", (median(widths),), "", is_valid=is_valid)

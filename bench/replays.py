@@ -64,13 +64,13 @@ def cut(load: Load, most: float | None = None) -> Load:
     return load if first is None else replace(until(load, DAY * first), name=f"{load.name} ({first:g} days)")
 
 
-def loads(names: tuple[str, ...], told: str) -> Iterator[tuple[str, Load]]:
-    """The traces that are there, by name, cut to `days`; a word for each that is not."""
+def loads(names: tuple[str, ...], told: str, most: float | None = None) -> Iterator[tuple[str, Load]]:
+    """The traces that are there, by name, cut to `days`, or to `most`; a word for each that is not."""
     for name in names:
         if (found := folder(name)) is None:
             print(f"{told} {name}: skipped, the trace is not there", file=sys.stderr)
         else:
-            yield name, cut(replace(read(found), name=name))
+            yield name, cut(replace(read(found), name=name), most)
 
 
 def apart(load: Load) -> list[Load]:

@@ -73,6 +73,7 @@ def test_what_a_queue_remembers_is_written_as_it_is_read():
         "budgetSpent": {"gpuHours": 2.5, "since": T0},
         "evictedGpus": {"h100": {"value": 4000.0, "time": T0}},
         "runtimes": [{"user": "ann", "name": "train", "points": [[10.0, 1.0], [20.0, 2.0]]}],
+        "stretch": 2.5,
         "charged": ["uid-1"],
     }
     read = decode(status, QueueStatus)

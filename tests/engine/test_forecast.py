@@ -8,7 +8,7 @@ import pytest
 from builders import NOW, job, node, queue, runs, world
 
 from fairway.engine import PRESETS, Forecast, Workload, World, forecast
-from fairway.engine.forecast import MOST_WAITING, WINDOW
+from fairway.engine.forecast import MOST_WAITING, WINDOW, stretched
 from fairway.engine.model import Ledger, Sketch
 
 HOUR, MINUTE = 3_600.0, 60.0
@@ -46,6 +46,28 @@ def test_p90_is_later_where_runtimes_differ() -> None:
     running = runs(job("old", gpus=1), "n1", since=NOW)
     found = foretold(world(node("n1", 1), learned(*range(600, 36_000, 600)), running, job("a", gpus=1)))
     assert NOW + HOUR < found["a"].p50 < found["a"].p90 <= NOW + 10 * HOUR
+
+
+def test_p90_is_stretched_by_what_its_queue_has_learned_and_never_comes_before_p50() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW)
+
+    def of(stretch: float) -> Forecast:
+        before = learned(*range(600, 36_000, 600))
+        after = replace(before, ledger=replace(before.ledger, stretch=stretch))
+        return foretold(world(node("n1", 1), after, running, job("a", gpus=1)))["a"]
+
+    plain = of(1.0)
+    assert of(2.0) == Forecast(plain.p50, NOW + 2 * (plain.p90 - NOW))
+    assert of(0.01) == Forecast(plain.p50, plain.p50)
+
+
+def test_a_stretch_settles_where_nine_in_ten_start_by_p90() -> None:
+    waits, stretch, in_time = np.random.default_rng(7).exponential(100.0, 4_000), 1.0, 0
+    for wait in waits:
+        is_late = bool(wait > 30.0 * stretch)  # the runs said 30 s
+        in_time += not is_late
+        stretch = stretched(stretch, is_late=is_late)
+    assert in_time / len(waits) == pytest.approx(0.9, abs=0.02)
 
 
 def test_no_start_is_later_than_the_time_limits_before_it_allow() -> None:

@@ -97,6 +97,7 @@ def ledger(said: types.QueueStatus) -> model.Ledger:
         budget_since=moment("budgetSpent.since", spent.since),
         evicted=tuple((pool, _decayed(one, _base(model.GPU))) for pool, one in sorted(said.evicted_gpus.items())),
         runtimes=tuple(((one.user, one.name), model.Sketch(one.points)) for one in said.runtimes),
+        stretch=said.stretch,
     )
 
 
@@ -122,6 +123,7 @@ def ledger_status(held: model.Ledger, status: types.QueueStatus) -> types.QueueS
         budget_spent=types.BudgetUse(held.budget_spent / HOUR, since) if held.budget_spent or since else None,
         evicted_gpus={pool: _told(one, _base(model.GPU)) for pool, one in held.evicted},
         runtimes=tuple(types.RuntimeSketch(user, name, one.points) for (user, name), one in held.runtimes),
+        stretch=round(held.stretch, 6),
     )
 
 

@@ -21,6 +21,7 @@ from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import admission
 from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Running, Snapshot, amounts
+from fairway.engine.forecast import stretched
 from fairway.engine.resources import counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -191,6 +192,8 @@ class Queues:
                 queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
                 charged.append(uid)
         ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
+        for outcome in news.outcomes:
+            ledger = dataclasses.replace(ledger, stretch=stretched(ledger.stretch, is_late=not outcome.is_covered))
         shown = replace(self._shown(queue, seen.status), charged=tuple(charged), forecasts=forecasts)
         return queues.ledger_status(ledger, shown)
 
