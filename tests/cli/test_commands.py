@@ -110,6 +110,54 @@ def test_nodes_and_queues_are_shown(machine: Machine) -> None:
     assert re.search(r"AHEAD.*\ndefault\s+1h\s+8\s+4m\s+88%", machine.run("queues"))
 
 
+def test_what_submit_makes_and_would_make_is_told_as_data(machine: Machine) -> None:
+    job = ("--name", "data", "--gpus", "1", "-o", "json", "--", "sleep", "60")
+    answer = json.loads(machine.run("submit", "--dry-run", *job))
+    assert (answer["verdict"], answer["placement"]["pool"], answer["wouldEvict"]) == ("Admit", "default", None)
+    made = json.loads(machine.run("submit", *job))
+    assert made == {"name": "data", "namespace": "default", "queue": "default", "workload": "job-data"}
+    waits = json.loads(machine.run("submit", "--dry-run", "--gpus", "9", "-o", "json", "--", "true"))
+    assert (waits["verdict"], waits["reason"], waits["forecast"]) == ("Wait", "NeverFits", None)
+    machine.run("cancel", "data")
+
+
+def test_a_follower_of_a_job_that_is_cancelled_is_told_in_one_line(machine: Machine) -> None:
+    words = ["submit", "--name", "gone", "--follow", "--", "sleep", "60"]
+    program = [sys.executable, "-m", "fairway.cli.main", *words]
+    follower = subprocess.Popen(program, env=machine.environment, stderr=subprocess.PIPE, text=True, cwd=machine.folder)
+    assert follower.stderr is not None and "gone queued" in follower.stderr.readline()
+    machine.until("gone", "Running")
+    machine.run("cancel", "gone")
+    assert follower.stderr.read() == "fairway: gone was deleted\n" and follower.wait() == 1
+
+
+@pytest.mark.kubectl
+def test_a_gang_of_bare_pods_goes_by_the_name_of_its_group(machine: Machine) -> None:
+    container = {"name": "main", "image": "none", "command": ["sh", "-c", "echo from $HOSTNAME; sleep 60"]}
+    labels = {"fairway.dev/group": "pair", "fairway.dev/group-size": "2"}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}}
+        for name in ("left", "right")
+    ]  # fmt: skip
+    (machine.folder / "pair.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    machine.kubectl("apply", "-f", str(machine.folder / "pair.json"))
+    machine.until("pair", "Running")
+    assert "pair" in machine.run("ls") and machine.run("logs", "pair").count("from ") == 2
+    machine.run("suspend", "pair")
+    machine.until("pair", "Suspended")
+    machine.run("resume", "pair")
+    machine.until("pair", "Running")
+    machine.run("cancel", "pair")
+    assert "pair" not in machine.kubectl("get", "pods", "-o", "name", "--field-selector", "metadata.name=left")
+
+
+def test_a_simulation_is_told_as_data(machine: Machine) -> None:
+    said = machine.run("simulate", "--synthetic", "box", "--until", "6h", "-o", "json")
+    assert json.loads(said)["policies"]["fairway"]["makespan"] > 0
+    assert "--nodes" in machine.run("simulate", "--synthetic", "box", "--nodes", "nodes.csv", status=2)
+
+
 def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
     said = machine.run("status", "nobody", status=1)
     assert said.count("\n") == 1 and "no workload 'nobody'" in said
@@ -147,6 +195,7 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
 def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
+    assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
     assert "no such command" in machine.run("frobnicate", status=2).lower()
 
 

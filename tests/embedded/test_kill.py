@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from cluster import is_true
 
-from fairway.cli.controller import control
+from fairway.cli.up import control
 from fairway.clock import Chance, Clock
 from fairway.embedded.up import Options, down, up
 from fairway.kube import kinds

@@ -12,7 +12,7 @@ from fairway.settings import Settings
 
 
 async def asked(world: World, **said: Any) -> list[str]:
-    return await dry_run(world.client, job("new", **said), "default")
+    return (await dry_run(world.client, job("new", **said), "default"))[1]
 
 
 def test_it_says_where_a_job_would_start_now_and_makes_nothing() -> None:

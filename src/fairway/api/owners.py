@@ -169,21 +169,22 @@ def pod(said: objects.PodObject) -> WorkloadObject:
 
 
 def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | None:
-    """The gang of a group's pods; None while some are still to come, or when all have a node. Pods alike in what they
-    ask make a podset; the gang is as old as its youngest pod."""
-    waiting = sorted((one for one in pods if not one.spec.node_name), key=lambda one: one.metadata.name)
-    if not waiting or len(pods) < max(_size(one) for one in pods):
+    """The gang of a group's pods, of those that have no node yet if there are such; None while some are still to come.
+    Pods alike in what they ask make a podset. The gang is as old as its youngest pod; what one pod's annotations say
+    holds for all, and where they differ what the youngest says."""
+    if len(pods) < max(_size(one) for one in pods):
         return None
     alike: dict[PodClass, list[objects.PodTemplate]] = {}
-    for one in waiting:
+    for one in sorted([one for one in pods if not one.spec.node_name] or pods, key=lambda one: one.metadata.name):
         template = objects.PodTemplate(one.metadata, one.spec)
         alike.setdefault(_asked(template), []).append(template)
     podsets = tuple(
         PodSetSpec(f"{MAIN}-{index}" if index else MAIN, len(same), template=same[0])
         for index, same in enumerate(alike.values())
     )
-    youngest = max(waiting, key=lambda one: one.metadata.creation_timestamp or "")
-    made = workload_of(POD, replace(youngest.metadata, name=name), podsets)
+    metas = sorted((one.metadata for one in pods), key=lambda meta: (meta.creation_timestamp or "", meta.name))
+    notes = {key: text for meta in metas for key, text in meta.annotations.items()}
+    made = workload_of(POD, replace(metas[-1], name=name, annotations=notes), podsets)
     refs = tuple(objects.OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods)
     return replace(made, metadata=replace(made.metadata, owner_references=refs))
 

@@ -7,79 +7,61 @@ else ~/.kube/config. Whatever goes wrong on the way becomes one line.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from .main import Problem
-
-T = TypeVar("T")
+from .main import Problem, told
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = ""
-
-
-def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the three options, and hands them to the command as one `target`."""
+def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """An asynchronous command, with the three options; it is given a `client` and a `namespace`."""
 
     @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to use.")
     @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
     @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace; default: the context's.")
-    def wrapped(kubeconfig: str, context: str, namespace: str, **rest: Any) -> Any:
-        return command(target=Target(kubeconfig, context, namespace), **rest)
+    @wraps(command)
+    def run(kubeconfig: str, context: str, namespace: str, **said: Any) -> Any:
+        from fairway.kube.client import ApiError
+        from fairway.kube.config import ConfigError, load
 
-    wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
-    wrapped.__click_params__ = [  # type: ignore[attr-defined]
-        *getattr(wrapped, "__click_params__", []),
-        *getattr(command, "__click_params__", []),
-    ]
-    return wrapped
+        try:
+            with told(ConfigError):
+                config = load(_files(kubeconfig), context)
+                return asyncio.run(connected(config, command, namespace=namespace or config.namespace, **said))
+        except ApiError as error:
+            raise Problem(error.message or str(error), exit_code=1) from error
+        except BrokenPipeError:
+            raise  # whoever read what we print has seen enough
+        except OSError as error:
+            raise Problem(f"no API server answers: {error}; start one with `fairway up`") from error
+
+    return run
+
+
+async def connected(config: Any, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:
+    """What `work(client, …)` gives while a connection is open."""
+    from fairway.clock import Clock
+    from fairway.kube.client import Client
+    from fairway.kube.http import http_transport
+
+    clock = Clock()
+    async with http_transport(config, clock) as transport:
+        return await work(Client(transport, clock), **said)
 
 
 def data_dir(chosen: str | None = None) -> Path:
     """Where the cluster of this machine lives: the user's data home, in `fairway`."""
-    if chosen:
-        return Path(chosen).expanduser().absolute()
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "fairway"
+    return Path(chosen).expanduser().absolute() if chosen else Path(home) / "fairway"
 
 
-def connect(target: Target, work: "Callable[[Any, str], Awaitable[T]]") -> T:
-    """Runs `work(client, namespace)` against the target, and gives its result."""
-    try:
-        return asyncio.run(_connected(target, work))
-    except OSError as error:
-        raise Problem(f"no API server answers: {error}; start one with `fairway up`") from error
-
-
-async def _connected(target: Target, work: "Callable[[Any, str], Awaitable[T]]") -> T:
-    from fairway.clock import Clock
-    from fairway.kube.client import ApiError, Client
-    from fairway.kube.config import ConfigError, load
-    from fairway.kube.http import http_transport
-
-    clock = Clock()
-    try:
-        config = load(_kubeconfigs(target), target.context)
-        async with http_transport(config, clock) as transport:
-            return await work(Client(transport, clock), target.namespace or config.namespace)
-    except ConfigError as error:
-        raise Problem(str(error)) from error
-    except ApiError as error:
-        raise Problem(error.message or str(error), exit_code=1) from error
-
-
-def _kubeconfigs(target: Target) -> list[Path]:
+def _files(chosen: str) -> list[Path]:
     from fairway.embedded.up import is_up
     from fairway.kube.config import files
 
     own = data_dir()
-    if not target.kubeconfig and not os.environ.get("KUBECONFIG") and is_up(own):
-        return [own / "kubeconfig"]
-    return files(os.environ, target.kubeconfig)
+    is_own = not chosen and not os.environ.get("KUBECONFIG") and is_up(own)
+    return [own / "kubeconfig"] if is_own else files(os.environ, chosen)

@@ -1,7 +1,7 @@
 """From what the user calls a JOB to the objects behind it.
 
-JOB is the name of a Workload or of its owner. Two workloads of one name (a Job and a Deployment, say) are ambiguous:
-the error names them, and the Workload's own name always works.
+JOB is the name of a Workload, of its owner, or of a group of bare pods. Two workloads of one name (a Job and a pod,
+say) are ambiguous: the error names them, and the Workload's own name always works.
 """
 
 from collections.abc import AsyncIterator
@@ -17,22 +17,12 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .main import Problem
 
-OWNERS = {kind.name: kind for kind in (kinds.JOBS, kinds.PODS)}
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A Workload object and the name of its owner (its own where it has none)."""
+    """A Workload object, and what people call it: its owner's name, of a gang of bare pods the group's."""
 
     workload: dict[str, Any]
-
-    @property
-    def owner(self) -> dict[str, Any] | None:
-        return next(iter(self.workload["metadata"].get("ownerReferences") or ()), None)
-
-    @property
-    def name(self) -> str:
-        return str(self.owner["name"] if self.owner else self.workload["metadata"]["name"])
 
     @property
     def ref(self) -> Ref:
@@ -40,17 +30,22 @@ class Found:
         return Ref(kinds.WORKLOADS, meta["name"], meta["namespace"])
 
     @property
-    def owner_ref(self) -> Ref:
-        """The object that the user made; a Workload without an owner is its own."""
-        if self.owner is None:
-            return self.ref
-        kind = OWNERS.get(self.owner["kind"]) or _kind(self.owner)
-        return Ref(kind, self.owner["name"], self.ref.namespace)
+    def owners(self) -> list[Ref]:
+        """The objects that the user made: one, the pods of a gang, or none."""
+        owners = self.workload["metadata"].get("ownerReferences") or ()
+        return [Ref(_kind(it), it["name"], self.ref.namespace) for it in owners]
 
     @property
-    def pod_selection(self) -> Selection:
-        label = "batch.kubernetes.io/job-name" if self.owner and self.owner["kind"] == "Job" else "fairway.dev/group"
-        return Selection(kinds.PODS, self.ref.namespace, labels=f"{label}={self.name}")
+    def name(self) -> str:
+        return self.owners[0].name if len(self.owners) == 1 else self.ref.name.removeprefix("pod-")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.workload.get("status") or {}
+
+    @property
+    def phase(self) -> str:
+        return str(self.status.get("phase", "Pending"))
 
 
 def _kind(owner: dict[str, Any]) -> Kind:
@@ -78,18 +73,17 @@ async def find(client: Client, namespace: str, job: str) -> Found:
 
 async def pods_of(client: Client, found: Found) -> list[dict[str, Any]]:
     """The pods there are, by rank (completion index, else name)."""
-    if found.owner and found.owner["kind"] == "Pod":
-        pods = [it for it in await client.list(Selection(kinds.PODS, found.ref.namespace))
-                if it["metadata"]["name"] == found.name]  # fmt: skip
-    else:
-        pods = await client.list(found.pod_selection)
-    return sorted(pods, key=_rank)
+    own = {it.name for it in found.owners if it.kind == kinds.PODS}
+    labels = "" if own else f"batch.kubernetes.io/job-name={found.name}"
+    pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
+    ours = [pod for pod in pods if not own or pod["metadata"]["name"] in own]
+    return sorted(ours, key=lambda pod: (rank_of(pod), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
 
-def _rank(pod: dict[str, Any]) -> tuple[int, str, str]:
-    meta = pod["metadata"]
-    index = (meta.get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", "0")
-    return int(index), meta["creationTimestamp"], meta["name"]
+def rank_of(pod: dict[str, Any], default: int = 0) -> int:
+    """Its completion index, where it has one."""
+    notes = pod["metadata"].get("annotations") or {}
+    return int(notes.get("batch.kubernetes.io/job-completion-index", default))
 
 
 async def seen(client: Client, selection: Selection) -> AsyncIterator[tuple[str, dict[str, Any]]]:

@@ -5,10 +5,12 @@ Exit status: 0 done, 1 the answer is no, 2 wrong use. An error is one line on st
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 # name → (module, what the one-line help says); help texts stand here so that listing them imports nothing.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -27,9 +29,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nodes": ("show", "List nodes with what is free on them."),
     "simulate": ("simulate", "Run a load under policies, in virtual time, and compare."),
     "plan": ("plan", "What would be decided about the objects of a file."),
-    "replay": ("replay", "Decide again on a recorded snapshot, and compare."),
-    "controller": ("controller", "Run the scheduler against an API server."),
-    "completion": ("completion", "Print the completion script of a shell."),
+    "replay": ("plan", "Decide again on a recorded snapshot, and compare."),
+    "controller": ("up", "Run the scheduler against an API server."),
+    "completion": ("main", "Print the completion script of a shell."),
 }
 
 
@@ -42,6 +44,15 @@ class Problem(click.ClickException):
 
     def show(self, file: object = None) -> None:
         click.echo(f"fairway: {self.message}", err=True)
+
+
+@contextmanager
+def told(*errors: type[Exception], by: str = "", exit_code: int = 2) -> Iterator[None]:
+    """Errors of these kinds become a Problem that says, after `by`, what they say."""
+    try:
+        yield
+    except errors as error:
+        raise Problem(f"{by}{error}", exit_code=exit_code) from error
 
 
 class LazyGroup(click.Group):
@@ -70,16 +81,23 @@ def cli() -> None:
     """Fairway decides which AI workload runs when, and on which accelerators."""
 
 
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell: eval "$(fairway completion bash)"."""
+    script = get_completion_class(shell)
+    assert script is not None, "the choices are click's own"
+    click.echo(script(cli, {}, "fairway", "_FAIRWAY_COMPLETE").source())
+
+
 def main() -> None:
     """The entry point. A usage error is one line too: what is wrong, and where the help is."""
     try:
         status = cli.main(standalone_mode=False)
-    except click.UsageError as error:
-        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        click.echo(f"fairway: {error.format_message()}{where}", err=True)
-        sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        context = getattr(error, "ctx", None)
+        where = f" (see {context.command_path} --help)" if context else ""
+        click.echo(f"fairway: {error.format_message()}{where}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)

@@ -32,7 +32,8 @@ def show(output: str, value: Any, table: Callable[[], None]) -> None:
         table()
 
 
-def print_table(head: Sequence[str], rows: Sequence[Row]) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Row], *, empty: str = "") -> None:
+    """Rows under their heads; for none the word `empty`, to whoever looks on."""
     from rich.console import Console
     from rich.table import Table
 
@@ -41,7 +42,11 @@ def print_table(head: Sequence[str], rows: Sequence[Row]) -> None:
         table.add_column(name, no_wrap=name != "WHY", overflow="fold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+    if empty and not rows:
+        click.echo(empty, err=True)
+    else:
+        width = None if sys.stdout.isatty() else 10_000
+        Console(highlight=False, markup=False, width=width).print(table)
 
 
 def span(seconds: float) -> str:
@@ -62,6 +67,14 @@ def age(stamp: str | None, now: float) -> str:
 
 def seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
+
+
+def start(forecast: dict[str, Any] | None, now: float) -> str:
+    """A forecast: `14:20–16:05`, with `~` where it is rough, open where its end is not in sight."""
+    if not forecast:
+        return ""
+    early, late = clock_time(forecast.get("p50"), now), clock_time(forecast.get("p90"), now)
+    return f"{'~' if forecast.get('rough') else ''}{early}{'' if early == late else '–' + (late or '…')}"
 
 
 def clock_time(stamp: str | None, now: float) -> str:

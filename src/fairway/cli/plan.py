@@ -1,17 +1,13 @@
-"""`fairway plan`: what one cycle would decide about the objects of a file. Nothing is asked, nothing is written.
+"""`fairway plan`: what one cycle would decide about the objects of a file. `fairway replay`: decide again on a recorded
+snapshot, and compare; exit status 1 where the plans differ. Nothing is asked, nothing is written."""
 
-The words of the verdicts, and the fields below them, are a promise to programs: docs/reference/plan lists them.
-"""
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
-from .main import Problem
+from .main import Problem, told
 from .output import output_option, print_table, show
-
-if TYPE_CHECKING:
-    from fairway.engine import Admission, Plan, Verdict, Workload, World
 
 Entry = dict[str, Any]
 
@@ -26,84 +22,22 @@ def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool,
     """What would be decided about the objects of a file: the offline what-if."""
     from fairway.api.quantities import Malformed, time, within
     from fairway.engine import PRESETS, decide, snapshot_of
+    from fairway.kube.manifest import Unreadable, load
+    from fairway.sim.answer import answer_of
     from fairway.sim.cluster import read
-
-    from .load import load
 
     if policy not in PRESETS:
         raise Problem(f"--policy: there is no policy {policy!r}; there are {', '.join(PRESETS)}")
-    try:
+    with told(Malformed, Unreadable):
         moment = within("--now", time, now) if now else None
-    except Malformed as error:
-        raise Problem(str(error)) from None
-    found = [one for file in files for one in load(file)]
-    try:
+        found = [one for file in files for one in load(file)]
+    with told(Malformed, by=f"{', '.join('standard input' if file == '-' else file for file in files)}: "):
         world = read(found, everything=everything, now=moment)
-    except Malformed as error:
-        raise Problem(f"{', '.join('standard input' if file == '-' else file for file in files)}: {error}") from None
     answer = answer_of(world, decide(PRESETS[policy].seen(snapshot_of(world)), PRESETS[policy]))
     show(output, answer, lambda: _print(answer["verdicts"]))
 
 
-def answer_of(world: "World", made: "Plan") -> dict[str, Any]:
-    """The plan as plain values."""
-    from fairway.api.quantities import time_text
-
-    workloads = {one.key: one for one in world.pending} | {one.workload.key: one.workload for one in world.running}
-    queues = {key: one.queue for key, one in workloads.items()}
-    entries = [entry(verdict, workloads[verdict.workload], queues) for verdict in made.verdicts]
-    again = None if made.again_at is None else time_text(made.again_at)
-    return {"verdicts": entries, "shares": shares_of(world, made), "againAt": again}
-
-
-def shares_of(world: "World", made: "Plan") -> dict[str, dict[str, dict[str, str]]]:
-    """Shares by queue, pool and resource. A quota for all pools is told under `*`, and where there is only one pool
-    under the name of that too."""
-    from fairway.api.quantities import format
-
-    pools = [pool.name for pool in world.pools] or ["default"]
-    found: dict[str, dict[str, dict[str, str]]] = {}
-    for (queue, pool, resource), amount in sorted(made.shares.items()):
-        for name in {pool, pools[0] if pool == "*" and len(pools) == 1 else pool}:
-            found.setdefault(queue, {}).setdefault(name, {}).setdefault(resource, format(amount, resource))
-    return found
-
-
-def entry(verdict: "Verdict", workload: "Workload", queues: dict[str, str]) -> Entry:
-    """One verdict; `null` where there is nothing to tell."""
-    from fairway.api.conditions import waiting
-    from fairway.api.quantities import time_text
-    from fairway.engine import Admit, Evict, Finish, Resize, Wait
-
-    said: Entry = {"workload": verdict.workload, "verdict": type(verdict).__name__}
-    match verdict:
-        case Admit():
-            said |= {"after": list(verdict.after), "startsAt": None, "placement": placement(verdict.admission)}
-        case Wait():
-            said |= {"reason": str(verdict.reason), "message": waiting(verdict, workload, queues)}
-            starts = None if verdict.starts_at is None else time_text(verdict.starts_at)
-            said |= {"position": verdict.position, "startsAt": starts}
-        case Evict():
-            moved = placement(verdict.admission) if verdict.admission else None
-            said |= {"reason": str(verdict.cause), "for": verdict.beneficiary or None, "placement": moved}
-        case Resize():
-            said |= {"from": dict(verdict.before), "to": dict(verdict.after), "for": verdict.beneficiary or None}
-            said |= {"placement": placement(verdict.admission)}
-        case Finish():
-            said |= {"reason": str(verdict.ending)}
-    return said
-
-
-def placement(admission: "Admission") -> object:
-    """The shape of `status.admission`."""
-    import msgspec
-
-    from fairway.api.workloads import admission_status
-
-    return msgspec.to_builtins(admission_status(admission))
-
-
-def _print(verdicts: list[Entry]) -> None:
+def _print(verdicts: Any) -> None:
     rows = [(one["workload"], one["verdict"], one.get("reason"), _where(one), one.get("message")) for one in verdicts]
     print_table(["WORKLOAD", "VERDICT", "REASON", "WHERE", "WHY"], rows)
 
@@ -111,9 +45,39 @@ def _print(verdicts: list[Entry]) -> None:
 def _where(said: Entry) -> str:
     """`h100: n1 ×4, n2 ×4`, and who must go first."""
     found = said.get("placement")
-    if not isinstance(found, dict):
+    if not found:
         return ""
     shares = [f"{node['node']} ×{node['count']}" for one in found.get("podSets", ()) for node in one.get("nodes", ())]
-    after = said.get("after")
-    wait = f" after {', '.join(after)}" if isinstance(after, list) and after else ""
+    wait = f" after {', '.join(said['after'])}" if said.get("after") else ""
     return f"{found.get('pool', '')}: {', '.join(shares)}{wait}"
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@output_option
+def replay(file: str, output: str) -> None:
+    """Decide again on a recorded snapshot, and compare."""
+    from fairway.engine import PRESETS, check, decide, snapshot_of
+    from fairway.record import RecordError, read
+    from fairway.sim.answer import answer_of
+
+    with told(OSError, RecordError):
+        record = read(Path(file))
+    if record.policy not in PRESETS:
+        raise Problem(f"{file}: was decided by policy {record.policy!r}, which this version does not have")
+    snapshot = snapshot_of(record.world)
+    again = decide(snapshot, PRESETS[record.policy])
+    before, now = (answer_of(record.world, made)["verdicts"] for made in (record.plan, again))
+    faults = [f"{fault.workload}: {fault.rule} {fault.detail}".rstrip() for fault in check(snapshot, again)]
+    answer = {"same": again == record.plan, "changed": [one for one in now if one not in before], "faults": faults}
+    show(output, answer, lambda: _print_difference(answer))
+    if not answer["same"] or faults:
+        raise click.exceptions.Exit(1)
+
+
+def _print_difference(answer: dict[str, Any]) -> None:
+    click.echo("decided the same" if answer["same"] else "decided otherwise:")
+    for one in answer["changed"]:
+        click.echo(f"  {one['workload']}: {one['verdict']} {one.get('reason', '')}".rstrip())
+    for fault in answer["faults"]:
+        click.echo(f"  fault: {fault}")

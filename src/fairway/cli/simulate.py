@@ -3,38 +3,39 @@
 import os
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
-from .main import Problem
-from .output import print_table, span
+from .main import Problem, told
+from .output import output_option, print_table, show, span
 
 SECONDS = ("wait", "jct", "makespan")
+PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("--trace", "folder", metavar="DIR", help="A trace: jobs.csv.gz with nodes.csv.gz or pools.csv.")
+@click.option("--trace", "folder", type=PATH, metavar="DIR", help="A trace: jobs.csv.gz, nodes.csv.gz or pools.csv.")
 @click.option("--synthetic", metavar="NAME", help="A load that is shipped: box, diurnal, bursty, failures, estimates.")
-@click.option("--nodes", metavar="FILE", help="Other nodes than the trace's: a nodes.csv or nodes.csv.gz.")
+@click.option("--nodes", type=PATH, metavar="FILE", help="Other nodes than the trace's: a nodes.csv or nodes.csv.gz.")
 @click.option("--policy", default="fairway", show_default=True, metavar="P,P,…", help="One or several presets.")
 @click.option("--load", "factor", default=1.0, metavar="X", help="Scale the arrivals: 2 = twice as many in a time.")
 @click.option("--seed", default=42, show_default=True, help="Repeats a synthetic load exactly.")
 @click.option("--until", metavar="T", help="Only jobs submitted before this time, e.g. 7d.")
-@click.option("--out", metavar="DIR", help="Write report.html, metrics.json and jobs.csv there.")
-def simulate(folder: str | None, synthetic: str | None, policy: str, seed: int, **options: Any) -> None:
+@click.option("--out", type=PATH, metavar="DIR", help="Write report.html, metrics.json and jobs.csv there.")
+@output_option
+def simulate(policy: str, seed: int, out: Path | None, output: str, **options: Any) -> None:
     """Run a load under policies, in virtual time, and compare what came of it."""
-    from fairway.sim.simulate import BrokenPlan, write
+    from fairway.sim.simulate import BrokenPlan, metrics, write
 
-    load = _load(folder, synthetic, seed, options)
-    try:
+    load = _load(seed, SimpleNamespace(**options))
+    with told(BrokenPlan, by="this is a defect of the policy, please report it: ", exit_code=1):
         results = _run(load, _policies(policy))
-    except BrokenPlan as fault:
-        raise Problem(f"{fault}; this is a defect of the policy, please report it", exit_code=1) from fault
-    _print(results)
-    if options["out"]:
-        write(Path(options["out"]), load, seed, results)
-        click.echo(f"report: {Path(options['out']) / 'report.html'}")
+    show(output, metrics(load, seed, results), lambda: _print(results))
+    if out:
+        write(out, load, seed, results)
+        click.echo(f"report: {out / 'report.html'}", err=output != "table")
     if any(it.is_partial for it in results.values()):
         raise Problem("stopped before the end: the figures above are partial", exit_code=1)
 
@@ -49,25 +50,21 @@ def _policies(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _load(folder: str | None, synthetic: str | None, seed: int, options: dict[str, Any]) -> Any:
-    from fairway.api import quantities
-    from fairway.sim.load import scaled, until
-    from fairway.sim.synthetic import generate, names
-    from fairway.sim.trace import TraceError, read
+def _load(seed: int, asked: SimpleNamespace) -> Any:
+    from fairway.api.quantities import duration
+    from fairway.sim import load, synthetic, trace
 
-    if bool(folder) == bool(synthetic):
-        raise Problem("name either --trace DIR or --synthetic NAME")
-    if options["factor"] <= 0:
-        raise Problem(f"--load: {options['factor']} is not above 0; 1 is the load as it is")
-    try:
-        end = quantities.duration(options["until"]) if options["until"] else None
-        if synthetic and synthetic not in names():
-            raise Problem(f"--synthetic: {synthetic!r} is not known; there are: {', '.join(names())}")
-        nodes = Path(options["nodes"]) if options["nodes"] else None
-        whole = read(Path(folder), nodes=nodes) if folder else generate(str(synthetic), seed)
-    except (TraceError, ValueError) as error:
-        raise Problem(str(error)) from error
-    return until(scaled(whole, options["factor"]), end)
+    if bool(asked.folder) == bool(asked.synthetic) or (asked.nodes and asked.synthetic):
+        raise Problem("name either --trace DIR (and --nodes FILE) or --synthetic NAME")
+    if asked.factor <= 0:
+        raise Problem(f"--load: {asked.factor} is not above 0; 1 is the load as it is")
+    if asked.synthetic and asked.synthetic not in synthetic.names():
+        raise Problem(f"--synthetic: {asked.synthetic!r} is not known; there are: {', '.join(synthetic.names())}")
+    with told(trace.TraceError, ValueError):
+        end = duration(asked.until) if asked.until else None
+        named = asked.synthetic
+        whole = synthetic.generate(named, seed) if named else trace.read(asked.folder, nodes=asked.nodes)
+    return load.until(load.scaled(whole, asked.factor), end)
 
 
 def _run(load: Any, policies: list[str]) -> Any:

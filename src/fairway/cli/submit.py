@@ -9,20 +9,21 @@ import asyncio
 import os
 import re
 from contextlib import aclosing
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import click
 
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
 
 from .act import print_log
-from .connect import Target, connect, target_options
+from .connect import on_cluster
 from .find import seen
 from .main import Problem
+from .output import output_option, show
 from .whatif import dry_run as foretell
 
 RECORDED = re.compile(r"PATH|HOME|LANG|VIRTUAL_ENV|CONDA_.*|PYTHON.*")
@@ -30,28 +31,7 @@ HERE = "fairway.dev/this-machine"
 """The image of a Job that runs as a process of this machine; no registry has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the options said."""
-
-    gpus: str
-    workers: int
-    min_workers: int | None
-    cpus: str
-    memory: str
-    queue: str
-    priority: str
-    image: str
-    kind: str
-    time_limit: str
-    topology: str
-    after: tuple[str, ...]
-    env: tuple[str, ...]
-    name: str
-    command: tuple[str, ...]
-
-
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--gpus", default="", metavar="N", help="GPUs of each worker; a fraction such as 0.5 shares one.")
 @click.option("--workers", default=1, type=click.IntRange(1, 100_000), help="Workers; they start together.")
 @click.option("--min-workers", type=click.IntRange(1), help="Start with as few as these, grow when there is room.")
@@ -69,46 +49,36 @@ class Order:
 @click.option("--dry-run", is_flag=True, help="Say when and where it would start, whom it would evict; make nothing.")
 @click.option("--follow", is_flag=True, help="Print its log until it ends; exit as it does.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@target_options
-def submit(target: Target, follow: bool, dry_run: bool, **options: Any) -> None:
+@output_option
+@on_cluster
+async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, output: str, **options: Any) -> int:
     """Queue a program: fairway submit --gpus 2 -- python train.py"""
-    order = Order(**options)
-
-    async def work(client: Client, namespace: str) -> int:
-        wanted = await _job(client, order)
-        if dry_run:
-            click.echo("\n".join(await foretell(client, wanted, namespace)))
-            return 0
-        job = await client.create(kinds.JOBS, wanted, namespace=namespace)
-        name = job["metadata"]["name"]
-        click.echo(f"{name} queued in {order.queue}", err=follow)
-        return await _follow(client, Ref(kinds.JOBS, name, namespace)) if follow else 0
-
-    status = connect(target, work)
-    if status:
-        raise click.exceptions.Exit(status)
+    job = await _job(client, SimpleNamespace(**options))
+    if dry_run:
+        answer, lines = await foretell(client, job, namespace)
+        show(output, answer, lambda: click.echo("\n".join(lines)))
+        return 0
+    name = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]["name"]
+    made = {"name": name, "namespace": namespace, "queue": options["queue"], "workload": f"job-{name}"}
+    show(output, made, lambda: click.echo(f"{name} queued in {options['queue']}", err=follow))
+    return await _follow(client, Ref(kinds.JOBS, name, namespace)) if follow else 0
 
 
-async def _job(client: Client, order: Order) -> dict[str, Any]:
+async def _job(client: Client, order: SimpleNamespace) -> dict[str, Any]:
     here = await _is_this_machine(client)
     if not here and not order.image:
         raise Problem("--image: a cluster runs containers; name the image the program is in")
-    meta: dict[str, Any] = {"labels": {"fairway.dev/queue": order.queue}}
-    meta |= {"name": order.name} if order.name else {"generateName": f"{_stem(order.command)}-"}
     annotations = _annotations(order) | await _topology(client, order.topology)
-    spec: dict[str, Any] = {
-        "parallelism": order.workers,
-        "completions": order.workers,
-        "suspend": True,
-        "backoffLimit": 0,
-        "template": {"metadata": {"annotations": _pod_annotations(order)}, "spec": _pod(order, here=here)},
-    }
-    if order.workers > 1:
-        spec["completionMode"] = "Indexed"
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta | {"annotations": annotations}, "spec": spec}
+    meta = {"labels": {"fairway.dev/queue": order.queue}, "annotations": annotations}
+    meta |= {"name": order.name} if order.name else {"generateName": f"{_stem(order.command)}-"}
+    shares = {"fairway.dev/gpu-fraction": order.gpus} if _is_fraction(order.gpus) else {}
+    template = {"metadata": {"annotations": shares}, "spec": _pod(order, here=here)}
+    spec = {"parallelism": order.workers, "completions": order.workers, "backoffLimit": 0, "suspend": True}
+    spec |= {"completionMode": "Indexed" if order.workers > 1 else "NonIndexed", "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
-def _annotations(order: Order) -> dict[str, str]:
+def _annotations(order: SimpleNamespace) -> dict[str, str]:
     said = {
         "workload-type": order.kind.capitalize() if order.kind else "",
         "min-count": str(order.min_workers or ""),
@@ -118,10 +88,6 @@ def _annotations(order: Order) -> dict[str, str]:
     return {f"fairway.dev/{name}": value for name, value in said.items() if value}
 
 
-def _pod_annotations(order: Order) -> dict[str, str]:
-    return {"fairway.dev/gpu-fraction": order.gpus} if _is_fraction(order.gpus) else {}
-
-
 def _is_fraction(gpus: str) -> bool:
     try:
         return 0 < float(gpus or 0) < 1
@@ -129,24 +95,22 @@ def _is_fraction(gpus: str) -> bool:
         raise Problem(f"--gpus: {gpus!r} is no number; use 2, or a fraction such as 0.5") from error
 
 
-def _pod(order: Order, *, here: bool) -> dict[str, Any]:
+def _pod(order: SimpleNamespace, *, here: bool) -> dict[str, Any]:
     gpus = "" if _is_fraction(order.gpus) else order.gpus
     amounts = {"cpu": order.cpus, "memory": order.memory, "nvidia.com/gpu": gpus}
     asked = {name: value for name, value in amounts.items() if value}
-    container: dict[str, Any] = {
+    container = {
         "name": "main",
         "image": order.image or HERE,
         "command": [_literal(word) for word in order.command],
-        "env": [{"name": name, "value": value} for name, value in _environment(order, here=here).items()],
+        "env": [{"name": name, "value": _literal(value)} for name, value in _environment(order, here=here).items()],
         "resources": {"requests": asked, "limits": asked},
-    }
-    if here:
-        container["workingDir"] = os.getcwd()
-    pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
-    return pod | ({"priorityClassName": order.priority} if order.priority else {})
+    } | ({"workingDir": os.getcwd()} if here else {})
+    named = {"priorityClassName": order.priority} if order.priority else {}
+    return {"restartPolicy": "Never", "containers": [container], **named}
 
 
-def _environment(order: Order, *, here: bool) -> dict[str, str]:
+def _environment(order: SimpleNamespace, *, here: bool) -> dict[str, str]:
     """What the program will see."""
     kept = {name: value for name, value in os.environ.items() if here and RECORDED.fullmatch(name)}
     for item in order.env:
@@ -154,7 +118,7 @@ def _environment(order: Order, *, here: bool) -> dict[str, str]:
         if not given and name not in os.environ:
             raise Problem(f"--env: {name} is not set here; give it a value: --env {name}=…")
         kept[name] = value if given else os.environ[name]
-    return {name: _literal(value) for name, value in kept.items()}
+    return kept
 
 
 def _literal(text: str) -> str:
@@ -191,22 +155,22 @@ async def _topology(client: Client, word: str) -> dict[str, str]:
 
 
 async def _follow(client: Client, job: Ref) -> int:
-    """The logs of all workers as they are written; 0 if the job succeeds, else 1."""
-    async with asyncio.TaskGroup() as tasks:
-        printing = tasks.create_task(_print_all(client, job, tasks))
-        ended = await _end(client, job)
-        printing.cancel()
-    return 0 if ended == "Complete" else 1
+    """The logs of all workers as they are written, to their ends; 0 if the job succeeds, else 1."""
+    printing: dict[str, asyncio.Task[None]] = {}  # by uid of pod
+    watching = asyncio.create_task(_print_all(client, job, printing))
+    try:
+        return int(await _end(client, job) != "Complete")
+    finally:
+        watching.cancel()
+        await asyncio.gather(*printing.values())
 
 
-async def _print_all(client: Client, job: Ref, tasks: asyncio.TaskGroup) -> None:
+async def _print_all(client: Client, job: Ref, printing: dict[str, asyncio.Task[None]]) -> None:
     """A task for each pod of the job, as they come."""
-    known: set[str] = set()
     async with aclosing(seen(client, Selection(kinds.PODS, job.namespace, labels=f"job-name={job.name}"))) as pods:
-        async for change, pod in pods:
-            if change != "DELETED" and pod["metadata"]["uid"] not in known:
-                known.add(pod["metadata"]["uid"])
-                tasks.create_task(_print(client, pod))
+        async for _, pod in pods:
+            if pod["metadata"]["uid"] not in printing:
+                printing[pod["metadata"]["uid"]] = asyncio.create_task(print_log(client, pod, follow=True))
 
 
 async def _end(client: Client, job: Ref) -> str:
@@ -214,20 +178,7 @@ async def _end(client: Client, job: Ref) -> str:
         async for change, state in states:
             if change == "DELETED":
                 raise Problem(f"{job.name} was deleted", exit_code=1)
-            if ended := _ended(state):
-                return ended
+            for one in (state.get("status") or {}).get("conditions") or ():
+                if one["status"] == "True" and one["type"] in ("Complete", "Failed"):
+                    return str(one["type"])
     raise AssertionError("what is seen has no end")
-
-
-async def _print(client: Client, pod: dict[str, Any]) -> None:
-    """One worker's log; a pod that is gone before it wrote anything has none."""
-    try:
-        await print_log(client, pod, follow=True)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-
-
-def _ended(job: dict[str, Any]) -> str:
-    true = [it["type"] for it in (job.get("status") or {}).get("conditions") or () if it["status"] == "True"]
-    return next((it for it in true if it in ("Complete", "Failed")), "")

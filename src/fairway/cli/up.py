@@ -1,44 +1,45 @@
-"""`fairway up` and `down`: the cluster of this machine."""
+"""`fairway up` and `down`: the cluster of this machine. `fairway controller`: the scheduler alone, against any API
+server; beside the cluster of this machine it runs as just that."""
 
 import asyncio
+import logging
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from .connect import data_dir
-from .main import Problem
+from .main import Problem, told
+
+FOLDER = click.option(
+    "--data-dir", "folder", metavar="D", help="Where the cluster lives; default: the user's data home, in fairway.",
+    callback=lambda context, option, chosen: data_dir(chosen),
+)  # fmt: skip
+PATH = click.Path(path_type=Path)
+CONFIG = click.option("--config", default="", metavar="FILE", help="A YAML file of settings.")
 
 
 @click.command()
-@click.option("--data-dir", metavar="D", help="Where it lives; default: the user's data home, in fairway.")
+@FOLDER
 @click.option("--port", default=0, metavar="P", help="The API server's port; default: that of last time.")
 @click.option("--cpus", default="", metavar="N", help="Offer so many CPUs.")
 @click.option("--memory", default="", metavar="M", help="Offer so much memory, e.g. 16Gi.")
 @click.option("--fake-gpus", type=click.IntRange(min=0), metavar="N", help="Offer so many GPUs that are not there.")
-@click.option("--nodes", metavar="FILE", help="More nodes, whose pods only pretend to run.")
-@click.option("--config", default="", metavar="FILE", help="A YAML file of settings.")
+@click.option("--nodes", type=PATH, metavar="FILE", help="More nodes, whose pods only pretend to run.")
+@CONFIG
 @click.option("--detach", is_flag=True, help="Return when it is ready; `fairway down` stops it.")
-def up(data_dir: str | None, detach: bool, config: str, **offer: Any) -> None:
+def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
     file of settings, metrics are at http://127.0.0.1:9400/metrics."""
     from fairway.embedded.up import UpError
 
-    folder = _folder(data_dir)
-    try:
-        if detach:
-            asyncio.run(_detach(folder))
-        else:
-            asyncio.run(_run(folder, config, offer))
-    except UpError as error:
-        raise Problem(str(error), exit_code=1) from error
-
-
-def _folder(chosen: str | None) -> Path:
-    return data_dir(chosen)
+    with told(UpError, exit_code=1):
+        asyncio.run(_detach(folder) if detach else _up(folder, config, offer))
 
 
 async def _detach(folder: Path) -> None:
@@ -51,31 +52,74 @@ async def _detach(folder: Path) -> None:
     click.echo(str(folder / "kubeconfig"))
 
 
-async def _run(folder: Path, config: str, offer: dict[str, Any]) -> None:
+async def _up(folder: Path, config: str, offer: dict[str, Any]) -> None:
     from fairway.clock import Chance, Clock
     from fairway.embedded.up import Options, up
 
-    from .controller import control, read_settings
-
-    nodes = Path(offer["nodes"]) if offer["nodes"] else None
-    options = Options(folder, offer["port"], offer["cpus"], offer["memory"], offer["fake_gpus"], nodes)
     settings = read_settings(config)
 
     async def decide(kubeconfig: Path) -> None:
-        click.echo(str(folder / "kubeconfig"))
+        click.echo(str(kubeconfig))
         await control(kubeconfig, settings)
 
-    await up(options, clock=Clock(), chance=Chance(), control=decide)
+    await up(Options(folder, **offer), clock=Clock(), chance=Chance(), control=decide)
+
+
+async def control(kubeconfig: Path, settings: Any) -> None:
+    """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
+    data directory: a restart renews its own lease at once. Its metrics are for this machine."""
+    from fairway.kube.config import load
+
+    identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
+    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host))
 
 
 @click.command()
-@click.option("--data-dir", metavar="D", help="Where the cluster lives; default: the user's data home, in fairway.")
-def down(data_dir: str | None) -> None:
+@FOLDER
+def down(folder: Path) -> None:
     """Stop the cluster of this machine: pods get their signal and their grace."""
     from fairway.clock import Clock
     from fairway.embedded.up import UpError, down
 
-    try:
-        asyncio.run(down(_folder(data_dir), Clock()))
-    except UpError as error:
-        raise Problem(str(error), exit_code=1) from error
+    with told(UpError, exit_code=1):
+        asyncio.run(down(folder, Clock()))
+
+
+@click.command()
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig; default: a pod's, else kubectl's.")
+@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
+@CONFIG
+def controller(kubeconfig: str, context: str, config: str) -> None:
+    """Run the scheduler against an API server, until it is told to stop."""
+    from fairway.kube.config import ConfigError, files, in_cluster, load
+
+    with told(ConfigError):
+        inside = None if kubeconfig or context else in_cluster(os.environ)
+        asyncio.run(_control(inside or load(files(os.environ, kubeconfig), context), read_settings(config)))
+
+
+async def _control(config: Any, settings: Any) -> None:
+    from fairway.clock import Chance, Clock
+    from fairway.controllers.run import run
+    from fairway.kube.http import http_transport
+
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    clock = Clock()
+    async with http_transport(config, clock) as transport:
+        await run(transport, settings, clock, Chance())
+
+
+def read_settings(file: str) -> Any:
+    """The settings of a YAML file; the defaults without one."""
+    from fairway.api import quantities
+    from fairway.kube.manifest import Unreadable, load
+    from fairway.settings import Settings, SettingsError, settings_of
+
+    if not file:
+        return Settings()
+    with told(Unreadable):
+        values = next(iter(load(file)), {})
+    if not isinstance(values, dict):
+        raise Problem(f"--config: {file}: found {values!r}; settings by name are allowed")
+    with told(SettingsError, by=f"--config: {file}: "):
+        return settings_of(values, quantities.duration)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairway.api import owners
-from fairway.api.objects import GATE, SCHEDULER, JobObject, PodObject
+from fairway.api.objects import ACTIVE, GATE, SCHEDULER, JobObject, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -120,7 +120,10 @@ class PodsOwner:
         return owners.pod_group(self.name, self.pods) if self.is_group else owners.pod(self.pods[0])
 
     def outcome(self) -> Outcome | None:
-        if not all(map(is_over, self.pods)) or any(map(is_lost, self.pods)):
+        """How a pod ends that was told to go tells nothing."""
+        if not all(is_over(pod) and pod.metadata.deletion_timestamp is None for pod in self.pods):
+            return None
+        if any(map(is_lost, self.pods)):
             return None
         failed = [pod for pod in self.pods if pod.status.phase == "Failed"]
         if not failed:
@@ -187,6 +190,7 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
     missing = [one for one in manifests if one["metadata"]["name"] not in there]
     for one in missing:
         one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
+        one["metadata"].setdefault("annotations", {})[ACTIVE] = str(workload.spec.active).lower()
         try:
             await client.create(kinds.PODS, one)
         except ApiError as error:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from fairway.clock import Clock
+
+from . import manifest
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
@@ -94,9 +95,9 @@ def in_cluster(environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> C
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        content = next(iter(manifest.load(path)), None)
+    except manifest.Unreadable as error:
+        raise ConfigError(f"kubeconfig cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: is not a kubeconfig")
     return content

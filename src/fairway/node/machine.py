@@ -22,7 +22,6 @@ from typing import Any
 
 import msgspec
 import psutil
-import yaml
 
 from fairway.api.objects import CHOOSER, DEVICES
 from fairway.api.quantities import format as quantity
@@ -31,6 +30,7 @@ from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
+from fairway.kube.manifest import Unreadable, load
 
 GPU, PODS = "nvidia.com/gpu", 110
 LEASE_NAMESPACE, LEASE_SECONDS, RENEW_SECONDS = "kube-node-lease", 40, 10.0
@@ -217,11 +217,9 @@ def _architecture() -> str:
 def nodes_of(file: Path, now: float, *, machine: str) -> list[dict[str, Any]]:
     """The Node objects of a YAML file (documents, or Lists of them), as hollow nodes that are ready."""
     try:
-        said = list(yaml.load_all(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except (OSError, yaml.YAMLError) as error:
-        raise NodesError(f"{file}: cannot be read: {error}") from error
-    lists = [it.get("items") if isinstance(it, dict) and "items" in it else [it] for it in said if it]
-    nodes = [_hollow(file, it, now) for items in lists for it in items or ()]
+        nodes = [_hollow(file, it, now) for it in load(file)]
+    except Unreadable as error:
+        raise NodesError(str(error)) from error
     if machine in [node["metadata"]["name"] for node in nodes]:
         raise NodesError(f"{file}: node {machine!r} is this machine; give the hollow one another name")
     return nodes

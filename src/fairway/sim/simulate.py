@@ -104,6 +104,16 @@ def _one(load: Load, policy: str, mechanics: Mechanics) -> Result:
     return simulate(load, policy, mechanics, tell=tell)
 
 
+def metrics(load: Load, seed: int, results: Mapping[str, Result]) -> dict[str, object]:
+    """What is measured, by policy."""
+    return {
+        "load": load.name,
+        "seed": seed,
+        "partial": any(it.is_partial for it in results.values()),
+        "policies": {name: asdict(it.measures) for name, it in results.items()},
+    }
+
+
 def write(folder: Path, load: Load, seed: int, results: Mapping[str, Result]) -> None:
     """report.html, metrics.json, and jobs.csv of the first policy, jobs-<policy>.csv of the others."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,13 +121,8 @@ def write(folder: Path, load: Load, seed: int, results: Mapping[str, Result]) ->
     title = f"{load.name}: {len(load.jobs):,} jobs on {len(load.nodes):,} nodes, seed {seed}"
     shown = {name: (it.measures, it.series, it.outcomes) for name, it in results.items()}
     (folder / "report.html").write_text(render(title, shown, is_partial=is_partial))
-    metrics = {
-        "load": load.name,
-        "seed": seed,
-        "partial": is_partial,
-        "policies": {name: asdict(it.measures) for name, it in results.items()},
-    }
-    (folder / "metrics.json").write_bytes(msgspec.json.format(msgspec.json.encode(metrics)) + b"\n")
+    figures = msgspec.json.encode(metrics(load, seed, results))
+    (folder / "metrics.json").write_bytes(msgspec.json.format(figures) + b"\n")
     for row, (name, result) in enumerate(results.items()):
         (folder / (f"jobs-{name}.csv" if row else "jobs.csv")).write_text(_jobs_csv(result.outcomes))
 

@@ -1,7 +1,7 @@
 """Objects in files: YAML or JSON, one document or several, lists opened.
 
 YAML is read as Kubernetes means it: times stay text, 12:30:00 is no number, 1e3 is one, a key stands once in a map.
-What cannot be read is one Problem that names the file and, where YAML tells it, the line.
+What cannot be read is one line that names the file and, where YAML tells it, the line in it.
 """
 
 import re
@@ -11,8 +11,6 @@ from pathlib import Path
 
 import msgspec
 import yaml
-
-from .main import Problem
 
 MOST_VALUES = 20_000_000
 """Values in a file once its aliases are written out; a small file of aliases can stand for more than any memory."""
@@ -30,6 +28,10 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     known = yaml.CSafeLoader.yaml_implicit_resolvers
     kept = {first: [(tag, pattern) for tag, pattern in found if tag not in own] for first, found in known.items()}
     return {first: kept.get(first, []) + (numbers if first in "-+.0123456789" else []) for first in {*kept, *"+-."}}
+
+
+class Unreadable(ValueError):
+    """One line: which file, where in it, what is wrong."""
 
 
 class Loader(yaml.CSafeLoader):
@@ -53,22 +55,21 @@ class Loader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load(file: str) -> list[object]:
+def load(file: str | Path) -> list[object]:
     """The objects in a file, or on standard input for `-`."""
-    try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise Problem(f"{file}: {error.strerror or error}") from None
     where = "standard input" if file == "-" else file
     try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return [one for document in _documents(text) for one in _opened(document, "")]
+    except OSError as error:
+        raise Unreadable(f"{where}: {error.strerror or error}") from None
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise Problem(f"{where}: {line}{error.problem or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, OverflowError) as error:
-        raise Problem(f"{where}: {error}") from None
+        raise Unreadable(f"{where}: {line}{error.problem or error}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise Unreadable(" ".join(f"{where}: {error}".split())) from None
     except RecursionError:
-        raise Problem(f"{where}: is nested too deeply") from None
+        raise Unreadable(f"{where}: is nested too deeply") from None
 
 
 def _documents(text: bytes) -> Iterator[object]:

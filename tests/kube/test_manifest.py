@@ -2,8 +2,7 @@
 
 import pytest
 
-from fairway.cli.load import load
-from fairway.cli.main import Problem
+from fairway.kube.manifest import Unreadable, load
 
 
 @pytest.fixture
@@ -68,13 +67,13 @@ def test_json_is_read_too(read):
     ],
 )
 def test_what_cannot_be_read_is_one_line(read, text, words):
-    with pytest.raises(Problem) as told:
+    with pytest.raises(Unreadable) as told:
         read(text)
-    assert words in told.value.message
-    assert "\n" not in told.value.message
+    assert words in str(told.value)
+    assert "\n" not in str(told.value)
 
 
 def test_a_small_file_cannot_stand_for_endlessly_much(read):
     layers = "".join(f"{up}: &{up} [{', '.join([f'*{down}'] * 9)}]\n" for down, up in zip("abcdefgh", "bcdefghi"))
-    with pytest.raises(Problem, match="too many values"):
+    with pytest.raises(Unreadable, match="too many values"):
         read("a: &a [x, x, x, x, x, x, x, x, x]\n" + layers)

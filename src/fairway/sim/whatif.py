@@ -1,0 +1,99 @@
+"""What would become of one workload that waits: how it is decided now, whom that would stop, when it would start, and
+what would let it start sooner. All of it is `decide` run forward on the world as it is; others may come before
+anything is done about it.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from fairway.api.conditions import holders, names, sentence, would_start
+from fairway.engine import (
+    Evict,
+    Forecast,
+    Plan,
+    Policy,
+    Resize,
+    Wait,
+    Workload,
+    World,
+    decide,
+    forecast,
+    snapshot_of,
+    what_if,
+)
+
+from .answer import Entry, entry, moment, workloads_of
+
+MOST_QUEUES, FEW, SOONER_SECONDS = 3, 12, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Of whom it is asked, in which world, by which policy."""
+
+    world: World
+    policy: Policy
+    key: str
+
+    @property
+    def ours(self) -> Workload:
+        return workloads_of(self.world)[self.key]
+
+    @property
+    def queues(self) -> dict[str, str]:
+        return {key: one.queue for key, one in workloads_of(self.world).items()}
+
+    def plan(self) -> Plan:
+        return decide(self.policy.seen(snapshot_of(self.world)), self.policy)
+
+    def answer(self) -> Entry:
+        """How it would be decided now, whom that would stop, and what would come of a wait. `forecast`: null where no
+        start is in sight."""
+        ours, queues, verdicts = self.ours, self.queues, self.plan().verdicts
+        verdict = next(one for one in verdicts if one.workload == self.key)
+        told: Entry = {}
+        if isinstance(verdict, Wait):
+            verdict = replace(verdict, facts=what_if(self.world, verdict, self.policy))
+            sooner = None if would_start(verdict.facts) else self.sooner()
+            told = {"forecast": self._foretold(), "sooner": sooner}
+        for name, kind in (("wouldEvict", Evict), ("wouldShrink", Resize)):
+            victims = [one.workload for one in verdicts if isinstance(one, kind) and one.beneficiary == self.key]
+            told[name] = names(victims, ours, queues) or None
+        return entry(verdict, ours, queues) | {"message": sentence(verdict, ours, queues)} | told
+
+    def helps(self) -> tuple[list[str], Entry | None]:
+        """What would let it start now, a clause each; else where it would start sooner."""
+        wait = next((it for it in self.plan().verdicts if isinstance(it, Wait) and it.workload == self.key), None)
+        if wait is None:
+            return [], None
+        facts = what_if(self.world, wait, self.policy)
+        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
+        changes = would_start(facts)
+        return [*in_its_way, *changes], None if changes else self.sooner()
+
+    def forecast(self, queue: str = "") -> Forecast | None:
+        """When it will start, in its queue or in another."""
+        ours = replace(self.ours, queue=queue or self.ours.queue)
+        pending = tuple(ours if one.key == self.key else one for one in self.world.pending)
+        world = replace(self.world, pending=pending)
+        return forecast(world, self.policy, np.random.default_rng(1), only=self.key).get(self.key)
+
+    def sooner(self) -> Entry | None:
+        """The queue in which it is expected to start first, where that is sooner than in its own. A forecast for each
+        queue is asked for only where few wait."""
+        world, own = self.world, self.ours.queue
+        leaves = {one.name for one in world.queues} - {one.parent for one in world.queues} - {own}
+        if not leaves or len(world.pending) > FEW:
+            return None
+        found = {name: self.forecast(name) for name in (own, *sorted(leaves)[:MOST_QUEUES])}
+        starts = {name: it.p50 for name, it in found.items() if it}
+        best = min(starts, key=lambda name: (starts[name], name), default=own)
+        gained = starts.get(own, inf) - starts.get(best, inf)
+        return {"queue": best, "at": moment(starts[best])} if best != own and gained >= SOONER_SECONDS else None
+
+    def _foretold(self) -> Entry | None:
+        """In the shape of `status.forecast`."""
+        it = self.forecast()
+        return it and {"p50": moment(it.p50), "p90": moment(it.p90) if it.p90 < inf else None, "rough": it.is_rough}
