@@ -75,7 +75,7 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     """Who stands in its way, a clause."""
-    held = f"{'hold' if len(facts.blocking) > 1 else 'holds'} it{' there' if facts.domain else ''}"
+    held = f"{'hold' if len(facts.blocking) > 1 else 'holds'} it{' there' if facts.domain and facts.missing is None else ''}"
     return [f"{names(facts.blocking, workload, queues)} {held}"] if facts.blocking else []
 
 
@@ -129,7 +129,8 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
     if facts.missing is not None:
         missing = f" by {format(facts.missing, resource)} {resource}"
     where = f" in pool {facts.pool}" if facts.pool else ""
-    short = f"{needs}; {format(facts.missing or 0, resource)} are missing{where}"
+    amount = format(facts.missing or 0, resource)
+    short = f"{needs}; {amount} {'is' if amount == '1' else 'are'} missing{where}"
     return {
         "queue": facts.queue or workload.queue, "level": facts.level, "needs": needs, "most": most, "missing": missing,
         "room": short if missing else most,

@@ -25,6 +25,7 @@ def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool,
     from fairway.kube.manifest import Unreadable, load
     from fairway.sim.answer import answer_of
     from fairway.sim.cluster import read
+    from fairway.sim.whatif import explained
 
     if policy not in PRESETS:
         raise Problem(f"--policy: there is no policy {policy!r}; there are {', '.join(PRESETS)}")
@@ -33,7 +34,8 @@ def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool,
         found = [one for file in files for one in load(file)]
     with told(Malformed, by=f"{', '.join('standard input' if file == '-' else file for file in files)}: "):
         world = read(found, everything=everything, now=moment)
-    answer = answer_of(world, decide(PRESETS[policy].seen(snapshot_of(world)), PRESETS[policy]))
+    made = decide(PRESETS[policy].seen(snapshot_of(world)), PRESETS[policy])
+    answer = answer_of(world, explained(world, made, PRESETS[policy]))
     show(output, answer, lambda: _print(answer["verdicts"]))
 
 

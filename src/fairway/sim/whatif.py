@@ -27,6 +27,17 @@ from fairway.engine import (
 from .answer import Entry, entry, moment, workloads_of
 
 MOST_QUEUES, FEW, SOONER_SECONDS = 3, 12, 60.0
+SMALL = 100
+"""Workloads that run, up to which a whole plan is explained: each change that is told is a decision of its own."""
+
+
+def explained(world: World, plan: Plan, policy: Policy) -> Plan:
+    """The plan of a small world, in which each wait tells who is in the way and what would let it start now; of a larger
+    one as it is."""
+    if len(world.pending) > FEW or len(world.running) > SMALL:
+        return plan
+    told = (replace(it, facts=what_if(world, it, policy)) if isinstance(it, Wait) else it for it in plan.verdicts)
+    return replace(plan, verdicts=tuple(told))
 
 
 @dataclass(frozen=True, slots=True)
