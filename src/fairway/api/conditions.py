@@ -75,8 +75,13 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     """Who stands in its way, a clause."""
-    held = f"{'hold' if len(facts.blocking) > 1 else 'holds'} it{' there' if facts.domain and facts.missing is None else ''}"
-    return [f"{names(facts.blocking, workload, queues)} {held}"] if facts.blocking else []
+    hold, there = "hold" if len(facts.blocking) > 1 else "holds", " there" if _is_somewhere(facts) else ""
+    return [f"{names(facts.blocking, workload, queues)} {hold} it{there}"] if facts.blocking else []
+
+
+def _is_somewhere(facts: Facts) -> bool:
+    """Whether a place was named before: room that is missing in sum is missing nowhere in particular."""
+    return bool(facts.domain) and facts.missing is None
 
 
 def would_start(facts: Facts) -> list[str]:

@@ -32,8 +32,8 @@ SMALL = 100
 
 
 def explained(world: World, plan: Plan, policy: Policy) -> Plan:
-    """The plan of a small world, in which each wait tells who is in the way and what would let it start now; of a larger
-    one as it is."""
+    """The plan of a small world, in which each wait tells who is in the way and what would let it start now; that of a
+    larger one as it is."""
     if len(world.pending) > FEW or len(world.running) > SMALL:
         return plan
     told = (replace(it, facts=what_if(world, it, policy)) if isinstance(it, Wait) else it for it in plan.verdicts)
