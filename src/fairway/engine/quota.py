@@ -94,7 +94,7 @@ class Tree:
         self._grow()
         self._fill()
         for pool, amounts in self._dealt.items():
-            self._divide(self.roots, pool, amounts)
+            self._divide(self.roots, pool, amounts, frozenset())
 
     # The tree and what is live in it
 
@@ -228,19 +228,20 @@ class Tree:
             for resource in account.resources
         }
 
-    def _divide(self, branches: list[Branch], pool: str, total: Demand) -> None:
-        """Deal out what the parent is due; a queue that does not govern a resource hands all of it down."""
+    def _divide(self, branches: list[Branch], pool: str, total: Demand, above: frozenset[str]) -> None:
+        """Deal out what the parent is due; a queue that does not govern a resource hands all of it down. `above`: the
+        resources that a queue above governs, whose share binds."""
         accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
         for resource in sorted({one for account in accounts for one in account.resources}):
             asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
-            self._deal(asking, resource, total.get(resource, 0), is_bound=branches is not self.roots)
+            self._deal(asking, resource, total.get(resource, 0), is_bound=resource in above)
         for branch in branches:
             own = branch.accounts[pool].share if pool in branch.accounts else {}
-            self._divide(branch.children, pool, {**total, **own})
+            self._divide(branch.children, pool, {**total, **own}, above.union(own))
 
     def _deal(self, accounts: list[Account], resource: str, total: int, *, is_bound: bool) -> None:
         """First min(guaranteed, demand), shrunk in proportion if a parent's share is less; then the rest, by priority.
-        What roots are owed does not shrink: a cluster that owes more than it has keeps every guarantee it can."""
+        With no share above nothing shrinks: a cluster that owes more than it has keeps every guarantee it can."""
         owed = {one: min(one.guaranteed.get(resource, 0), one.asked(resource)) for one in accounts}
         asked = sum(owed.values())
         if asked > total and is_bound:
