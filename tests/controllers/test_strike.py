@@ -15,6 +15,7 @@ from fairway.engine import (
     PodSet,
     PodSetPlacement,
     Reason,
+    Resize,
     Running,
     Verdict,
     Wait,
@@ -73,3 +74,10 @@ def test_a_promise_stands_though_its_verdict_was_struck() -> None:
 
 def test_a_verdict_about_nobody_is_dropped() -> None:
     assert left(Keep("ns/x"), Admit("ns/ghost", HERE), bad="ghost") == {"x": Keep("ns/x")}
+
+
+def test_who_was_to_grow_and_who_was_to_shrink_for_it_are_struck_together() -> None:
+    one, two = (("main", 1),), (("main", 2),)
+    shrink, grow = Resize("ns/x", two, one, HERE, "ns/y"), Resize("ns/y", one, two, HERE)
+    for bad in "xy":
+        assert left(shrink, grow, bad=bad) == {"x": Keep("ns/x"), "y": Keep("ns/y")}

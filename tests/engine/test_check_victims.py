@@ -12,7 +12,7 @@ from fairway.engine.model import (
     Reservation,
     Workload,
 )
-from fairway.engine.plan import Cause, Evict, Keep, Reason, Wait
+from fairway.engine.plan import Cause, Evict, Keep, Reason, Resize, Wait
 
 # Victims
 
@@ -180,3 +180,41 @@ def test_nodes_of_a_reservation_are_for_its_queue_in_the_window_and_for_who_is_g
     assert plan(replace(fixed, time_limit=100.0), NOW + 100) == set()
     daily = replace(window, start=NOW - 86400.0, repeat="Daily")
     assert ("a", "Reserved") in faults(of(work(), queues=queues, reservations=(daily,)), admit(work(), on("n1", 0)))
+
+
+# Growth
+
+
+def grows(taker: Workload, victim: Workload, *, share: int = 2) -> set[tuple[str, str]]:
+    """What is wrong if the taker grows to two pods of one GPU and the victim shrinks from three to two for it."""
+    world = of(
+        running=(runs(taker, on("n1", 0)), runs(victim, on("n1", 1, 2, 3))),
+        queues=(Queue("q", quotas=gpus(0)), Queue("r", quotas=gpus(0))),
+    )
+    shrink = Resize(victim.key, (("main", 3),), (("main", 2),), at(on("n1", 1, 2)), taker.key)
+    grow = Resize(taker.key, (("main", 1),), (("main", 2),), at(on("n1", 0, 3)))
+    due = {("q", "*", GPU): share * 1000, ("r", "*", GPU): (4 - share) * 1000}
+    return faults(world, shrink, grow, shares=due)
+
+
+def test_surplus_is_given_for_growth_by_the_rights_by_which_it_is_given_for_a_start() -> None:
+    wide, young = work("w", "r", count=4, least=1), work("y", "q", count=4, least=1)
+    assert grows(young, wide) == set()
+    assert grows(young, wide, share=1) == {("y", "Entitled"), ("w", "Entitled")}
+    low = work("w", "q", count=4, least=1)
+    assert ("w", "Victim") in grows(young, low)
+    assert grows(work("y", "q", count=4, least=1, priority=1), low) == set()
+
+
+def test_nobody_shrinks_or_stops_for_one_who_does_not_grow() -> None:
+    wide, young = work("w", "r", count=4, least=1), work("y", "q", count=4, least=1)
+    world = of(
+        running=(runs(young, on("n1", 0)), runs(wide, on("n1", 1, 2, 3))),
+        queues=(Queue("q", quotas=gpus(0)), Queue("r", quotas=gpus(0))),
+    )
+    shrink = Resize(wide.key, (("main", 3),), (("main", 2),), at(on("n1", 1, 2)), young.key)
+    assert ("w", "Vain") in faults(world, shrink, Keep(young.key))
+    evict, grow = Evict(wide.key, Cause.RECLAIMED, young.key), Resize(
+        young.key, (("main", 1),), (("main", 2),), at(on("n1", 0, 3))
+    )
+    assert {("w", "Vain"), ("y", "Room")} <= faults(world, evict, grow)

@@ -187,34 +187,44 @@ async def make_ready(world: World, name: str) -> None:
     await world.client.patch(pod, {"status": said}, subresource="status")
 
 
-def test_an_elastic_job_gives_surplus_pods_and_grows_again() -> None:
-    """Nobody gets a device before the pod that had it is gone (the watcher sees every commit)."""
-    clock = VirtualClock(1_800_000_000.0)
+ELASTIC = {"gpus": 1, "cpu": "1", "completionMode": "Indexed", "annotations": {"fairway.dev/min-count": "1"}}
+URGENT = {"priorityClassName": "high-priority"}
+
+
+async def shrink_and_grow(clock: VirtualClock, urgent: Thing, most: tuple[int, int]) -> list[tuple[int, int]]:
+    """Pods of the elastic job `many` and of an urgent one, as they come and go. Nobody gets a device before the pod
+    that had it is gone (the watcher sees every commit)."""
     held: list[tuple[int, int]] = []
 
-    async def pods(world: World, name: str) -> int:
-        return (await running(world)).count(name)
+    async def holds(world: World, *pods: int) -> bool:
+        now = await running(world)
+        held.append((now.count("many"), now.count("urgent")))
+        return held[-1] == pods
 
-    async def holds(world: World, many: int, urgent: int) -> bool:
-        held.append((await pods(world, "many"), await pods(world, "urgent")))
-        return held[-1] == (many, urgent)
+    async with cluster(clock, seeded(3), node("n1", cpu=32, gpus=4)) as world, asyncio.TaskGroup() as tasks:
+        watcher = Watcher(world.server.registry)
+        watching = tasks.create_task(watcher.run())
+        world.start()
+        await world.apply(priority("high-priority", 1_000_000))
+        await world.apply(job("many", seconds=100, parallelism=4, completions=4, **ELASTIC))
+        await world.until(lambda: holds(world, 4, 0))
+        await world.apply(urgent)
+        await world.until(lambda: holds(world, *most), seconds=120)
+        await world.until(lambda: holds(world, 4, 0), seconds=300)
+        await world.until(lambda: is_complete(world, "many", "urgent"), seconds=300)
+        watching.cancel()
+        assert watcher.broken == []
+    return held
 
-    async def story() -> list[str]:
-        async with cluster(clock, seeded(3), node("n1", cpu=32, gpus=4)) as world, asyncio.TaskGroup() as tasks:
-            watcher = Watcher(world.server.registry)
-            watching = tasks.create_task(watcher.run())
-            world.start()
-            await world.apply(priority("high-priority", 1_000_000))
-            elastic = {"fairway.dev/min-count": "1"}
-            shape = {"gpus": 1, "cpu": "1", "parallelism": 4, "completions": 4, "completionMode": "Indexed"}
-            await world.apply(job("many", seconds=100, annotations=elastic, **shape))
-            await world.until(lambda: holds(world, 4, 0))
-            await world.apply(job("urgent", seconds=20, gpus=2, cpu="1", pod={"priorityClassName": "high-priority"}))
-            await world.until(lambda: holds(world, 2, 1), seconds=45)
-            await world.until(lambda: holds(world, 4, 0))
-            await world.until(lambda: is_complete(world, "many", "urgent"), seconds=300)
-            watching.cancel()
-            return watcher.broken
 
-    assert clock.run(story()) == []
+def test_an_elastic_job_gives_surplus_pods_and_grows_again() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+    held = clock.run(shrink_and_grow(clock, job("urgent", seconds=20, gpus=2, cpu="1", pod=URGENT), (2, 1)))
     assert (2, 0) in held[held.index((4, 0)) :]
+
+
+def test_a_job_that_grows_takes_surplus_pods_when_they_are_gone() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+    urgent = job("urgent", seconds=60, parallelism=3, completions=3, pod=URGENT, **ELASTIC)
+    held = clock.run(shrink_and_grow(clock, urgent, (1, 3)))
+    assert (1, 1) in held[held.index((4, 0)) :]

@@ -59,6 +59,7 @@ class Facts:
         self._is_news = True
         self._told: dict[tuple[str, str], Fact] = {}
         self._foreign: defaultdict[str, set[str]] = defaultdict(set)
+        self._parting: dict[str, Running] = {}  # by workload, what it loses by shrinking, until it is gone
         self._shrinks: dict[str, Admission] = {}  # what is to be left, until the Workload says so
 
     def note(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
@@ -122,6 +123,10 @@ class Facts:
         self._shrinks[one.workload.key] = rest
         self._part(one, less(one.admission, rest))
 
+    def is_left(self, node: str) -> bool:
+        """Whether somebody who shrinks still has pods there that go."""
+        return any(node in _nodes_of(fact) for fact in self._parting.values())
+
     def refuse(self, key: str, refusal: Refusal) -> None:
         self.refusals[key] = refusal
         self._stale.add(key)
@@ -156,6 +161,7 @@ class Facts:
         stands = isinstance(fact, Running) and not fact.is_leaving and not fact.is_promised
         if not isinstance(fact, Running) or not stands:
             self._shrinks.pop(key, None)
+            self._parting.pop(key, None)
             self._tell("Workload", key + PARTING, None)
             return []
         if self._shrinks.get(key, fact.admission) != fact.admission:
@@ -171,8 +177,11 @@ class Facts:
         """These places of a workload leave."""
         key = one.workload.key + PARTING
         gone = Admission(one.admission.pool, tuple(placements))
-        leaving = replace(one, workload=replace(one.workload, key=key), admission=gone, is_leaving=True)
-        self._tell("Workload", key, leaving if placements else None)
+        self._parting.pop(one.workload.key, None)
+        if placements:
+            leaving = replace(one, workload=replace(one.workload, key=key), admission=gone, is_leaving=True)
+            self._parting[one.workload.key] = leaving
+        self._tell("Workload", key, self._parting.get(one.workload.key))
 
     def _fact(self, key: str, said: WorkloadObject, reading: workloads.Reading) -> Fact | None:
         case = self.cases.case(key)

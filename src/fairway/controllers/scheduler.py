@@ -114,14 +114,16 @@ class Scheduler:
 
 
 def strike(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:
-    """The plan without the faulty items, the evictions made for them, and the starts that count on such an eviction."""
+    """The plan without the faulty items, what others were to give for them, and the starts that count on such room."""
     struck = {fault.workload for fault in faults}
     before = -1
     while before < len(struck):
         before = len(struck)
         for verdict in plan.verdicts:
-            if isinstance(verdict, Evict) and verdict.beneficiary in struck:
+            if isinstance(verdict, Evict | Resize) and verdict.beneficiary in struck:
                 struck.add(verdict.workload)
+            if isinstance(verdict, Resize) and verdict.workload in struck and verdict.beneficiary:
+                struck.add(verdict.beneficiary)
             if isinstance(verdict, Admit) and struck.intersection(verdict.after):
                 struck.add(verdict.workload)
     running = {one.workload.key: one for one in snapshot.running}

@@ -132,17 +132,22 @@ class Life:
     # Running
 
     async def _run(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
+        """Its pods go where they are to be; one that grows waits for those who shrink for it."""
         value = value_of(said)
-        placed = admission(said.status.admission or AdmissionStatus(), value)
+        placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
         await owner.start(self.means.client)
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
+        late = False
         for placement, pods in by_podset(placed, value, case.pods):
             await remove(self.means.client, strays(placement, pods))
-            await self._bind(assign(placement, pods))
-        if not holds(said.status, "Running") and are_up(case, owner, placed):
+            given = assign(placement, pods)
+            free = [one for one in given if not (is_up and self.means.facts.is_left(one[1].node))]
+            late |= len(free) < len(given)
+            await self._bind(free)
+        if not is_up and are_up(case, owner, placed):
             await self._started(case.key, said)
-        return None
+        return self.means.now() + SETTLE_SECONDS if late else None
 
     async def _bind(self, places: Sequence[tuple[PodObject, Place]]) -> None:
         """Returns when all are seen on their nodes: what is decided next must know who is there."""

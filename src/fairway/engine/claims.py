@@ -30,7 +30,8 @@ class Claim:
     """`touches`: whether it may be a victim, as things stood at the start; `stops`: whether as a whole, and not only
     with its surplus; `may_lose`: whether a queue may lose somebody now; `rank`: a queue and those above it by how far
     they are above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the
-    same; `is_mixed`: both of its own queue and of others; `within`: the only queue it touches, if it is one."""
+    same; `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the
+    only queue it touches, if it is one."""
 
     cause: Cause
     likeness: tuple[object, ...]
@@ -39,6 +40,7 @@ class Claim:
     may_lose: Callable[[str], bool]
     rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
+    keeps_first: bool = False
     is_mixed: bool = False
     within: str = ""
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from .admit import admit, follow, hold, wait
 from .cycle import Cycle
 from .give import make_room
-from .life import grow, release, replace_lost
+from .grow import grow
+from .life import release, replace_lost
 from .order import Line, Order, lines_of, positions
 from .plan import Plan, Wait
 from .policy import Policy
@@ -32,7 +33,7 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
         )
     for workload in lost:
         cycle.say(admit(workload, cycle) or wait(workload, cycle))
-    grow(cycle)  # elastic workloads into what is left, one pod at a time
+    grow(cycle)  # elastic workloads into what is left or lent, one pod at a time
     return plan_of(cycle, lines)
 
 

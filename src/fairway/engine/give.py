@@ -46,7 +46,7 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
         search, hopeless = Search(field, workload, barred), field.cycle.hopeless.copy()
         with field.cycle.draft.trial() as trial:
             admission = _admission(search)
-            if admission is not None and _is_right(search):
+            if admission is not None and is_fair(search):
                 trial.keep()
                 return _settle(search, admission)
             stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
@@ -168,7 +168,7 @@ def elsewhere(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admissio
     return None
 
 
-def _is_right(search: Search) -> bool:
+def is_fair(search: Search) -> bool:
     """Whether the whole change is within the claim: a move leaves nobody without a place and keeps disruption budgets;
     reclaim leaves the asker less saturated than those it takes from."""
     cycle, draft = search.cycle, search.cycle.draft
@@ -197,6 +197,14 @@ def _keeps_budgets(moved: list[Running], cycle: Cycle) -> bool:
 
 def _settle(search: Search, admission: Admission) -> Verdict:
     """Say who leaves, who shrinks and who comes."""
+    cycle, workload, victims = search.cycle, search.workload, tell(search)
+    cycle.timeline.stay(workload, admission)
+    others = () if suffices(search, admission) else cycle.draft.leavers(admission)
+    return Admit(workload.key, admission, tuple(sorted(victims.union(others))))
+
+
+def tell(search: Search) -> set[str]:
+    """Say who leaves and who shrinks; their keys."""
     cycle, workload, cause = search.cycle, search.workload, search.field.claim.cause
     victims = {gift.key: gift.victim for gift in search.taken}
     for key, victim in victims.items():
@@ -210,12 +218,10 @@ def _settle(search: Search, admission: Admission) -> Verdict:
             before = tuple(zip(names, counts_of(podsets, victim.one.admission)))
             after = tuple(zip(names, counts_of(podsets, now.admission)))
             cycle.say(Resize(key, before, after, now.admission, workload.key))
-    cycle.timeline.stay(workload, admission)
-    others = () if _suffice(search, admission) else cycle.draft.leavers(admission)
-    return Admit(workload.key, admission, tuple(sorted(victims.keys() | set(others))))
+    return set(victims)
 
 
-def _suffice(search: Search, admission: Admission) -> bool:
+def suffices(search: Search, admission: Admission) -> bool:
     """Whether what its own victims give, with what is idle, is all the room it takes, so that it waits for nobody who
     leaves for another."""
     draft = search.cycle.draft

@@ -1,22 +1,16 @@
-"""What becomes of those who run: who must stop by itself, who gets lost pods back, who grows into what is left.
+"""What becomes of those who run: who must stop by itself, and who gets lost pods back.
 
 Nothing here is for another workload's sake. Who is drained goes on elsewhere if there is a place, and keeps its quota;
-who has lost pods asks only for those, beside the others; growth is one pod at a time, after all minimums.
+who has lost pods asks only for those, beside the others.
 """
-
-from heapq import heappop, heappush
-from operator import attrgetter, itemgetter
 
 import numpy as np
 
 from .cycle import Cycle
-from .door import over_limit, refusal
 from .give import elsewhere
-from .model import Admission, NodeShare, PodSetPlacement, Running, Workload
-from .order import Order
-from .place import Placements, place
-from .plan import Admit, Cause, Ending, Evict, Finish, Resize, Verdict
-from .resources import counts_of
+from .grow import extend, idle
+from .model import Running
+from .plan import Cause, Ending, Evict, Finish, Verdict
 
 PATIENCE = 60.0
 """Seconds in which lost pods must find a place, and a victim be gone after its grace."""
@@ -95,111 +89,11 @@ def replace_lost(cycle: Cycle) -> None:
         if not lost or one.is_leaving or workload.key in cycle.verdicts:
             continue
         counts = tuple(lost.get(podset.name, 0) for podset in workload.podsets)
-        if _extend(workload, counts, cycle):
+        if (placed := idle(workload, counts, cycle)) is not None:
+            extend(workload, placed, cycle)
             continue
         since = cycle.now if one.lost_since is None else one.lost_since
         cycle.wake(since + PATIENCE)
         if cycle.now >= since + PATIENCE:
             cycle.say(Evict(workload.key, Cause.PODS_LOST))
             cycle.draft.leave(workload.key)
-
-
-def _extend(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> bool:
-    """So many pods more, beside those it has, in idle room; whether there is a place for all of them."""
-    key, draft = workload.key, cycle.draft
-    stands = draft.started[key][1] if key in draft.started else draft.running[key].admission
-    with cycle.timeline.kept(workload):
-        placed = place(draft, cycle.ask(workload, counts, stands), stands.pool)
-    if placed is None:
-        return False
-    admission = joined(stands, placed)
-    draft.resize(key, admission)
-    said = cycle.verdicts.get(key)
-    if isinstance(said, Admit):
-        cycle.say(Admit(key, admission, said.after, said.backfilled_for))
-        return True
-    names = [podset.name for podset in workload.podsets]
-    before = said.before if isinstance(said, Resize) else tuple(zip(names, counts_of(workload.podsets, stands)))
-    cycle.say(Resize(key, before, tuple(zip(names, counts_of(workload.podsets, admission))), admission))
-    return True
-
-
-def joined(stands: Admission, more: Placements) -> Admission:
-    """What stands with more behind it, ranks going on."""
-    added = {placement.name: placement.nodes for placement in more}
-    podsets = []
-    for placement in stands.podsets:
-        shares = list(placement.nodes)
-        for share in added.pop(placement.name, ()):
-            if shares and shares[-1].node == share.node and bool(shares[-1].devices) == bool(share.devices):
-                last = shares.pop()
-                share = NodeShare(share.node, last.count + share.count, last.devices + share.devices)
-            shares.append(share)
-        podsets.append(PodSetPlacement(placement.name, tuple(shares)))
-    return Admission(stands.pool, (*podsets, *(PodSetPlacement(name, nodes) for name, nodes in added.items())))
-
-
-class Growth:
-    """The elastic workloads of one leaf: higher priority first, then those nearest their minimum."""
-
-    def __init__(self, cycle: Cycle) -> None:
-        self._cycle = cycle
-        self._heap: list[tuple[int, int, float, str, Workload]] = []
-
-    def enter(self, workload: Workload) -> None:
-        """Let it stand in line for one more pod, if it can have one."""
-        counts, more = self._cycle.counts(workload), next_pod(workload, self._cycle)
-        if any(more):
-            surplus = sum(counts) - sum(self._cycle.least(workload))
-            heappush(self._heap, (-workload.priority, surplus, workload.submitted, workload.key, workload))
-
-    def head(self) -> Workload | None:
-        return self._heap[0][-1] if self._heap else None
-
-    def pass_on(self, *, has_started: bool) -> Workload | None:
-        """The head has had its turn; the next. Who got a pod stands in line again."""
-        workload = heappop(self._heap)[-1]
-        if has_started:
-            self.enter(workload)
-        return self.head()
-
-
-def next_pod(workload: Workload, cycle: Cycle) -> tuple[int, ...]:
-    """One pod of the podset nearest its minimum that is not complete."""
-    counts = cycle.counts(workload)
-    open_ = [at for at, podset in enumerate(workload.podsets) if counts[at] < podset.count]
-    best = min(open_, key=lambda at: counts[at] - workload.podsets[at].min_count, default=-1)
-    return tuple(int(at == best) for at in range(len(counts)))
-
-
-def grow(cycle: Cycle) -> None:
-    """Elastic workloads into what is left, one pod at a time, the queues in their order."""
-    lines: dict[str, Growth] = {}
-    draft = cycle.draft
-    workloads = [*map(attrgetter("workload"), draft.running.values()), *map(itemgetter(0), draft.started.values())]
-    if not any(map(cycle.is_elastic, dict(zip(map(id, map(attrgetter("podsets"), workloads)), workloads)).values())):
-        return
-    for workload in filter(cycle.is_elastic, workloads):
-        may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)
-        if may_grow and refusal(workload, cycle) is None:
-            lines.setdefault(workload.queue, Growth(cycle)).enter(workload)
-    if not lines:
-        return
-    grown: set[str] = set()
-    asks = lambda one, pool: cycle.tree.amounts(one.podsets, next_pod(one, cycle), pool)  # noqa: E731
-    order = Order(cycle.draft, lines, asks, is_steady=False)
-    for workload in order.heads(grown):
-        grown.discard(workload.key)
-        if _is_within_limits(workload, cycle) and _extend(workload, next_pod(workload, cycle), cycle):
-            grown.add(workload.key)
-
-
-def _may_grow(one: Running, cycle: Cycle) -> bool:
-    key = one.workload.key
-    return not (one.is_leaving or one.is_promised or one.lost or key in cycle.draft.shrunk)
-
-
-def _is_within_limits(workload: Workload, cycle: Cycle) -> bool:
-    pool = cycle.admission(workload).pool
-    asked = cycle.tree.amounts(workload.podsets, next_pod(workload, cycle), pool)
-    return over_limit(cycle.accounts(workload, pool), asked) is None

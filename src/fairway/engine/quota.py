@@ -94,7 +94,7 @@ class Tree:
         self._grow()
         self._fill()
         for pool, amounts in self._dealt.items():
-            self._divide(self.roots, pool, amounts)
+            self._divide(self.roots, pool, amounts, frozenset())
 
     # The tree and what is live in it
 
@@ -165,32 +165,42 @@ class Tree:
     def _fill(self) -> None:
         """Count who runs, who is promised and what waits."""
         governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
+        short: list[tuple[Workload, str, tuple[int, ...]]] = []
         for one in self.snapshot.running if governed else ():
             admission = one.moves_to if one.is_leaving else one.admission
             if admission is not None:
-                self.charge(one.workload, admission.pool, counts_of(one.workload.podsets, admission), 1)
+                counts = counts_of(one.workload.podsets, admission)
+                self.charge(one.workload, admission.pool, counts, 1)
+                missing = tuple(podset.count - count for podset, count in zip(one.workload.podsets, counts))
+                if any(missing) and one.workload.queue in governed:
+                    short.append((one.workload, admission.pool, missing))
         for branch in self.branches.values():
             for account in branch.accounts.values():
                 account.wanted = account.held.copy()
+        for workload, pool, missing in short:
+            self._wait(workload.queue, (pool,), workload, missing)
         pending = self.snapshot.pending if governed else ()
         podsets = list(map(attrgetter("podsets"), pending))
         sample = dict(zip(map(id, podsets), pending))
         shapes = zip(map(attrgetter("queue", "is_active", "pools"), pending), map(id, podsets))
         for ((queue, is_active, pools), alike), count in Counter(shapes).items():
             if is_active and queue in governed:
-                self._wait(queue, pools, sample[alike], count)
+                full = tuple(podset.count for podset in sample[alike].podsets)
+                self._wait(queue, pools, sample[alike], full, count)
 
-    def _wait(self, queue: str, pools: tuple[str, ...], workload: Workload, count: int) -> None:
+    def _wait(
+        self, queue: str, pools: tuple[str, ...], workload: Workload, counts: tuple[int, ...], times: int = 1
+    ) -> None:
         """What waits is asked of every pool it may go to, and once of all together."""
-        branch, full = self.branches[queue], tuple(podset.count for podset in workload.podsets)
+        branch = self.branches[queue]
         allowed = [pool.name for pool in self.snapshot.pools if not pools or pool.name in pools]
         for at in branch.path:
             for account in at.accounts.values():
                 if account.pool == ALL or account.pool in allowed:
                     pool = allowed[0] if account.pool == ALL and allowed else account.pool
-                    amounts = self.amounts(workload.podsets, full, pool)
+                    amounts = self.amounts(workload.podsets, counts, pool)
                     for resource in account.resources:
-                        account.wanted[resource] += amounts.get(resource, 0) * count
+                        account.wanted[resource] += amounts.get(resource, 0) * times
 
     def time_limit(self, workload: Workload) -> float | None:
         """The limit that is enforced: its own or the queue's default, and never more than the strictest maximum."""
@@ -228,19 +238,20 @@ class Tree:
             for resource in account.resources
         }
 
-    def _divide(self, branches: list[Branch], pool: str, total: Demand) -> None:
-        """Deal out what the parent is due; a queue that does not govern a resource hands all of it down."""
+    def _divide(self, branches: list[Branch], pool: str, total: Demand, above: frozenset[str]) -> None:
+        """Deal out what the parent is due; a queue that does not govern a resource hands all of it down. `above`: the
+        resources that a queue above governs, whose share binds."""
         accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
         for resource in sorted({one for account in accounts for one in account.resources}):
             asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
-            self._deal(asking, resource, total.get(resource, 0), is_bound=branches is not self.roots)
+            self._deal(asking, resource, total.get(resource, 0), is_bound=resource in above)
         for branch in branches:
             own = branch.accounts[pool].share if pool in branch.accounts else {}
-            self._divide(branch.children, pool, {**total, **own})
+            self._divide(branch.children, pool, {**total, **own}, above.union(own))
 
     def _deal(self, accounts: list[Account], resource: str, total: int, *, is_bound: bool) -> None:
         """First min(guaranteed, demand), shrunk in proportion if a parent's share is less; then the rest, by priority.
-        What roots are owed does not shrink: a cluster that owes more than it has keeps every guarantee it can."""
+        With no share above nothing shrinks: a cluster that owes more than it has keeps every guarantee it can."""
         owed = {one: min(one.guaranteed.get(resource, 0), one.asked(resource)) for one in accounts}
         asked = sum(owed.values())
         if asked > total and is_bound:

@@ -11,6 +11,7 @@ here is kept unless it is kept there.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import islice
 from operator import attrgetter, itemgetter
 
 import numpy as np
@@ -118,7 +119,8 @@ class Field:
             victim = cycle.victims[one.workload.key] = Victim(one, cycle)
         for placement in one.admission.podsets if victim.surplus and self.claim.takes_surplus else ():
             if placement.name in victim.surplus:
-                for pod, share in pods_of(placement):
+                kept = placement.count - victim.surplus[placement.name] if self.claim.keeps_first else 0
+                for pod, share in islice(pods_of(placement), kept, None):
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
                     self.gifts.append(Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted))

@@ -1,9 +1,9 @@
 """What those who are evicted, resized, stopped or made to wait for room could object: the referee's third part.
 
-A victim may be taken only for somebody who is admitted after it, by a right (priority in one queue, lent share taken
-back from another, a move that both queues allow, a hold), unprotected, and needed: were it spared, the newcomer would
-find less than it takes. Room counts as it was at the newcomer's turn, with all before it started. Room that a hold or a
-reservation keeps is not taken by those who stay too long.
+A victim may be taken only for somebody who is admitted after it, or shrink for one that grows, by a right (priority in
+one queue, lent share taken back from another, a move that both queues allow, a hold), unprotected, and needed: were it
+spared, the newcomer would find less than it takes. Room counts as it was at the newcomer's turn, with all before it
+started. Room that a hold or a reservation keeps is not taken by those who stay too long.
 """
 
 from collections import defaultdict
@@ -22,6 +22,7 @@ from .tally import Case, Held, Layout, cells, devices_in_use, layout_of, pods_of
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0
 NOWHERE = Admission("", ())
+TAKERS = ("new", "more")
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
 
 
@@ -72,6 +73,7 @@ def evictions(case: Case, tree: Tree) -> Iterator[Fault]:
     """Every victim: for whom, by what right, unprotected, and needed."""
     taken: dict[str, list[Evict | Resize]] = defaultdict(list)
     verdicts: list[Evict | Resize] = [*case.of(Evict), *case.of(Resize)]
+    waits = {item.workload.key: item.after for item in case.starts if item.role in TAKERS}
     for verdict in verdicts:
         one = case.running.get(verdict.workload)
         if one is None or one.is_leaving:
@@ -80,8 +82,7 @@ def evictions(case: Case, tree: Tree) -> Iterator[Fault]:
             if not is_due(case, tree, one, verdict.cause):
                 yield Fault(verdict.workload, "Victim", f"not {verdict.cause}")
         elif isinstance(verdict, Evict) or sum(dict(verdict.after).values()) < sum(dict(verdict.before).values()):
-            taker = case.verdicts.get(verdict.beneficiary)
-            if isinstance(taker, Admit) and taker.workload in case.waiting and verdict.workload in taker.after:
+            if verdict.workload in waits.get(verdict.beneficiary, ()):
                 taken[verdict.beneficiary].append(verdict)
             else:
                 yield Fault(verdict.workload, "Vain", verdict.beneficiary)
@@ -144,7 +145,7 @@ class Court:
         for item in self.case.starts:
             key = item.workload.key
             verdicts = self.taken.get(key, [])
-            if verdicts and item.role == "new":
+            if verdicts and item.role in TAKERS:
                 yield from self._hear(item, verdicts)
             for gone in (key, *(verdict.workload for verdict in verdicts)):
                 if gone in self.named:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Quota, Share, Workload
+from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Quota, Running, Share, Workload
 from fairway.engine.plan import Fault, Reason, Wait
 from fairway.engine.resources import counted, counts_of, slices
 from fairway.engine.snapshot import Columns, Mask, Snapshot
@@ -297,6 +297,7 @@ def misdealt(case: Case, tree: Tree) -> str:
     snapshot, stated = case.snapshot, case.plan.shares
     stands = [Held(one.workload, one.admission) for one in snapshot.running if not one.is_leaving]
     asks = [Held(workload, full_of(workload, pool.name)) for workload in snapshot.pending for pool in snapshot.pools]
+    asks += [Held(one.workload, rest_of(one)) for one in snapshot.running if any(lacks(one))]
     held = sums_of(snapshot, tree, stands)
     asked = replace(held, held=held.held.copy())
     asked.add_all(snapshot, [*case.leaves, *asks])
@@ -325,3 +326,15 @@ def full_of(workload: Workload, pool: str) -> Admission:
     """All of its pods, nowhere in particular."""
     podsets = (PodSetPlacement(one.name, (NodeShare("", one.count),)) for one in workload.podsets)
     return Admission(pool, tuple(podsets))
+
+
+def rest_of(one: Running) -> Admission:
+    """The pods that it could have more, nowhere in particular."""
+    podsets = zip(one.workload.podsets, lacks(one))
+    return Admission(one.admission.pool, tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in podsets))
+
+
+def lacks(one: Running) -> list[int]:
+    """How many pods of each podset it could have more."""
+    counts = counts_of(one.workload.podsets, one.admission)
+    return [podset.count - count for podset, count in zip(one.workload.podsets, counts)]

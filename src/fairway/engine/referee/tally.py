@@ -72,12 +72,15 @@ def case_of(snapshot: Snapshot, plan: Plan) -> Case:
         elif one.is_promised and isinstance(verdict := verdicts.get(one.workload.key), Admit):
             case.starts.append(Held(one.workload, verdict.admission, verdict.after, "told"))
     case.leaves.extend(_alone(snapshot, pod) for pod in snapshot.pods if pod.is_leaving)
+    givers: dict[str, tuple[str, ...]] = {}
+    for verdict in case.of(Resize):
+        givers[verdict.beneficiary] = (*givers.get(verdict.beneficiary, ()), verdict.workload)
     for verdict in plan.verdicts:
         if type(verdict) is Admit:
             if (workload := waiting.get(verdict.workload)) is not None:
                 case.starts.append(Held(workload, verdict.admission, verdict.after))
         elif type(verdict) is not Wait and type(verdict) is not Keep and verdict.workload in running:
-            _change(case, running[verdict.workload], verdict)
+            _change(case, running[verdict.workload], verdict, givers.get(verdict.workload, ()))
     case.special.extend(
         item for item in case.starts if (its := item[0]).after or its.pools or its.excluded_nodes
         or its.backs_off_until is not None or not its.is_active or its.topology.required)
@@ -92,13 +95,13 @@ def _alone(snapshot: Snapshot, pod: Pod) -> Held:
     return Held(Workload(pod.key, "", (PodSet("", 1, 1, pod.pod),)), admission, role="leaving")
 
 
-def _change(case: Case, one: Running, verdict: Verdict) -> None:
-    """A running workload stops, moves, grows or shrinks."""
+def _change(case: Case, one: Running, verdict: Verdict, givers: tuple[str, ...]) -> None:
+    """A running workload stops, moves, shrinks, or grows into what is idle and what `givers` lose for it."""
     workload = one.workload
     if isinstance(verdict, Resize):
         more, less = difference(verdict.admission, one.admission), difference(one.admission, verdict.admission)
         if more.podsets:
-            case.starts.append(Held(workload, more, (), "more", verdict.admission))
+            case.starts.append(Held(workload, more, givers, "more", verdict.admission))
         if less.podsets:
             case.leaves.append(Held(workload, less, role="evicted"))
     elif isinstance(verdict, Evict | Finish) and not one.is_leaving:
