@@ -1,8 +1,9 @@
-"""What only watching shows, and decisions cannot: starts that take too long, and victims that do not go.
+"""How a plan is amended before it is carried out.
 
-A workload whose pods are not ready within its `startTimeout` is evicted, backs off, and remembers the nodes that failed
-it. A newcomer whose victim outlasts its grace by a minute gives up what it was promised, remembers that node, and is
-decided anew. Both are told as evictions, in the place of a verdict that would have let things be.
+What the referee found faulty is struck, with what depends on it. What only watching shows, and decisions cannot, is
+added as evictions, in the place of verdicts that would have let things be: a workload whose pods are not ready within
+its `startTimeout` backs off, and remembers the nodes that failed it; a newcomer whose victim outlasts its grace by a
+minute gives up what it was promised, remembers that node, and is decided anew.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 from fairway.api.quantities import Malformed, duration
 from fairway.api.types import WorkloadObject, WorkloadStatus
-from fairway.engine import Admit, Cause, Evict, Keep, Plan, Running, Snapshot, Verdict
+from fairway.engine import Admit, Cause, Evict, Fault, Keep, Plan, Reason, Running, Snapshot, Verdict, Wait
 
 from .status import holds, since
 
@@ -53,3 +54,31 @@ def with_verdicts(plan: Plan, others: Iterable[Verdict]) -> Plan:
     said = {verdict.workload: verdict for verdict in others}
     changed = (said.get(it.workload, it) if isinstance(it, Keep | Admit) else it for it in plan.verdicts)
     return replace(plan, verdicts=tuple(changed)) if said else plan
+
+
+def strike(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:
+    """The plan without the faulty items, the evictions made for them, and the starts that count on such an eviction."""
+    struck = {fault.workload for fault in faults}
+    before = -1
+    while before < len(struck):
+        before = len(struck)
+        for verdict in plan.verdicts:
+            if isinstance(verdict, Evict) and verdict.beneficiary in struck:
+                struck.add(verdict.workload)
+            if isinstance(verdict, Admit) and struck.intersection(verdict.after):
+                struck.add(verdict.workload)
+    running = {one.workload.key: one for one in snapshot.running}
+    known = running.keys() | {one.key for one in snapshot.pending}
+    kept = (it if it.workload not in struck else _undone(it, running) for it in plan.verdicts if it.workload in known)
+    acted = {it.workload for it in plan.verdicts if it.workload in struck and not isinstance(it, Keep | Wait)}
+    return replace(plan, verdicts=tuple(kept)), acted
+
+
+def _undone(verdict: Verdict, running: dict[str, Running]) -> Verdict:
+    """Nothing happens to the workload."""
+    one = running.get(verdict.workload)
+    if one is None:
+        return Wait(verdict.workload, Reason.REFUSED)
+    if one.is_promised and not one.is_leaving:
+        return Admit(verdict.workload, one.admission, tuple(key for key in one.waits_for if key in running))
+    return Keep(verdict.workload)
