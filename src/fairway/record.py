@@ -62,6 +62,14 @@ def write(path: Path, record: Record) -> None:
     part.replace(path)
 
 
+def keep(folder: Path, record: Record, *, most: int) -> None:
+    """One more in a folder; of many the last stay."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write(folder / f"refused-{record.world.now:.3f}.record", record)
+    for old in sorted(folder.glob("refused-*.record"))[:-most]:
+        old.unlink(missing_ok=True)
+
+
 def read(path: Path) -> Record:
     """The record in a file; RecordError if there is none that can be read."""
     head, _, packed = path.read_bytes().partition(b"\n")

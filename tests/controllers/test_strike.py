@@ -1,6 +1,6 @@
 """What is left of a plan that the referee found faulty."""
 
-from fairway.controllers.scheduler import strike
+from fairway.controllers.amend import strike
 from fairway.engine import (
     Admission,
     Admit,

@@ -9,6 +9,7 @@ from simworld import Thing, World, cluster, is_leaving, is_true, job, names, nod
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request, Response
 
 START = 1_800_000_000.0
 
@@ -63,6 +64,30 @@ def test_what_waits_says_why_and_the_event_is_on_the_job() -> None:
     assert workload["status"]["message"]
     said = [(it["involvedObject"]["name"], it["reason"]) for it in events if it["reportingComponent"] == "fairway"]
     assert ("b", "NoRoom") in said and ("a", "Admitted") in said
+
+
+def test_a_job_that_waits_long_is_written_seldom_and_told_its_place() -> None:
+    writes: list[float] = []
+
+    async def story(world: World) -> tuple[int, int]:
+        async def counted(request: Request) -> Response:
+            if request.method == "PATCH" and request.path.endswith("/workloads/job-z/status"):
+                writes.append(world.clock.now())
+            return await world.server.handle(request)
+
+        await world.crash()
+        world.start(counted)
+        for number in range(25):
+            await world.apply(job(f"a{number:02}", seconds=3))
+        await world.apply(job("z", seconds=3))
+        await world.until(lambda: world.is_in("job-z", "Pending"))
+        await world.clock.sleep(70)
+        done = len(await world.pods(phase="Succeeded"))
+        return done, (await world.workload("job-z"))["status"]["position"]
+
+    done, place = play(story, node("n1", cpu=2))
+    assert done >= 20 and len(writes) <= 10
+    assert 25 - done <= place <= 25 - done + 3
 
 
 def test_jobs_of_one_second_run_in_the_order_in_which_they_were_made() -> None:
@@ -248,7 +273,7 @@ def test_a_queue_shows_what_it_holds_and_what_waits() -> None:
 def test_a_queue_is_written_at_most_once_a_minute_but_for_deletions() -> None:
     async def story(world: World) -> list[float]:
         written, before = [], ""
-        await world.apply(*(job(f"j{number}", seconds=7) for number in range(60)))
+        await world.apply(*(job(f"j{number}", seconds=7) for number in range(25)))
         await world.until(lambda: world.is_in("job-j0", "Running"))
         end = world.clock.now() + 400
         while world.clock.now() < end:

@@ -36,7 +36,7 @@ class Reading:
 
 
 def key_of(meta: Metadata) -> str:
-    return f"{meta.namespace}/{meta.name}"
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def fact(said: types.WorkloadObject, reading: Reading) -> model.Workload | model.Running | model.Ended | None:

@@ -3,8 +3,9 @@
 A turn first writes what was decided (the Workload's status), then does the next thing that follows from it (`Life`).
 So the order holds: a newcomer's admission is written before those who leave for it are evicted, and if that write is
 refused they stay. What a refused write would have done is forgotten: the next decision is made on what is there.
-Positions and messages of those who wait are renewed as fast as the settings say, latest first told, and never hold
-anything up.
+Positions and messages of those who wait are renewed as fast as the settings say, and never hold anything up: another
+reason before all; another message every ten seconds and a position that alone has changed once a minute, but sooner
+where it is among the next. So what one that ends costs is bounded however many wait.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from .means import Means
 from .status import Said, holds, since
 from .workloads import Life, gpus_of
 
-MINUTE = 60.0
+MINUTE, WORDS_SECONDS, SECONDS_A_PLACE = 60.0, 10.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,10 @@ class Writer:
         self.agenda = Agenda(means.client.clock, means.client.chance, width=means.settings.writes_at_once)
         self._decided: dict[str, Decided] = {}
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
-        self._waits: tuple[dict[str, Decided], dict[str, Decided]] = ({}, {})  # with another reason, with the same
+        self._renewals = Agenda(means.client.clock, means.client.chance, width=1)
+        self._waits: dict[str, Decided] = {}
         self._told: dict[str, Verdict] = {}
-        self._has_waits = asyncio.Event()
+        self._heard: dict[str, float] = {}  # when it was told last
 
     def note(self, key: str) -> None:
         """Something about the workload changed."""
@@ -80,9 +82,8 @@ class Writer:
                 before, self._told[key] = self._told.get(key), _rounded(verdict)
                 return before != self._told[key]
             case Admit():
-                self._told.pop(key, None)
-                for waits in self._waits:
-                    waits.pop(key, None)
+                for of_waits in (self._told, self._waits, self._heard):
+                    of_waits.pop(key, None)  # type: ignore[attr-defined]
                 is_news = facts.promises.get(key) != (verdict.admission, verdict.after)
                 facts.promises[key] = verdict.admission, verdict.after
                 return is_news
@@ -105,7 +106,7 @@ class Writer:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._renew())
+            tasks.create_task(self._renewals.run(self._renew))
             tasks.create_task(self.agenda.run(self._turn))
 
     async def _turn(self, key: str) -> float | None:
@@ -181,33 +182,26 @@ class Writer:
     # Those who wait
 
     def _wait(self, decided: Decided) -> None:
-        """Those who were told nothing yet, or another reason, go first."""
-        key = decided.verdict.workload
+        """Another reason is told at once; other words, or another position alone, the sooner the nearer its turn is."""
+        assert isinstance(decided.verdict, Wait)
+        key, words, near = decided.verdict.workload, decided.words, decided.verdict.position * SECONDS_A_PLACE
         seen = self.means.view.workloads.get(key)
-        is_same = seen is not None and seen.status.reason == decided.words.reason
-        for waits in self._waits:
-            waits.pop(key, None)
-        self._waits[is_same][key] = decided
-        self._has_waits.set()
+        self._waits[key], at = decided, 0.0
+        if seen and seen.status.reason == words.reason:
+            longest = MINUTE if seen.status.message == words.message else WORDS_SECONDS
+            at = self._heard.get(key, 0.0) + min(longest, near)
+        self._renewals.note(key, at)
 
-    async def _renew(self) -> None:
-        """Positions and messages, one after the other."""
-        pause = 1.0 / self.means.settings.refreshes_per_second
-        while True:
-            await self._has_waits.wait()
-            waits = self._waits[0] or self._waits[1]
-            if not waits:
-                self._has_waits.clear()
-                continue
-            decided = waits.pop(key := next(iter(waits)))
-            if self.means.election.is_leader() and key not in self._decided:
-                await self._tell_wait(key, decided)
-            await self.means.client.clock.sleep(pause)
+    async def _renew(self, key: str) -> None:
+        """A turn of one who waits; the turns come no faster than the settings say."""
+        decided = self._waits.pop(key, None)
+        if decided and self.means.election.is_leader() and key not in self._decided:
+            await self._tell_wait(key, decided)
+            await self.means.client.clock.sleep(1.0 / self.means.settings.refreshes_per_second)
 
     async def _tell_wait(self, key: str, decided: Decided) -> None:
-        verdict = decided.verdict
+        verdict, seen = decided.verdict, self.means.view.workloads.get(key)
         assert isinstance(verdict, Wait)
-        seen = self.means.view.workloads.get(key)
 
         def make(it: WorkloadObject) -> WorkloadStatus:
             is_leaving = holds(it.status, "Evicted") and it.status.admission is not None
@@ -215,8 +209,8 @@ class Writer:
                 return it.status
             return life.wait(life.revoke(it.status), decided.words, verdict.position)
 
-        written = await self.means.write(key, make)
-        if not written:
+        self._heard[key] = self.means.now()
+        if not await self.means.write(key, make):
             if seen and self._told.get(key) == _rounded(verdict):
                 self._wait(decided)  # it changed meanwhile, and maybe nothing that calls for a new decision
             return

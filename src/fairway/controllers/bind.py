@@ -7,8 +7,11 @@ its place unbound waits for growth. Binding writes the devices onto the pod in t
 starts without them; the scheduling gate goes first, since nobody may bind a gated pod.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -33,6 +36,30 @@ def places(placement: PodSetPlacement) -> list[Place]:
         devices = share.devices or ((),) * share.count
         found += [Place(share.node, own) for own in devices]
     return found
+
+
+def packed(name: str, places: Iterable[Place]) -> PodSetPlacement:
+    """The placement of these places, in their order."""
+    shares = [(node, list(own)) for node, own in groupby(places, key=attrgetter("node"))]
+    devices = [tuple(place.devices for place in own if place.devices) for _, own in shares]
+    return PodSetPlacement(name, tuple(NodeShare(node, len(own), it) for (node, own), it in zip(shares, devices)))
+
+
+def without(placed: Admission, pods: Iterable[PodObject]) -> Admission:
+    """The admission less the places of these pods."""
+    left, podsets = list(pods), []
+    for placement in placed.podsets:
+        free: list[Place | None] = list(places(placement))
+        left = [pod for pod in left if not _take(free, pod)]
+        podsets.append(packed(placement.name, filter(None, free)))
+    return Admission(placed.pool, tuple(podsets))
+
+
+def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
+    """The places of the one that the other has not."""
+    stay = {one.name: Counter(places(one)) for one in rest.podsets}
+    left = {one.name: Counter(places(one)) - stay.get(one.name, Counter()) for one in placed.podsets}
+    return [packed(name, found.elements()) for name, found in left.items() if found]
 
 
 def by_podset(
@@ -120,10 +147,6 @@ def is_over(pod: PodObject) -> bool:
 def place_of(pod: PodObject) -> Place:
     """Where a bound pod is."""
     return Place(pod.spec.node_name, devices_of(pod))
-
-
-def share_of(place: Place) -> NodeShare:
-    return NodeShare(place.node, 1, (place.devices,) if place.devices else ())
 
 
 def holds_room(pod: PodObject) -> bool:

@@ -12,10 +12,11 @@ from fairway.api.objects import SCHEDULER, JobObject, PodObject
 from fairway.api.owners import GATED, group_of, name_of, queue_of
 from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject
+from fairway.api.workloads import key_of
 
 from .bind import holds_room
 from .owner import JobOwner, Owner, PodsOwner, is_lost
-from .view import View, key_of
+from .view import View
 
 ORDERED = 1_000_000  # versions told apart within a second
 

@@ -9,7 +9,7 @@ waits for them. What cannot be read is told to nobody and logged.
 """
 
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -19,13 +19,14 @@ from fairway.api.objects import JobObject, PodObject
 from fairway.api.owners import name_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
+from fairway.api.workloads import key_of
 from fairway.engine import Admission, Ended, Fact, Gone, PodSetPlacement, Running, State, Workload
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind
 
-from .bind import by_podset, holds_room, place_of, places, share_of, strays
+from .bind import by_podset, holds_room, less, packed, place_of, strays
 from .cases import Cases, key_of_pod
-from .view import Seen, View, key_of
+from .view import Seen, View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -169,7 +170,7 @@ class Facts:
         self._shrinks.pop(key, None)
         pods = tuple(self.cases.pods_of[key].values())
         leaving = [(one, strays(one, own)) for one, own in by_podset(fact.admission, fact.workload, pods)]
-        lost = [PodSetPlacement(one.name, tuple(share_of(place_of(pod)) for pod in own)) for one, own in leaving if own]
+        lost = [packed(one.name, map(place_of, own)) for one, own in leaving if own]
         self._part(fact, lost)
         return [pod for _, own in leaving for pod in own]
 
@@ -226,18 +227,6 @@ class Facts:
             return None
         self.malformed.pop(key, None)
         return fact
-
-
-def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
-    """The places of the one that the other has not."""
-    stay = {one.name: one for one in rest.podsets}
-    found = []
-    for placement in placed.podsets:
-        left = Counter(places(placement))
-        left -= Counter(places(stay[placement.name]) if placement.name in stay else ())
-        shares = tuple(map(share_of, left.elements()))
-        found += [PodSetPlacement(placement.name, shares)] if shares else []
-    return found
 
 
 def _nodes_of(fact: Running) -> frozenset[str]:

@@ -16,7 +16,7 @@ from .cases import Cases
 from .facts import Facts
 from .metrics import Metrics
 from .status import change
-from .view import View, at_least
+from .view import View
 
 AGAIN_SECONDS = 1.0
 Make = Callable[[WorkloadObject], WorkloadStatus]
@@ -62,7 +62,7 @@ class Means:
                     return False
                 await self._read_back(key)
             else:
-                await self.view.shown(ref(kinds.WORKLOADS, key), at_least(made))
+                await self.view.caught_up(kinds.WORKLOADS, made)
                 return True
         return False
 
@@ -70,8 +70,7 @@ class Means:
         """Changes the Workload itself, over the version seen, and waits until that is seen."""
         meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
         said = {**said, "metadata": {**said.get("metadata", {}), **meta}}
-        made = await self.client.patch(ref(kinds.WORKLOADS, key), said)
-        await self.view.shown(ref(kinds.WORKLOADS, key), at_least(made))
+        await self.view.caught_up(kinds.WORKLOADS, await self.client.patch(ref(kinds.WORKLOADS, key), said))
 
     async def _read_back(self, key: str) -> None:
         """Returns when the view is as new as an answer that was asked for after the failure."""
@@ -83,4 +82,4 @@ class Means:
                     return await self.view.shown(ref(kinds.WORKLOADS, key), lambda seen: seen is None)
                 await self.client.clock.sleep(self.client.chance.jitter(AGAIN_SECONDS))
             else:
-                return await self.view.shown(ref(kinds.WORKLOADS, key), at_least(found))
+                return await self.view.caught_up(kinds.WORKLOADS, found)

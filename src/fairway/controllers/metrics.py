@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter as Tally
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -16,6 +17,7 @@ from fairway.engine import GPU, Fault, Plan, Snapshot, Wait
 from fairway.kube.transport import Request, Response, Transport
 
 log = logging.getLogger(__name__)
+M = TypeVar("M", Counter, Gauge, Histogram)
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SHORT = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
@@ -23,36 +25,29 @@ LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
 
 class Metrics:
     def __init__(self) -> None:
-        registry = self.registry = CollectorRegistry()
-        self.pending = Gauge("fairway_pending_workloads", "Workloads that wait", ("queue", "reason"), registry=registry)
-        self.running = Gauge("fairway_running_workloads", "Workloads admitted", ("queue",), registry=registry)
-        self.waited = Histogram(
-            "fairway_wait_seconds", "From submission to admission", ("queue",), registry=registry, buckets=LONG
-        )
-        self.started = Histogram(
-            "fairway_start_seconds", "From admission to running", ("queue",), registry=registry, buckets=SHORT
-        )
-        self.cycle = Histogram("fairway_cycle_seconds", "One decision", registry=registry, buckets=SHORT)
-        self.check = Histogram("fairway_check_seconds", "One check of a plan", registry=registry, buckets=SHORT)
-        self.apply = Histogram("fairway_apply_seconds", "One write of a verdict", registry=registry, buckets=SHORT)
-        amounts = ("queue", "pool", "resource")
-        self.allocated = Gauge("fairway_allocated", "Held by a queue, base units", amounts, registry=registry)
-        self.share = Gauge("fairway_share", "Due to a queue now, base units", amounts, registry=registry)
-        self.capacity = Gauge("fairway_capacity", "Of usable nodes, base units", amounts[1:], registry=registry)
-        self.fragmentation = Gauge(
-            "fairway_fragmentation", "Part of the free GPUs that no whole free node has", ("pool",), registry=registry
-        )
-        self.evictions = Counter("fairway_evictions", "Evictions", ("reason",), registry=registry)
-        self.lost = Counter("fairway_lost_gpu_seconds", "GPU-seconds since the last checkpoint", registry=registry)
-        self.refused = Counter("fairway_refused_items", "Plan items struck", ("rule",), registry=registry)
-        self.forecast_error = Histogram(
-            "fairway_forecast_error_seconds", "From a forecast's p50 to the start, by how far ahead it was",
-            ("horizon",), registry=registry, buckets=LONG,
-        )  # fmt: skip
-        self.forecast_coverage = Gauge(
-            "fairway_forecast_coverage", "Part of the starts that came by p90", ("horizon",), registry=registry
-        )
-        self.requests = Counter("fairway_api_requests", "Requests to the API server", ("code",), registry=registry)
+        self.registry = CollectorRegistry()
+        has = self._has
+        self.pending = has(Gauge, "pending_workloads", "Workloads that wait", "queue", "reason")
+        self.running = has(Gauge, "running_workloads", "Workloads admitted", "queue")
+        self.waited = has(Histogram, "wait_seconds", "From submission to admission", "queue", buckets=LONG)
+        self.started = has(Histogram, "start_seconds", "From admission to running", "queue", buckets=SHORT)
+        self.cycle = has(Histogram, "cycle_seconds", "One decision", buckets=SHORT)
+        self.check = has(Histogram, "check_seconds", "One check of a plan", buckets=SHORT)
+        self.apply = has(Histogram, "apply_seconds", "One write of a verdict", buckets=SHORT)
+        self.allocated = has(Gauge, "allocated", "Held by a queue, base units", "queue", "pool", "resource")
+        self.share = has(Gauge, "share", "Due to a queue now, base units", "queue", "pool", "resource")
+        self.capacity = has(Gauge, "capacity", "Of usable nodes, base units", "pool", "resource")
+        self.fragmentation = has(Gauge, "fragmentation", "Part of the free GPUs that no whole free node has", "pool")
+        self.evictions = has(Counter, "evictions", "Evictions", "reason")
+        self.lost = has(Counter, "lost_gpu_seconds", "GPU-seconds since the last checkpoint")
+        self.refused = has(Counter, "refused_items", "Plan items struck", "rule")
+        off = "From a forecast's p50 to the start, by how far ahead it was"
+        self.forecast_error = has(Histogram, "forecast_error_seconds", off, "horizon", buckets=LONG)
+        self.forecast_coverage = has(Gauge, "forecast_coverage", "Part of the starts that came by p90", "horizon")
+        self.requests = has(Counter, "api_requests", "Requests to the API server", "code")
+
+    def _has(self, kind: type[M], name: str, meaning: str, *labels: str, **more: Any) -> M:
+        return kind(f"fairway_{name}", meaning, labels, registry=self.registry, **more)
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)

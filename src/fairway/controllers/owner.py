@@ -10,7 +10,7 @@ import base64
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -36,46 +36,27 @@ class Outcome:
     message: str = ""
 
 
-class Owner(Protocol):
-    def desired(self) -> WorkloadObject | None:
-        """The Workload it should have; None while there should be none."""
-
-    def outcome(self) -> Outcome | None:
-        """How it ended; None while it has not."""
-
-    def wanted(self) -> int:
-        """Pods it has, or is about to have, when it runs."""
-
-    def is_stopped(self) -> bool:
-        """No more pods will come of it."""
-
-    def about(self) -> About: ...
-
-    async def stop(self, client: Client) -> None: ...
-
-    async def start(self, client: Client) -> None: ...
-
-    async def fail(self, client: Client) -> None:
-        """It is to end for good: its pods stop, nothing comes again."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobOwner:
     job: JobObject
 
     def desired(self) -> WorkloadObject | None:
+        """The Workload it should have; None while there should be none."""
         return owners.workload_of(("batch/v1", "Job"), self.job.metadata, owners.job(self.job))
 
     def outcome(self) -> Outcome | None:
+        """How it ended; None while it has not."""
         for one in self.job.status.conditions:
             if one.status == "True" and one.type in ("Complete", "Failed"):
                 return Outcome(one.type == "Complete", one.reason, one.message)
         return None
 
     def wanted(self) -> int:
+        """Pods it has, or is about to have, when it runs."""
         return owners.job(self.job)[0].count
 
     def is_stopped(self) -> bool:
+        """No more pods will come of it."""
         return self.job.spec.suspend and not self.job.status.active
 
     def about(self) -> About:
@@ -91,7 +72,7 @@ class JobOwner:
             await self._set(client, {"suspend": False})
 
     async def fail(self, client: Client) -> None:
-        """A deadline that is over already: its own controller stops the pods and marks the Job Failed."""
+        """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed."""
         await self._set(client, {"activeDeadlineSeconds": DEADLINE_SECONDS})
 
     async def _set(self, client: Client, spec: dict[str, object]) -> None:
@@ -151,6 +132,9 @@ class PodsOwner:
 
     async def fail(self, client: Client) -> None:
         await remove(client, self.pods)
+
+
+Owner = JobOwner | PodsOwner
 
 
 def is_lost(pod: PodObject) -> bool:

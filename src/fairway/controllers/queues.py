@@ -11,29 +11,27 @@ charged, nobody is.
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from fairway.api import queues
+from fairway.api.ledger import Use, charge, evicted
 from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
-from fairway.api.workloads import admission
-from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Running, Snapshot, amounts
+from fairway.api.workloads import admission, key_of
+from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts
 from fairway.engine.forecast import stretched
-from fairway.engine.resources import counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref
 
 from .forecast import Outcome, accuracy
-from .ledger import Use, charge, evicted
 from .means import Means
 from .status import change, is_over, since
-from .view import at_least, key_of
-from .workloads import FINALIZER, value_of
+from .workloads import FINALIZER, held_by, value_of
 
 DEFAULT = "default"
 PAUSE_SECONDS, SETTLE_SECONDS, HURRIED_SECONDS = 60.0, 1.0, 0.5
@@ -47,8 +45,8 @@ class Picture:
 
     pending: int = 0
     admitted: int = 0
-    usage: tuple[tuple[tuple[str, str], int], ...] = ()
-    share: tuple[tuple[tuple[str, str], int], ...] = ()
+    usage: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    share: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,8 @@ class Queues:
         pools = {pool.name: pool for pool in snapshot.pools}
         for verdict in plan.verdicts:
             if isinstance(verdict, Evict) and verdict.beneficiary and (one := by_key.get(verdict.workload)):
-                self._evicted[one.workload.queue][pools[one.admission.pool]] += held_by(one).get(GPU, 0)
+                gpus = held_by(one.workload, one.admission).get(GPU, 0)
+                self._evicted[one.workload.queue][pools[one.admission.pool]] += gpus
                 self._note(one.workload.queue)
 
     def learn(self, queue: str, one: Outcome) -> None:
@@ -164,7 +163,7 @@ class Queues:
         ref = Ref(kinds.QUEUES, name)
         made = await self.means.client.patch(ref, {"metadata": meta, "status": patch}, subresource="status")
         self._written[name] = self.means.now()
-        await self.means.view.shown(ref, at_least(made))
+        await self.means.view.caught_up(kinds.QUEUES, made)
 
     def _news(self, name: str) -> News:
         return News(dict(self._uses[name]), Counter(self._evicted[name]), list(self._outcomes[name]))
@@ -199,15 +198,9 @@ class Queues:
 
     def _shown(self, queue: Queue, status: QueueStatus) -> QueueStatus:
         picture = self._pictures.get(queue.name, Picture())
-        usage, share = dict(picture.usage), dict(picture.share)
-        return replace(
-            status,
-            pending=picture.pending,
-            admitted=picture.admitted,
-            usage=_by_pool(usage),
-            share=_by_pool(share),
-            borrowed=_by_pool(_borrowed(queue, usage)),
-        )
+        held = {"usage": picture.usage, "share": picture.share, "borrowed": _borrowed(queue, picture.usage)}
+        told = {name: _by_pool(cells) for name, cells in held.items()}
+        return replace(status, pending=picture.pending, admitted=picture.admitted, **told)
 
 
 def use_of(said: WorkloadObject, now: float) -> Use | None:
@@ -220,17 +213,12 @@ def use_of(said: WorkloadObject, now: float) -> Use | None:
     ran = max(0.0, (finished or now) - start) if start is not None else 0.0
     if status.admission is None:
         return Use(value, "", (), 0.0)
-    held = counted(value.podsets, counts_of(value.podsets, admission(status.admission, value)), 0)
+    held = held_by(value, admission(status.admission, value))
     held.pop(PODS, None)
     gpus = held.get(GPU, 0) / 1000
     before = status.attained if finished is None else status.attained - gpus * ran
     runtime = ran if status.phase == "Succeeded" else None
     return Use(value, status.admission.pool, amounts(held), ran + (before / gpus if gpus else 0.0), runtime)
-
-
-def held_by(one: Running) -> dict[str, int]:
-    """What a workload counts in quotas, by resource."""
-    return counted(one.workload.podsets, counts_of(one.workload.podsets, one.admission), 0)
 
 
 def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
@@ -242,39 +230,37 @@ def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:
         name = parent_of(name)
 
 
-def _parents(snapshot: Snapshot) -> Callable[[str], str]:
-    queues = snapshot.queues
-    return lambda name: queues[name].parent if name in queues else ""
+def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tuple[str, ...]]:
+    """What queues have, with all below them; of each key the first is the queue."""
+    queues, total = snapshot.queues, Counter[tuple[str, ...]]()
+    for (queue, *rest), amount in own.items():
+        for name in lineage(lambda one: queues[one].parent if one in queues else "", queue):
+            total[name, *rest] += amount
+    return total
 
 
-def usage_of(snapshot: Snapshot) -> Counter[Cell]:
+def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
     """What each queue holds, with all below it."""
-    held: Counter[Cell] = Counter()
-    parent_of = _parents(snapshot)
+    held: Counter[tuple[str, ...]] = Counter()
     for one in snapshot.running:
-        for resource, amount in held_by(one).items():
+        for resource, amount in held_by(one.workload, one.admission).items():
             if resource != PODS and amount:
-                for name in lineage(parent_of, one.workload.queue):
-                    held[name, one.admission.pool, resource] += amount
-    return held
+                held[one.workload.queue, one.admission.pool, resource] += amount
+    return summed(snapshot, held)  # type: ignore[return-value]
 
 
 def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> dict[str, Picture]:
-    pending: Counter[str] = Counter()
-    admitted: Counter[str] = Counter()
-    parent_of = _parents(snapshot)
-    for workloads, into in ((snapshot.pending, pending), ((it.workload for it in snapshot.running), admitted)):
-        for queue, number in Counter(one.queue for one in workloads).items():
-            for name in lineage(parent_of, queue):
-                into[name] += number
-    return {
-        name: Picture(pending[name], admitted[name], _of(name, usage), _of(name, plan.shares))
-        for name in snapshot.queues
-    }
+    pending = summed(snapshot, Counter((one.queue,) for one in snapshot.pending))
+    admitted = summed(snapshot, Counter((one.workload.queue,) for one in snapshot.running))
+    held, due = _by_queue(usage), _by_queue(plan.shares)
+    return {name: Picture(pending[name,], admitted[name,], held[name], due[name]) for name in snapshot.queues}
 
 
-def _of(queue: str, cells: Mapping[Cell, int]) -> tuple[tuple[tuple[str, str], int], ...]:
-    return tuple(sorted(((pool, name), amount) for (of, pool, name), amount in cells.items() if of == queue))
+def _by_queue(cells: Mapping[Cell, int]) -> defaultdict[str, dict[tuple[str, str], int]]:
+    found: defaultdict[str, dict[tuple[str, str], int]] = defaultdict(dict)
+    for (queue, pool, resource), amount in sorted(cells.items()):
+        found[queue][pool, resource] = amount
+    return found
 
 
 def _borrowed(queue: Queue, usage: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:

@@ -16,6 +16,7 @@ from msgspec import structs
 from fairway.api.objects import JobObject, NamespaceObject, PodObject
 from fairway.api.owners import name_of
 from fairway.api.types import WorkloadObject
+from fairway.api.workloads import key_of
 from fairway.clock import Chance, Clock
 from fairway.engine import Fault, Plan, Snapshot, State
 from fairway.kube import kinds
@@ -24,7 +25,7 @@ from fairway.kube.events import Events
 from fairway.kube.kinds import Kind, Ref
 from fairway.kube.lease import Election
 from fairway.kube.transport import Transport
-from fairway.record import record_of, write
+from fairway.record import keep, record_of
 from fairway.settings import DECIDES_BY, LEASE, Settings, policy_of, told
 
 from .apply import Writer
@@ -35,7 +36,7 @@ from .means import Means
 from .metrics import Metrics
 from .queues import Queues
 from .scheduler import Scheduler
-from .view import Seen, View, key_of
+from .view import Seen, View
 
 RECORDINGS = 20
 log = logging.getLogger(__name__)
@@ -139,15 +140,10 @@ class Control:
                 self._writer.note(key_of_pod(pod))
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
-        """Keeps the snapshot of a plan that was refused, to be replayed; of many, the last."""
-        if not self._means.settings.recordings:
-            return
-        folder = Path(self._means.settings.recordings)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        said = record_of(snapshot, plan, policy=self._means.settings.policy, faults=faults)
-        write(folder / f"refused-{snapshot.now:.3f}.record", said)
-        for old in sorted(folder.glob("refused-*.record"))[:-RECORDINGS]:
-            old.unlink(missing_ok=True)
+        """Keeps the snapshot of a plan that was refused, to be replayed."""
+        if folder := self._means.settings.recordings:
+            said = record_of(snapshot, plan, policy=self._means.settings.policy, faults=faults)
+            keep(Path(folder), said, most=RECORDINGS)
 
 
 def is_retold(old: WorkloadObject, new: WorkloadObject) -> bool:

@@ -10,30 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 
-from fairway.engine import (
-    Admit,
-    Evict,
-    Fault,
-    Keep,
-    Plan,
-    Policy,
-    Reason,
-    Resize,
-    Running,
-    Snapshot,
-    Verdict,
-    Wait,
-    check,
-    decide,
-)
+from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, check, decide
 
+from .amend import overdue, strike, with_verdicts
 from .apply import Writer
 from .facts import Refusal
 from .means import Means
 from .queues import Queues, usage_of
-from .watchdog import overdue, with_verdicts
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_BATCH = 1.0
@@ -111,33 +95,3 @@ class Scheduler:
             log.error("a struck plan has faults still, nothing of it is done: %s", again[:3])
             rest, _ = strike(snapshot, rest, [Fault(it.workload, "Struck") for it in rest.verdicts])
         return rest
-
-
-def strike(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:
-    """The plan without the faulty items, what others were to give for them, and the starts that count on such room."""
-    struck = {fault.workload for fault in faults}
-    before = -1
-    while before < len(struck):
-        before = len(struck)
-        for verdict in plan.verdicts:
-            if isinstance(verdict, Evict | Resize) and verdict.beneficiary in struck:
-                struck.add(verdict.workload)
-            if isinstance(verdict, Resize) and verdict.workload in struck and verdict.beneficiary:
-                struck.add(verdict.beneficiary)
-            if isinstance(verdict, Admit) and struck.intersection(verdict.after):
-                struck.add(verdict.workload)
-    running = {one.workload.key: one for one in snapshot.running}
-    known = running.keys() | {one.key for one in snapshot.pending}
-    kept = (it if it.workload not in struck else _undone(it, running) for it in plan.verdicts if it.workload in known)
-    acted = {it.workload for it in plan.verdicts if it.workload in struck and not isinstance(it, Keep | Wait)}
-    return replace(plan, verdicts=tuple(kept)), acted
-
-
-def _undone(verdict: Verdict, running: dict[str, Running]) -> Verdict:
-    """Nothing happens to the workload."""
-    one = running.get(verdict.workload)
-    if one is None:
-        return Wait(verdict.workload, Reason.REFUSED)
-    if one.is_promised and not one.is_leaving:
-        return Admit(verdict.workload, one.admission, tuple(key for key in one.waits_for if key in running))
-    return Keep(verdict.workload)

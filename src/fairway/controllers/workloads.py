@@ -11,7 +11,6 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +23,14 @@ from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, priority_class, workload
-from fairway.engine import GPU, Admission, NodeShare, PodSetPlacement, Workload
+from fairway.engine import GPU, Admission, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, ref
 
 from . import status as life
-from .bind import Place, assign, bind, by_podset, devices_of, holds_room, is_over, ref_of, remove, strays
+from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
 from .cases import Case
 from .means import Means
 from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
@@ -269,13 +268,15 @@ def value_of(said: WorkloadObject) -> Workload:
     return workload(said, Reading())
 
 
+def held_by(value: Workload, placed: Admission) -> dict[str, int]:
+    """What a workload counts in quotas, by resource."""
+    return counted(value.podsets, counts_of(value.podsets, placed), 0)
+
+
 def gpus_of(said: WorkloadObject) -> float:
     """GPUs it holds; a shared one by its fraction."""
-    if said.status.admission is None:
-        return 0.0
-    value = value_of(said)
-    held = counted(value.podsets, counts_of(value.podsets, admission(said.status.admission, value)), 0)
-    return held.get(GPU, 0) / DEVICE
+    value, held = value_of(said), said.status.admission
+    return held_by(value, admission(held, value)).get(GPU, 0) / DEVICE if held else 0.0
 
 
 def is_rejected(pod: PodObject) -> bool:
@@ -297,26 +298,3 @@ def _is_ready(pod: PodObject) -> bool:
 
 def _is_another(seen: Any, old: PodObject) -> bool:
     return seen is None or seen.metadata.uid != old.metadata.uid or bool(seen.spec.node_name)
-
-
-def without(placed: Admission, pods: Iterable[PodObject]) -> Admission:
-    """The admission less the places of these pods."""
-    gone: defaultdict[str, list[tuple[int, ...]]] = defaultdict(list)
-    for pod in pods:
-        gone[pod.spec.node_name].append(devices_of(pod))
-    podsets = []
-    for placement in placed.podsets:
-        shares = [left for share in placement.nodes if (left := _less(share, gone[share.node])).count]
-        podsets.append(PodSetPlacement(placement.name, tuple(shares)))
-    return Admission(placed.pool, tuple(podsets))
-
-
-def _less(share: NodeShare, gone: list[tuple[int, ...]]) -> NodeShare:
-    """The share less one place for each that is gone; those are taken off `gone`."""
-    devices, count = list(share.devices), share.count
-    for own in [one for one in gone if not devices or one in devices][:count]:
-        gone.remove(own)
-        count -= 1
-        if devices:
-            devices.remove(own)
-    return NodeShare(share.node, count, tuple(devices))

@@ -4,14 +4,16 @@ The rules. Every change is told once, as (old, new): (None, new) for what came, 
 deleted and made again under its name is told as gone, then as come, even if both were missed. A cut watch goes on
 from the last version seen; 410 lists anew and tells the differences. Errors back off with jitter, for ever: an API
 server that is away is no reason to stop. `changed` is called in the task that runs the informer and must not wait.
-It keeps decoded values only, in the msgspec type given (the fields somebody reads), or dicts.
+It keeps decoded values only, in the msgspec type given (the fields somebody reads), or dicts. Whoever wrote something
+waits until it is seen: after that the store alone is the truth, and nobody keeps his own writes on the side.
 """
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable
-from contextlib import aclosing
-from typing import Generic, TypeVar
+from contextlib import aclosing, suppress
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,8 +21,9 @@ from .client import WATCH_SECONDS, ApiError, Client, Event
 from .kinds import Selection
 
 T = TypeVar("T")
+Awaited = tuple[Callable[[T | None], bool], asyncio.Future[None]]
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.5, 30.0
+FIRST_SECONDS, LONGEST_SECONDS, UNSEEN_SECONDS = 0.5, 30.0, 30.0
 log = logging.getLogger(__name__)
 
 
@@ -49,6 +52,7 @@ class Informer(Generic[T]):
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
         self._heads: dict[str, _Meta] = {}
+        self._awaited: defaultdict[str, list[Awaited[T]]] = defaultdict(list)
         self._decode = msgspec.json.Decoder(shape)
         self._version = ""
         self._pause = FIRST_SECONDS
@@ -67,6 +71,25 @@ class Informer(Generic[T]):
                     await self._back_off(error)
             except (OSError, msgspec.MsgspecError) as error:
                 await self._back_off(error)
+
+    async def shown(self, key: str, test: Callable[[T | None], bool]) -> None:
+        """Returns once what is seen under the key passes `test` (None: nothing is there), or after a while: an object
+        that came and went between two lists is never seen."""
+        if not test(self.store.get(key)):
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaited[key].append((test, future))
+            with suppress(TimeoutError):
+                await self.client.clock.within(UNSEEN_SECONDS, future)
+
+    async def caught_up(self, written: dict[str, Any]) -> None:
+        """Returns once this version of an object or a later one is seen, or that it is gone."""
+        meta = msgspec.convert(written["metadata"], _Meta)
+
+        def is_seen(_: T | None) -> bool:
+            head = self._heads.get(meta.key)
+            return head is None or head.uid != meta.uid or int(head.version) >= int(meta.version)
+
+        await self.shown(meta.key, is_seen)
 
     async def _back_off(self, error: Exception) -> None:
         log.warning("%s: %s: %s", self.selection.path(), type(error).__name__, error)
@@ -114,9 +137,18 @@ class Informer(Generic[T]):
         new = self._decode.decode(raw)
         old = self.store.get(head.key)
         self.store[head.key], self._heads[head.key] = new, head
-        self.changed(old, new)
+        self._tell(head.key, old, new)
 
     def _drop(self, key: str) -> None:
         if key in self.store:
             del self._heads[key]
-            self.changed(self.store.pop(key), None)
+            self._tell(key, self.store.pop(key), None)
+
+    def _tell(self, key: str, old: T | None, new: T | None) -> None:
+        if waiting := self._awaited.pop(key, None):
+            for test, future in waiting:
+                if not future.done() and test(new):
+                    future.set_result(None)
+            if left := [it for it in waiting if not it[1].done()]:
+                self._awaited[key] = left
+        self.changed(old, new)

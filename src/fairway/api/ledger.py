@@ -9,10 +9,9 @@ period.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairway.engine import GPU, Amounts, Decayed, Ledger, Pool, Queue, Workload
+from fairway.engine.model import GPU, Amounts, Decayed, Ledger, Pool, Queue, Workload
+from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import learn
-
-DEVICE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,11 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
     for resource, amount in use.held:
         key = (use.pool, resource)
         usage[key] = grown(usage.get(key), amount * use.seconds, now=now, half_life=half_life)
-    users, is_own = dict(ledger.users), use.workload.queue == queue.name
+    users, runtimes, is_own = dict(ledger.users), dict(ledger.runtimes), use.workload.queue == queue.name
     if is_own and use.workload.user:
         users[use.workload.user] = grown(users.get(use.workload.user), use.gpu_seconds, now=now, half_life=half_life)
+    if is_own and use.runtime is not None:
+        runtimes = learn(runtimes, use.workload, use.runtime)
     spent, since = _budget(queue, now)
     return replace(
         ledger,
@@ -49,7 +50,7 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
         users=tuple(sorted(users.items())),
         budget_spent=spent + use.gpu_seconds,
         budget_since=since,
-        runtimes=_runtimes(ledger, use) if is_own else ledger.runtimes,
+        runtimes=tuple(sorted(runtimes.items())),
     )
 
 
@@ -78,10 +79,3 @@ def _budget(queue: Queue, now: float) -> tuple[float, float]:
     if period is None or now < ledger.budget_since + period:
         return ledger.budget_spent, ledger.budget_since
     return 0.0, now - (now - ledger.budget_since) % period
-
-
-def _runtimes(ledger: Ledger, use: Use) -> tuple[tuple[tuple[str, str], object], ...]:
-    if use.runtime is None:
-        return ledger.runtimes
-    known: Mapping[tuple[str, str], object] = learn(dict(ledger.runtimes), use.workload, use.runtime)
-    return tuple(sorted(known.items()))

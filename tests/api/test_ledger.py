@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairway.controllers.ledger import Use, charge, evicted
+from fairway.api.ledger import Use, charge, evicted
 from fairway.engine import Decayed, Ledger, PodClass, PodSet, Pool, Queue, Workload
 
 ONE = Workload("ns/job-train-1", "q", (PodSet("main", 1, 1, PodClass()),), user="ann")
