@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 from places import draft_of, has, other, placed, term
 
 from fairway.engine.draft import Draft
+from fairway.engine.fit import feasible
 from fairway.engine.model import (
     GPU,
     Admission,
@@ -21,7 +22,7 @@ from fairway.engine.model import (
     Toleration,
     amounts,
 )
-from fairway.engine.place import Ask, feasible, place, room
+from fairway.engine.place import Ask, place, room
 from fairway.engine.state import snapshot_of
 
 

@@ -87,7 +87,6 @@ class RayClusterObject(objects.Part, frozen=True):
     status: Conditions = Conditions()
 
 
-Owned = objects.JobObject | JobSetObject | PyTorchJobObject | RayClusterObject
 S = TypeVar("S", objects.JobObject, JobSetObject, PyTorchJobObject, RayClusterObject)
 
 

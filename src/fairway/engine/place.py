@@ -16,7 +16,7 @@ import numpy as np
 
 from .affinity import admits, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
-from .fit import Counts, Kind, Memo, Piece, Rows, allowed_nodes, feasible, labels_of, pick, pool_row, remember
+from .fit import Counts, Kind, Piece, Rows, allowed_nodes, labels_of, pick, pool_row, remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
 from .score import WISH, Values, fullness, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
@@ -25,8 +25,6 @@ from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, s
 
 if TYPE_CHECKING:
     from .draft import Draft
-
-__all__ = ["Ask", "Memo", "feasible", "place", "room"]
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)

@@ -21,9 +21,9 @@ from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
 from .draft import Room
-from .fit import Kind, Need
+from .fit import Kind, Need, feasible
 from .model import GPU, Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
-from .place import feasible, room, sight_of
+from .place import room, sight_of
 from .plan import Cause
 from .quota import Demand
 from .resources import DEVICE, counts_of

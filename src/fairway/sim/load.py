@@ -83,11 +83,6 @@ def until(load: Load, seconds: float | None) -> Load:
     return load if seconds is None else replace(load, jobs=tuple(job for job in load.jobs if job.submit < seconds))
 
 
-def on_nodes(load: Load, nodes: tuple[Node, ...], pools: tuple[Pool, ...]) -> Load:
-    """The same jobs on another cluster."""
-    return replace(load, nodes=nodes, pools=pools)
-
-
 def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:
     """What the scheduler sees of a job. `pods` interns: jobs alike share one PodClass."""
     whole = job.gpus % 1000 == 0 or job.gpus > 1000
