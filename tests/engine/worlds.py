@@ -44,7 +44,7 @@ from fairway.engine.model import (
     World,
 )
 from fairway.engine.plan import Admit, Evict, Finish, Plan, Resize, Verdict, Wait
-from fairway.engine.referee.site import unfit
+from fairway.engine.referee.ground import unfit
 from fairway.engine.resources import DEVICE, shared
 
 GIB = 1 << 30

@@ -12,13 +12,12 @@ from functools import partial
 import numpy as np
 
 from .fit import Counts, Kind, labels_of, pool_row, selected, tolerated
-from .labels import holds
-from .model import PodAffinity, PodClass, Selector, Spread
+from .labels import clash, means, required, selects
+from .model import PodAffinity, PodClass, Spread
 from .score import Values
 from .snapshot import Mask, Snapshot
 
 Standing = Mapping[PodClass, Counts]
-EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 def looks_beside(pod: PodClass) -> bool:
@@ -29,14 +28,14 @@ def looks_beside(pod: PodClass) -> bool:
 def is_drawn(pod: PodClass, standing: Standing) -> bool:
     """Whether a pod that stands would like it near, or far."""
     return any(
-        (term.weight is not None or not term.anti) and _means(term, other, pod)
+        (term.weight is not None or not term.anti) and means(term, other, pod)
         for other in standing for term in other.pod_affinity
     )
 
 
 def bound_to_itself(pod: PodClass) -> list[str]:
     """Topology keys of required affinity that means the pod's own kind: such pods stand in one domain."""
-    return [term.topology_key for term in _required(pod, anti=False) if _means(term, pod, pod)]
+    return [term.topology_key for term in required(pod, anti=False) if means(term, pod, pod)]
 
 
 def admits(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
@@ -44,14 +43,14 @@ def admits(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
     mask = np.ones(len(snapshot.nodes), np.bool_)
     pod = kind.pod
     for other, counts in standing.items():
-        if _ports_clash(pod, other):
+        if clash(pod, other):
             mask &= counts <= 0
-        for term in _required(other, anti=True):
-            if _means(term, other, pod):
+        for term in required(other, anti=True):
+            if means(term, other, pod):
                 mask &= _beside(snapshot, term.topology_key, counts) <= 0
-    for term in _required(pod, anti=True):
-        mask &= _beside(snapshot, term.topology_key, _count(standing, partial(_means, term, pod))) <= 0
-    if terms := _required(pod, anti=False):
+    for term in required(pod, anti=True):
+        mask &= _beside(snapshot, term.topology_key, _count(standing, partial(means, term, pod))) <= 0
+    if terms := required(pod, anti=False):
         mask &= _attracted(snapshot, standing, pod, terms)
     for spread in pod.spread:
         if spread.hard:
@@ -64,11 +63,11 @@ def likes(snapshot: Snapshot, standing: Standing, kind: Kind) -> Values:
     pod, drawn, evenness = kind.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
     for term in pod.pod_affinity:
         if term.weight is not None:
-            beside = _beside(snapshot, term.topology_key, _count(standing, partial(_means, term, pod)))
+            beside = _beside(snapshot, term.topology_key, _count(standing, partial(means, term, pod)))
             drawn += (-1 if term.anti else 1) * term.weight * np.maximum(beside, 0)
     for other, counts in standing.items():
         for term in other.pod_affinity:
-            if (term.weight is not None or not term.anti) and _means(term, other, pod):
+            if (term.weight is not None or not term.anti) and means(term, other, pod):
                 sign = -1 if term.anti else 1
                 drawn += sign * (term.weight or 1) * np.maximum(_beside(snapshot, term.topology_key, counts), 0)
     for spread in pod.spread:
@@ -81,21 +80,6 @@ def likes(snapshot: Snapshot, standing: Standing, kind: Kind) -> Values:
 def _scaled(values: Values) -> Values:
     low, high = values.min(initial=0), values.max(initial=0)
     return (values - low) / (high - low) if high > low else np.zeros_like(values)
-
-
-def _required(pod: PodClass, *, anti: bool) -> list[PodAffinity]:
-    return [term for term in pod.pod_affinity if term.weight is None and term.anti == anti]
-
-
-def selects(selector: Selector, pod: PodClass) -> bool:
-    labels = dict(pod.labels)
-    return all(holds(one, labels.get(one.key)) for one in selector)
-
-
-def _means(term: PodAffinity, owner: PodClass, other: PodClass) -> bool:
-    """Whether a term of `owner` speaks of pods like `other`."""
-    in_namespace = term.any_namespace or other.namespace in (term.namespaces or (owner.namespace,))
-    return in_namespace and term.selector is not None and selects(term.selector, other)
 
 
 def _count(standing: Standing, is_meant: Callable[[PodClass], bool]) -> Counts:
@@ -113,8 +97,8 @@ def _beside(snapshot: Snapshot, key: str, counts: Counts) -> Counts:
 
 def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: list[PodAffinity]) -> Mask:
     """Domains with a pod that all terms mean; anywhere with the keys for the first pod of a group that means itself."""
-    counts = _count(standing, lambda one: all(_means(term, pod, one) for term in terms))
-    is_first = not np.any(counts > 0) and all(_means(term, pod, pod) for term in terms)
+    counts = _count(standing, lambda one: all(means(term, pod, one) for term in terms))
+    is_first = not np.any(counts > 0) and all(means(term, pod, pod) for term in terms)
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for term in terms:
         mask &= _beside(snapshot, term.topology_key, counts) >= (0 if is_first else 1)
@@ -123,16 +107,16 @@ def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: lis
 
 def near(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
     """Nodes where those are, or may yet come, that the pod must stand beside."""
-    return _attracted(snapshot, standing, pod, _required(pod, anti=False))
+    return _attracted(snapshot, standing, pod, required(pod, anti=False))
 
 
 def follows(pod: PodClass) -> bool:
     """Whether it must stand beside pods of another kind."""
-    return any(not _means(term, pod, pod) for term in _required(pod, anti=False))
+    return any(not means(term, pod, pod) for term in required(pod, anti=False))
 
 
 def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:
-    return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, one))
+    return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, dict(one.labels)))
 
 
 def _level(snapshot: Snapshot, standing: Standing, kind: Kind, spread: Spread) -> Mask:
@@ -149,14 +133,5 @@ def _level(snapshot: Snapshot, standing: Standing, kind: Kind, spread: Spread) -
     totals = _beside(snapshot, spread.topology_key, np.where(counted, _spread_over(standing, pod, spread), 0))
     domains = np.count_nonzero(np.bincount(codes[counted]))
     least = totals[counted].min(initial=np.iinfo(np.int64).max) if domains >= spread.min_domains else 0
-    own = 1 if selects(spread.selector, pod) else 0
+    own = 1 if selects(spread.selector, dict(pod.labels)) else 0
     return (codes >= 0) & (totals + own - least <= spread.max_skew)
-
-
-def _ports_clash(pod: PodClass, other: PodClass) -> bool:
-    return any(
-        protocol == other_protocol and port == other_port
-        and (ip == other_ip or ip in EVERY_ADDRESS or other_ip in EVERY_ADDRESS)
-        for ip, protocol, port in pod.host_ports
-        for other_ip, other_protocol, other_port in other.host_ports
-    )

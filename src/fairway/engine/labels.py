@@ -1,8 +1,10 @@
-"""Labels, taints and tolerations, as Kubernetes reads them. What they are asked for is decided elsewhere."""
+"""Labels, taints, terms of affinity and host ports, as Kubernetes reads them. Where pods go is not asked here."""
 
 from collections.abc import Mapping
 
-from .model import Expression, Selector, Taint, Toleration
+from .model import Expression, PodAffinity, PodClass, Selector, Taint, Toleration
+
+EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 def holds(one: Expression, value: str | None) -> bool:
@@ -32,4 +34,24 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
         and (one.key == taint.key or (not one.key and one.operator == "Exists"))
         and (one.operator == "Exists" or one.value == taint.value)
         for one in tolerations
+    )
+
+
+def required(pod: PodClass, *, anti: bool) -> list[PodAffinity]:
+    return [term for term in pod.pod_affinity if term.weight is None and term.anti == anti]
+
+
+def means(term: PodAffinity, owner: PodClass, other: PodClass) -> bool:
+    """Whether a term of `owner` speaks of pods like `other`."""
+    in_namespace = term.any_namespace or other.namespace in (term.namespaces or (owner.namespace,))
+    return in_namespace and term.selector is not None and selects(term.selector, dict(other.labels))
+
+
+def clash(pod: PodClass, other: PodClass) -> bool:
+    """Whether they want the same host port."""
+    return any(
+        protocol == other_protocol and port == other_port
+        and (ip == other_ip or ip in EVERY_ADDRESS or other_ip in EVERY_ADDRESS)
+        for ip, protocol, port in pod.host_ports
+        for other_ip, other_protocol, other_port in other.host_ports
     )

@@ -207,6 +207,11 @@ class Admission:
     pool: str
     podsets: tuple[PodSetPlacement, ...]
 
+    @property
+    def nodes(self) -> set[str]:
+        """Names of the nodes in use."""
+        return {share.node for placement in self.podsets for share in placement.nodes}
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

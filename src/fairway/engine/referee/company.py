@@ -1,142 +1,116 @@
-"""Whether pods bear those beside them: the referee's part on (anti-)affinity, topology spread and host ports.
+"""Whether pods bear those beside them: (anti-)affinity, topology spread and host ports.
 
 Starts are taken in order, each with all that stands and all that started before it. Nothing here is fast: it is asked
 only where some pod looks at the pods beside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fairway.engine.labels import selects
-from fairway.engine.model import Admission, NodeShare, PodAffinity, PodClass, PodSetPlacement, Spread
-from fairway.engine.plan import Fault
-from fairway.engine.snapshot import Columns, Snapshot
+from fairway.engine.labels import clash, means, required, selects
+from fairway.engine.model import PodClass, Spread
+from fairway.engine.snapshot import Columns
 
-from .site import unfit
-from .tally import Case, Held, layout_of, pods_of
-
-Counts = dict[PodClass, Columns]
-"""int64[node] pods of each class."""
+from .case import Case, halves
+from .ground import Found, unfit
+from .layout import Item, Layout
 
 
-def neighbours(case: Case) -> Iterator[Fault]:
-    """Required (anti-)affinity, hard spread and host ports, in the order of starts. Those that leave may have been seen
-    beside a pod or not: both pass. Spread binds who comes, so those that move may come later."""
-    snapshot, stays, going = case.snapshot, Counts(), Counts()
-    if not snapshot.is_social:
+def neighbours(case: Case) -> Found:
+    """Those that leave may have been seen beside a pod or not: both pass. Spread binds who comes, so those that move
+    may come later. The first minCount pods of a gang start in its turn, the others grow after all minimums."""
+    if not case.snapshot.is_social:
         return
-    for other in snapshot.pods:
-        if (row := snapshot.row_of.get(other.node)) is not None and not other.is_leaving:
-            _add(stays, len(snapshot.nodes), (other.pod, row, 1))
-    for counts, sign, items in ((stays, 1, case.standing()), (going, 1, case.leaves), (stays, -1, case.leaves)):
-        items = [item for item in items if sign > 0 or item.role == "evicted"]
-        _add(counts, len(snapshot.nodes), *_pods(snapshot, items, sign))
-    halves = [_halves(item) for item in case.starts]
-    cores, moved = _both(stays, {}), Counts()
-    _add(cores, len(snapshot.nodes), *_pods(snapshot, [core for core, _ in halves], 1))
-    _add(moved, len(snapshot.nodes), *_pods(snapshot, [item for item in case.starts if item.role == "moved"], -1))
-    for item, earlier in [(core, stays) for core, _ in halves] + [(surplus, cores) for _, surplus in halves]:
-        pods, before = _pods(snapshot, [item], 1), _both(earlier, {})
-        _add(stays, len(snapshot.nodes), *pods)
-        for pod, row, _ in pods if item.role != "told" else ():
-            alone = _both(before, {})  # with those of its own kind, but not yet others
-            _add(alone, len(snapshot.nodes), *(one for one in pods if one[0] == pod))
-            seen = [stays, _both(stays, going), alone, _both(alone, going)]
-            why = [disturbed(snapshot, counts, (pod, item.admission.pool), row) for counts in seen]
+    company = Company(case)
+    stays = company.count(case.stands) - company.count([one for one in case.leaves if one.role == "evicted"])
+    for pod in case.snapshot.pods:
+        if pod.node in case.snapshot.row_of and not pod.is_leaving:
+            stays[company.index[pod.pod], case.snapshot.row_of[pod.node]] += 1
+    going, moved = company.count(case.leaves), company.count([one for one in case.starts if one.role == "moved"])
+    turns = [halves(item, first_pods(item)) for item in case.starts]
+    cores = [core for core, _ in turns]
+    minimums = stays + company.count(cores)
+    for turn, item in enumerate([*cores, *(rest for _, rest in turns)]):
+        pods, before = company.count([item]), stays if turn < len(cores) else minimums
+        stays = stays + pods
+        for kind, row in np.argwhere(pods).tolist() if item.role != "told" else ():
+            alone = before.copy()  # with those of its own kind, but not yet others
+            alone[kind] += pods[kind]
+            seen = [stays, stays + going, alone, alone + going]
+            why = [company.disturbed(counts, kind, item.admission.pool, row) for counts in seen]
             if why[0] == "spread":
-                why.append(disturbed(snapshot, _both(stays, moved), (pod, item.admission.pool), row))
+                why.append(company.disturbed(stays - moved, kind, item.admission.pool, row))
             if all(why):
-                yield Fault(item.workload.key, "Neighbour", f"{why[0]} on {snapshot.nodes[row].name}")
+                yield item.key, f"{why[0]} on {case.snapshot.nodes[row].name}"
 
 
-def _halves(item: Held) -> tuple[Held, Held]:
-    """The first minCount pods of a gang, which start in its turn, and the others, which grow after all minimums."""
-    least = {podset.name: podset.min_count for podset in item.workload.podsets}
-    parts: tuple[list[PodSetPlacement], list[PodSetPlacement]] = [], []
-    for placement in item.admission.podsets:
-        pods = [NodeShare(node, 1) for node, _ in pods_of(placement)]
-        count = least.get(placement.name, 0) if item.role == "new" else 0 if item.role == "more" else len(pods)
-        for part, some in zip(parts, (pods[:count], pods[count:])):
-            part.append(PodSetPlacement(placement.name, tuple(some)))
-    first, second = (item._replace(admission=Admission(item.admission.pool, tuple(part))) for part in parts)
-    return first, second
+def first_pods(item: Item) -> dict[str, int]:
+    """How many pods of each podset start in its turn."""
+    return {one.name: {"new": one.min_count, "more": 0}.get(item.role, one.count) for one in item.workload.podsets}
 
 
-def _both(left: Counts, right: Counts) -> Counts:
-    none = np.zeros((), np.int64)
-    return {pod: np.add(left.get(pod, none), right.get(pod, none)) for pod in left.keys() | right.keys()}
+class Company:
+    """Pods by class and node: `index` is the row of a class in an int64[class, node]."""
 
+    def __init__(self, case: Case) -> None:
+        self.snapshot = case.snapshot
+        pods = [podset.pod for one in (*case.starts, *case.leaves, *case.stands) for podset in one.workload.podsets]
+        self.classes = list(dict.fromkeys([*pods, *(one.pod for one in case.snapshot.pods)]))
+        self.index = {pod: row for row, pod in enumerate(self.classes)}
+        self.labels = [dict(node.labels) for node in case.snapshot.nodes]
 
-def _pods(snapshot: Snapshot, items: Sequence[Held], sign: int) -> list[tuple[PodClass, int, int]]:
-    layout = layout_of(snapshot, items)
-    times = np.bincount(layout.form_of, minlength=len(layout.forms))
-    rows = zip(layout.form.tolist(), layout.kind.tolist(), layout.row.tolist(), layout.count.tolist())
-    return [(layout.kinds[kind][0], row, sign * n * int(times[form])) for form, kind, row, n in rows if row >= 0]
+    def count(self, items: Sequence[Item]) -> Columns:
+        """int64[class, node]: pods of these items."""
+        laid, found = Layout(self.snapshot, items), np.zeros((len(self.classes), len(self.labels)), np.int64)
+        times, here = np.bincount(laid.form_of, minlength=len(laid.forms)), laid.row >= 0
+        of = np.array([self.index[pod] for pod, _ in laid.kinds], np.int64)
+        np.add.at(found, (of[laid.kind[here]], laid.row[here]), (laid.count * times[laid.form])[here])
+        return found
 
+    def sum(self, counts: Columns, meant: Callable[[PodClass], bool]) -> Columns:
+        """int64[node]: pods of the classes that are meant."""
+        found: Columns = counts[[row for row, pod in enumerate(self.classes) if meant(pod)]].sum(axis=0)
+        return found
 
-def _add(counts: Counts, nodes: int, *pods: tuple[PodClass, int, int]) -> None:
-    for pod, row, number in pods:
-        counts.setdefault(pod, np.zeros(nodes, np.int64))[row] += number
+    def beside(self, on: Columns, key: str) -> dict[str | None, int]:
+        """Pods in each domain of a key, by label; None is no domain, and nobody is counted there."""
+        found: dict[str | None, int] = {None: 0}
+        for labels, count in zip(self.labels, on.tolist()):
+            if key in labels:
+                found[labels[key]] = found.get(labels[key], 0) + count
+        return found
 
-
-def disturbed(snapshot: Snapshot, counts: Counts, kind: tuple[PodClass, str], row: int) -> str:
-    """What a pod that stands on a node, and is counted there, could not bear beside it."""
-    pod, alone = kind[0], counts[kind[0]] * 0
-    for other, on in counts.items():
-        own = int(other == pod)
-        if on[row] > own and clash(pod, other):
-            return "host port"
-        for owner, meant in ((pod, other), (other, pod)):
-            terms = [term for term in owner.pod_affinity if term.anti and term.weight is None]
-            if any(means(one, owner, meant) and beside(snapshot, on, one.topology_key, row) > own for one in terms):
+    def disturbed(self, counts: Columns, kind: int, pool: str, row: int) -> str:
+        """What a pod that stands on a node, and is counted there, could not bear beside it."""
+        pod, here = self.classes[kind], self.labels[row].get
+        for at, other in enumerate(self.classes):
+            if counts[at, row] > (at == kind) and clash(pod, other):
+                return "host port"
+            keys = [one.topology_key for owner, meant in ((pod, other), (other, pod))
+                    for one in required(owner, anti=True) if means(one, owner, meant)]
+            if any(self.beside(counts[at], key)[here(key)] > (at == kind) for key in keys):
                 return "anti-affinity"
-    terms = [term for term in pod.pod_affinity if not term.anti and term.weight is None]
-    friends = sum((on for other, on in counts.items() if all(means(one, pod, other) for one in terms)), alone)
-    own = int(all(means(one, pod, pod) for one in terms))
-    if any(beside(snapshot, friends, one.topology_key, row) <= own for one in terms) and not own == friends.sum() == 1:
-        return "affinity"
-    return "spread" if any(one.hard and is_lopsided(snapshot, counts, kind, one, row) for one in pod.spread) else ""
+        terms = required(pod, anti=False)
+        friends = self.sum(counts, lambda other: all(means(one, pod, other) for one in terms))
+        own = all(means(one, pod, pod) for one in terms)
+        keys = [one.topology_key for one in terms if not (own and friends.sum() == 1)]
+        if any(self.beside(friends, key)[here(key)] <= own for key in keys):
+            return "affinity"
+        return "spread" if any(one.hard and self.is_lopsided(counts, pod, pool, row, one) for one in pod.spread) else ""
 
-
-def clash(pod: PodClass, other: PodClass) -> bool:
-    return any(
-        protocol == protocol_ and port == port_ and (ip == ip_ or not {"", "0.0.0.0", "::"}.isdisjoint((ip, ip_)))
-        for ip, protocol, port in pod.host_ports for ip_, protocol_, port_ in other.host_ports
-    )
-
-
-def means(term: PodAffinity, owner: PodClass, other: PodClass) -> bool:
-    """Whether a term speaks of pods like `other`."""
-    is_near = term.any_namespace or other.namespace in (term.namespaces or (owner.namespace,))
-    return is_near and term.selector is not None and selects(term.selector, dict(other.labels))
-
-
-def beside(snapshot: Snapshot, counts: Columns, key: str, row: int) -> int:
-    """Pods in the domain of a node; none where the node is in no domain."""
-    here = dict(snapshot.nodes[row].labels).get(key)
-    rows = [at for at, node in enumerate(snapshot.nodes) if here is not None and dict(node.labels).get(key) == here]
-    return int(counts[rows].sum())
-
-
-def is_lopsided(snapshot: Snapshot, counts: Counts, kind: tuple[PodClass, str], spread: Spread, row: int) -> bool:
-    """Whether the node's domain has too many more than the emptiest of those that count: with the keys of all hard
-    constraints, of the pool and, where it is honoured, selected and tolerated."""
-    pod, pool = kind
-    keys = {one.topology_key for one in pod.spread if one.hard}
-    meant = [on for other, on in counts.items()
-             if other.namespace == pod.namespace and selects(spread.selector, dict(other.labels))]
-    totals: dict[str, int] = {}
-    for at, node in enumerate(snapshot.nodes):
-        labels = dict(node.labels)
-        if (
-            snapshot.pool_of[at] >= 0 and snapshot.pools[snapshot.pool_of[at]].name == pool and keys <= labels.keys()
-            and not (spread.honor_affinity and unfit(replace(node, taints=()), pod))
-            and not (spread.honor_taints and unfit(node, PodClass(tolerations=pod.tolerations)))
-        ):
-            domain = labels[spread.topology_key]
-            totals[domain] = totals.get(domain, 0) + sum(int(on[at]) for on in meant)
-    least = min(totals.values(), default=0) if len(totals) >= spread.min_domains else 0
-    here = dict(snapshot.nodes[row].labels).get(spread.topology_key)
-    return here is None or totals.get(here, 0) - least > spread.max_skew
+    def is_lopsided(self, counts: Columns, pod: PodClass, pool: str, row: int, spread: Spread) -> bool:
+        """Whether the node's domain has too many more than the emptiest of those that count: with the keys of all hard
+        constraints, of the pool and, where it is honoured, selected and tolerated."""
+        on = self.sum(counts, lambda one: one.namespace == pod.namespace and selects(spread.selector, dict(one.labels)))
+        keys, totals = {one.topology_key for one in pod.spread if one.hard}, dict[str, int]()
+        wanting = pod if spread.honor_affinity else PodClass(tolerations=pod.tolerations)
+        rows = [at for at, one in enumerate(self.snapshot.pools) if one.name == pool]
+        for node, labels, of_pool, count in zip(self.snapshot.nodes, self.labels, self.snapshot.pool_of, on.tolist()):
+            ground = node if spread.honor_taints else replace(node, taints=())
+            if of_pool in rows and keys <= labels.keys() and not unfit(ground, wanting):
+                totals[labels[spread.topology_key]] = totals.get(labels[spread.topology_key], 0) + count
+        least = min(totals.values(), default=0) if len(totals) >= spread.min_domains else 0
+        here = self.labels[row].get(spread.topology_key)
+        return here is None or totals.get(here, 0) - least > spread.max_skew

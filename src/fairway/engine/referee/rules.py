@@ -1,93 +1,34 @@
-"""The referee: every way in which a plan would break the cluster or a promise, item by item.
+"""Every way in which a plan would break the cluster or a promise: a rule each, and what finds who breaks it.
 
-Written from the promises alone; it knows nothing of how a plan is made, and shares no code with what makes it. A fault
-is a real breach: where the promises leave a choice, every choice passes. Of several workloads that together take
-too much, those decided last are at fault. Room of those that leave counts only for whom they leave (`after`), and only
-when they are all gone; until then they hold it. The rules of nodes and devices are in `site`, those of pods beside
-pods in `company`, those of queues in `audit`, those of victims and of time in `appeal`.
+Written from the promises alone. A fault is a real breach: where the promises leave a choice, every choice passes. Of
+several workloads that together take too much, those decided last are at fault.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Mapping
 
-from fairway.engine.plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.plan import Admit, Ending, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.resources import counts_of
 from fairway.engine.snapshot import Snapshot
 
-from .appeal import afters, evictions, finishes, holds, reservations, resizes
-from .audit import budgets, cores, doors, limits, tree_of
+from .ahead import holds, reservations
+from .case import Case, pods_of
 from .company import neighbours
-from .site import devices, gangs, nodes, pools, rooms, topologies
-from .tally import Case, case_of, layout_of
-
-RULES = (
-    "Total",  # every pending and every running workload has exactly one verdict, and nobody else has one
-    "Kind",  # a verdict that the workload's state allows; what was promised is said again, unchanged
-    "Gang",  # every podset, each between its minimum and its count
-    "Pool",  # a pool that is there and allowed, and every node in it
-    "Node",  # usable, no taint untolerated, selected, near its volumes, not excluded
-    "Room",  # no resource of a node is given twice, pod slots included
-    "Device",  # as many devices as asked, there, whole, healthy, given once; none where others choose
-    "Alignment",  # one NUMA group where that is required; one group where one would have done
-    "Topology",  # inside one domain of the required level; segments inside theirs
-    "Neighbour",  # required pod (anti-)affinity, hard spread and host ports
-    "Door",  # the queue is there, a leaf, open to it; it is active, backs off no more, came after what succeeded
-    "Reason",  # a wait gives the first reason that holds
-    "Limit",  # at most the limit, at every ancestor
-    "Guaranteed",  # the non-preemptible within what is guaranteed, at every ancestor
-    "Budget",  # no more than is left of it
-    "After",  # it waits only for those who leave
-    "Resize",  # within minCount..count; who stays, stays where it is
-    "Finish",  # at its time limit, or after a failure
-    "Victim",  # taken by a right, and not protected
-    "Vain",  # taken for somebody who is admitted after it
-    "Needed",  # were it spared, there would not be room
-    "Entitled",  # reclaimed within the asker's share, from above what the loser is due, shares being well divided
-    "Hold",  # nobody delays a hold
-    "Reserved",  # nobody stays into a reservation of others
-)
-
-def check(snapshot: Snapshot, plan: Plan) -> list[Fault]:
-    """The faults of a plan; none in a plan that may be carried out."""
-    case, tree = case_of(snapshot, plan), tree_of(snapshot)
-    starts, leaves = layout_of(snapshot, case.starts), layout_of(snapshot, case.leaves)
-    return [
-        *total(case),
-        *kinds(case),
-        *gangs(starts),
-        *pools(snapshot, starts),
-        *nodes(case, starts),
-        *rooms(snapshot, starts, leaves),
-        *devices(case, starts),
-        *topologies(case, starts),
-        *neighbours(case),
-        *doors(case, tree),
-        *limits(case, tree, starts),
-        *cores(case, tree),
-        *budgets(case, tree),
-        *afters(case),
-        *resizes(case),
-        *finishes(case, tree),
-        *evictions(case, tree),
-        *holds(case, tree),
-        *reservations(case, tree),
-    ]
+from .court import evictions
+from .ground import Found, alignments, devices, gangs, nodes, pools, rooms, topologies
+from .queues import budgets, cores, doors, limits, reasons
 
 
-def total(case: Case) -> Iterator[Fault]:
-    """Each pending and each running workload gets exactly one verdict."""
+def total(case: Case) -> Found:
     known = case.waiting.keys() | case.running.keys()
-    for key in sorted(known - case.verdicts.keys()):
-        yield Fault(key, "Total", "no verdict")
-    for key in sorted(case.verdicts.keys() - known):
-        yield Fault(key, "Total", "unknown workload")
+    yield from ((key, "no verdict") for key in sorted(known - case.verdicts.keys()))
+    yield from ((key, "unknown workload") for key in sorted(case.verdicts.keys() - known))
     if len(case.verdicts) < len(case.plan.verdicts):
-        seen: set[str] = set()
-        for verdict in case.plan.verdicts:
-            if verdict.workload in seen:
-                yield Fault(verdict.workload, "Total", "more than one verdict")
-            seen.add(verdict.workload)
+        times = Counter(verdict.workload for verdict in case.plan.verdicts)
+        yield from ((key, f"{count} verdicts") for key, count in times.items() if count > 1)
 
 
-def kinds(case: Case) -> Iterator[Fault]:
+def kinds(case: Case) -> Found:
     """Pending: Admit, Wait, or Finish for what it came after. Running: Keep, Evict, Resize, Finish; leaving: Keep.
     Promised: the same admission, after those it waited for that are still leaving."""
     leaving = {key for key, one in case.running.items() if one.is_leaving}
@@ -99,10 +40,89 @@ def kinds(case: Case) -> Iterator[Fault]:
     }
     for verdict in case.plan.verdicts:
         if verdict.workload not in allowed[type(verdict)]:
-            yield Fault(verdict.workload, "Kind", type(verdict).__name__)
+            yield verdict.workload, type(verdict).__name__
+    leaves = {item.key for item in case.leaves}
     for key in sorted(promised):
         told, one = case.verdicts.get(key), case.running[key]
-        leaves = {item.workload.key for item in case.leaves}
-        is_said_again = isinstance(told, Admit) and leaves.intersection(one.waits_for) <= set(told.after) <= leaves
-        if isinstance(told, Admit) and not (is_said_again and told.admission == one.admission):
-            yield Fault(key, "Kind", "not what was promised")
+        if isinstance(told, Admit):
+            is_after = leaves.intersection(one.waits_for) <= set(told.after) <= leaves
+            if not is_after or told.admission != one.admission:
+                yield key, "not what was promised"
+
+
+def afters(case: Case) -> Found:
+    going = {item.key for item in case.leaves}
+    for item in case.special:
+        if item.role == "new" and not going.issuperset(item.after):
+            yield item.key, ", ".join(sorted(set(item.after) - going))
+
+
+def resizes(case: Case) -> Found:
+    for verdict in case.of(Resize):
+        if (one := case.running.get(verdict.workload)) is None:
+            continue
+        podsets, before, after = one.workload.podsets, one.admission, verdict.admission
+        names = [podset.name for podset in podsets]
+        was, counts = (dict(zip(names, counts_of(podsets, admission))) for admission in (before, after))
+        is_told = dict(verdict.before) == was and dict(verdict.after) == counts and before.pool == after.pool
+        if not is_told or counts == was or not all(one.min_count <= counts[one.name] <= one.count for one in podsets):
+            yield verdict.workload, f"{was} to {counts}"
+        old = {placement.name: pods_of(placement) for placement in before.podsets}
+        for placement in after.podsets:
+            new, stood = pods_of(placement), old.get(placement.name, [])
+            rest = iter(stood)
+            if new[: len(stood)] != stood if len(new) >= len(stood) else not all(pod in rest for pod in new):
+                yield verdict.workload, f"{placement.name} is moved"
+
+
+def finishes(case: Case) -> Found:
+    now, ended = case.snapshot.now, case.snapshot.ended
+    for verdict in case.of(Finish):
+        one, waiting = case.running.get(verdict.workload), case.waiting.get(verdict.workload)
+        limit = case.time_limit(one.workload) if one else None
+        is_over = one and limit is not None and one.admitted_at is not None and now >= one.admitted_at + limit
+        has_failed = any(key in ended and not ended[key].succeeded for key in (waiting.after if waiting else ()))
+        if not (is_over if verdict.ending is Ending.TIME_LIMIT else has_failed):
+            yield verdict.workload, str(verdict.ending)
+
+
+Rules = Mapping[str, Callable[[Case], Found]]
+OF_VERDICTS: Rules = {
+    "Total": total,  # every pending and every running workload has exactly one verdict, and nobody else has one
+    "Kind": kinds,  # a verdict that the workload's state allows; what was promised is said again, unchanged
+    "Reason": reasons,  # a wait gives the first reason that holds
+    "Resize": resizes,  # within minCount..count; who stays keeps its place and order, who comes goes behind
+    "Finish": finishes,  # at its time limit, or after a failure
+    "Hold": holds,  # nobody delays a hold, which is for room that is known to come free
+}
+OF_STARTS: Rules = {
+    "Gang": gangs,  # every podset, each between its minimum and its count
+    "Pool": pools,  # a pool that is there and allowed, and every node in it
+    "Node": nodes,  # usable, no taint untolerated, selected, near its volumes, not excluded
+    "Room": rooms,  # no resource of a node is given twice, pod slots included
+    "Device": devices,  # as many devices as asked, there, whole, healthy, given once; none where others choose
+    "Alignment": alignments,  # one NUMA group where that is required; one group where one would have done
+    "Topology": topologies,  # inside one domain of the required level; segments inside theirs
+    "Neighbour": neighbours,  # required pod (anti-)affinity, hard spread and host ports
+    "Door": doors,  # the queue is there, a leaf, open to it; it is active, backs off no more, came after what succeeded
+    "Limit": limits,  # at most the limit, at every ancestor, once all who leave are gone
+    "Guaranteed": cores,  # the non-preemptible within what is guaranteed, at every ancestor
+    "Budget": budgets,  # nobody who could overrun what is left of it by its time limit
+    "After": afters,  # it waits only for those who leave
+    "Reserved": reservations,  # nobody stays into a reservation of others
+}
+OF_VICTIMS = (
+    "Victim",  # taken by a right, and not protected
+    "Vain",  # taken for somebody who starts or grows after it
+    "Needed",  # were it spared, there would not be room
+    "Entitled",  # reclaimed within the asker's share, from above what the loser is due, shares being well divided
+)
+RULES = (*OF_VERDICTS, *OF_STARTS, *OF_VICTIMS)
+
+
+def check(snapshot: Snapshot, plan: Plan) -> list[Fault]:
+    """The faults of a plan; none in a plan that may be carried out."""
+    case = Case(snapshot, plan)
+    rules = {**OF_VERDICTS, **(OF_STARTS if case.starts else {})}
+    found = ((key, rule, detail) for rule, broken in rules.items() for key, detail in broken(case))
+    return [Fault(*fault) for fault in (*found, *evictions(case))]

@@ -1,0 +1,173 @@
+"""A plan sorted for the rules: who starts, who leaves and who stands, and where.
+
+A verdict that its workload's state forbids moves nobody: rule Kind names it. All is counted anew from the values; only
+what the snapshot says is free is believed. Nothing here judges.
+"""
+
+from collections import Counter, defaultdict
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from fairway.engine.model import Admission, NodeShare, Pod, PodSet, PodSetPlacement, Queue, Running, Workload
+from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.snapshot import Columns, Snapshot
+
+from .layout import Item, Layout
+
+Kind = TypeVar("Kind", Admit, Evict, Finish, Keep, Resize, Wait)
+Path = tuple[Queue, ...]
+"""The way from a queue to its root, itself first; () where that is a circle, or where there is no such queue."""
+
+
+class Case:
+    """`starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that hold their room
+    until they are gone. `stands`: pods that run now, those told to leave too. `told`: the starts promised before."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
+        self.snapshot, self.plan = snapshot, plan
+        self.verdicts = {verdict.workload: verdict for verdict in plan.verdicts}
+        self._by_kind: dict[type[Verdict], list[Verdict]] = defaultdict(list)
+        for verdict in self.verdicts.values():
+            self._by_kind[type(verdict)].append(verdict)
+        self.waiting = {workload.key: workload for workload in snapshot.pending}
+        self.running = {one.workload.key: one for one in snapshot.running}
+        self.starts: list[Item] = []
+        self.leaves = [_alone(snapshot, pod) for pod in snapshot.pods if pod.is_leaving]
+        self.stands: list[Item] = []
+        for one in snapshot.running:
+            self._stand(one)
+        self.told = range(len(self.starts))
+        givers: dict[str, tuple[str, ...]] = {}
+        for resize in self.of(Resize):
+            givers[resize.beneficiary] = (*givers.get(resize.beneficiary, ()), resize.workload)
+        for key, verdict in self.verdicts.items():
+            stands = self.running.get(key)
+            if isinstance(verdict, Admit):
+                if (workload := self.waiting.get(key)) is not None:
+                    self.starts.append(Item(workload, verdict.admission, "new", verdict.after))
+            elif stands and not stands.is_leaving and isinstance(verdict, Evict | Finish | Resize):
+                self._change(stands, verdict, givers.get(key, ()))
+
+    def _stand(self, one: Running) -> None:
+        verdict = self.verdicts.get(one.workload.key)
+        if one.is_leaving:
+            self.leaves.append(Item(one.workload, one.admission, "leaving"))
+            if one.moves_to is not None:
+                self.starts.append(Item(one.workload, one.moves_to, "told", (one.workload.key,)))
+        elif one.is_promised and isinstance(verdict, Admit):
+            self.starts.append(Item(one.workload, verdict.admission, "told", verdict.after))
+        else:
+            self.stands.append(Item(one.workload, one.admission, "stands"))
+
+    def _change(self, one: Running, verdict: Evict | Finish | Resize, givers: tuple[str, ...]) -> None:
+        """A running workload stops, moves, shrinks, or grows into what is idle and what `givers` lose for it."""
+        workload = one.workload
+        if not isinstance(verdict, Resize):
+            self.leaves.append(Item(workload, one.admission, "evicted"))
+            if isinstance(verdict, Evict) and verdict.admission is not None:
+                self.starts.append(Item(workload, verdict.admission, "moved", (workload.key,)))
+            return
+        if (more := difference(verdict.admission, one.admission)).podsets:
+            self.starts.append(Item(workload, more, "more", givers, verdict.admission))
+        if (less := difference(one.admission, verdict.admission)).podsets:
+            self.leaves.append(Item(workload, less, "evicted"))
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [verdict for verdict in self._by_kind[kind] if type(verdict) is kind]
+
+    @cached_property
+    def special(self) -> list[Item]:
+        """Starts whose workload sets conditions of its own, beyond its podsets' and its queue's."""
+        return [
+            item for item in self.starts if item[3] or (its := item[0]).after or its.pools or its.excluded_nodes
+            or its.backs_off_until is not None or not its.is_active or its.topology.required
+        ]
+
+    @cached_property
+    def laid(self) -> Layout:
+        """Starts, and behind them those who leave."""
+        return Layout(self.snapshot, [*self.starts, *self.leaves])
+
+    @cached_property
+    def standing(self) -> Layout:
+        return Layout(self.snapshot, self.stands)
+
+    @cached_property
+    def free(self) -> Columns:
+        """int64[cell]: what is left, with what was promised before, which starts."""
+        free = np.concatenate((self.snapshot.free.ravel(), self.snapshot.device_free.ravel()))
+        return free + self.laid.total(self.told)
+
+    @cached_property
+    def taken(self) -> Columns:
+        """int64[cell]: what the starts take."""
+        return self.laid.total(range(len(self.starts)))
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """The way of each queue."""
+        queues, found = self.snapshot.queues, dict[str, Path]()
+        for name, queue in queues.items():
+            path = [queue]
+            while len(path) <= len(queues) and (above := queues.get(path[-1].parent)):
+                path.append(above)
+            found[name] = () if len(path) > len(queues) else tuple(path)
+        return found
+
+    def path(self, workload: Workload) -> Path:
+        return self.paths.get(workload.queue, ())
+
+    def time_limit(self, workload: Workload) -> float | None:
+        """The limit that is enforced: its own or its queue's default, at most its queues' maximum."""
+        own, path = workload.time_limit, self.path(workload)
+        default = next((one.default_time_limit for one in path if one.default_time_limit is not None), None)
+        bounds = (default if own is None else own, *(one.max_time_limit for one in path))
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def inherited(path: Path, name: str, default: float) -> float:
+    """The nearest queue's word."""
+    words = (getattr(queue, name) for queue in path)
+    return next((word for word in words if word is not None), default)
+
+
+def _alone(snapshot: Snapshot, pod: Pod) -> Item:
+    """A pod of others that is leaving, as a workload of its own."""
+    row = snapshot.pool_of[snapshot.row_of[pod.node]] if pod.node in snapshot.row_of else -1
+    share = NodeShare(pod.node, 1, (pod.devices,) if pod.devices else ())
+    admission = Admission(snapshot.pools[row].name if row >= 0 else "", (PodSetPlacement("", (share,)),))
+    return Item(Workload(pod.key, "", (PodSet("", 1, 1, pod.pod),)), admission, "leaving")
+
+
+def pods_of(placement: PodSetPlacement) -> list[tuple[str, tuple[int, ...]]]:
+    """The pods of a podset in rank order: node and devices of each."""
+    return [
+        (share.node, share.devices[rank] if rank < len(share.devices) else ())
+        for share in placement.nodes
+        for rank in range(share.count)
+    ]
+
+
+def difference(left: Admission, right: Admission) -> Admission:
+    """The pods of `left` that are not in `right`, podset by podset."""
+    others = {placement.name: Counter(pods_of(placement)) for placement in right.podsets}
+    podsets = []
+    for placement in left.podsets:
+        more = Counter(pods_of(placement)) - others.get(placement.name, Counter())
+        if more:
+            shares = (NodeShare(node, n, (given,) * n if given else ()) for (node, given), n in more.items())
+            podsets.append(PodSetPlacement(placement.name, tuple(shares)))
+    return Admission(left.pool, tuple(podsets))
+
+
+def halves(item: Item, least: dict[str, int]) -> tuple[Item, Item]:
+    """The first so many pods of each podset, and the others; devices are left out."""
+    parts: tuple[list[PodSetPlacement], list[PodSetPlacement]] = [], []
+    for placement in item.admission.podsets:
+        pods, count = [NodeShare(node, 1) for node, _ in pods_of(placement)], least.get(placement.name, 0)
+        for part, some in zip(parts, (pods[:count], pods[count:])):
+            part.append(PodSetPlacement(placement.name, tuple(some)))
+    first, second = (item._replace(admission=Admission(item.admission.pool, tuple(part))) for part in parts)
+    return first, second

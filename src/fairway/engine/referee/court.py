@@ -1,0 +1,206 @@
+"""What those who are evicted or shrunk could object.
+
+A victim may be taken only for somebody who starts or grows after it, by a right (priority in one queue, lent share
+taken back from another, a move that both queues allow, a hold), unprotected, and needed: were it spared, the newcomer
+would find less than it takes. Room and quota count as they were at the newcomer's turn, with all before it started.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fairway.engine.model import Running
+from fairway.engine.plan import Cause, Evict, Resize
+from fairway.engine.snapshot import Columns
+
+from .case import Case, inherited
+from .layout import Item
+from .queues import Books, misdealt
+
+MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0
+FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
+Taking = Evict | Resize
+Breach = tuple[str, str, str]
+"""Who breaks a rule, which, and how."""
+
+
+def evictions(case: Case) -> Iterator[Breach]:
+    """Every victim: for whom, by what right, unprotected, and needed."""
+    taken: dict[str, list[Taking]] = defaultdict(list)
+    verdicts: list[Taking] = [*case.of(Evict), *case.of(Resize)]
+    waits = {item.key: item.after for item in case.special if item.role in ("new", "more")}
+    for verdict in verdicts:
+        one = case.running.get(verdict.workload)
+        if one is None or one.is_leaving:
+            continue
+        if isinstance(verdict, Evict) and verdict.cause not in FOR_ANOTHER:
+            if not is_due(case, one, verdict.cause):
+                yield verdict.workload, "Victim", f"not {verdict.cause}"
+        elif isinstance(verdict, Evict) or sum(dict(verdict.after).values()) < sum(dict(verdict.before).values()):
+            if verdict.workload in waits.get(verdict.beneficiary, ()):
+                taken[verdict.beneficiary].append(verdict)
+            else:
+                yield verdict.workload, "Vain", verdict.beneficiary
+    if taken:
+        yield from Court(case, taken).judge()
+
+
+def is_due(case: Case, one: Running, cause: Cause) -> bool:
+    """Whether a workload must leave for no other's sake."""
+    snapshot, path = case.snapshot, case.path(one.workload)
+    used = one.admission.nodes
+    nodes = [snapshot.nodes[snapshot.row_of[name]] for name in used if name in snapshot.row_of]
+    is_lost = len(nodes) < len(used) or any(not node.is_ready for node in nodes)
+    is_sick, is_going = (any(getattr(node, name) for node in nodes) for name in ("is_unhealthy", "is_leaving"))
+    match cause:
+        case Cause.DRAINED:
+            return is_lost or is_sick or is_going or any(queue.stop == "Drain" for queue in path)
+        case Cause.NODE_LOST:
+            return is_lost or is_sick
+        case Cause.RESERVED:
+            names = {queue.name for queue in path}
+            return any(other.queue not in names and (used.intersection(other.nodes) or other.pool == one.admission.pool)
+                       for other in snapshot.reservations)
+        case Cause.PODS_LOST:
+            return bool(one.lost)
+    return cause is not Cause.SUSPENDED or not one.workload.is_active
+
+
+class Court:
+    """The starts in order, each with the room (`left` of each cell) and the queues (`books`) as it finds them."""
+
+    def __init__(self, case: Case, taken: dict[str, list[Taking]]) -> None:
+        self.case, self.taken, self.laid = case, taken, case.laid
+        self.books, self.left, self.misdealt = Books(case), case.free.copy(), misdealt(case)
+        self.parts: dict[int, Columns] = {}
+        self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(case.starts)}
+        self.ahead = {item.key: at for at, item in enumerate(case.starts)}
+        self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
+        unnamed = [at for at in self.laid.of("evicted") if self.laid.items[at].key not in self.heirs]
+        self.books.held += self.books.sum(case.standing, range(len(case.stands))) - self.books.sum(self.laid, unnamed)
+
+    def judge(self) -> Iterator[Breach]:
+        named = set(self.heirs)
+        for at, item in enumerate(self.case.starts):
+            victims = self.taken.get(item.key, []) if item.role in ("new", "more") else []
+            if victims:
+                yield from self._hear(at, item, victims)
+            for gone in named.intersection((item.key, *(verdict.workload for verdict in victims))):
+                named.discard(gone)
+                self.books.held -= self.part(self.leaves[gone])
+            self.books.held += self.part(at)
+            self._take(at, 1)
+            self.ahead.pop(item.key, None)
+
+    def part(self, at: int) -> Columns:
+        """int64[row]: what an item counts in quotas."""
+        if at not in self.parts:
+            self.parts[at] = self.books.part(self.laid, at)
+        return self.parts[at]
+
+    def _take(self, at: int, sign: int) -> None:
+        """Take the item's room, or give it back."""
+        cells, amounts = self.laid.cells(at)
+        self.left[cells] -= sign * amounts
+
+    def _hear(self, at: int, item: Item, verdicts: Sequence[Taking]) -> Iterator[Breach]:
+        reclaimed = []
+        for verdict in verdicts:
+            one = self.case.running[verdict.workload]
+            if why := self._wrong(at, item, one, verdict):
+                yield verdict.workload, "Victim", why
+            elif cause_of(item, one, verdict) is Cause.RECLAIMED:
+                reclaimed.append(self.leaves[verdict.workload])
+        victims = [self.leaves[verdict.workload] for verdict in verdicts]
+        yield from self._unneeded(at, item, victims)
+        if reclaimed:
+            yield from self._unentitled(at, item, victims, reclaimed)
+
+    def _wrong(self, at: int, item: Item, one: Running, verdict: Taking) -> str:
+        """Why a workload may not be taken for another."""
+        taker, victim, is_whole = item.workload, one.workload, isinstance(verdict, Evict)
+        is_own, cause = taker.queue == victim.queue, cause_of(item, one, verdict)
+        paths = [self.case.path(one) for one in (taker, victim)]
+        rights = {
+            Cause.HOLD_TAKEN: one.backfilled_for == taker.key,
+            Cause.PREEMPTED: is_own and victim.priority < taker.priority,
+            Cause.RECLAIMED: not is_own,
+            Cause.CONSOLIDATED: taker.preemptible and isinstance(verdict, Evict) and verdict.admission is not None
+            and all(inherited(path, "consolidates", 0.0) for path in paths),
+        }
+        if not rights[cause]:
+            return f"no right to {cause}"
+        if cause is Cause.HOLD_TAKEN or not is_whole:
+            return ""
+        return self._protected(at, item, one, cause) if victim.preemptible else "not preemptible"
+
+    def _protected(self, at: int, item: Item, one: Running, cause: Cause) -> str:
+        """Whoever is stopped: runtime is kept from takers beyond their guaranteed; the pair rule holds against all."""
+        now, victim, is_moved = self.case.snapshot.now, one.workload, cause is Cause.CONSOLIDATED
+        if not is_moved and victim.evictions and victim.evictions[-1].beneficiary == item.key:
+            return "the same pair again"
+        if self.is_within(at):
+            return ""
+        path, other = self.case.path(victim), self.case.path(item.workload)
+        top = path[next((at for at, queue in enumerate(path[1:]) if queue in other), len(path) - 1) :]
+        least = inherited(path, "preempt_min_runtime", 0.0) if cause is Cause.PREEMPTED else min(
+            inherited(way, "min_runtime", MIN_RUNTIME) for way in (path, top))
+        if one.admitted_at is not None and now - one.admitted_at < least:
+            return "within its minimum runtime"
+        recent = sum(now - old.time < DAY and old.reason != Cause.CONSOLIDATED for old in victim.evictions)
+        is_worn = not is_moved and recent >= inherited(path, "max_evictions", MAX_EVICTIONS)
+        return "maxEvictions" if is_worn else ""
+
+    def is_within(self, at: int) -> bool:
+        """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for."""
+        part, books = self.part(at), self.books
+        is_over = (part > 0) & (books.held + part > books.owed)
+        return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
+
+    def _unneeded(self, at: int, item: Item, victims: Sequence[int]) -> Iterator[Breach]:
+        """Were it spared, something that the newcomer takes would not be there: room, a device, or quota. Of those who
+        are gone for another that comes later, it has what that one leaves."""
+        pods = [podset.pod for one in (at, *victims) for podset in self.laid.items[one].workload.podsets]
+        if any(pod.pod_affinity or pod.spread or pod.host_ports or pod.alignment_required for pod in pods):
+            return
+        later = {self.heirs.get(gone, "") for gone in item.after} & self.ahead.keys() - {item.key}
+        changes = [(at, 1), *((self.ahead[key], 1) for key in later)]
+        changes += [(self.leaves[key], -1) for key in item.after if key in self.leaves]
+        for one, sign in changes:
+            self._take(one, sign)
+        wanted, books, part = self.laid.cells(at)[0], self.books, self.part(at)
+        left = dict(zip(wanted.tolist(), self.left[wanted].tolist()))
+        spare = books.limit - books.held - part + sum(map(self.part, victims))
+        for one in victims if min(left.values(), default=0) >= 0 else ():
+            is_missed = any(left.get(cell, amount) < amount for cell, amount in self.laid.cells(one).T.tolist())
+            if not is_missed and not ((part > 0) & (spare < self.part(one))).any():
+                yield self.laid.items[one].key, "Needed", item.key
+        for one, sign in changes:
+            self._take(one, -sign)
+
+    def _unentitled(self, at: int, item: Item, victims: Sequence[int], reclaimed: Sequence[int]) -> Iterator[Breach]:
+        """Reclaim: the asking leaf within its share, the losing branch above what it is due before it loses the last
+        (and largest) of them."""
+        books, part = self.books, self.part(at)
+        if self.misdealt:
+            yield item.key, "Entitled", f"no division gives {self.misdealt} that share"
+        after = books.held + part - sum(map(self.part, victims))
+        if ((books.queue == item.workload.queue) & (part > 0) & (after > books.share)).any():
+            yield item.key, "Entitled", "beyond its share"
+        due = books.owed if self.is_within(at) else np.maximum(books.owed, books.share)
+        branches: dict[str, list[Columns]] = defaultdict(list)
+        for one in reclaimed:
+            theirs = [queue.name for queue in self.case.path(self.laid.items[one].workload)
+                      if queue not in self.case.path(item.workload)]
+            branches[theirs[-1] if theirs else ""].append(self.part(one))
+        for branch, lost in branches.items():
+            is_above = books.held - sum(lost) + np.maximum.reduce(lost) > due
+            if not is_above[books.queue == branch].any():
+                yield self.laid.items[reclaimed[-1]].key, "Entitled", f"{branch} is not above what it is due"
+
+
+def cause_of(taker: Item, one: Running, verdict: Taking) -> Cause:
+    """By what right it is taken: surplus is given for the same reasons."""
+    is_own = taker.workload.queue == one.workload.queue
+    return verdict.cause if isinstance(verdict, Evict) else Cause.PREEMPTED if is_own else Cause.RECLAIMED

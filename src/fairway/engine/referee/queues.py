@@ -1,0 +1,225 @@
+"""What a plan owes to queues: doors, limits, guarantees, budgets, and a division of shares that the rules allow.
+
+Who leaves counts in no queue. What a workload counts, it counts in its queue and all above, in its pool's quotas and in
+those of all pools.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from math import inf
+
+import numpy as np
+
+from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Share, Workload
+from fairway.engine.plan import Reason, Wait
+from fairway.engine.resources import DEVICE, counts_of
+from fairway.engine.snapshot import Columns, Mask, Snapshot
+
+from .case import Case, halves
+from .ground import Found
+from .layout import Item, Layout, with_profiles
+
+PLACE = {reason: place for place, reason in enumerate(Reason)}
+CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_ALLOWED, Reason.QUEUE_STOPPED,
+                     Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING))
+"""Reasons that can be told from a workload and its queues alone."""
+NOTHING, NEVER = Share(0), Share(1 << 62)
+HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf)
+"""Who takes this one takes everybody."""
+
+
+# Doors
+
+
+def doors(case: Case) -> Found:
+    parents = {queue.parent for queue in case.snapshot.queues.values()}
+    is_open = {name: path and name not in parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)
+               for name, path in case.paths.items()}
+    is_odd = not all(is_open.get(queue) for queue in {item[0].queue for item in case.starts})
+    for item in case.starts if is_odd else case.special:
+        if item.role == "new" and (why := refusal(case, item[0]) or ("" if item[0].is_active else "inactive")):
+            yield item.key, why
+
+
+def reasons(case: Case) -> Found:
+    for wait in case.of(Wait):
+        asker = case.waiting.get(wait.workload)
+        if asker and asker.is_active and not asker.refused:
+            told, why = wait.reason, refusal(case, asker)
+            if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
+                yield wait.workload, f"{told}, but {why}"
+
+
+def refusal(case: Case, workload: Workload) -> Reason | None:
+    """The first reason, of those told from the workload and its queues alone, why it may not be admitted."""
+    path, ended = case.paths.get(workload.queue), case.snapshot.ended
+    if path is None:
+        return Reason.QUEUE_NOT_FOUND
+    if not path or any(queue.parent == workload.queue for queue in case.snapshot.queues.values()):
+        return Reason.QUEUE_INVALID
+    if not all(takes(queue, workload) for queue in path):
+        return Reason.NOT_ALLOWED
+    if any(queue.stop != "None" for queue in path):
+        return Reason.QUEUE_STOPPED
+    if workload.backs_off_until is not None and workload.backs_off_until > case.snapshot.now:
+        return Reason.REFUSED if workload.refused else Reason.BACKING_OFF
+    if not all(key in ended and ended[key].succeeded for key in workload.after):
+        return Reason.DEPENDENCY_PENDING
+    return None
+
+
+def takes(queue: Queue, workload: Workload) -> bool:
+    return (
+        (queue.namespaces is None or workload.namespace in queue.namespaces)
+        and (queue.max_priority is None or workload.priority <= queue.max_priority)
+        and (queue.max_time_limit is None or (workload.time_limit or 0) <= queue.max_time_limit)
+        and (workload.preemptible or queue.allows_nonpreemptible is not False)
+    )
+
+
+# Quotas
+
+
+class Books:
+    """Quotas by row: `names`: queue, pool as named and resource; what is `owed`, the `limit`, the `share` that the plan
+    states, the `whole` of what is live in the pool, and what is `held`, with all below the queue."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, snapshot = case, case.snapshot
+        live = {pool.name: live_of(snapshot, snapshot.pool_of == row) for row, pool in enumerate(snapshot.pools)}
+        live["*"] = live_of(snapshot, snapshot.pool_of >= 0)
+        self.names: list[tuple[str, str, str]] = []
+        self._rows: dict[str, list[int]] = defaultdict(list)
+        self._under: dict[tuple[str, str], Columns] = {}
+        table: list[tuple[int, ...]] = []
+        for name, quota in ((queue.name, quota) for queue in snapshot.queues.values() for quota in queue.quotas):
+            owed, limits = dict(quota.guaranteed), dict(quota.limit)
+            for column, resource in enumerate(snapshot.resources if quota.pool in live else ()):
+                if resource in owed or resource in limits:
+                    whole = int(live[quota.pool][column])
+                    bounds = owed.get(resource, NOTHING), limits.get(resource, NEVER)
+                    amounts = (one.amount * (whole if one.is_relative else 1000) // 1000 for one in bounds)
+                    self._rows[name].append(len(self.names))
+                    self.names.append((name, quota.pool, resource))
+                    table.append((column, *amounts, case.plan.shares.get(self.names[-1], 0), whole))
+        self.column, self.owed, self.limit, self.share, self.whole = np.array(table, np.int64).reshape(-1, 5).T
+        self.queue = np.array([queue for queue, _, _ in self.names], np.str_)
+        self.held = np.zeros(len(self.names), np.int64)
+
+    def count(self, workload: Workload, pool: str, amounts: Columns) -> Columns:
+        """int64[row]: where these amounts of a workload count."""
+        key, found = (workload.queue, pool), np.zeros_like(self.held)
+        if key not in self._under:
+            above = chain.from_iterable(self._rows.get(queue.name, ()) for queue in self.case.path(workload))
+            self._under[key] = np.array([row for row in above if self.names[row][1] in ("*", pool)], np.int64)
+        rows = self._under[key]
+        found[rows] = amounts[self.column[rows]]
+        return found
+
+    def part(self, laid: Layout, at: int) -> Columns:
+        """int64[row]: what an item counts."""
+        return self.count(laid.items[at].workload, laid.items[at].admission.pool, laid.counted[laid.form_of[at]])
+
+    def sum(self, laid: Layout, items: Iterable[int]) -> Columns:
+        """int64[row]: what items count together."""
+        groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for at in items:
+            groups[laid.items[at][0].queue, laid.items[at][1].pool].append(at)
+        total = np.zeros_like(self.held)
+        for (_, pool), those in groups.items():
+            total += self.count(laid.items[those[0]].workload, pool, laid.counted[laid.form_of[those]].sum(axis=0))
+        return total
+
+
+def live_of(snapshot: Snapshot, mask: Mask) -> Columns:
+    """int64[resource]: what usable nodes offer."""
+    return with_profiles(snapshot, snapshot.capacity[:, snapshot.is_usable & mask].sum(axis=1))
+
+
+def limits(case: Case) -> Found:
+    if any(quota.limit for queue in case.snapshot.queues.values() for quota in queue.quotas):
+        books, laid = Books(case), case.laid
+        books.held += books.sum(case.standing, range(len(case.stands))) - books.sum(laid, laid.of("evicted"))
+        books.held += books.sum(laid, laid.of("moved", "told"))
+        yield from beyond(books, books.limit, laid, laid.of("new", "more"))
+
+
+def cores(case: Case) -> Found:
+    """The non-preemptible count by their first minCount pods."""
+    fixed = [item for item in case.starts if not item[0].preemptible and item.role in ("new", "told")]
+    if not any(item.role == "new" for item in fixed):
+        return
+    gone = {item.key for item in case.leaves}
+    fixed += [item for item in case.stands if not item[0].preemptible and item.key not in gone]
+    books, laid = Books(case), core_layout(case, fixed)
+    books.held += books.sum(laid, laid.of("stands", "told"))
+    yield from beyond(books, books.owed, laid, laid.of("new"))
+
+
+def core_layout(case: Case, items: Sequence[Item]) -> Layout:
+    return Layout(case.snapshot, [halves(one, {it.name: it.min_count for it in one[0].podsets})[0] for one in items])
+
+
+def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> Found:
+    """Those, of items in order, with whom a queue would hold more than that."""
+    full = books.held + books.sum(laid, items)
+    for at in items if ((full > most) & (full > books.held)).any() else ():
+        part = books.part(laid, at)
+        over = (part > 0) & (books.held + part > most)
+        if over.any():
+            yield laid.items[at].key, f"{' '.join(books.names[over.argmax()])} {most[over.argmax()]}"
+        else:
+            books.held += part
+
+
+def budgets(case: Case) -> Found:
+    now, gpu = case.snapshot.now, case.snapshot.resources.index(GPU)
+    has_budget = any(queue.budget is not None for queue in case.snapshot.queues.values())
+    for item in case.starts if has_budget else ():
+        for queue in case.path(item.workload) if item.role == "new" else ():
+            since, period = queue.ledger.budget_since, queue.budget_period
+            spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
+            if queue.budget is not None:
+                gpus = int(core_layout(case, [item]).counted[0, gpu]) / DEVICE
+                if gpus and spent + gpus * (case.time_limit(item.workload) or 0.0) > queue.budget:
+                    yield item.key, queue.name
+
+
+# Shares
+
+
+def misdealt(case: Case) -> str:
+    """The first queue whose share no division allows: siblings get no more than their parent is due, each at most its
+    demand and at least what it holds of its guaranteed."""
+    snapshot, books = case.snapshot, Books(case)
+    here = Layout(snapshot, [*case.stands, *(item for item in case.starts if item.role == "told")])
+    held = books.sum(here, range(len(here.items)))
+    wanting = Layout(snapshot, [*case.leaves, *unmet(snapshot)])
+    asked = held + books.sum(wanting, range(len(wanting.items)))
+    is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
+    groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for row, (queue, pool, resource) in enumerate(books.names):
+        groups[snapshot.queues[queue].parent, pool, resource].append(row)
+    for (parent, pool, resource), rows in groups.items():
+        above = [case.plan.shares.get((one.name, pool, resource)) for one in case.paths.get(parent, ())]
+        whole, owed, share = books.whole[rows[0]], books.owed[rows], books.share[rows]
+        total, is_short = next((one for one in above if one is not None), whole), owed.sum() > whole
+        if total == whole and not is_short:
+            is_wrong[rows] |= share < np.minimum(np.minimum(owed, held[rows]), books.limit[rows])
+        if share.sum() > total and not (total == whole and is_short):
+            is_wrong[rows[0]] = True
+    return books.names[is_wrong.argmax()][0] if is_wrong.any() else ""
+
+
+def unmet(snapshot: Snapshot) -> list[Item]:
+    """What is asked for and not given, nowhere in particular: by all that wait, in any pool, and by those that run with
+    fewer pods than they could have."""
+    missing: dict[object, Admission] = {}
+    def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Item:
+        pods = tuple(podset.count - count for podset, count in zip(one.podsets, counts))
+        podsets = (PodSetPlacement(podset.name, (NodeShare("", n),)) for podset, n in zip(one.podsets, pods))
+        return Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, tuple(podsets))), "stands")
+    waiting = [lacks(one, pool.name, repeat(0)) for one in snapshot.pending for pool in snapshot.pools]
+    running = ((one.workload, one.admission) for one in snapshot.running)
+    return waiting + [lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running]
