@@ -47,12 +47,16 @@ class LeaseLost(Exception):
 
 
 async def run(transport: Transport, settings: Settings, clock: Clock, chance: Chance) -> None:
-    """Until cancelled, through any number of lost leases."""
+    """Until cancelled, through any number of lost leases. Each life is a task of its own: a group of tasks that fails
+    as it is cancelled tells of the failure alone."""
+    this = asyncio.current_task()
     while True:
         try:
-            await Control(transport, settings, clock, chance).run()
+            await asyncio.create_task(Control(transport, settings, clock, chance).run())
         except* LeaseLost:
             log.warning("the lease is lost; starting anew")
+        if this and this.cancelling():
+            raise asyncio.CancelledError
 
 
 class Control:
