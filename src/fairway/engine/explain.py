@@ -14,7 +14,7 @@ import numpy as np
 from .affinity import follows
 from .devices import device_room
 from .draft import Draft
-from .fit import MOST_KEPT, Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row
+from .fit import MOST_KEPT, Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row, remember
 from .model import PODS
 from .place import Ask, place, sight_of
 from .plan import Facts, Reason
@@ -41,7 +41,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> tuple[Reason, Facts]:
         return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
     empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
     waits_for_others = any(follows(kind.pod) for _, kind, _ in _parts(draft, ask, pool))
-    if place(empty, bare, pool) is None and not waits_for_others and not _grows(empty, ask, pool):
+    if not _fits_empty(empty, bare, pool) and not waits_for_others and not _grows(empty, ask, pool):
         reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
     facts = _facts(draft, ask, pool)
@@ -72,8 +72,15 @@ def _emptied(draft: Draft) -> Draft:
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
         free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=(),
                        pending=(), queues={})
-        memo.emptied = key, Draft(free)
+        memo.emptied, memo.fitting = (key, Draft(free)), {}
     return memo.emptied[1]
+
+
+def _fits_empty(empty: Draft, ask: Ask, pool: str) -> bool:
+    """Whether there is a place on empty nodes; podsets are told by identity, which the value kept keeps as it is."""
+    known, podsets = empty.snapshot.memo.fitting, ask.workload.podsets
+    key = id(podsets), ask.workload.topology, ask.counts, ask.strategy, pool
+    return (known.get(key) or remember(known, key, (podsets, place(empty, ask, pool) is not None)))[1]
 
 
 def _grows(empty: Draft, ask: Ask, pool: str) -> bool:

@@ -89,6 +89,7 @@ class Memo:
         self._has_groups: bool | None = None
         self.trees: dict[str, Tree] = {}
         self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
+        self.fitting: dict[object, tuple[object, bool]] = {}  # by what is asked of them: whether that fits
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 
     def has_groups(self, snapshot: Snapshot) -> bool:
