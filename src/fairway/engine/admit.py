@@ -75,7 +75,9 @@ def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 def wait(workload: Workload, cycle: Cycle) -> Wait:
     """Why it does not start now."""
-    whys = [*cycle.whys, *kept_for(workload, cycle), *unentitled(workload, cycle)]
+    whys = list(cycle.whys)
+    if cycle.policy.tells_why:
+        whys += [*kept_for(workload, cycle), *unentitled(workload, cycle)]
     pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
     is_told = any(RANK[why] < RANK[Reason.LEVEL_UNKNOWN] for why, _ in whys)  # before all that room could say
     if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):

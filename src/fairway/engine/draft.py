@@ -304,8 +304,10 @@ class Draft:
     def demand(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> Columns:
         """int64[resource]: what so many pods of each podset take in all."""
         memory = self._memory.get(pool, 0)
-        vectors = [self._vector(podset.pod, memory) * count for podset, count in zip(podsets, counts)]
-        return np.sum(vectors, axis=0) if vectors else np.zeros(len(self.snapshot.resources), np.int64)
+        total = np.zeros(len(self.snapshot.resources), np.int64)
+        for podset, count in zip(podsets, counts):
+            total += self._vector(podset.pod, memory) * count
+        return total
 
     def cover(self, row: int, amounts: Columns, devices: Columns) -> None:
         """Leave no more than that of a node in sight, now and later; a trial undoes it."""

@@ -44,6 +44,8 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> tuple[Reason, Facts]:
     if not _fits_empty(empty, bare, pool) and not waits_for_others and not _grows(empty, ask, pool):
         reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
+    if not draft.policy.tells_why:
+        return Reason.NO_ROOM, Facts(pool=pool)
     facts = _facts(draft, ask, pool)
     if facts.level and all(_room(draft, ask, kind).sum() >= size for _, kind, size in _parts(draft, ask, pool)):
         return Reason.NO_DOMAIN, facts

@@ -75,7 +75,7 @@ class Forward:
     def __init__(
         self, state: State, policy: Policy, work: Work, *, now: float = 0.0, is_checked: bool = True
     ) -> None:
-        self.state, self.policy, self.now = state, policy, now
+        self.state, self.policy, self.now = state, replace(policy, tells_why=False), now
         self.progress: dict[str, Progress] = {}
         self.running: dict[str, Running] = {}
         self.attempts: list[Attempt] = []  # since somebody last emptied it

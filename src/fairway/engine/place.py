@@ -172,11 +172,11 @@ def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Ite
 
 def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
     """All podsets, the one with the fewest places for its pods first; if they do not fit so, the other way round."""
-    if len(parts) == 1:
-        return _in_order(scene, tree, parts)
     scarcity = {part.name: int(_room(scene, part).sum()) // part.size for part in parts}
     if not all(scarcity.values()):
         return None
+    if len(parts) == 1:
+        return _in_order(scene, tree, parts)
     order = sorted(parts, key=lambda part: scarcity[part.name])
     placed = _in_order(scene.fork(), tree, order) or _in_order(scene.fork(), tree, order[::-1])
     return placed and tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))

@@ -17,7 +17,8 @@ class Policy:
     """`usage_weight`: k of the share division; `half_life` of decayed usage in seconds; `hold_depth`: holds per pool,
     -1 all, unless the pool says otherwise; `strategy`: overrides the pools' own; `ordering`: overrides the queues'
     own, and `is_strict` whether a blocked head blocks its line; `makes_room`: whether anybody is evicted for another;
-    `view`: how the policy sees a snapshot, where it values workloads by more than their own priority."""
+    `view`: how the policy sees a snapshot, where it values workloads by more than their own priority; `tells_why`:
+    whether a wait for room is looked into; where nobody reads it, it is NoRoom without figures."""
 
     usage_weight: float = 0.5
     half_life: float = 7 * 86400.0
@@ -27,6 +28,7 @@ class Policy:
     is_strict: bool | None = None
     makes_room: bool = True
     view: "Callable[[Snapshot], Snapshot] | None" = None
+    tells_why: bool = True
 
     def seen(self, snapshot: "Snapshot") -> "Snapshot":
         """The snapshot to decide and to check on."""

@@ -24,6 +24,7 @@ Starts = Callable[[Workload], bool]
 def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
     """The facts of the wait, with what would change it."""
     ours, state = next(one for one in world.pending if one.key == wait.workload), state_of(world)
+    policy = replace(policy, tells_why=False)
 
     def starts(changed: Workload) -> bool:
         state.observe(changed)
