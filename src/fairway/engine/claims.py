@@ -229,7 +229,9 @@ def ratio(account: Account, resource: str) -> float:
 
 def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cycle) -> bool:
     """The saturation guard, at each level, after the whole change: refused if the asker is above its share and no less
-    saturated than a sibling it took from."""
+    saturated than a sibling it took from, in a resource that is asked or given."""
+    given = (cycle.victims[one.workload.key].amounts for one in victims)
+    moved = {resource for amounts in (cycle.asked(workload, pool), *given) for resource in amounts if amounts[resource]}
     paths = [cycle.tree.branches[one.workload.queue].path for one in victims]
     touched = {id(at): at for path in paths for at in path}
     for at in cycle.tree.branches[workload.queue].path:
@@ -237,7 +239,7 @@ def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cyc
         for mine in own(at, pool):
             theirs = [one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts]
             for other in theirs:
-                for resource in set(mine.resources).intersection(other.resources):
+                for resource in moved.intersection(mine.resources, other.resources):
                     is_above = ratio(mine, resource) > 1 and other.share[resource] > 0
                     if is_above and ratio(mine, resource) >= ratio(other, resource):
                         return False

@@ -5,6 +5,9 @@ needed. The dearest are spared first; who fits elsewhere is moved, which needs n
 looks at the whole change. If anything fails the draft is as before.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
@@ -12,11 +15,14 @@ from .labels import selects
 from .model import Admission, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
+from .quota import Account, Demand
 from .resources import counts_of
 from .victims import Field, Gift, Search
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
 """Times that a claim is tried with other victims."""
+LIMITS, SHARES = attrgetter("limit"), attrgetter("share")
+"""What its queue and those above it must keep to."""
 
 
 def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
@@ -40,17 +46,22 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 def _take(field: Field, workload: Workload) -> Verdict | None:
     """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Who cannot be moved is
-    not asked again to move; where the cheapest victim used up what its queue may lose, others are tried without it."""
-    barred: set[str] = set()
+    not asked again to move; where a queue above it would be too saturated, its own branch gives first; where the
+    cheapest victim used up what its queue may lose, others are tried without it."""
+    barred, stuck, bounds = set[str](), set[str](), LIMITS
     for _ in range(MOST_TRIES.get(field.claim.cause, 1)):
         search, hopeless = Search(field, workload, barred), field.cycle.hopeless.copy()
         with field.cycle.draft.trial() as trial:
-            admission = _admission(search)
+            admission = _admission(search, bounds)
             if admission is not None and is_fair(search):
                 trial.keep()
                 return _settle(search, admission)
-            stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
-            barred |= stuck if admission else {gift.key for gift in search.taken[:1]}
+            if bounds is LIMITS:
+                stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
+                stuck = stuck if admission else {gift.key for gift in search.taken[:1]}
+            is_unfair = admission is not None and field.claim.cause is not Cause.CONSOLIDATED and bounds is LIMITS
+            bounds = SHARES if is_unfair else LIMITS
+            barred |= set() if is_unfair else stuck
         field.cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
         search.forget()
         if not search.tried:
@@ -58,9 +69,9 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
     return None
 
 
-def _admission(search: Search) -> Admission | None:
+def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission | None:
     """Start it in the room of as few victims as it takes, moving those who fit elsewhere."""
-    if not search.unlock() or (placed := _placed(search)) is None:
+    if not search.unlock() or not search.unlock(bounds) or (placed := _placed(search)) is None:
         return None
     admission = Admission(search.field.pool, placed)
     search.cycle.draft.start(search.workload, admission)
@@ -94,7 +105,8 @@ def _spare(search: Search) -> None:
         is_part_of_core = gift.pod is not None and draft.running[gift.key].is_leaving
         if not is_part_of_core and _has_room(search, gift):
             gift.give_back(search.cycle)
-            if _keeps_limits(search.workload, search) and _is_entitled(search) and _still_stands(search):
+            is_enough = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
+            if is_enough and _keeps_limits(search.workload, search) and _still_stands(search):
                 search.cycle.evict(gift.victim.one, gift.counted, -1)
                 search.taken.remove(gift)
             else:

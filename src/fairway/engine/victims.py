@@ -25,7 +25,7 @@ from .fit import Kind, Need, feasible
 from .model import GPU, Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
 from .place import room, sight_of
 from .plan import Cause
-from .quota import Demand
+from .quota import Account, Demand
 from .resources import DEVICE, counts_of
 from .snapshot import Mask
 
@@ -226,15 +226,15 @@ class Search:
         self.taken.clear()
         self.field.markets.clear()
 
-    def unlock(self) -> bool:
-        """Take from those under the same limit until no limit stands in the way."""
+    def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
+        """Take from those under the same limit, or other bound, until none stands in the way."""
         accounts = self.cycle.accounts(self.workload, self.field.pool)
         asked = self.cycle.asked(self.workload, self.field.pool)
-        why = over_limit(accounts, asked)
+        why = over_limit(accounts, asked, of)
         for gift in self.field.in_order(self.field.gifts) if why else ():
             if why and gift.counted.get(why[1].resource) and self.cycle.tree.is_under(gift.queue, why[1].queue):
                 self.take((gift,))
-                why = over_limit(accounts, asked)
+                why = over_limit(accounts, asked, of)
         return why is None
 
     def cover(self) -> bool:

@@ -152,15 +152,17 @@ class Court:
         is_worn = not is_moved and recent >= inherited(path, "max_evictions", MAX_EVICTIONS)
         return "maxEvictions" if is_worn else ""
 
-    def is_within(self, at: int) -> bool:
-        """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for."""
+    def is_within(self, at: int, victims: Sequence[int] = ()) -> bool:
+        """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for, once
+        the victims are gone."""
         part, books = self.part(at), self.books
-        is_over = (part > 0) & (books.held + part > books.owed)
+        is_over = (part > 0) & (books.held + part - sum(map(self.part, victims)) > books.owed)
         return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
 
     def _unneeded(self, at: int, item: Item, victims: Sequence[int]) -> Iterator[Breach]:
-        """Were it spared, something that the newcomer takes would not be there: room, a device, or quota. Of those who
-        are gone for another that comes later, it has what that one leaves."""
+        """Were it spared, something that the newcomer takes would not be there: room, a device, or quota, that is a
+        limit or, if it reclaims, a share. Of those who are gone for another that comes later, it has what that one
+        leaves."""
         pods = [podset.pod for one in (at, *victims) for podset in self.laid.items[one].workload.podsets]
         if any(pod.pod_affinity or pod.spread or pod.host_ports or pod.alignment_required for pod in pods):
             return
@@ -171,10 +173,13 @@ class Court:
             self._take(one, sign)
         wanted, books, part = self.laid.cells(at)[0], self.books, self.part(at)
         left = dict(zip(wanted.tolist(), self.left[wanted].tolist()))
-        spare = books.limit - books.held - part + sum(map(self.part, victims))
+        is_reclaim = any(self.laid.items[one].workload.queue != item.workload.queue for one in victims)
+        bound = np.minimum(books.limit, books.share) if is_reclaim else books.limit
+        spare = bound - books.held - part + sum(map(self.part, victims))
         for one in victims if min(left.values(), default=0) >= 0 else ():
             is_missed = any(left.get(cell, amount) < amount for cell, amount in self.laid.cells(one).T.tolist())
-            if not is_missed and not ((part > 0) & (spare < self.part(one))).any():
+            given = self.part(one)
+            if not is_missed and not ((part > 0) & (given > 0) & (spare < given)).any():
                 yield self.laid.items[one].key, "Needed", item.key
         for one, sign in changes:
             self._take(one, -sign)
@@ -188,7 +193,7 @@ class Court:
         after = books.held + part - sum(map(self.part, victims))
         if ((books.queue == item.workload.queue) & (part > 0) & (after > books.share)).any():
             yield item.key, "Entitled", "beyond its share"
-        due = books.owed if self.is_within(at) else np.maximum(books.owed, books.share)
+        due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
         branches: dict[str, list[Columns]] = defaultdict(list)
         for one in reclaimed:
             theirs = [queue.name for queue in self.case.path(self.laid.items[one].workload)
