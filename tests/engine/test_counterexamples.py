@@ -100,3 +100,13 @@ def test_what_only_a_limit_names_is_governed_and_may_be_taken_back() -> None:
     victim = runs(work("v", "r", count=2, pod=four), on("n1", count=2))
     _, said = decided(world(work(count=2, pod=four), nodes=(node(gpus=0),), queues=queues, running=(victim,)))
     assert isinstance(said["v"], Evict)
+
+
+def test_what_grows_pod_by_pod_leaves_to_a_hold_what_it_keeps() -> None:
+    """The hold leaves two of eight CPUs until the runner ends; four would grow into it."""
+    runner = runs(work("r", gpus=2, time_limit=90_300.0), on("n1", (0, 1)))
+    big = work("b", pod={"requests": (("cpu", 6000), (GPU, 4000))}, submitted=NOW - 200)
+    wide = work("w", gpus=0, count=4, least=1)
+    _, said = decided(world(big, wide, nodes=(node(),), running=(runner,)))
+    assert said["b"].starts_at == NOW + 300
+    assert said["w"].admission.podsets[0].count == 2

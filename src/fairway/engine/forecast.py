@@ -30,7 +30,7 @@ from .model import Workload, World
 from .plan import Admit, Reason, Wait
 from .policy import Policy
 from .quota import Tree
-from .sketch import ENOUGH, Lengths, known_runtimes, stem
+from .sketch import ENOUGH, stem
 from .snapshot import Snapshot
 from .state import snapshot_of, state_of
 
@@ -62,11 +62,10 @@ class Runtimes:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._known: dict[tuple[str, str, str], Lengths | None] = {}
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
-        lengths = self._lengths(workload)
+        lengths = self._tree.learned.of(workload)
         if lengths is None:
             return -log(1.0 - part) * self._mean(workload)
         whole = lengths.quantile(part, ran)
@@ -76,14 +75,6 @@ class Runtimes:
         """Of the wait until p90, in its queue."""
         branch = self._tree.branches.get(workload.queue)
         return branch.queue.ledger.stretch if branch else 1.0
-
-    def _lengths(self, workload: Workload) -> Lengths | None:
-        kind = workload.queue, workload.user, stem(workload.name)
-        if kind not in self._known:
-            branch = self._tree.branches.get(workload.queue)
-            sketch = known_runtimes(dict(branch.queue.ledger.runtimes), workload) if branch else None
-            self._known[kind] = Lengths(sketch) if sketch else None
-        return self._known[kind]
 
     def _mean(self, workload: Workload) -> float:
         expected = self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)

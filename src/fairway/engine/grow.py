@@ -28,6 +28,7 @@ def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
     key, stands = workload.key, cycle.admission(workload)
     admission = joined(stands, placed)
     cycle.draft.resize(key, admission)
+    cycle.timeline.stay(workload, Admission(admission.pool, placed))
     said = cycle.verdicts.get(key)
     if isinstance(said, Admit):
         cycle.say(Admit(key, admission, said.after, said.backfilled_for))

@@ -17,7 +17,7 @@ from .draft import Draft
 from .model import Workload
 from .policy import Policy
 from .quota import ALL, Branch, Demand, Tree
-from .sketch import known_runtimes, quantile, stem
+from .sketch import stem
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
@@ -77,10 +77,8 @@ ORDERS: dict[str, Ordering] = {
 
 def runtime(workload: Workload, tree: Tree) -> float:
     """How long it runs, as far as can be trusted; infinite where nothing is known."""
-    limit, sketch = tree.time_limit(workload), None
-    if workload.queue in tree.branches:
-        sketch = known_runtimes(dict(tree.branches[workload.queue].queue.ledger.runtimes), workload)
-    learned = quantile(sketch, 0.5) if sketch else None
+    limit, lengths = tree.time_limit(workload), tree.learned.of(workload)
+    learned = lengths.quantile(0.5) if lengths else None
     claimed = workload.expected_runtime or tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
     trusted = min((value for value in (limit, learned) if value is not None), default=claimed)
     return inf if trusted is None else max(trusted, claimed or 0.0)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from .model import GPU, Decayed, PodSet, Queue, Quota, Share, Workload
 from .resources import DEVICE, UNIT, counted, counts_of, slices
+from .sketch import Learned
 from .snapshot import Columns, Mask, Snapshot
 
 ALL = "*"
@@ -86,7 +87,7 @@ class Tree:
     def __init__(self, snapshot: Snapshot, *, usage_weight: float, half_life: float) -> None:
         self.snapshot, self._usage_weight, self._half_life = snapshot, usage_weight, half_life
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
-        self.pools = tuple(pool.name for pool in snapshot.pools)
+        self.pools, self.learned = tuple(pool.name for pool in snapshot.pools), Learned(snapshot.queues)
         self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}

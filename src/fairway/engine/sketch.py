@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import ceil, exp, log
 
-from .model import Sketch, Workload
+from .model import Queue, Sketch, Workload
 
 GROWTH = log(1.1)
 ENOUGH = 5.0
@@ -49,39 +49,21 @@ def count(sketch: Sketch) -> float:
     return sum(weight for _, weight in sketch.points)
 
 
-def quantile(sketch: Sketch, part: float, *, beyond: float = 0.0) -> float | None:
-    """The runtime that `part` of those longer than `beyond` seconds do not exceed; None where none was longer."""
-    longer = [(seconds, weight) for seconds, weight in sketch.points if seconds > beyond]
-    wanted = part * sum(weight for _, weight in longer)
-    for seconds, weight in longer:
-        wanted -= weight
-        if wanted <= 1e-9:
-            return seconds
-    return longer[-1][0] if longer else None
-
-
 class Lengths:
-    """A sketch made ready for many questions: its seconds, and the weight up to each."""
+    """A sketch made ready for questions: its seconds, and the weight up to each."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.seconds = [seconds for seconds, _ in sketch.points]
         self.upto = list(accumulate(weight for _, weight in sketch.points))
 
-    def quantile(self, part: float, beyond: float) -> float | None:
-        """As `quantile` of the sketch."""
+    def quantile(self, part: float, beyond: float = 0.0) -> float | None:
+        """The runtime that `part` of those longer than `beyond` seconds do not exceed; None where none was longer."""
         first = bisect_right(self.seconds, beyond)
         passed = self.upto[first - 1] if first else 0.0
         if first == len(self.seconds):
             return None
         wanted = passed + part * (self.upto[-1] - passed) - 1e-9
         return self.seconds[max(first, bisect_left(self.upto, wanted))]
-
-
-def mean(sketch: Sketch, *, beyond: float = 0.0) -> float | None:
-    """The mean of the runtimes longer than `beyond`."""
-    longer = [(seconds, weight) for seconds, weight in sketch.points if seconds > beyond]
-    total = sum(weight for _, weight in longer)
-    return sum(seconds * weight for seconds, weight in longer) / total if total else None
 
 
 def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[tuple[str, str], Sketch]:
@@ -113,3 +95,21 @@ def stem(name: str) -> str:
     """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
     `job-train`."""
     return SUFFIX.sub("", name)
+
+
+class Learned:
+    """How long each kind of workload runs, as its queue remembers it; looked up once for all of a kind."""
+
+    def __init__(self, queues: Mapping[str, Queue]) -> None:
+        self._queues = queues
+        self._known: dict[tuple[str, str, str], Lengths | None] = {}
+
+    def of(self, workload: Workload) -> Lengths | None:
+        queue = self._queues.get(workload.queue)
+        if queue is None or not queue.ledger.runtimes:
+            return None
+        kind = workload.queue, workload.user, stem(workload.name)
+        if kind not in self._known:
+            sketch = known_runtimes(dict(queue.ledger.runtimes), workload)
+            self._known[kind] = Lengths(sketch) if sketch else None
+        return self._known[kind]

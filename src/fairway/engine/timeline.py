@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from .draft import Draft
 from .model import GPU, Admission, Reservation, Running, Workload
 from .place import Ask, place
-from .sketch import Lengths, known_runtimes, stem
 
 CERTAIN = 0.9
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
@@ -59,8 +58,6 @@ class Timeline:
 
     def __init__(self, draft: Draft, limit: Limit) -> None:
         self.draft, self._limit = draft, limit
-        self._runtimes = {name: dict(queue.ledger.runtimes) for name, queue in draft.snapshot.queues.items()}
-        self._known: dict[tuple[str, str, str], Lengths | None] = {}
         self.keeps: list[Keep] = []
         for one in draft.snapshot.reservations:
             self._reserve(one)
@@ -71,19 +68,9 @@ class Timeline:
         begins = now if begins is None else begins
         if (limit := self._limit(workload)) is not None:
             return begins + limit
-        if not self._runtimes.get(workload.queue):
-            return inf
-        lengths = self._lengths(workload)
+        lengths = self.draft.tree.learned.of(workload)
         lasts = lengths.quantile(CERTAIN, now - begins) if lengths else None
         return inf if lasts is None else begins + lasts
-
-    def _lengths(self, workload: Workload) -> Lengths | None:
-        """How long its kind runs, looked up once for all of a kind."""
-        kind = workload.queue, workload.user, stem(workload.name)
-        if kind not in self._known:
-            sketch = known_runtimes(self._runtimes[workload.queue], workload)
-            self._known[kind] = Lengths(sketch) if sketch else None
-        return self._known[kind]
 
     def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Keep | None:
         """The earliest moment at which it fits, and where; from now on that room is kept. None where none is known."""

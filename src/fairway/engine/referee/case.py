@@ -86,6 +86,19 @@ class Case:
         ]
 
     @cached_property
+    def turns(self) -> tuple[list[Item], list[Item]]:
+        """The starts as they find their room: the first minCount pods of a gang in its turn, what grows behind all."""
+        cores, rests = list[Item](), list[Item]()
+        for item in self.starts:
+            if item.role == "new" and any(podset.is_elastic for podset in item[0].podsets):
+                core, rest = halves(item)
+                cores.append(core)
+                rests.append(rest)
+            else:
+                (rests if item.role == "more" else cores).append(item)
+        return cores, rests
+
+    @cached_property
     def laid(self) -> Layout:
         """Starts, and behind them those who leave."""
         return Layout(self.snapshot, [*self.starts, *self.leaves])
@@ -162,11 +175,13 @@ def difference(left: Admission, right: Admission) -> Admission:
     return Admission(left.pool, tuple(podsets))
 
 
-def halves(item: Item, least: dict[str, int]) -> tuple[Item, Item]:
-    """The first so many pods of each podset, and the others; devices are left out."""
+def halves(item: Item) -> tuple[Item, Item]:
+    """The first minCount pods of each podset, and the others."""
+    least = {podset.name: podset.min_count for podset in item.workload.podsets}
     parts: tuple[list[PodSetPlacement], list[PodSetPlacement]] = [], []
     for placement in item.admission.podsets:
-        pods, count = [NodeShare(node, 1) for node, _ in pods_of(placement)], least.get(placement.name, 0)
+        pods = [NodeShare(node, 1, (given,) if given else ()) for node, given in pods_of(placement)]
+        count = least.get(placement.name, 0)
         for part, some in zip(parts, (pods[:count], pods[count:])):
             part.append(PodSetPlacement(placement.name, tuple(some)))
     first, second = (item._replace(admission=Admission(item.admission.pool, tuple(part))) for part in parts)

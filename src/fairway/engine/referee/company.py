@@ -13,14 +13,14 @@ from fairway.engine.labels import clash, means, required, selects
 from fairway.engine.model import PodClass, Spread
 from fairway.engine.snapshot import Columns
 
-from .case import Case, halves
+from .case import Case
 from .ground import Found, unfit
 from .layout import Item, Layout
 
 
 def neighbours(case: Case) -> Found:
     """Those that leave may have been seen beside a pod or not: both pass. Spread binds who comes, so those that move
-    may come later. The first minCount pods of a gang start in its turn, the others grow after all minimums."""
+    may come later."""
     if not case.snapshot.is_social:
         return
     company = Company(case)
@@ -29,10 +29,9 @@ def neighbours(case: Case) -> Found:
         if pod.node in case.snapshot.row_of and not pod.is_leaving:
             stays[company.index[pod.pod], case.snapshot.row_of[pod.node]] += 1
     going, moved = company.count(case.leaves), company.count([one for one in case.starts if one.role == "moved"])
-    turns = [halves(item, first_pods(item)) for item in case.starts]
-    cores = [core for core, _ in turns]
+    cores, rests = case.turns
     minimums = stays + company.count(cores)
-    for turn, item in enumerate([*cores, *(rest for _, rest in turns)]):
+    for turn, item in enumerate([*cores, *rests]):
         pods, before = company.count([item]), stays if turn < len(cores) else minimums
         stays = stays + pods
         for kind, row in np.argwhere(pods).tolist() if item.role != "told" else ():
@@ -44,11 +43,6 @@ def neighbours(case: Case) -> Found:
                 why.append(company.disturbed(stays - moved, kind, item.admission.pool, row))
             if all(why):
                 yield item.key, f"{why[0]} on {case.snapshot.nodes[row].name}"
-
-
-def first_pods(item: Item) -> dict[str, int]:
-    """How many pods of each podset start in its turn."""
-    return {one.name: {"new": one.min_count, "more": 0}.get(item.role, one.count) for one in item.workload.podsets}
 
 
 class Company:

@@ -2,11 +2,13 @@
 
 A victim may be taken only for somebody who starts or grows after it, by a right (priority in one queue, lent share
 taken back from another, a move that both queues allow, a hold), unprotected, and needed: were it spared, the newcomer
-would find less than it takes. Room and quota count as they were at the newcomer's turn, with all before it started.
+would find less than it takes. Room and quota count as they were at the newcomer's turn, with the minimums of all before
+it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from fairway.engine.plan import Cause, Evict, Resize
 from fairway.engine.snapshot import Columns
 
 from .case import Case, inherited
-from .layout import Item
+from .layout import Item, Layout
 from .queues import Books, misdealt
 
 MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0
@@ -71,19 +73,20 @@ class Court:
     """The starts in order, each with the room (`left` of each cell) and the queues (`books`) as it finds them."""
 
     def __init__(self, case: Case, taken: dict[str, list[Taking]]) -> None:
-        self.case, self.taken, self.laid = case, taken, case.laid
+        self.case, self.taken, self.starts = case, taken, [*chain(*case.turns)]
+        self.laid = Layout(case.snapshot, [*self.starts, *case.leaves])
         self.books, self.left, self.misdealt = Books(case), case.free.copy(), misdealt(case)
         self.parts: dict[int, Columns] = {}
-        self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(case.starts)}
-        self.ahead = {item.key: at for at, item in enumerate(case.starts)}
+        self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(self.starts)}
+        self.ahead = {item.key: at for at, item in reversed(list(enumerate(self.starts)))}
         self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
         unnamed = [at for at in self.laid.of("evicted") if self.laid.items[at].key not in self.heirs]
         self.books.held += self.books.sum(case.standing, range(len(case.stands))) - self.books.sum(self.laid, unnamed)
 
     def judge(self) -> Iterator[Breach]:
         named = set(self.heirs)
-        for at, item in enumerate(self.case.starts):
-            victims = self.taken.get(item.key, []) if item.role in ("new", "more") else []
+        for at, item in enumerate(self.starts):
+            victims = self.taken.pop(item.key, []) if item.role in ("new", "more") else []
             if victims:
                 yield from self._hear(at, item, victims)
             for gone in named.intersection((item.key, *(verdict.workload for verdict in victims))):

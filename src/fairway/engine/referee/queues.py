@@ -158,7 +158,7 @@ def cores(case: Case) -> Found:
 
 
 def core_layout(case: Case, items: Sequence[Item]) -> Layout:
-    return Layout(case.snapshot, [halves(one, {it.name: it.min_count for it in one[0].podsets})[0] for one in items])
+    return Layout(case.snapshot, [halves(item)[0] for item in items])
 
 
 def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> Found:
