@@ -35,7 +35,7 @@ def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
-    file of settings, metrics are at http://127.0.0.1:9400/metrics."""
+    file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
     from fairway.embedded.up import UpError
 
     with told(UpError, exit_code=1):
@@ -67,11 +67,13 @@ async def _up(folder: Path, config: str, offer: dict[str, Any]) -> None:
 
 async def control(kubeconfig: Path, settings: Any) -> None:
     """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
-    data directory: a restart renews its own lease at once. Its metrics are for this machine."""
+    data directory: a restart renews its own lease at once. Its metrics are for this machine, and ask for its token."""
     from fairway.kube.config import load
 
-    identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
-    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host))
+    folder = kubeconfig.parent
+    own = {"identity": folder, "metrics_host": "127.0.0.1", "metrics_token_file": folder / "token"}
+    chosen = {name: getattr(settings, name) or str(value) for name, value in own.items()}
+    await _control(load([kubeconfig]), replace(settings, **chosen))
 
 
 @click.command()

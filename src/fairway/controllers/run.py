@@ -92,8 +92,8 @@ class Control:
             async with asyncio.TaskGroup() as tasks:
                 for work in (self._view.run(), means.events.run(), means.election.run()):
                     tasks.create_task(work)
-                if port := means.settings.metrics_port:
-                    tasks.create_task(self.metrics.serve(means.settings.metrics_host, port))
+                if means.settings.metrics_port:
+                    tasks.create_task(self.metrics.serve(means.settings))
                 await self._view.synced()
                 await means.election.acquired.wait()
                 await self._tell()
