@@ -200,6 +200,8 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
 def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
+    assert "--priority: there is no 'top'; there are: " in machine.run("submit", "--priority", "top", "true", status=2)
+    assert machine.run(status=2).startswith("Usage: ")
     assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
     assert "no such command" in machine.run("frobnicate", status=2).lower()
 

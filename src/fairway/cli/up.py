@@ -57,9 +57,10 @@ async def _up(folder: Path, config: str, offer: dict[str, Any]) -> None:
     from fairway.embedded.up import Options, up
 
     settings = read_settings(config)
+    settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
 
     async def decide(kubeconfig: Path) -> None:
-        click.echo(str(kubeconfig))
+        click.echo(str(folder / "kubeconfig"))
         await control(kubeconfig, settings)
 
     await up(Options(folder, **offer), clock=Clock(), chance=Chance(), control=decide)
@@ -67,13 +68,11 @@ async def _up(folder: Path, config: str, offer: dict[str, Any]) -> None:
 
 async def control(kubeconfig: Path, settings: Any) -> None:
     """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
-    data directory: a restart renews its own lease at once. Its metrics are for this machine, and ask for its token."""
+    data directory: a restart renews its own lease at once. Its metrics are for this machine."""
     from fairway.kube.config import load
 
-    folder = kubeconfig.parent
-    own = {"identity": folder, "metrics_host": "127.0.0.1", "metrics_token_file": folder / "token"}
-    chosen = {name: getattr(settings, name) or str(value) for name, value in own.items()}
-    await _control(load([kubeconfig]), replace(settings, **chosen))
+    identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
+    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host))
 
 
 @click.command()

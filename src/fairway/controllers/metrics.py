@@ -71,7 +71,7 @@ class Metrics:
                 return web.Response(status=404)
             return web.Response(body=self.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-        runner = web.ServerRunner(web.Server(answer))
+        runner = web.ServerRunner(web.Server(answer, access_log=None))
         await runner.setup()
         try:
             shown = f"Bearer {Path(file).read_text().strip()}" if file else ""
