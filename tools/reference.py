@@ -66,11 +66,19 @@ nowhere. No label names a workload.
 ```sh
 echo 'metricsPort: 9400' > settings.yaml
 fairway up --detach --config settings.yaml
-curl http://127.0.0.1:9400/metrics
+curl -H "Authorization: Bearer $(cat ~/.local/share/fairway/token)" http://127.0.0.1:9400/metrics
 ```
 
-Under `fairway up` the port is open on 127.0.0.1 alone, to whoever is on this machine; under `fairway controller` on
-every address, so that Prometheus reaches it in a cluster. `metricsHost` names another address."""
+Under `fairway up` the port is open on 127.0.0.1 alone, and asks for the token in the data directory, which its owner
+alone can read. Under `fairway controller` it is open on every address, so that Prometheus reaches it in a cluster, and
+asks for the token in `metricsTokenFile`, or for none. `metricsHost` names another address. Prometheus shows a token so:
+
+```yaml
+scrape_configs:
+- job_name: fairway
+  authorization: {credentials_file: /home/ann/.local/share/fairway/token}
+  static_configs: [{targets: ["127.0.0.1:9400"]}]
+```"""
 
 
 def pages() -> dict[str, str]:

@@ -39,6 +39,7 @@ class Settings:
     recordings: str = ""  # a folder for the snapshots of refused plans; empty: none are kept
     metrics_port: int = 0  # where /metrics is served; 0: nowhere
     metrics_host: str = ""  # the address of that port; empty: any, but 127.0.0.1 under `fairway up`
+    metrics_token_file: str = ""  # the bearer token it asks for; empty: none, but that of the data directory under `up`
     log_level: str = "info"
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,7 +166,11 @@ def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
 
 def test_metrics_are_for_this_machine_alone(machine: Machine) -> None:
     port = int((machine.folder / "settings.yaml").read_text().split()[1])
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(asked)
+    asked.add_header("Authorization", f"Bearer {(machine.folder / 'fairway' / 'token').read_text()}")
+    with urllib.request.urlopen(asked) as answer:
         assert b"fairway_cycle_seconds_count" in answer.read()
     with socket.socket() as other:
         other.bind(("127.0.0.2", port))  # is taken where somebody listens on every address
@@ -195,6 +200,8 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
 def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
+    assert "--priority: there is no 'top'; there are: " in machine.run("submit", "--priority", "top", "true", status=2)
+    assert machine.run(status=2).startswith("Usage: ")
     assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
     assert "no such command" in machine.run("frobnicate", status=2).lower()
 

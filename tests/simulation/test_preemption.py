@@ -46,6 +46,7 @@ def test_an_urgent_job_preempts_and_the_preempted_one_keeps_its_place() -> None:
         async with cluster(clock, seeded(1), node("n1", cpu=2, labels=LABELS)) as world:
             world.start()
             await world.apply(priority("low-priority", 0, is_default=True), priority("high-priority", 1_000_000))
+            await clock.sleep(1)  # the controllers look on
             names = ["train-z", "train-a", "train-m"]
             await world.apply(*(low(name) for name in names))
             await world.until(lambda: runs(world, "train-z"))

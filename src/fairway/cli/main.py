@@ -94,6 +94,9 @@ def main() -> None:
     """The entry point. A usage error is one line too: what is wrong, and where the help is."""
     try:
         status = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         where = f" (see {context.command_path} --help)" if context else ""

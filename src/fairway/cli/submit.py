@@ -8,6 +8,7 @@ real cluster it runs in an image, so --image is needed there.
 import asyncio
 import os
 import re
+from collections.abc import Collection
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
@@ -68,6 +69,9 @@ async def _job(client: Client, order: SimpleNamespace) -> dict[str, Any]:
     here = await _is_this_machine(client)
     if not here and not order.image:
         raise Problem("--image: a cluster runs containers; name the image the program is in")
+    if order.priority:
+        classes = await client.list(Selection(kinds.PRIORITY_CLASSES))
+        _known("--priority", order.priority, [it["metadata"]["name"] for it in classes])
     annotations = _annotations(order) | await _topology(client, order.topology)
     meta = {"labels": {"fairway.dev/queue": order.queue}, "annotations": annotations}
     meta |= {"name": order.name} if order.name else {"generateName": f"{_stem(order.command)}-"}
@@ -147,11 +151,15 @@ async def _topology(client: Client, word: str) -> dict[str, str]:
         return {}
     pools = await client.list(Selection(kinds.NODE_POOLS))
     levels = {level for pool in pools for level in (pool.get("spec") or {}).get("levels") or ()}
-    named = [level for level in sorted(levels) if level == word or level.rpartition("/")[2] == word]
-    if not named:
-        have = ", ".join(sorted(levels)) or "none"
-        raise Problem(f"--topology: no pool has a level {word!r}; there are: {have}")
-    return {"fairway.dev/topology-required": named[0]}
+    return {"fairway.dev/topology-required": _known("--topology", word, levels)}
+
+
+def _known(option: str, word: str, names: Collection[str]) -> str:
+    """The name that is meant: the word, or one that ends with it."""
+    found = [name for name in sorted(names) if word in (name, name.rpartition("/")[2])]
+    if not found:
+        raise Problem(f"{option}: there is no {word!r}; there are: {', '.join(sorted(names)) or 'none'}")
+    return found[0]
 
 
 async def _follow(client: Client, job: Ref) -> int:

@@ -35,7 +35,7 @@ def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
-    file of settings, metrics are at http://127.0.0.1:9400/metrics."""
+    file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
     from fairway.embedded.up import UpError
 
     with told(UpError, exit_code=1):
@@ -57,9 +57,10 @@ async def _up(folder: Path, config: str, offer: dict[str, Any]) -> None:
     from fairway.embedded.up import Options, up
 
     settings = read_settings(config)
+    settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
 
     async def decide(kubeconfig: Path) -> None:
-        click.echo(str(kubeconfig))
+        click.echo(str(folder / "kubeconfig"))
         await control(kubeconfig, settings)
 
     await up(Options(folder, **offer), clock=Clock(), chance=Chance(), control=decide)

@@ -170,7 +170,8 @@ class Writer:
         if isinstance(verdict, Evict) and not holds(seen.status, "Admitted"):
             return  # it gave up a promise
         if isinstance(verdict, Admit) and not verdict.after:
-            metrics.waited.labels(queue).observe(max(0.0, self.means.now() - _submitted(seen, self.means.now())))
+            made = seen.metadata.creation_timestamp
+            metrics.waited.labels(queue).observe(max(0.0, self.means.now() - time(made)) if made else 0.0)
         if isinstance(verdict, Evict):
             metrics.evictions.labels(str(verdict.cause)).inc()
             metrics.lost.inc(_lost(seen, self.means.now()))
@@ -224,10 +225,6 @@ def _rounded(verdict: Verdict) -> Verdict:
     if not isinstance(verdict, Wait) or verdict.starts_at is None:
         return verdict
     return replace(verdict, starts_at=ceil(verdict.starts_at / MINUTE) * MINUTE)
-
-
-def _submitted(seen: WorkloadObject, now: float) -> float:
-    return time(seen.metadata.creation_timestamp) if seen.metadata.creation_timestamp else now
 
 
 def _lost(seen: WorkloadObject, now: float) -> float:

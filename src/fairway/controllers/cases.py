@@ -35,18 +35,19 @@ class Cases:
         self.pods_of: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost_since: dict[str, float] = {}
-        self._first: dict[str, int] = {}
+        self._first: dict[str, int] = {}  # of all that may be managed
 
     def note(self, old: PodObject | None, new: PodObject | None, *, now: float) -> str:
         """A pod changed; the key of its workload."""
         seen = new or old
         assert seen is not None
         key, name = key_of_pod(seen), key_of(seen.metadata)
-        self.came(key, new)
         if new is not None:
             self.pods_of[key][name] = new
+            self.came(key, new)
         elif self.pods_of[key].pop(name, None) and not self.pods_of[key]:
             del self.pods_of[key]
+            self.came(key, None)
         if old is not None and holds_room(old) and old.metadata.deletion_timestamp is None and _is_going(new):
             self.lost[key][old.metadata.uid] = old
             self.lost_since.setdefault(key, now)
@@ -63,6 +64,10 @@ class Cases:
         """When an owner was made. Its timestamp is in whole seconds: the rest is the order in which they were seen."""
         second = time(created) if created else float(int(now))
         return second + self._first.get(key, 0) % ORDERED / (ORDERED + 1)
+
+    def inside(self, namespace: str) -> list[str]:
+        """The keys of all there may be a Workload for."""
+        return [key for key in self._first if key.startswith(f"{namespace}/")]
 
     def found(self, key: str) -> None:
         """Whoever was lost is accounted for."""

@@ -10,7 +10,7 @@ waits for them. What cannot be read is told to nobody and logged.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -230,8 +230,5 @@ class Facts:
 
 
 def _nodes_of(fact: Running) -> frozenset[str]:
-    return frozenset(_nodes(fact.admission) if not fact.moves_to else {*_nodes(fact.admission), *_nodes(fact.moves_to)})
-
-
-def _nodes(admission: Admission) -> Iterator[str]:
-    return (share.node for placement in admission.podsets for share in placement.nodes)
+    held = (placement for it in (fact.admission, fact.moves_to) if it for placement in it.podsets)
+    return frozenset(share.node for placement in held for share in placement.nodes)

@@ -38,10 +38,7 @@ HORIZONS = (("10m", 600.0), ("1h", 3_600.0), ("6h", 21_600.0), ("1d", 86_400.0),
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    at: float
-    forecast: Forecast
+Told = tuple[float, Forecast]  # when, what
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +112,13 @@ class Forecasts:
         for one in snapshot.pending:
             seen, new = means.view.workloads.get(one.key), found.get(one.key)
             if new:
-                self._keep(one.key, Told(snapshot.now, new))
+                first = self._told.setdefault(one.key, {})
+                first.setdefault(horizon(new.p50 - snapshot.now), (snapshot.now, new))
             if seen and is_news(seen.status, new, now=snapshot.now):
                 await means.write(one.key, lambda it, new=new: foretold(it, new))  # type: ignore[misc]
                 await means.client.clock.sleep(pause)
 
     # How good they were
-
-    def _keep(self, key: str, told: Told) -> None:
-        self._told.setdefault(key, {}).setdefault(horizon(told.forecast.p50 - told.at), told)
 
     def _count_started(self) -> None:
         """Who waits no longer started, or is no more."""
@@ -131,9 +126,9 @@ class Forecasts:
             seen = self.means.view.workloads.get(key)
             start = since(seen.status, "Admitted") if seen else None
             if seen and start is not None:
-                for name, one in self._told.pop(key).items():
-                    by_p90 = start <= max(one.forecast.p90, one.at + MINUTE)
-                    self._count(seen.spec.queue, Outcome(name, abs(start - one.forecast.p50), by_p90))
+                for name, (at, one) in self._told.pop(key).items():
+                    by_p90 = start <= max(one.p90, at + MINUTE)
+                    self._count(seen.spec.queue, Outcome(name, abs(start - one.p50), by_p90))
             elif seen is None or is_over(seen.status) or not seen.spec.active:
                 del self._told[key]
 

@@ -29,7 +29,7 @@ from fairway.record import keep, record_of
 from fairway.settings import DECIDES_BY, LEASE, Settings, policy_of, told
 
 from .apply import Writer
-from .cases import Cases, key_of_pod
+from .cases import Cases
 from .facts import Facts
 from .forecast import Forecasts
 from .means import Means
@@ -92,8 +92,8 @@ class Control:
             async with asyncio.TaskGroup() as tasks:
                 for work in (self._view.run(), means.events.run(), means.election.run()):
                     tasks.create_task(work)
-                if port := means.settings.metrics_port:
-                    tasks.create_task(self.metrics.serve(means.settings.metrics_host, port))
+                if means.settings.metrics_port:
+                    tasks.create_task(self.metrics.serve(means.settings))
                 await self._view.synced()
                 await means.election.acquired.wait()
                 await self._tell()
@@ -129,19 +129,11 @@ class Control:
         elif kind == kinds.WORKLOADS:
             self._writer.note(key_of(seen.metadata))
         elif isinstance(seen, NamespaceObject):
-            self._note_all(seen.metadata.name)
+            for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
+                self._writer.note(key)
         means.facts.note(kind, old, new)
         if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
             means.wake()
-
-    def _note_all(self, namespace: str) -> None:
-        """The namespace came, or its labels changed: who is managed in it may have, too."""
-        for job in self._view.jobs.values():
-            if job.metadata.namespace == namespace:
-                self._writer.note(f"{namespace}/{name_of('Job', job.metadata.name)}")
-        for pod in self._view.pods.values():
-            if pod.metadata.namespace == namespace:
-                self._writer.note(key_of_pod(pod))
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
         """Keeps the snapshot of a plan that was refused, to be replayed."""

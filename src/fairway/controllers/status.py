@@ -52,13 +52,14 @@ def turned(status: WorkloadStatus, kind: str, said: Said | None, *, now: float) 
     before = condition(status.conditions, kind)
     if said is None and (before is None or before.status == "False"):
         return status
-    value = "True" if said else "False"
-    why = said or Said(before.reason if before else "")
-    flips = before is None or before.status != value
-    at = time_text(now) if flips or before is None else before.last_transition_time
-    new = Condition(kind, value, why.reason, why.message, at)
+    return _set(status, kind, said or Said(before.reason if before else ""), now=now, value=str(bool(said)))
+
+
+def _set(status: WorkloadStatus, kind: str, said: Said, *, now: float, value: str) -> WorkloadStatus:
+    before = condition(status.conditions, kind)
+    at = before.last_transition_time if before and before.status == value else time_text(now)
     others = tuple(one for one in status.conditions if one.type != kind)
-    return replace(status, conditions=(*others, new))
+    return replace(status, conditions=(*others, Condition(kind, value, said.reason, said.message, at)))
 
 
 def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool = True) -> WorkloadStatus:
@@ -69,12 +70,7 @@ def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool =
 def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
     """It has its places; others leave them first."""
     status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
-    waits = Condition("Admitted", "False", said.reason, said.message, time_text(now))
-    before = condition(status.conditions, "Admitted")
-    if before and before.status == "False":
-        waits = replace(waits, last_transition_time=before.last_transition_time)
-    others = tuple(one for one in status.conditions if one.type != "Admitted")
-    return replace(wait(status, said, 0), conditions=(*others, waits))
+    return wait(_set(status, "Admitted", said, now=now, value="False"), said, 0)
 
 
 def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
@@ -161,17 +157,13 @@ def served(status: WorkloadStatus, *, now: float, gpus: float) -> WorkloadStatus
 
 def change(before: Part, after: Part) -> dict[str, object]:
     """The merge patch that makes `after` of `before`: what is as by default is null, lists are replaced whole."""
-    pairs = zip(before.__struct_encode_fields__, before.__struct_fields__, before.__struct_defaults__)
-    changed: dict[str, object] = {}
-    for encoded, name, default in pairs:
-        old, new = getattr(before, name), getattr(after, name)
+    return {} if before == after else _merged(to_builtins(before), to_builtins(after))
+
+
+def _merged(before: dict[str, object], after: dict[str, object]) -> dict[str, object]:
+    changed: dict[str, object] = {key: None for key in before if key not in after}
+    for key, new in after.items():
+        old = before.get(key)
         if old != new:
-            changed[encoded] = None if new == default else _merged(to_builtins(old), to_builtins(new))
+            changed[key] = _merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
     return changed
-
-
-def _merged(before: object, after: object) -> object:
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return after
-    changed = {key: _merged(before.get(key), value) for key, value in after.items() if before.get(key) != value}
-    return changed | {key: None for key in before if key not in after}

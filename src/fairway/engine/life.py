@@ -61,25 +61,25 @@ def _stop(one: Running, cycle: Cycle) -> Verdict | None:
     branch = cycle.tree.branches.get(workload.queue)
     if branch and any(at.queue.stop == "Drain" for at in branch.path):
         return Evict(key, Cause.DRAINED)
-    if (cause := _fails(one, cycle)) is not None:
-        return Evict(key, cause, admission=elsewhere(one, cycle) if cause is Cause.DRAINED else None)
+    if (verdict := _fails(one, cycle)) is not None:
+        return verdict
     if one.lost and workload.restart == "Gang":
         return Evict(key, Cause.PODS_LOST)
     return None
 
 
-def _fails(one: Running, cycle: Cycle) -> Cause | None:
-    """What is wrong with its nodes; a node that is not ready or unhealthy drains."""
-    snapshot, cause = cycle.snapshot, None
-    for placement in one.admission.podsets:
-        for share in placement.nodes:
-            row = snapshot.row_of.get(share.node)
-            if row is None:
-                return Cause.NODE_LOST
-            node = snapshot.nodes[row]
-            if node.is_unhealthy or node.is_leaving or not node.is_ready:
-                cause = Cause.DRAINED
-    return cause
+def _fails(one: Running, cycle: Cycle) -> Evict | None:
+    """Whether its nodes fail it: one that is gone or not ready is lost, one that is unhealthy or leaves drains. Who has
+    all its nodes yet goes on elsewhere if there is a place."""
+    key, snapshot = one.workload.key, cycle.snapshot
+    rows = [snapshot.row_of.get(share.node) for placement in one.admission.podsets for share in placement.nodes]
+    nodes = [snapshot.nodes[row] for row in rows if row is not None]
+    if len(nodes) < len(rows):
+        return Evict(key, Cause.NODE_LOST)
+    if not all(node.is_ready for node in nodes):
+        return Evict(key, Cause.NODE_LOST, admission=elsewhere(one, cycle))
+    drains = any(node.is_unhealthy or node.is_leaving for node in nodes)
+    return Evict(key, Cause.DRAINED, admission=elsewhere(one, cycle)) if drains else None
 
 
 def replace_lost(cycle: Cycle) -> None:
