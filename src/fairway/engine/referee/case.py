@@ -129,6 +129,10 @@ class Case:
             found[name] = () if len(path) > len(queues) else tuple(path)
         return found
 
+    @cached_property
+    def parents(self) -> set[str]:
+        return {queue.parent for queue in self.snapshot.queues.values()}
+
     def path(self, workload: Workload) -> Path:
         return self.paths.get(workload.queue, ())
 

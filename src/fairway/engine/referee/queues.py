@@ -33,10 +33,9 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 
 
 def doors(case: Case) -> Found:
-    parents = {queue.parent for queue in case.snapshot.queues.values()}
-    is_open = {name: path and name not in parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)
-               for name, path in case.paths.items()}
-    is_odd = not all(is_open.get(queue) for queue in {item[0].queue for item in case.starts})
+    is_open = {name for name, path in case.paths.items()
+               if path and name not in case.parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)}
+    is_odd = not is_open.issuperset(item[0].queue for item in case.starts)
     for item in case.starts if is_odd else case.special:
         if item.role == "new" and (why := refusal(case, item[0]) or ("" if item[0].is_active else "inactive")):
             yield item.key, why
@@ -56,7 +55,7 @@ def refusal(case: Case, workload: Workload) -> Reason | None:
     path, ended = case.paths.get(workload.queue), case.snapshot.ended
     if path is None:
         return Reason.QUEUE_NOT_FOUND
-    if not path or any(queue.parent == workload.queue for queue in case.snapshot.queues.values()):
+    if not path or workload.queue in case.parents:
         return Reason.QUEUE_INVALID
     if not all(takes(queue, workload) for queue in path):
         return Reason.NOT_ALLOWED
