@@ -39,11 +39,11 @@ def test_an_ungoverned_queue_takes_nothing_back_from_its_siblings() -> None:
 
 
 def test_who_moves_is_not_counted_as_gone_from_where_it_moves_to() -> None:
-    """The node drains; both of its workloads move, and nobody is promised their new places."""
+    """The node is lost; both of its workloads move, and nobody is promised their new places."""
     nodes = (node("n1", is_ready=False), node("n2"))
     moved = tuple(runs(work(f"m{at}", gpus=2), on("n1", (2 * at, 2 * at + 1))) for at in range(2))
     plan, said = decided(world(work(gpus=4), nodes=nodes, running=moved))
-    assert said["m0"] == Evict("ns/m0", "Drained", "", at(on("n2", (0, 1))))
+    assert said["m0"] == Evict("ns/m0", "NodeLost", "", at(on("n2", (0, 1))))
     assert [one for one in plan.verdicts if getattr(one, "starts_at", None)] == []
 
 

@@ -230,5 +230,4 @@ class Facts:
 
 
 def _nodes_of(fact: Running) -> frozenset[str]:
-    held = (placement for it in (fact.admission, fact.moves_to) if it for placement in it.podsets)
-    return frozenset(share.node for placement in held for share in placement.nodes)
+    return frozenset(fact.admission.nodes | (fact.moves_to.nodes if fact.moves_to else set()))

@@ -41,11 +41,7 @@ def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:
     workload, row_of = one.workload, cycle.snapshot.row_of
     if one.lost or not workload.is_active or not cycle.is_endless(workload):
         return False
-    for placement in one.admission.podsets:
-        for share in placement.nodes:
-            if share.node in unfit or share.node not in row_of:
-                return False
-    return True
+    return all(name in row_of and name not in unfit for name in one.admission.nodes)
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:
@@ -72,7 +68,7 @@ def _fails(one: Running, cycle: Cycle) -> Evict | None:
     """Whether its nodes fail it: one that is gone or not ready is lost, one that is unhealthy or leaves drains. Who has
     all its nodes yet goes on elsewhere if there is a place."""
     key, snapshot = one.workload.key, cycle.snapshot
-    rows = [snapshot.row_of.get(share.node) for placement in one.admission.podsets for share in placement.nodes]
+    rows = [snapshot.row_of.get(name) for name in one.admission.nodes]
     nodes = [snapshot.nodes[row] for row in rows if row is not None]
     if len(nodes) < len(rows):
         return Evict(key, Cause.NODE_LOST)
