@@ -61,6 +61,8 @@ class Watcher:
 
     def _check_node(self, name: str) -> None:
         """No device is given twice, and no more CPU than there is."""
+        if ("", name) not in self.store.objects("nodes"):
+            return
         node = msgspec.json.decode(self.store.objects("nodes")["", name].value)
         owner: dict[str, str] = {}
         cpu = 0

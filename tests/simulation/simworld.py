@@ -38,6 +38,8 @@ class World:
     client: Client
     clock: Clock
     chance: Chance
+    hollow: Hollow
+    dead: set[str]
     controllers: asyncio.Task[None] | None = None
 
     def start(self, transport: Transport | None = None, settings: Settings = SETTINGS) -> None:
@@ -84,6 +86,30 @@ class World:
         notes = {f"fairway.dev/{key.replace('_', '-')}": value for key, value in said.items()}
         await self.client.patch(Ref(kinds.JOBS, job, "default"), {"metadata": {"annotations": notes}})
 
+    async def fail(self, node: Thing, *, is_gone: bool) -> None:
+        """The node stops where it is: nothing of it starts, ends or goes. It is not ready, or not even there."""
+        name = node["metadata"]["name"]
+        self.dead.add(name)
+        if is_gone:
+            await self.client.delete(Ref(kinds.NODES, name))
+        else:
+            await self._ready(name, "Unknown")
+
+    async def heal(self, node: Thing) -> None:
+        """It is there again, with what was on it."""
+        name = node["metadata"]["name"]
+        self.dead.discard(name)
+        if name not in names(await self.client.list(Selection(kinds.NODES))):
+            await self.apply(node)
+        await self._ready(name, "True")
+        for key, pod in self.hollow.informer.store.items():
+            if pod.spec.node_name == name:
+                self.hollow.agenda.note(key)
+
+    async def _ready(self, name: str, status: str) -> None:
+        said = [{"type": "Ready", "status": status, "lastTransitionTime": "2027-01-15T08:00:00Z"}]
+        await self.client.patch(Ref(kinds.NODES, name), {"status": {"conditions": said}}, subresource="status")
+
     async def delete(self, kind: Kind, name: str) -> None:
         await self.client.delete(Ref(kind, name, "default"))
 
@@ -125,12 +151,14 @@ async def cluster(
     server = Server(Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock)))
     await server.start()
     client = Client(server.handle, clock, chance)
+    down = set(dead)
+    hollow = Hollow(client, lambda node: node not in down)
     async with asyncio.TaskGroup() as tasks:
-        parts = (server.tend(), Jobs(client).run(), Hollow(client, lambda node: node not in dead).run())
+        parts = (server.tend(), Jobs(client).run(), hollow.run())
         running = [tasks.create_task(part) for part in parts]
         for definition in crds():
             await client.create(DEFINITIONS, definition)
-        world = World(server, client, clock, chance)
+        world = World(server, client, clock, chance, hollow, down)
         await world.apply(*nodes)
         try:
             yield world

@@ -1,21 +1,27 @@
 """The whole control plane under faults, by seed: whatever fails, nothing is given twice, lost, or run twice.
 
+Requests fail, controllers are killed, nodes stop or vanish and come back, users suspend and resume what they submitted:
+jobs, bare pods and groups of them. When all is quiet again everything must end well.
+
 A failing seed replays exactly: `FAIRWAY_SEED=17 pytest tests/simulation/test_faults.py` runs that one, with its log.
 """
 
 import asyncio
 import os
 import random
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from faults import Faults, kill_and_start
 from invariants import Watcher
-from simworld import Thing, World, cluster, job, node, priority
+from simworld import Thing, World, cluster, job, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
-from fairway.kube.kinds import Selection
+from fairway.kube.client import ApiError
+from fairway.kube.kinds import Ref, Selection
 
 START, QUIET, END = 1_800_000_000.0, 240.0, 3000.0
 SEEDS = 5000 if os.environ.get("FAIRWAY_SOAK") else 200
@@ -43,10 +49,13 @@ async def _story(seed: int, clock: VirtualClock) -> Outcome:
         watcher = Watcher(world.server.registry)
         async with asyncio.TaskGroup() as tasks:
             others = [tasks.create_task(it) for it in (watcher.run(), kill_and_start(world, faults))]
-            jobs = _jobs(chance)
+            jobs, pods = _jobs(chance), _pods(chance)
+            troubles = [tasks.create_task(it) for it in _troubles(world, chance, nodes, [*jobs, *pods])]
             try:
-                await _submit(world, chance, jobs)
-                broken = await _finished(world, jobs)
+                await _submit(world, chance, [*(thing for thing, _ in jobs.values()), *pods.values()])
+                for trouble in troubles:
+                    await trouble
+                broken = await _finished(world, {*(f"job-{name}" for name in jobs), *map(_workload_of, pods.values())})
             finally:
                 for task in (*others, *faults.late):
                     task.cancel()
@@ -74,28 +83,83 @@ def _jobs(chance: random.Random) -> Jobs:
     return jobs
 
 
-async def _submit(world: World, chance: random.Random, jobs: Jobs) -> None:
-    for thing, _ in jobs.values():
+def _pods(chance: random.Random) -> dict[str, Thing]:
+    """Some bare pods, and maybe a group of them."""
+    pods = {name: pod(name, seconds=chance.choice((2, 20)), cpu="1") for name in ("p0", "p1")[: chance.randint(0, 2)]}
+    if chance.random() < 0.5:
+        group = {"fairway.dev/group": "g", "fairway.dev/group-size": "2"}
+        pods |= {name: pod(name, seconds=chance.choice((2, 20)), cpu="1", labels=group) for name in ("g-0", "g-1")}
+    return pods
+
+
+def _workload_of(pod: Thing) -> str:
+    return f"pod-{pod['metadata'].get('labels', {}).get('fairway.dev/group', pod['metadata']['name'])}"
+
+
+Trouble = Coroutine[Any, Any, None]
+
+
+def _troubles(world: World, chance: random.Random, nodes: list[Thing], names: list[str]) -> list[Trouble]:
+    """What goes wrong outside, drawn beforehand; all is well again when the faults end."""
+    found: list[Trouble] = []
+    for thing in nodes:
+        if chance.random() < 0.3:
+            found.append(_node_fails(world, thing, _window(chance), is_gone=chance.random() < 0.5))
+    for name in names:
+        if chance.random() < 0.15:
+            found.append(_is_suspended(world, name, _window(chance)))
+    return found
+
+
+def _window(chance: random.Random) -> tuple[float, float]:
+    start = chance.uniform(0, QUIET / 2)
+    return start, chance.uniform(1, QUIET / 2)
+
+
+async def _node_fails(world: World, thing: Thing, window: tuple[float, float], *, is_gone: bool) -> None:
+    start, length = window
+    await world.clock.sleep(start)
+    await world.fail(thing, is_gone=is_gone)
+    await world.clock.sleep(length)
+    await world.heal(thing)
+
+
+async def _is_suspended(world: World, name: str, window: tuple[float, float]) -> None:
+    start, length = window
+    await world.clock.sleep(start)
+    await _set_active(world, name, "false")
+    await world.clock.sleep(length)
+    await _set_active(world, name, "true")
+
+
+async def _set_active(world: World, name: str, text: str) -> None:
+    """What its user says, again and again while it is being made again; nothing where it is not there yet."""
+    ref = Ref(kinds.JOBS if name.startswith("j") else kinds.PODS, name, "default")
+    for _ in range(10):
+        try:
+            await world.client.patch(ref, {"metadata": {"annotations": {"fairway.dev/active": text}}})
+            return
+        except ApiError as error:
+            assert error.status == 404
+            await world.clock.sleep(5)
+
+
+async def _submit(world: World, chance: random.Random, things: list[Thing]) -> None:
+    for thing in things:
         await world.apply(thing)
         await world.clock.sleep(chance.choice((0, 0, 5, 30)))
 
 
-async def _finished(world: World, jobs: Jobs) -> list[str]:
-    """What of the jobs did not end well."""
-    async def left() -> list[str]:
-        found = []
-        for name in jobs:
-            conditions = (await world.job(name))["status"].get("conditions") or ()
-            if not any(it["type"] == "Complete" and it["status"] == "True" for it in conditions):
-                found.append(name)
-        return found
-
+async def _finished(world: World, names: set[str]) -> list[str]:
+    """Workloads that did not end well."""
+    seen: dict[str, Thing] = {}
     while world.clock.now() < START + END:
-        if not (names := await left()):
+        seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
+        left = {name for name in names if seen.get(name, {}).get("status", {}).get("phase") != "Succeeded"}
+        if not left:
             return []
         await world.clock.sleep(5)
-    seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
-    return [f"{name} did not end: {seen.get(f'job-{name}', {}).get('status')}" for name in names]
+    return [f"{name} did not end: {seen.get(name, {}).get('status')}" for name in sorted(left)]
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))

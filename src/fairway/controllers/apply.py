@@ -87,11 +87,17 @@ class Writer:
                 is_news = facts.promises.get(key) != (verdict.admission, verdict.after)
                 facts.promises[key] = verdict.admission, verdict.after
                 return is_news
+            case Evict():
+                facts.promises.pop(key, None)  # the same may be promised again, and is news then
         return isinstance(verdict, Evict | Resize | Finish)
 
     def _decide(self, decided: Decided) -> None:
-        self._decided[decided.verdict.workload] = decided
-        self.agenda.note(decided.verdict.workload)
+        """The last word counts; who grows before his admission is written is admitted with more."""
+        key, verdict, before = decided.verdict.workload, decided.verdict, self._decided.get(decided.verdict.workload)
+        if before and isinstance(before.verdict, Admit) and isinstance(verdict, Resize):
+            decided = replace(before, verdict=replace(before.verdict, admission=verdict.admission))
+        self._decided[key] = decided
+        self.agenda.note(key)
 
     def _follow(self, decided: Decided) -> None:
         """An eviction waits until the admission it is for is written."""

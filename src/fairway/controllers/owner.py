@@ -171,10 +171,13 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
     said = workload.metadata.annotations.get(MANIFESTS, "")
     manifests = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
     there = {pod.metadata.name for pod in pods}
+    for one in manifests:
+        one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
+        one["metadata"].setdefault("annotations", {}).pop(ACTIVE, None)
+    for one in manifests[:1]:  # whichever its user says it on next, that is what counts
+        one["metadata"]["annotations"][ACTIVE] = str(workload.spec.active).lower()
     missing = [one for one in manifests if one["metadata"]["name"] not in there]
     for one in missing:
-        one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
-        one["metadata"].setdefault("annotations", {})[ACTIVE] = str(workload.spec.active).lower()
         try:
             await client.create(kinds.PODS, one)
         except ApiError as error:
