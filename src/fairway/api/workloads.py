@@ -43,7 +43,7 @@ def fact(said: types.WorkloadObject, reading: Reading) -> model.Workload | model
     """What the object means to the engine."""
     if (succeeded := outcome(said)) is not None:
         return model.Ended(key_of(said.metadata), succeeded)
-    holds = said.status.admission is not None and bool(said.status.admission.pod_sets)
+    holds = said.status.admission is not None and bool(said.status.admission.pod_sets or said.status.admission.pool)
     is_deleted = said.metadata.deletion_timestamp is not None
     if not holds and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
         return None

@@ -23,6 +23,8 @@ MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
 """Times that a claim is tried with other victims."""
 LIMITS, SHARES = attrgetter("limit"), attrgetter("share")
 """What its queue and those above it must keep to."""
+MOST_SPARED = 8
+"""Victims without whom other places are looked for."""
 
 
 def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
@@ -77,7 +79,7 @@ def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission
     search.cycle.draft.start(search.workload, admission)
     _spare(search)
     _move(search)
-    return admission
+    return search.cycle.draft.started[search.workload.key][1]
 
 
 def _placed(search: Search) -> Placements | None:
@@ -99,18 +101,23 @@ def _found(search: Search) -> Placements | None:
 
 
 def _spare(search: Search) -> None:
-    """Let those remain, the dearest first, without whose going every place and limit is kept as well."""
-    draft = search.cycle.draft
+    """Let those remain, the dearest first, without whose going every limit is kept as well, and every place, or the
+    gang has others."""
+    draft, tries = search.cycle.draft, MOST_SPARED if sum(search.cycle.least(search.workload)) > 1 else 0
     for gift in reversed(search.field.in_order(search.taken)):
         is_part_of_core = gift.pod is not None and draft.running[gift.key].is_leaving
-        if not is_part_of_core and _has_room(search, gift):
-            gift.give_back(search.cycle)
-            is_enough = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
-            if is_enough and _keeps_limits(search.workload, search) and _still_stands(search):
-                search.cycle.evict(gift.victim.one, gift.counted, -1)
-                search.taken.remove(gift)
-            else:
-                gift.take(search.cycle)
+        has_room = not is_part_of_core and _has_room(search, gift)
+        if is_part_of_core or not (has_room or tries):
+            continue
+        gift.give_back(search.cycle)
+        is_fair_still = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
+        is_right = is_fair_still and _keeps_limits(search.workload, search)
+        if is_right and ((has_room and _still_stands(search)) or (not has_room and _goes_elsewhere(search))):
+            search.cycle.evict(gift.victim.one, gift.counted, -1)
+            search.taken.remove(gift)
+        else:
+            gift.take(search.cycle)
+        tries -= not has_room
 
 
 def _has_room(search: Search, gift: Gift) -> bool:
@@ -148,6 +155,17 @@ def _still_stands(search: Search) -> bool:
         _, admission = cycle.draft.started[workload.key]
         cycle.draft.vanish(workload.key)
         return _found(search) == admission.podsets
+
+
+def _goes_elsewhere(search: Search) -> bool:
+    """Whether the newcomer finds other places, and takes them."""
+    draft, workload = search.cycle.draft, search.workload
+    with draft.trial() as trial:
+        draft.vanish(workload.key)
+        if (placed := _found(search)) is not None:
+            draft.start(workload, Admission(search.field.pool, placed))
+            trial.keep()
+    return placed is not None
 
 
 def _move(search: Search) -> None:

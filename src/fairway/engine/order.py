@@ -193,6 +193,7 @@ class Order:
         for name, line in sorted(lines.items()):
             seat = self._seat(self._tree.branches[name])
             seat.line, seat.head = line, line.head()
+        for seat in [seat for seat in self._seats.values() if seat.line is not None]:
             self._key_up(seat)
 
     def heads(self, started: Container[str]) -> Iterator[Workload]:
@@ -226,7 +227,7 @@ class Order:
         at = seat
         while (parent := at.parent) is not None:
             keys, head, before = parent.keys, at.head, at.key
-            if before is None or head is None or len(keys) > 1:
+            if before is None or head is None or len(parent.children) > 1:
                 if before is not None:
                     del keys[0 if keys[0] is before else bisect_left(keys, before)]
                 at.key = key = None if head is None else self._key(at, head)

@@ -11,6 +11,7 @@ A segment's level holds whole segments only: its domains' rooms are rounded down
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -100,8 +101,13 @@ def levels_asked(*topologies: Topology) -> list[str]:
 
 
 def field_of(tree: Tree, wanted: Wanted) -> Field:
-    loose, segments = domain_rooms(tree, wanted.room), wanted.topology.segments
-    return Field(tree, domain_rooms(tree, wanted.room, segments) if segments else loose, loose, _wishes(tree, wanted))
+    """What is in no domain of the required level has no room, in whichever narrower one it is."""
+    room, segments = wanted.room, wanted.topology.segments
+    if wanted.topology.required:
+        index = tree.levels.index(wanted.topology.required)
+        room = np.where(np.append(tree.is_named[index], False)[tree.codes[index]], room, 0)
+    loose = domain_rooms(tree, room)
+    return Field(tree, domain_rooms(tree, room, segments) if segments else loose, loose, _wishes(tree, wanted))
 
 
 def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
@@ -111,8 +117,9 @@ def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
     if segments and wanted.anchors is not None and (begun := len(wanted.anchors) % segments[0].size):
         return _complete(tree, wanted, wanted.anchors, begun)
     rest = wanted.size % segments[0].size if segments else 0
-    field = field_of(tree, wanted)
     whole = wanted._replace(size=wanted.size - rest)
+    plain = wanted.topology if whole.size else replace(wanted.topology, segments=())  # less than one is no whole one
+    field = field_of(tree, wanted._replace(topology=plain))
     for level, domain in starts(field, whole):
         pieces = _descend(field, whole, (level, domain), whole.size)
         if not rest:

@@ -63,4 +63,4 @@ def moment(at: float | None) -> str | None:
 
 def placement(admission: Admission | None) -> object:
     """The shape of `status.admission`."""
-    return msgspec.to_builtins(admission_status(admission)) if admission else None
+    return {"podSets": [], **msgspec.to_builtins(admission_status(admission))} if admission else None

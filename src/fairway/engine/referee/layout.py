@@ -68,7 +68,8 @@ class Layout:
             podsets, placements, pool = item[0].podsets, item[1].podsets, item[1].pool
             if len(podsets) + len(placements) != 2 or podsets[0].name != placements[0].name:
                 by_name = {one.name: one for one in podsets}
-                if sorted(by_name) != sorted(one.name for one in placements):
+                names, least = [one.name for one in placements], {one.name for one in podsets if one.min_count}
+                if len(names) > len(set(names)) or not least <= set(names) <= by_name.keys():
                     self.odd.add(form)
                 placements = tuple(one for one in placements if one.name in by_name)
                 podsets = tuple(by_name[one.name] for one in placements)
