@@ -39,7 +39,23 @@ def bound_to_itself(pod: PodClass) -> list[str]:
 
 
 def admits(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
-    """Nodes where no required term forbids the pod."""
+    """Nodes where no required term forbids the pod, nor a hard spread."""
+    mask = bears(snapshot, standing, kind)
+    for spread in kind.pod.spread:
+        if spread.hard:
+            mask &= _level(snapshot, standing, kind, spread)
+    return mask
+
+
+def bears(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
+    """Nodes where no required term forbids the pod. More pods of its kind do not open others, as they do with a
+    spread."""
+    mask, terms = apart(snapshot, standing, kind), required(kind.pod, anti=False)
+    return mask & _attracted(snapshot, standing, kind.pod, terms) if terms else mask
+
+
+def apart(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
+    """Nodes where no port is taken and nobody keeps away from another."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     pod = kind.pod
     for other, counts in standing.items():
@@ -50,11 +66,6 @@ def admits(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
                 mask &= _beside(snapshot, term.topology_key, counts) <= 0
     for term in required(pod, anti=True):
         mask &= _beside(snapshot, term.topology_key, _count(standing, partial(means, term, pod))) <= 0
-    if terms := required(pod, anti=False):
-        mask &= _attracted(snapshot, standing, pod, terms)
-    for spread in pod.spread:
-        if spread.hard:
-            mask &= _level(snapshot, standing, kind, spread)
     return mask
 
 
@@ -113,6 +124,11 @@ def near(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Mask:
 def follows(pod: PodClass) -> bool:
     """Whether it must stand beside pods of another kind."""
     return any(not means(term, pod, pod) for term in required(pod, anti=False))
+
+
+def attracts(other: PodClass, pod: PodClass) -> bool:
+    """Whether the pod must stand beside pods like `other`."""
+    return any(means(term, pod, other) for term in required(pod, anti=False))
 
 
 def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:

@@ -49,21 +49,25 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
 def _take(field: Field, workload: Workload) -> Verdict | None:
     """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Who cannot be moved is
     not asked again to move; where a queue above it would be too saturated, its own branch gives first; where the
-    cheapest victim used up what its queue may lose, others are tried without it."""
+    cheapest victim used up what its queue may lose, others are tried without it, and where those went beside whom it
+    must stand, others without them."""
     barred, stuck, bounds = set[str](), set[str](), LIMITS
-    for _ in range(MOST_TRIES.get(field.claim.cause, 1)):
+    tries = MOST_TRIES.get(field.claim.cause, 1)
+    while tries > 0:
         search, hopeless = Search(field, workload, barred), field.cycle.hopeless.copy()
         with field.cycle.draft.trial() as trial:
             admission = _admission(search, bounds)
             if admission is not None and is_fair(search):
                 trial.keep()
                 return _settle(search, admission)
+            friends = set[str]() if admission or bounds is SHARES else search.friends()
             if bounds is LIMITS:
                 stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
-                stuck = stuck if admission else {gift.key for gift in search.taken[:1]}
+                stuck = stuck if admission else friends or {gift.key for gift in search.taken[:1]}
             is_unfair = admission is not None and field.claim.cause is not Cause.CONSOLIDATED and bounds is LIMITS
             bounds = SHARES if is_unfair else LIMITS
             barred |= set() if is_unfair else stuck
+            tries -= not friends
         field.cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
         search.forget()
         if not search.tried:
@@ -103,7 +107,8 @@ def _found(search: Search) -> Placements | None:
 def _spare(search: Search) -> None:
     """Let those remain, the dearest first, without whose going every limit is kept as well, and every place, or the
     gang has others."""
-    draft, tries = search.cycle.draft, MOST_SPARED if sum(search.cycle.least(search.workload)) > 1 else 0
+    draft, is_wide = search.cycle.draft, sum(search.cycle.least(search.workload)) > 1
+    tries = MOST_SPARED if is_wide or search.cycle.snapshot.is_social else 0
     for gift in reversed(search.field.in_order(search.taken)):
         is_part_of_core = gift.pod is not None and draft.running[gift.key].is_leaving
         has_room = not is_part_of_core and _has_room(search, gift)

@@ -6,15 +6,16 @@ places first; a topology of the whole workload is a region in which all of them 
 first node with room in the order of scores (`sight.Run`), which means the same at less cost. The draft is not changed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from heapq import heapify, heapreplace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .affinity import admits, bound_to_itself, is_drawn, likes, looks_beside
+from .affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Piece, Rows, allowed_nodes, labels_of, pick, pool_row, remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
+MOST_MEETINGS = 16
+"""Domains in which podsets that must meet are tried."""
 Placements = tuple[PodSetPlacement, ...]
 
 
@@ -160,7 +163,7 @@ def _within(part: Part, region: Mask | None) -> Part:
 
 def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
     """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
-    rooms = [_room(scene, part) for part in parts]
+    rooms = [_room(scene, part, parts) for part in parts]
     fields = [domain_rooms(tree, one) for one in rooms]
     wanted = wanted._replace(room=np.sum(rooms, axis=0))
     for level, domain in starts(field_of(tree, wanted), wanted):
@@ -171,15 +174,45 @@ def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Ite
 
 
 def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
-    """All podsets, the one with the fewest places for its pods first; if they do not fit so, the other way round."""
-    scarcity = {part.name: int(_room(scene, part).sum()) // part.size for part in parts}
+    """All podsets: those first beside whom others must stand, then the one with the fewest places for its pods. If they
+    do not fit so, the other way round, and then with those that must meet in one domain."""
+    rooms = {part.name: _room(scene, part, parts) for part in parts}
+    scarcity = {part.name: int(rooms[part.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):
         return None
     if len(parts) == 1:
         return _in_order(scene, tree, parts)
-    order = sorted(parts, key=lambda part: scarcity[part.name])
-    placed = _in_order(scene.fork(), tree, order) or _in_order(scene.fork(), tree, order[::-1])
-    return placed and tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
+    order = sorted(parts, key=lambda part: (_follows(part, parts), scarcity[part.name]))
+    for some in chain((order, order[::-1]), _meetings(scene, order, rooms)):
+        if (placed := _in_order(scene.fork(), tree, some)) is not None:
+            return tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
+    return None
+
+
+def _follows(part: Part, parts: Iterable[Part]) -> bool:
+    """Whether its pods must stand beside those of another podset."""
+    return any(attracts(one.kind.pod, part.kind.pod) for one in parts if one.name != part.name)
+
+
+def _meetings(scene: Scene, parts: list[Part], rooms: Mapping[str, Counts]) -> Iterator[list[Part]]:
+    """The podsets with those of which one must stand beside another in one domain, the tightest first."""
+    led = [part for part in parts if _follows(part, parts)]
+    involved = [part for part in parts if part in led or any(_follows(one, (one, part)) for one in led)]
+    keys = [term.topology_key for part in led for term in part.kind.pod.pod_affinity if not term.anti]
+    for key in dict.fromkeys(keys):
+        sizes = [part.size for part in involved]
+        for domain in islice(_domains(scene, key, [rooms[part.name] for part in involved], sizes), MOST_MEETINGS):
+            yield [_within(part, domain) if part in involved else part for part in parts]
+
+
+def _domains(scene: Scene, key: str, rooms: list[Counts], sizes: list[int]) -> Iterator[Mask]:
+    """Domains of a topology key that could hold so many pods of each, the tightest first."""
+    codes, values = labels_of(scene.snapshot, key)
+    totals = [np.bincount(codes + 1, weights=room, minlength=len(values) + 1)[1:] for room in rooms]
+    fits = np.all([total >= size for total, size in zip(totals, sizes)], axis=0)
+    for domain in np.argsort(np.sum(totals, axis=0), kind="stable").tolist():
+        if fits[domain]:
+            yield codes == domain
 
 
 def _in_order(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
@@ -210,13 +243,15 @@ def _shares(scene: Scene, kind: Kind, pieces: list[Piece]) -> tuple[NodeShare, .
     return tuple(shares)
 
 
-def _room(scene: Scene, part: Part) -> Counts:
-    """Room of the podset's pods on the nodes it is allowed to use."""
+def _room(scene: Scene, part: Part, others: Iterable[Part] = ()) -> Counts:
+    """Room of the podset's pods on the nodes it is allowed to use; beside pods of the others that come with it there
+    may be more."""
     pods = scene.room(part.kind)
     if part.allowed is not None:
         pods = np.where(part.allowed, pods, 0)
     if scene.standing:
-        pods = np.where(admits(scene.snapshot, scene.standing, part.kind), pods, 0)
+        opens = apart if _follows(part, others) else bears
+        pods = np.where(opens(scene.snapshot, scene.standing, part.kind), pods, 0)
     return pods
 
 
@@ -266,13 +301,10 @@ def _by_segment(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
 
 
 def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:
-    """Where the pods must stand together by their own affinity: the domains that could hold all, the tightest first."""
+    """Where the pods must stand together by their own affinity."""
     for key in bound_to_itself(part.kind.pod):
-        codes, values = labels_of(scene.snapshot, key)
-        rooms = np.bincount(codes + 1, weights=pods, minlength=len(values) + 1)[1:]
-        for domain in np.argsort(rooms, kind="stable").tolist():
-            if rooms[domain] >= part.size:
-                yield np.where(codes == domain, pods, 0)
+        for domain in _domains(scene, key, [pods], [part.size]):
+            yield np.where(domain, pods, 0)
 
 
 def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:

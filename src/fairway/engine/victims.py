@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .affinity import near
+from .affinity import attracts, follows, near
 from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
@@ -225,6 +225,14 @@ class Search:
         self.tried = bool(self.taken)
         self.taken.clear()
         self.field.markets.clear()
+
+    def friends(self) -> set[str]:
+        """Those taken beside whom its pods must stand."""
+        mine = [podset.pod for podset in self.workload.podsets if follows(podset.pod)]
+        return {
+            gift.key for gift in self.taken if mine
+            for podset in gift.victim.one.workload.podsets if any(attracts(podset.pod, pod) for pod in mine)
+        }
 
     def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
         """Take from those under the same limit, or other bound, until none stands in the way."""
