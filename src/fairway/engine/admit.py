@@ -14,6 +14,7 @@ from .explain import explain
 from .model import Workload
 from .order import is_aged
 from .plan import Facts, Reason, Verdict, Wait
+from .quota import Account, Demand
 from .stream import Stream, is_quiet, may_stream
 
 
@@ -52,11 +53,17 @@ def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:
         asked = cycle.asked(workload, pool)
         if why := over_limit(accounts, asked) or over_guaranteed(accounts, cycle.fixed(workload, pool)):
             cycle.whys.append(why)
-        elif len(pools) == 1 or all(one.keeps_within(one.guaranteed, asked) for one in accounts[:1]):
+        elif len(pools) == 1 or _is_owed(accounts, asked):
             opened.append(pool)
         else:
             borrowed.append(pool)
     return (*opened, *borrowed)
+
+
+def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
+    """Whether the nearest queue with quotas stays within what it is guaranteed, in the pool and in all."""
+    nearest = [one for one in accounts if one.queue is accounts[0].queue]
+    return all(one.keeps_within(one.guaranteed, asked) for one in nearest)
 
 
 def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
