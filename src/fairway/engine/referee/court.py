@@ -1,9 +1,9 @@
-"""What those who are evicted or shrunk could object.
+"""What those who are evicted, shrunk or kept waiting could object.
 
 A victim may be taken only for somebody who starts or grows after it, by a right (priority in one queue, lent share
 taken back from another, a move that both queues allow, a hold), unprotected, and needed: were it spared, the newcomer
 would find less than it takes. Room and quota count as they were at the newcomer's turn, with the minimums of all before
-it.
+it. What a hold or a reservation keeps is not taken by those who stay too long.
 """
 
 from collections import defaultdict
@@ -13,10 +13,11 @@ from itertools import chain
 import numpy as np
 
 from fairway.engine.model import Running
-from fairway.engine.plan import Cause, Evict, Resize
+from fairway.engine.plan import Admit, Cause, Evict, Resize, Wait
 from fairway.engine.snapshot import Columns
 
 from .case import Case, inherited
+from .ground import Found
 from .layout import Item, Layout
 from .queues import Books, misdealt
 
@@ -50,23 +51,18 @@ def evictions(case: Case) -> Iterator[Breach]:
 
 def is_due(case: Case, one: Running, cause: Cause) -> bool:
     """Whether a workload must leave for no other's sake."""
-    snapshot, path = case.snapshot, case.path(one.workload)
-    used = one.admission.nodes
-    nodes = [snapshot.nodes[snapshot.row_of[name]] for name in used if name in snapshot.row_of]
-    is_lost = len(nodes) < len(used) or any(not node.is_ready for node in nodes)
-    is_sick, is_going = (any(getattr(node, name) for node in nodes) for name in ("is_unhealthy", "is_leaving"))
-    match cause:
-        case Cause.DRAINED:
-            return is_lost or is_sick or is_going or any(queue.stop == "Drain" for queue in path)
-        case Cause.NODE_LOST:
-            return is_lost or is_sick
-        case Cause.RESERVED:
-            names = {queue.name for queue in path}
-            return any(other.queue not in names and (used.intersection(other.nodes) or other.pool == one.admission.pool)
-                       for other in snapshot.reservations)
-        case Cause.PODS_LOST:
-            return bool(one.lost)
-    return cause is not Cause.SUSPENDED or not one.workload.is_active
+    path, used, row_of = case.path(one.workload), one.admission.nodes, case.snapshot.row_of
+    nodes = [case.snapshot.nodes[row_of[name]] for name in used if name in row_of]
+    others = [kept for kept in case.snapshot.reservations if kept.queue not in {queue.name for queue in path}]
+    is_lost = len(nodes) < len(used) or any(node.is_unhealthy or not node.is_ready for node in nodes)
+    drains = any(node.is_leaving for node in nodes) or any(queue.stop == "Drain" for queue in path)
+    return {
+        Cause.DRAINED: is_lost or drains,
+        Cause.NODE_LOST: is_lost,
+        Cause.RESERVED: any(used.intersection(kept.nodes) or kept.pool == one.admission.pool for kept in others),
+        Cause.PODS_LOST: bool(one.lost),
+        Cause.SUSPENDED: not one.workload.is_active,
+    }.get(cause, True)
 
 
 class Court:
@@ -212,3 +208,61 @@ def cause_of(taker: Item, one: Running, verdict: Taking) -> Cause:
     """By what right it is taken: surplus is given for the same reasons."""
     is_own = taker.workload.queue == one.workload.queue
     return verdict.cause if isinstance(verdict, Evict) else Cause.PREEMPTED if is_own else Cause.RECLAIMED
+
+
+# Time
+
+
+def holds(case: Case) -> Found:
+    """A hold is for room that is known to come free."""
+    for wait in case.of(Wait):
+        if wait.held and wait.starts_at and wait.workload in case.waiting:
+            yield from delays(case, wait, Layout(case.snapshot, [Item(case.waiting[wait.workload], wait.held, "new")]))
+
+
+def delays(case: Case, wait: Wait, held: Layout) -> Found:
+    laid, items, size = case.laid, case.laid.items, case.snapshot.free.size
+    late = [at for at, item in enumerate(case.starts) if stays(case, item, wait)]
+    ending = [at for at, item in enumerate(case.stands) if not stays(case, item, wait)]
+    gone = {case.stands[at].key for at in ending}
+    leaving = [at for at in range(len(case.starts), len(items)) if items[at].key not in gone]
+    before = [at for at in late if items[at].role in ("moved", "told")]
+    taken = held.total([0])[:size]
+    free = (case.free + case.standing.total(ending) + laid.total(leaving) - laid.total(before))[:size] - taken
+    if ((free < 0) & (taken > 0)).any():
+        yield wait.workload, "its room is not known to come free"
+    at_risk = {it.workload for it in case.of(Admit) if it.backfilled_for == wait.workload}
+    new = [at for at in late if at not in before and not (items[at].key in at_risk and items[at][0].preemptible)]
+    takes = laid.total(new)[:size]
+    is_short = (takes > free) & (takes > 0) & (taken > 0)
+    for cell, takers in laid.takers(np.pad(is_short, (0, len(case.free) - size))).items():
+        left = int(free[cell])
+        for at, amount in ((at, amount) for at, amount in takers if at in new):
+            if amount > left:
+                yield items[at].key, f"delays {wait.workload}"
+            else:
+                left -= amount
+
+
+def stays(case: Case, item: Item, hold: Wait) -> bool:
+    """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count."""
+    one, now = case.running.get(item.key), case.snapshot.now
+    since = now if one is None or one.admitted_at is None else one.admitted_at
+    if (limit := case.time_limit(item.workload)) is not None:
+        return since + limit > (hold.starts_at or 0)
+    return not any(queue.ledger.runtimes for queue in case.path(item.workload))
+
+
+def reservations(case: Case) -> Found:
+    """In its window only the queue of a reservation uses the nodes; before it only who is gone in time."""
+    now = case.snapshot.now
+    for kept in case.snapshot.reservations:
+        period, start = {"Daily": DAY, "Weekly": 7 * DAY}.get(kept.repeat), kept.start
+        if period and start + kept.duration <= now:
+            start += period * ((now - start - kept.duration) // period + 1)
+        for item in case.starts if start + kept.duration > now else ():
+            limit, names = case.time_limit(item.workload), {queue.name for queue in case.path(item.workload)}
+            is_gone = start > now and (item.workload.preemptible or (limit is not None and now + limit <= start))
+            is_foreign = item.role == "new" and kept.queue not in names and not is_gone
+            if is_foreign and item.admission.nodes.intersection(kept.nodes):
+                yield item.key, kept.name

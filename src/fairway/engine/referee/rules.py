@@ -11,10 +11,9 @@ from fairway.engine.plan import Admit, Ending, Evict, Fault, Finish, Keep, Plan,
 from fairway.engine.resources import counts_of
 from fairway.engine.snapshot import Snapshot
 
-from .ahead import holds, reservations
 from .case import Case, pods_of
 from .company import neighbours
-from .court import evictions
+from .court import evictions, holds, reservations
 from .ground import Found, alignments, devices, gangs, nodes, pools, rooms, topologies
 from .queues import budgets, cores, doors, limits, reasons
 
