@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fairway.api import queues
+from fairway.api.decode import change
 from fairway.api.ledger import Use, charge, evicted
 from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
@@ -30,7 +31,7 @@ from fairway.kube.kinds import Ref
 
 from .forecast import Outcome, accuracy
 from .means import Means
-from .status import change, is_over, since
+from .status import is_over, since
 from .workloads import FINALIZER, held_by, value_of
 
 DEFAULT = "default"

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from fairway.api.decode import change
 from fairway.api.objects import SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
@@ -95,8 +96,8 @@ class Life:
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
             spec = replace(spec, pod_sets=said.spec.pod_sets)
-        if change := life.change(said.spec, spec):
-            await self.means.patch(key, said, {"spec": change})
+        if patch := change(said.spec, spec):
+            await self.means.patch(key, said, {"spec": patch})
 
     def _desired(self, owner: Owner) -> WorkloadObject | None:
         """What its owner says, and by its name the class that its priority comes from."""
