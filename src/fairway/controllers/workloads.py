@@ -81,11 +81,7 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_remade:
             notes[MANIFESTS] = await keep(self.means.client, owner.pods)
         made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
-        try:
-            await self.means.client.create(kinds.WORKLOADS, made)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        await self.means.client.ensure(kinds.WORKLOADS, made)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
@@ -193,12 +189,10 @@ class Life:
 
     def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
         """Nodes whose pods did not get ready, or did not go."""
-        pods = [pod for pod in self._pods(key) if not _is_ready(pod)]
-        pods += [pod for victim in after for pod in self._pods(victim)]
+        own = self.means.cases.pods_of
+        pods = [pod for pod in own.get(key, {}).values() if not _is_ready(pod)]
+        pods += [pod for victim in after for pod in own.get(victim, {}).values()]
         return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod)}))
-
-    def _pods(self, key: str) -> tuple[PodObject, ...]:
-        return tuple(self.means.cases.pods_of.get(key, {}).values())
 
     # Leaving
 
