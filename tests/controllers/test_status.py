@@ -1,8 +1,9 @@
 """The statuses of a workload's life."""
 
+from fairway.api.decode import change
 from fairway.api.types import WorkloadStatus
 from fairway.controllers import status as life
-from fairway.controllers.status import Said, change, holds, since
+from fairway.controllers.status import Said, holds, since
 from fairway.engine import Admission, Eviction, NodeShare, PodSetPlacement
 
 HERE = Admission("p", (PodSetPlacement("main", (NodeShare("n1", 2, ((0,), (1,))),)),))

@@ -125,19 +125,6 @@ async def test_a_throttled_request_is_sent_again_when_told() -> None:
     assert asked == ["/api/v1/namespaces/ns/pods/p"] * 2
 
 
-async def test_an_eviction_that_a_budget_forbids_is_not_sent_again() -> None:
-    asked: list[str] = []
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path)
-        return web.json_response({"reason": "TooManyRequests"}, status=429, headers={"Retry-After": "0"})
-
-    async with client_of(answer) as client:
-        with pytest.raises(ApiError):
-            await client.evict(POD)
-    assert asked == ["/api/v1/namespaces/ns/pods/p/eviction"]
-
-
 async def test_a_server_that_does_not_answer_is_a_connection_error() -> None:
     async with http_transport(Config("http://127.0.0.1:9")) as transport:
         with pytest.raises(ConnectionError):

@@ -1,5 +1,5 @@
 """Plain values, as JSON and YAML give them → structs. A value that does not fit is told in one line: the path of its
-field, what was found and what is allowed."""
+field, what was found and what is allowed. And back: what changes one struct into another, as a merge patch."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,6 +29,20 @@ def cleaned(said: object) -> object:
     if isinstance(said, dict):
         return {key: cleaned(value) for key, value in said.items() if value is not None}
     return [cleaned(value) for value in said if value is not None] if isinstance(said, list) else said
+
+
+def change(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, object]:
+    """The merge patch that makes `after` of `before`: what is as by default is null, lists are replaced whole."""
+    return {} if before == after else _merged(msgspec.to_builtins(before), msgspec.to_builtins(after))
+
+
+def _merged(before: dict[str, object], after: dict[str, object]) -> dict[str, object]:
+    changed: dict[str, object] = {key: None for key in before if key not in after}
+    for key, new in after.items():
+        old = before.get(key)
+        if old != new:
+            changed[key] = _merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+    return changed
 
 
 def _malformed(error: str, said: object, form: type[object]) -> Malformed:

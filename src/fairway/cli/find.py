@@ -33,7 +33,8 @@ class Found:
     def owners(self) -> list[Ref]:
         """The objects that the user made: one, the pods of a gang, or none."""
         owners = self.workload["metadata"].get("ownerReferences") or ()
-        return [Ref(_kind(it), it["name"], self.ref.namespace) for it in owners]
+        kinds_of = (Kind(it["kind"], it["kind"].lower() + "s", it["apiVersion"]) for it in owners)
+        return [Ref(kind, it["name"], self.ref.namespace) for kind, it in zip(kinds_of, owners)]
 
     @property
     def name(self) -> str:
@@ -46,10 +47,6 @@ class Found:
     @property
     def phase(self) -> str:
         return str(self.status.get("phase", "Pending"))
-
-
-def _kind(owner: dict[str, Any]) -> Kind:
-    return Kind(owner["kind"], owner["kind"].lower() + "s", owner["apiVersion"])
 
 
 async def workloads(client: Client, namespace: str, queue: str = "") -> list[dict[str, Any]]:

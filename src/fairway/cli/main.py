@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem, shell_complete
 
 # name → (module, what the one-line help says); help texts stand here so that listing them imports nothing.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -85,9 +85,7 @@ def cli() -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script of a shell: eval "$(fairway completion bash)"."""
-    script = get_completion_class(shell)
-    assert script is not None, "the choices are click's own"
-    click.echo(script(cli, {}, "fairway", "_FAIRWAY_COMPLETE").source())
+    shell_complete(cli, {}, "fairway", "_FAIRWAY_COMPLETE", f"{shell}_source")
 
 
 def main() -> None:

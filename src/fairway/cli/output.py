@@ -52,13 +52,10 @@ def print_table(head: Sequence[str], rows: Sequence[Row], *, empty: str = "") ->
 def span(seconds: float) -> str:
     """A duration in its largest one or two units, as kubectl prints ages: 45s, 12m, 3h20m, 5d."""
     whole = max(0, int(seconds))
-    if whole < 120:
-        return f"{whole}s"
     if whole < 7200:
-        return f"{whole // 60}m"
-    if whole < 172_800:
-        return f"{whole // 3600}h{f'{whole % 3600 // 60}m' if whole % 3600 >= 60 else ''}"
-    return f"{whole // 86_400}d"
+        return f"{whole}s" if whole < 120 else f"{whole // 60}m"
+    minutes = f"{whole % 3600 // 60}m" if whole % 3600 >= 60 else ""
+    return f"{whole // 3600}h{minutes}" if whole < 172_800 else f"{whole // 86_400}d"
 
 
 def age(stamp: str | None, now: float) -> str:

@@ -88,13 +88,11 @@ def _pod_line(pod: Thing, now: float) -> list[object]:
 
 
 def _places(admission: Thing | None) -> str:
-    shares = [node for podset in (admission or {}).get("podSets") or () for node in podset.get("nodes") or ()]
-    return ", ".join(f"{it['node']} × {it.get('count', 1)}{_devices(it)}" for it in shares)
-
-
-def _devices(share: Thing) -> str:
-    indices = sorted({index for pod in share.get("devices") or () for index in pod})
-    return f" (GPU {', '.join(map(str, indices))})" if indices else ""
+    found = []
+    for share in [node for podset in (admission or {}).get("podSets") or () for node in podset.get("nodes") or ()]:
+        indices = ", ".join(map(str, sorted({index for pod in share.get("devices") or () for index in pod})))
+        found.append(f"{share['node']} × {share.get('count', 1)}{f' (GPU {indices})' if indices else ''}")
+    return ", ".join(found)
 
 
 def _print_history(said: Thing, now: float) -> None:
@@ -120,18 +118,16 @@ def _print_why(found: Found, helps: list[str], now: float) -> None:
     said, message = found.status, found.status.get("message", "")
     starts = start(said.get("forecast"), now)
     if found.phase != "Pending":
-        click.echo(f"{found.name} does not wait: it is {found.phase}{_since(said, now)}")
+        turned = [it["lastTransitionTime"] for it in said.get("conditions") or () if it.get("status") == "True"]
+        since = f" for {span(now - seconds(max(turned)))}" if turned else ""
+        hint = f"; `fairway resume {found.name}` lets it queue again" if found.phase == "Suspended" else ""
+        click.echo(f"{found.name} does not wait: it is {found.phase}{since}{hint}")
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
         lines = [message, *(change for change in helps if change not in message)]
         lines += [position] * bool(said.get("position")) + [f"forecast: starts {starts}"] * bool(starts)
         click.echo("\n  ".join([f"{found.name} waits: {said.get('reason', 'not decided yet')}", *filter(None, lines)]))
     _print_history(said, now)
-
-
-def _since(said: Thing, now: float) -> str:
-    turned = [it["lastTransitionTime"] for it in said.get("conditions") or () if it.get("status") == "True"]
-    return f" for {span(now - seconds(max(turned)))}" if turned else ""
 
 
 @click.command()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from fairway.api.quantities import Malformed, duration
-from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.api.types import WorkloadObject
 from fairway.engine import Admit, Cause, Evict, Fault, Keep, Plan, Reason, Resize, Running, Snapshot, Verdict, Wait
 
 from .status import holds, since
@@ -29,6 +29,7 @@ def overdue(snapshot: Snapshot, workloads: Mapping[str, WorkloadObject]) -> tupl
 
 
 def _due(one: Running, running: Mapping[str, Running], said: WorkloadObject | None) -> Iterator[float]:
+    """When it has had time enough: a newcomer whose victims are to go, an admitted workload whose pods are to be up."""
     if said is None or one.is_leaving:
         return
     if one.is_promised:
@@ -36,17 +37,10 @@ def _due(one: Running, running: Mapping[str, Running], said: WorkloadObject | No
         ends = [it.leaving_since + it.workload.grace + PATIENCE for it in victims if it.leaving_since is not None]
         yield from [min(ends)] if ends else []
         return
-    with suppress(Malformed):
-        if (at := start_due(said.status, said.spec.start_timeout)) is not None:
-            yield at
-
-
-def start_due(status: WorkloadStatus, timeout: str) -> float | None:
-    """When an admitted workload whose pods are not up has had time enough."""
-    admitted = since(status, "Admitted")
-    if admitted is None or holds(status, "Running"):
-        return None
-    return admitted + (duration(timeout) if timeout else START_TIMEOUT)
+    admitted, timeout = since(said.status, "Admitted"), said.spec.start_timeout
+    if admitted is not None and not holds(said.status, "Running"):
+        with suppress(Malformed):
+            yield admitted + (duration(timeout) if timeout else START_TIMEOUT)
 
 
 def with_verdicts(plan: Plan, others: Iterable[Verdict]) -> Plan:

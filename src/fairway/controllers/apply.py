@@ -59,11 +59,11 @@ class Writer:
         queues = {key: one.queue for key, one in workloads.items()}
         evictions = []
         for verdict in plan.verdicts:
+            _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
             if not self._is_news(verdict):
                 continue
             workload = workloads[verdict.workload]
             words = Said(conditions.reason(verdict), conditions.sentence(_rounded(verdict), workload, queues))
-            _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""), after)
             if isinstance(verdict, Wait):
                 self._wait(decided)

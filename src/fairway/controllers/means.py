@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fairway.api.decode import change
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -15,7 +16,6 @@ from fairway.settings import Settings
 from .cases import Cases
 from .facts import Facts
 from .metrics import Metrics
-from .status import change
 from .view import View
 
 AGAIN_SECONDS = 1.0

@@ -18,7 +18,7 @@ from fairway.api import owners
 from fairway.api.objects import ACTIVE, GATE, SCHEDULER, JobObject, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.events import About
 from fairway.kube.kinds import Ref
 
@@ -64,12 +64,10 @@ class JobOwner:
         return About(kinds.JOBS, meta.name, meta.uid, meta.namespace)
 
     async def stop(self, client: Client) -> None:
-        if not self.job.spec.suspend:
-            await self._set(client, {"suspend": True})
+        await self._set(client, {} if self.job.spec.suspend else {"suspend": True})
 
     async def start(self, client: Client) -> None:
-        if self.job.spec.suspend:
-            await self._set(client, {"suspend": False})
+        await self._set(client, {"suspend": False} if self.job.spec.suspend else {})
 
     async def fail(self, client: Client) -> None:
         """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed."""
@@ -77,7 +75,9 @@ class JobOwner:
 
     async def _set(self, client: Client, spec: dict[str, object]) -> None:
         meta = self.job.metadata
-        await client.patch(Ref(kinds.JOBS, meta.name, meta.namespace), {"metadata": {"uid": meta.uid}, "spec": spec})
+        ref = Ref(kinds.JOBS, meta.name, meta.namespace)
+        if spec:
+            await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": spec})
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,5 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
         one["metadata"]["annotations"][ACTIVE] = str(workload.spec.active).lower()
     missing = [one for one in manifests if one["metadata"]["name"] not in there]
     for one in missing:
-        try:
-            await client.create(kinds.PODS, one)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        await client.ensure(kinds.PODS, one)
     return not missing

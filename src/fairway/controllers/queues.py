@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fairway.api import queues
+from fairway.api.decode import change
 from fairway.api.ledger import Use, charge, evicted
 from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
@@ -25,12 +26,11 @@ from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amount
 from fairway.engine.forecast import stretched
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
-from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref
 
 from .forecast import Outcome, accuracy
 from .means import Means
-from .status import change, is_over, since
+from .status import is_over, since
 from .workloads import FINALIZER, held_by, value_of
 
 DEFAULT = "default"
@@ -75,15 +75,6 @@ class Queues:
         self._must_make = DEFAULT not in self.means.view.queues
         self.agenda.note(DEFAULT)
         await self.agenda.run(self._turn)
-
-    async def _make_default(self) -> None:
-        body = {"apiVersion": VERSION, "kind": "Queue", "metadata": {"name": DEFAULT}, "spec": {}}
-        try:
-            await self.means.client.create(kinds.QUEUES, body)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-        self._must_make = False
 
     def show(self, snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> None:
         """A cycle is over; queues whose picture changed get a turn."""
@@ -141,7 +132,9 @@ class Queues:
         if not self.means.election.is_leader():
             return self.means.now() + 1.0
         if name == DEFAULT and self._must_make:
-            await self._make_default()
+            body = {"apiVersion": VERSION, "kind": "Queue", "metadata": {"name": DEFAULT}, "spec": {}}
+            await self.means.client.ensure(kinds.QUEUES, body)
+            self._must_make = False
         seen, news = self.means.view.queues.get(name), self._news(name)
         if seen is None:
             self._told(name, news)

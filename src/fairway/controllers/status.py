@@ -10,10 +10,9 @@ whoever calls.
 
 from dataclasses import dataclass
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
-from fairway.api.objects import Condition, Part
+from fairway.api.objects import Condition
 from fairway.api.quantities import time, time_text
 from fairway.api.types import AdmissionStatus, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
@@ -153,17 +152,3 @@ def served(status: WorkloadStatus, *, now: float, gpus: float) -> WorkloadStatus
     """`attained` with this attempt in it."""
     start = since(status, "Admitted")
     return status if start is None else replace(status, attained=status.attained + gpus * max(0.0, now - start))
-
-
-def change(before: Part, after: Part) -> dict[str, object]:
-    """The merge patch that makes `after` of `before`: what is as by default is null, lists are replaced whole."""
-    return {} if before == after else _merged(to_builtins(before), to_builtins(after))
-
-
-def _merged(before: dict[str, object], after: dict[str, object]) -> dict[str, object]:
-    changed: dict[str, object] = {key: None for key in before if key not in after}
-    for key, new in after.items():
-        old = before.get(key)
-        if old != new:
-            changed[key] = _merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
-    return changed

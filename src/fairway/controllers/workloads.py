@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from fairway.api.decode import change
 from fairway.api.objects import SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
@@ -80,11 +81,7 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_remade:
             notes[MANIFESTS] = await keep(self.means.client, owner.pods)
         made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
-        try:
-            await self.means.client.create(kinds.WORKLOADS, made)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        await self.means.client.ensure(kinds.WORKLOADS, made)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
@@ -95,8 +92,8 @@ class Life:
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
             spec = replace(spec, pod_sets=said.spec.pod_sets)
-        if change := life.change(said.spec, spec):
-            await self.means.patch(key, said, {"spec": change})
+        if patch := change(said.spec, spec):
+            await self.means.patch(key, said, {"spec": patch})
 
     def _desired(self, owner: Owner) -> WorkloadObject | None:
         """What its owner says, and by its name the class that its priority comes from."""
@@ -192,12 +189,10 @@ class Life:
 
     def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
         """Nodes whose pods did not get ready, or did not go."""
-        pods = [pod for pod in self._pods(key) if not _is_ready(pod)]
-        pods += [pod for victim in after for pod in self._pods(victim)]
+        own = self.means.cases.pods_of
+        pods = [pod for pod in own.get(key, {}).values() if not _is_ready(pod)]
+        pods += [pod for victim in after for pod in own.get(victim, {}).values()]
         return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod)}))
-
-    def _pods(self, key: str) -> tuple[PodObject, ...]:
-        return tuple(self.means.cases.pods_of.get(key, {}).values())
 
     # Leaving
 

@@ -115,6 +115,14 @@ class Client:
         place = namespace or value["metadata"].get("namespace", "")
         return await self._send("POST", kind.path(place), value)
 
+    async def ensure(self, kind: Kind, value: dict[str, Any]) -> None:
+        """Made, unless one of its name is there."""
+        try:
+            await self.create(kind, value)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
     async def would_create(self, kind: Kind, value: dict[str, Any], *, namespace: str) -> dict[str, Any]:
         """What `create` would make, if it would; nothing is made."""
         query, headers = (("dryRun", "All"),), {"content-type": "application/json"}
@@ -150,17 +158,6 @@ class Client:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         await self._send("POST", pod.path("binding"), body)
-
-    async def evict(self, pod: Ref, *, grace: int | None = None) -> None:
-        """Asks through the eviction subresource: a 429 says that a PodDisruptionBudget forbids it now."""
-        body: dict[str, Any] = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-        }
-        if grace is not None:
-            body["deleteOptions"] = {"gracePeriodSeconds": grace}
-        await self._send("POST", pod.path("eviction"), body)
 
     async def watch(self, selection: Selection, version: str, *, bound: int = LINE_BYTES) -> Events:
         """What happened since `version`, bookmarks included; ends when the server ends it. An ERROR event is raised."""
@@ -203,18 +200,17 @@ class Client:
             if response.status < 400:
                 return response
             body = b"".join([chunk async for chunk in _chunks(response.body)])
-            pause = _retry_after(request, response)
+            pause = _retry_after(response)
             if pause is None or not left:
                 raise ApiError.of(response.status, body)
             await self.clock.sleep(self.chance.jitter(2 * pause))
         raise AssertionError("the last try returns or raises")
 
 
-def _retry_after(request: Request, response: Response) -> float | None:
-    """Seconds after which a throttled request may be sent again; an eviction's 429 is a refusal, not a throttle."""
+def _retry_after(response: Response) -> float | None:
+    """Seconds after which a throttled request may be sent again."""
     said = response.headers.get("retry-after", "")
-    throttled = response.status == 429 and not request.path.endswith("/eviction")
-    return float(said) if throttled and said.isdecimal() else None
+    return float(said) if response.status == 429 and said.isdecimal() else None
 
 
 async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 
@@ -19,7 +18,8 @@ ROWS, COLUMNS, RATE = 20_000, 64, 0.05
 
 def main() -> int:
     options = _options()
-    stop = _stop_on_sigterm()
+    stop: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.append(number))
     step, weights = _load(options.checkpoint)
     said = f"resuming from step {step}" if step else "starting at step 0"
     print(f"{said} on GPU {os.environ.get('CUDA_VISIBLE_DEVICES') or 'none'}", flush=True)
@@ -45,17 +45,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--every", type=int, default=100, help="steps between two lines and checkpoints")
     return parser.parse_args()
-
-
-def _stop_on_sigterm() -> list[int]:
-    """A list that is empty until SIGTERM comes."""
-    stop: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        stop.append(number)
-
-    signal.signal(signal.SIGTERM, note)
-    return stop
 
 
 def _data() -> tuple[np.ndarray, np.ndarray]:
