@@ -15,7 +15,8 @@ from .objects import CHOOSER, DEVICES, UNHEALTHY, NodeObject, NodeTopologyObject
 from .quantities import Malformed, Quantity, amounts_of, parse, shown, within
 
 KUBELET_PODS = 110
-GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB, set by GPU feature discovery
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB; like the next two set by GPU feature discovery
+MIG_STRATEGY_LABEL, PRODUCT_LABEL = "nvidia.com/mig.strategy", "nvidia.com/gpu.product"
 MOST_DEVICES = 1024
 
 
@@ -57,9 +58,11 @@ def _is_marked(value: str | None) -> bool:
 
 
 def chooser(labels: dict[str, str]) -> Literal["Scheduler", "Claim", "Kubelet"]:
-    """Who chooses devices; what is not a word we know is left to the kubelet."""
+    """Who chooses devices; what is not a word we know is left to the kubelet, and so is a node all of whose GPUs are
+    slices (MIG) that go by the name of GPUs: there is nothing to share."""
+    is_sliced = labels.get(MIG_STRATEGY_LABEL) == "single" and "-MIG-" in labels.get(PRODUCT_LABEL, "-MIG-")
     match labels.get(CHOOSER):
-        case "Scheduler":
+        case "Scheduler" if not is_sliced:
             return "Scheduler"
         case "Claim":
             return "Claim"

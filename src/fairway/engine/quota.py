@@ -12,7 +12,7 @@ from math import log
 from operator import attrgetter
 from typing import TypeVar
 
-from .model import GPU, Decayed, PodSet, Queue, Quota, Share, Workload
+from .model import GPU, Decayed, PodSet, Queue, Share, Workload
 from .resources import DEVICE, UNIT, counted, counts_of, slices
 from .sketch import Learned
 from .snapshot import Columns, Mask, Snapshot
@@ -25,14 +25,19 @@ Value = TypeVar("Value")
 
 
 class Account:
-    """One quota of one queue. `fixed`: the part of `held` that cannot be preempted; `wanted`: held and waited for."""
+    """The quotas of one queue for one pool; each has the weight of its resources. `fixed`: the part of `held` that
+    cannot be preempted; `wanted`: held and waited for."""
 
     __slots__ = ("fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "wanted", "weight")
 
-    def __init__(self, queue: Queue, quota: Quota, live: Demand) -> None:
-        self.queue, self.pool, self.weight = queue, quota.pool, quota.weight
-        self.guaranteed = {resource: absolute(share, live.get(resource, 0)) for resource, share in quota.guaranteed}
-        self.limit = {resource: absolute(share, live.get(resource, 0)) for resource, share in quota.limit}
+    def __init__(self, queue: Queue, pool: str, live: Demand) -> None:
+        self.queue, self.pool = queue, pool
+        self.guaranteed, self.limit, self.weight = dict[str, int](), dict[str, int](), dict[str, float]()
+        for quota in queue.quotas:
+            if quota.pool == pool:
+                self.weight |= dict.fromkeys((name for name, _ in (*quota.guaranteed, *quota.limit)), quota.weight)
+                self.guaranteed |= {name: absolute(share, live.get(name, 0)) for name, share in quota.guaranteed}
+                self.limit |= {name: absolute(share, live.get(name, 0)) for name, share in quota.limit}
         self.resources = tuple(sorted({*self.guaranteed, *self.limit}))
         self.held = dict.fromkeys(self.resources, 0)
         self.fixed, self.wanted, self.share = self.held.copy(), self.held.copy(), self.held.copy()
@@ -114,7 +119,7 @@ class Tree:
                 parent.children.append(branch)
             for quota in branch.queue.quotas:
                 if quota.pool in self.capacity and (quota.guaranteed or quota.limit):
-                    branch.accounts[quota.pool] = Account(branch.queue, quota, self.capacity[quota.pool])
+                    branch.accounts[quota.pool] = Account(branch.queue, quota.pool, self.capacity[quota.pool])
         self.roots = [one for one in self.branches.values() if one.queue.parent not in self.branches]
         for branch in self._walk(self.roots):
             parent = self.branches.get(branch.queue.parent)
@@ -275,7 +280,7 @@ class Tree:
         parts: dict[Account, float] = {}
         has_slack = True
         while has_slack and rest > 0:
-            asking = [one for one in accounts if one.share[resource] < one.asked(resource) and one.weight > 0]
+            asking = [one for one in accounts if one.share[resource] < one.asked(resource) and one.weight[resource] > 0]
             parts = self._parts(asking, resource, rest)
             has_slack = False
             for one, part in parts.items():
@@ -288,8 +293,8 @@ class Tree:
 
     def _parts(self, accounts: list[Account], resource: str, rest: int) -> dict[Account, float]:
         """`rest` in proportion to max(0, w + k·(w - u)): weight and decayed usage, both normalised; all zero: to w."""
-        weights = sum(one.weight for one in accounts)
-        normal = {one: one.weight / weights for one in accounts}
+        weights = sum(one.weight[resource] for one in accounts)
+        normal = {one: one.weight[resource] / weights for one in accounts}
         pull = {one: max(0.0, w + self._usage_weight * (w - self.usage(one, resource))) for one, w in normal.items()}
         if not any(pull.values()):
             pull = normal
