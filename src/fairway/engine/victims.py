@@ -117,6 +117,7 @@ class Field:
         victim = cycle.victims.get(one.workload.key)
         if victim is None:
             victim = cycle.victims[one.workload.key] = Victim(one, cycle)
+        one = victim.one  # who shrank in this cycle is known by the pods it had
         for placement in one.admission.podsets if victim.surplus and self.claim.takes_surplus else ():
             if placement.name in victim.surplus:
                 kept = placement.count - victim.surplus[placement.name] if self.claim.keeps_first else 0
