@@ -49,10 +49,10 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
 def _take(field: Field, workload: Workload) -> Verdict | None:
     """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Who cannot be moved is
     not asked again to move; where a queue above it would be too saturated, its own branch gives first; where the
-    cheapest victim used up what its queue may lose, others are tried without it, and where those went beside whom it
-    must stand, others without them."""
-    barred, stuck, bounds = set[str](), set[str](), LIMITS
-    tries = MOST_TRIES.get(field.claim.cause, 1)
+    cheapest victim used up what its queue may lose, others are tried without it. Those beside whom it must stand are
+    only asked where nobody else suffices."""
+    kin = field.kin(workload)
+    barred, stuck, bounds, tries = kin, set[str](), LIMITS, MOST_TRIES.get(field.claim.cause, 1)
     while tries > 0:
         search, hopeless = Search(field, workload, barred), field.cycle.hopeless.copy()
         with field.cycle.draft.trial() as trial:
@@ -60,18 +60,20 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
             if admission is not None and is_fair(search):
                 trial.keep()
                 return _settle(search, admission)
-            friends = set[str]() if admission or bounds is SHARES else search.friends()
             if bounds is LIMITS:
                 stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
-                stuck = stuck if admission else friends or {gift.key for gift in search.taken[:1]}
+                stuck = stuck if admission else {gift.key for gift in search.taken[:1]}
             is_unfair = admission is not None and field.claim.cause is not Cause.CONSOLIDATED and bounds is LIMITS
             bounds = SHARES if is_unfair else LIMITS
-            barred |= set() if is_unfair else stuck
-            tries -= not friends
+            barred = barred if is_unfair else barred | stuck
         field.cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
         search.forget()
-        if not search.tried:
+        if not search.tried and not kin:
             return None
+        if kin:
+            kin, barred, bounds = set[str](), set[str](), LIMITS
+        else:
+            tries -= 1
     return None
 
 

@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .affinity import attracts, follows, near
+from .affinity import attracts, near
 from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
@@ -131,6 +131,16 @@ class Field:
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
             self.gifts.append(core)
 
+    def kin(self, workload: Workload) -> set[str]:
+        """Keys of those beside whom pods of the workload must stand."""
+        mine = [podset.pod for podset in workload.podsets if podset.pod.pod_affinity]
+        if not mine:
+            return set()
+        return {
+            gift.key for gift in self.gifts for podset in gift.victim.one.workload.podsets
+            if any(attracts(podset.pod, one) for one in mine)
+        }
+
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
         """The first to be taken first: surplus, then the queue most above its share, then by their own order."""
         ordered = sorted(gifts, key=attrgetter("number"))
@@ -226,14 +236,6 @@ class Search:
         self.tried = bool(self.taken)
         self.taken.clear()
         self.field.markets.clear()
-
-    def friends(self) -> set[str]:
-        """Those taken beside whom its pods must stand."""
-        mine = [podset.pod for podset in self.workload.podsets if follows(podset.pod)]
-        return {
-            gift.key for gift in self.taken if mine
-            for podset in gift.victim.one.workload.podsets if any(attracts(podset.pod, pod) for pod in mine)
-        }
 
     def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
         """Take from those under the same limit, or other bound, until none stands in the way."""
