@@ -123,6 +123,24 @@ def test_reclaim_is_not_for_ones_own_queue_and_spares_the_young() -> None:
     assert reclaim(work("a", gpus=2), 0, 1, queues=lent, shares=SHARES, admitted_at=NOW - 700) == set()
 
 
+@pytest.mark.parametrize("queues", [OWED[:1], (OWED[0], Queue("r", min_runtime=0.0))])
+def test_what_no_quota_governs_is_not_taken_back(queues: tuple[Queue, ...]) -> None:
+    """Its queue is gone, or has no quotas."""
+    assert any(rule == "Entitled" for _, rule in reclaim(work("a", gpus=2), 0, 1, queues=queues))
+
+
+def test_who_grows_behind_does_not_count_at_the_turn_of_who_came_before_it() -> None:
+    """With the minimum of the elastic one the taker is within guaranteed, against which worn ones are not protected."""
+    queues = (Queue("q", quotas=gpus(2)),)
+    worn = work("v", gpus=1, evictions=tuple(Eviction(NOW - 10 * n, "Preempted") for n in range(1, 7)))
+    wide, taker = work("w", count=3, least=1), work("a", priority=1)
+    world = of(wide, taker, running=(runs(worn, on("n1", 3)),), queues=queues)
+    plan = (admit(wide, on("n1", 0, 1, 2)), Evict(worn.key, Cause.PREEMPTED, taker.key),
+            admit(taker, on("n1", 3), after=(worn.key,)))
+    assert faults(world, *plan) == {("v", "Victim")}
+    assert faults(replace(world, queues=(Queue("q", quotas=gpus(3)),)), *plan) == set()
+
+
 def test_a_move_needs_the_leave_of_both_queues_and_a_place() -> None:
     nodes = (node("n1"), node("n2"))
     taker, small = work("a", gpus=4), runs(work("v"), on("n1", 0))

@@ -33,21 +33,27 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 
 
 def doors(case: Case) -> Found:
-    is_open = {name for name, path in case.paths.items()
-               if path and name not in case.parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)}
-    is_odd = not is_open.issuperset(item[0].queue for item in case.starts)
+    is_odd = not open_queues(case).issuperset(item[0].queue for item in case.starts)
     for item in case.starts if is_odd else case.special:
         if item.role == "new" and (why := refusal(case, item[0]) or ("" if item[0].is_active else "inactive")):
             yield item.key, why
 
 
 def reasons(case: Case) -> Found:
+    opened = open_queues(case)
     for wait in case.of(Wait):
-        asker = case.waiting.get(wait.workload)
+        asker, told = case.waiting.get(wait.workload), wait.reason
         if asker and asker.is_active and not asker.refused:
-            told, why = wait.reason, refusal(case, asker)
+            is_plain = asker.queue in opened and asker.backs_off_until is None and not asker.after
+            why = None if is_plain else refusal(case, asker)
             if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
                 yield wait.workload, f"{told}, but {why}"
+
+
+def open_queues(case: Case) -> set[str]:
+    """Those that take everybody."""
+    return {name for name, path in case.paths.items()
+            if path and name not in case.parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)}
 
 
 def refusal(case: Case, workload: Workload) -> Reason | None:
