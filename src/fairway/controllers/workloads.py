@@ -28,7 +28,7 @@ from fairway.engine import GPU, Admission, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
-from fairway.kube.kinds import Ref, ref
+from fairway.kube.kinds import Selection, ref
 
 from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
@@ -115,14 +115,9 @@ class Life:
         """Whether the server says so too: the view may not have heard of an owner that is new."""
         for one in said.metadata.owner_references:
             kind = kinds.JOBS if one.kind == "Job" else kinds.PODS
-            try:
-                found = await self.means.client.get(Ref(kind, one.name, said.metadata.namespace))
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-            else:
-                if found["metadata"]["uid"] == one.uid:
-                    return False
+            named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
+            if any(it["metadata"]["uid"] == one.uid for it in await self.means.client.list(named)):
+                return False
         return True
 
     # Running
