@@ -26,8 +26,6 @@ WISH = 10.0
 """What a whole preference weighs against packing."""
 STRANDED, SOUGHT = 0.1, 0.05
 """What a node's GPUs weigh that lose their CPU, and what it weighs that a node is the only one for others."""
-TIE = 1e-4
-"""What only tells ties apart."""
 BUSY = 700
 """Milli of its capacity from which on a node's measured use counts as risk."""
 
@@ -158,12 +156,8 @@ def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
 
 def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
     """FGD: how little of the node's free GPUs the pod would make useless for typical pods, in whole per cent. That
-    small differences are ties matters: without, openb packs 0.5 points worse. Ties, which FGD leaves to chance, go to
-    nodes that others seek less, then to the fuller."""
-    both = np.ix_([0, 3], rows.tolist())
-    free = (ground.free[both] / np.maximum(ground.snapshot.capacity[both], 1)).sum(axis=0)
-    ties: Values = TIE * (_sought_by_others(typical, kind, rows) + TIE * free)
-    return _percent(_kept(typical, ground, kind, rows)) - ties
+    small differences are ties matters: without, openb packs 0.5 points worse."""
+    return _percent(_kept(typical, ground, kind, rows))
 
 
 def kept_useful(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
@@ -173,13 +167,8 @@ def kept_useful(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Val
     free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
     taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)
     stranded = _beyond((free - taken) / whole) - _beyond(free / whole)
-    kept = _kept(typical, ground, kind, rows)
-    return _percent(kept - STRANDED * stranded - SOUGHT * _sought_by_others(typical, kind, rows))
-
-
-def _sought_by_others(typical: Typical, kind: Kind, rows: Rows) -> Values:
-    """Pods without GPUs take none of what is sought."""
-    return typical.sought[rows] * bool(kind.need.devices or kind.need.share)
+    sought = typical.sought[rows] * bool(kind.need.devices or kind.need.share)  # pods without GPUs take none of it
+    return _percent(_kept(typical, ground, kind, rows) - STRANDED * stranded - SOUGHT * sought)
 
 
 def _beyond(parts: Values) -> Values:
