@@ -6,7 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bench import b2_gang, b3_engine, b4_reclaim, b5_quota, b6_topology, b7_blocked, b9_jct, b10_backfill, b13_forecast
+from bench import (
+    b2_gang,
+    b3_engine,
+    b4_reclaim,
+    b5_quota,
+    b6_topology,
+    b7_blocked,
+    b8_packing,
+    b9_jct,
+    b10_backfill,
+    b13_forecast,
+)
 from bench.__main__ import main, modules
 from bench.b5_quota import Batch, Shape
 from bench.figure import Figure, growth
@@ -87,6 +98,32 @@ def test_waits_are_compared_on_the_same_load(tmp_path: Path, monkeypatch: pytest
     figures = list(b9_jct.run())
     assert [one.unit for one in figures] == ["s"] * 5 + ["CPU s"] and all(one.is_valid for one in figures)
     assert all("philly (1 days)" in one.name for one in figures)
+
+
+def packed(folder: Path, name: str, lines: list[str]) -> None:
+    with gzip.open(folder / "raw" / f"{name}.csv.gz", "wt") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def test_packing_is_told_by_list_and_on_the_mean_for_fgd_best_fit_and_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openb_v2023" / "raw").mkdir(parents=True)
+    (tmp_path / "openb_v2023" / "reference").mkdir()
+    nodes = [f"n{at},8000,16384,4,T4" for at in range(2)]
+    packed(tmp_path / "openb_v2023", "openb_node_list_gpu_node", ["sn,cpu_milli,memory_mib,gpu,model", *nodes])
+    pods = [f"p{at},1000,1024,1,1000" for at in range(6)]
+    packed(tmp_path / "openb_v2023", "openb_pod_list_small", ["name,cpu_milli,memory_mib,num_gpu,gpu_milli", *pods])
+    (tmp_path / "openb_v2023" / "reference" / "fgd_expected_summary.csv").write_text(
+        "workload,policy,unalloc_mean_100\nopenb_pod_list_small,FGD,5\nopenb_pod_list_small,BestFit,7\n"
+    )
+    monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
+    figures = list(b8_packing.run(1))
+    assert [one.name for one in figures] == [
+        f"B8 {name}{of}" for name in ("FGD", "BestFit", "ours") for of in (" small", ", mean of 1 lists")
+    ]
+    assert all(one.samples == (100.0,) for one in figures)
+    assert [one.aim for one in figures[1::2]] == [95, 92.7, 95.1]
 
 
 def test_forecasts_are_judged_by_the_first_start_that_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,6 @@ PRESETS = {
     "las": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_attained)),
     "easy": replace(IN_TURN, hold_depth=1),
     "conservative": replace(IN_TURN, hold_depth=-1),
-    "fgd": replace(IN_TURN, strategy="Fragmentation"),
+    "fgd": replace(IN_TURN, strategy="FGD"),
     "bestfit": replace(IN_TURN, strategy="BestFit"),
 }

@@ -24,6 +24,8 @@ Scores = tuple[tuple[float, Score], ...]
 
 WISH = 10.0
 """What a whole preference weighs against packing."""
+STRANDED, SOUGHT = 0.1, 0.05
+"""What a node's GPUs weigh that lose their CPU, and what it weighs that a node is the only one for others."""
 BUSY = 700
 """Milli of its capacity from which on a node's measured use counts as risk."""
 
@@ -38,7 +40,8 @@ class Linear(NamedTuple):
 
 class Typical(NamedTuple):
     """The pods most often asked for, by which fragmentation is judged: cpu, devices, which of `sizes` (milli-GPU per
-    device, 0: none) they take of each, nodes open to them [pod, node], and how frequent each is, 1 in all."""
+    device, 0: none) they take of each, nodes open to them [pod, node], how frequent they are, 1 in all, 0
+    for those without GPUs. `sought`: what is asked of each node's GPUs by those who cannot use all, 1: by all."""
 
     cpu: Counts
     devices: Counts
@@ -46,6 +49,7 @@ class Typical(NamedTuple):
     sizes: Counts
     open: Mask
     frequency: Values
+    sought: Values
 
 
 def strategy_of(workload: Workload, asked: str, pool: str) -> str:
@@ -124,24 +128,64 @@ def typical_of(snapshot: Snapshot, kinds: Iterable[Kind]) -> Typical:
     frequency = np.array([count for _, count in common], np.float64)
     milli = [need.share or DEVICE * (need.devices > 0) for need, _ in needs]
     sizes = sorted(set(milli))
+    devices = np.array([max(need.devices, 1) for need, _ in needs], np.int64)
+    sized = np.array(milli, np.int64)
+    masks = np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_)
+    open_to = masks.reshape(len(common), len(snapshot.nodes))
+    frequency /= max(frequency.sum(), 1)
     return Typical(
         cpu=np.array([asked.get(0, 0) for _, asked in needs], np.int64),
-        devices=np.array([max(need.devices, 1) for need, _ in needs], np.int64),
+        devices=devices,
         size=np.array([sizes.index(one) for one in milli], np.intp),
         sizes=np.array(sizes, np.int64),
-        open=np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_).reshape(
-            len(common), len(snapshot.nodes)
-        ),
-        frequency=frequency / max(frequency.sum(), 1),
+        open=open_to,
+        frequency=np.where(sized > 0, frequency, 0),
+        sought=_sought(snapshot, open_to, frequency * devices * sized),
     )
 
 
+def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
+    """What those ask for who may not use every GPU, spread over the GPUs that they may use; 1: what all ask for, spread
+    over all."""
+    gpus = snapshot.capacity[3].astype(np.float64)
+    room = open_to @ gpus
+    few = np.where(room < gpus.sum(), asked, 0) / np.maximum(room, 1)
+    sought: Values = few @ open_to * gpus.sum() / max(asked.sum(), 1)
+    return sought
+
+
 def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
-    """How little of the node's free GPUs the pod would make useless for typical pods: FGD's gradient in 0..1, in whole
-    per cent. That small differences are ties matters: without, openb packs 1.5 points worse."""
+    """FGD: how little of the node's free GPUs the pod would make useless for typical pods, in whole per cent. That
+    small differences are ties matters: without, openb packs 0.5 points worse."""
+    return _percent(_kept(typical, ground, kind, rows))
+
+
+def kept_useful(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
+    less what is sought there by others who cannot go elsewhere; in whole per cent."""
+    asked, both = dict(zip(kind.need.columns, kind.need.amounts)), np.ix_([0, 3], rows.tolist())
+    free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
+    taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)
+    stranded = _beyond((free - taken) / whole) - _beyond(free / whole)
+    sought = typical.sought[rows] * bool(kind.need.devices or kind.need.share)  # pods without GPUs take none of it
+    return _percent(_kept(typical, ground, kind, rows) - STRANDED * stranded - SOUGHT * sought)
+
+
+def _beyond(parts: Values) -> Values:
+    """The part of the GPUs beyond that of the CPU."""
+    beyond: Values = np.maximum(parts[1] - parts[0], 0)
+    return beyond
+
+
+def _percent(values: Values) -> Values:
+    """Whole per cent, what a sum is off by forgiven."""
+    whole: Values = np.floor(100 * values + 1e-9) / 100
+    return whole
+
+
+def _kept(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """FGD's gradient, in 0..1. A fraction takes the device with the least room that fits: to try each is no better."""
     cpu, devices = ground.free[0, rows], _devices(ground, rows)
-    open_nodes = typical.open[:, rows].T
-    before = _fragments(typical, devices, cpu, open_nodes)
     left = cpu - dict(zip(kind.need.columns, kind.need.amounts)).get(0, 0)
     if kind.need.share:
         size = kind.need.share
@@ -151,18 +195,19 @@ def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) ->
     else:
         whole = devices == DEVICE
         after = np.where(whole & (np.cumsum(whole, axis=1) <= kind.need.devices), 0, devices)
-    more = (_fragments(typical, after, left, open_nodes) - before) / DEVICE
-    score: Values = np.floor(100 / (1 + np.exp(more))) / 100
+    open_to = typical.open[:, rows]
+    more = (_fragments(typical, after, left, open_to) - _fragments(typical, devices, cpu, open_to)) / DEVICE
+    score: Values = 1 / (1 + np.exp(more))
     return score
 
 
-def _fragments(typical: Typical, devices: Counts, cpu: Counts, open_nodes: Mask) -> Values:
+def _fragments(typical: Typical, devices: Counts, cpu: Counts, open_to: Mask) -> Values:
     """Milli-GPU of each node that a typical pod could not use, on average [FGD]."""
-    fits = devices[:, None, :] >= typical.sizes[None, :, None]
-    enough = fits.sum(axis=2)[:, typical.size] >= typical.devices
-    is_open = enough & (cpu[:, None] >= typical.cpu) & (typical.sizes > 0)[typical.size] & open_nodes
-    small = np.where(fits, 0, devices[:, None, :]).sum(axis=2)[:, typical.size]
-    lost: Values = np.where(is_open, small, devices.sum(axis=1)[:, None]) @ typical.frequency
+    fits = typical.sizes[:, None, None] <= devices.T
+    enough = fits.sum(axis=1, dtype=np.int16)[typical.size] >= typical.devices[:, None]
+    useful = (fits * devices.T).sum(axis=1)[typical.size]
+    used = np.where(enough & (cpu >= typical.cpu[:, None]) & open_to, useful, 0)
+    lost: Values = devices.sum(axis=1) - typical.frequency @ used
     return lost
 
 

@@ -28,6 +28,7 @@ from .score import (
     Values,
     best_fit,
     binpack,
+    kept_useful,
     less_fragmented,
     spread,
     total,
@@ -96,15 +97,11 @@ class Sight:
 
     def scores(self, strategy: str) -> Scores:
         """What orders nodes under a strategy, wishes apart."""
-        if strategy == "Spread":
-            return ((1.0, spread),)
-        if strategy == "BestFit":
-            return ((1.0, best_fit),)
-        if strategy != "Fragmentation":
-            return ((1.0, binpack),)
+        if (by_typical := {"Fragmentation": kept_useful, "FGD": less_fragmented}.get(strategy)) is None:
+            return ((1.0, {"Spread": spread, "BestFit": best_fit}.get(strategy, binpack)),)
         if self._typical is None:
             self._typical = typical_of(self.draft.snapshot, self._asked())
-        return ((1.0, partial(less_fragmented, self._typical)),)
+        return ((1.0, partial(by_typical, self._typical)),)
 
     def _asked(self) -> Iterator[Kind]:
         """The class of each pod that waits or runs, in the pool it may use first."""
