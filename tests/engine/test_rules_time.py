@@ -115,6 +115,13 @@ def test_what_starts_at_its_own_risk_says_for_whom() -> None:
     assert verdicts(plan_of(*things))["x"].backfilled_for == "ns/w"
 
 
+def test_who_is_only_trusted_to_end_in_time_starts_into_a_hold_for_its_owner_to_take_back() -> None:
+    things = node("n", 4), queue("q", 9, ledger=LEARNED), until(19), job("w", gpus=4, priority=1)
+    plan = plan_of(*things, job("train-7", gpus=1), job("bound", gpus=1, time_limit=HOUR))
+    assert verdicts(plan)["train-7"].backfilled_for == "ns/w"
+    assert verdicts(plan)["bound"].backfilled_for == "", "it will be gone"
+
+
 def kept(begins: float, lasts: float = 2 * HOUR, **fields) -> Reservation:
     """Of node n, so many seconds from now."""
     fields.setdefault("nodes", () if "amount" in fields else ("n",))

@@ -7,7 +7,8 @@ a pool, or nodes, kept from its start on. Both are a Keep: from `since` on, so m
 
 Who starts may use all of a Keep's room if it ends by `since`; who may stay longer uses what the Keep leaves. A
 preemptible one may start into the room of a hold at its own risk: the plan says for whom (`backfilled_for`), and that
-one may evict it. It may use the room of a reservation if it can be gone, grace included, when that begins.
+one may evict it; so it is with who is only trusted, by what was learned, to end by then. It may use the room of a
+reservation if it can be gone, grace included, when that begins.
 """
 
 from collections.abc import Callable, Iterator
@@ -97,17 +98,20 @@ class Timeline:
 
     def stay(self, workload: Workload, admission: Admission) -> str:
         """Count what it takes of the room that Keeps leave, now that it starts. Returns the owner of the first hold
-        into whose room it starts, "" where it delays none."""
-        delayed = ""
-        for keep in self.against(workload):
-            for row, amounts, devices in self.draft.footprint(workload.podsets, admission):
+        into whose room it starts, "" where it takes nothing of any: what was learned says when it will be gone, and
+        nothing but that owner makes it go."""
+        owner, footprint = "", list(self.draft.footprint(workload.podsets, admission))
+        against, is_bound = self.against(workload), self._limit(workload) is not None
+        for keep in against if is_bound or not workload.preemptible else self.keeps:
+            stays = any(keep is one for one in against)
+            for row, amounts, devices in footprint if not keep.is_for(workload) else ():
                 if row in keep.left:
-                    left = keep.left[row]
-                    left[0][:] -= amounts
-                    left[1][:] -= devices
+                    left = keep.left[row][0] - amounts, keep.left[row][1] - devices
                     if (left[0] < 0).any() or (left[1] < 0).any():
-                        delayed = delayed or keep.owner
-        return delayed
+                        owner = owner or keep.owner
+                    if stays:
+                        keep.left[row] = left
+        return owner
 
     def against(self, workload: Workload, *, at_risk: bool = False) -> list[Keep]:
         """The Keeps it could delay, not its own. A preemptible workload delays a reservation only from so long before
