@@ -32,8 +32,6 @@ def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
     if not cycle.open:
         return None
     found = cycle.find(workload, cycle.open)
-    if found is None and cycle.timeline.keeps and workload.preemptible:
-        found = cycle.find(workload, cycle.open, at_risk=True)
     if found is None:
         return None
     verdict = cycle.start(workload, *found)

@@ -179,12 +179,17 @@ class Cycle:
         draft.start(workload, admission)
         return Admit(workload.key, admission, draft.leavers(admission) if draft.later else (), risks)
 
-    def find(
-        self, workload: Workload, pools: tuple[str, ...], *, at_risk: bool = False
-    ) -> tuple[str, Placements] | None:
-        """The first pool and places in which it fits without delaying what is kept."""
-        with self.timeline.kept(workload, at_risk=at_risk):
-            return self.fit(workload, pools)
+    def find(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
+        """The first pool and places in which it fits without delaying what is kept; else, if it is preemptible, at its
+        own risk. Who does not fit where nothing is kept is not tried further."""
+        bare = self.fit(workload, pools)
+        if bare is None or not self.timeline.keeps:
+            return bare
+        for at_risk in (False, True)[: 1 + workload.preemptible]:
+            with self.timeline.kept(workload, at_risk=at_risk) as keeps:
+                if found := self.fit(workload, pools) if keeps else bare:
+                    return found
+        return None
 
     def fit(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
         """The first pool and places for it: in room that is idle, else in room that is being left."""
@@ -207,8 +212,8 @@ class Cycle:
         return not is_alone and (RANK[told.reason] >= SHARED or told.reason in HOPELESS)
 
     def confirm(self, one: Running) -> Verdict:
-        """Who runs is kept; who was promised its places is told again, until those it waits for are gone."""
-        if not one.is_promised or one.is_leaving:
+        """Who was promised its places is told again, until those it waits for are gone."""
+        if one.is_leaving:
             return Keep(one.workload.key)
         still = {key for key in one.waits_for if key in self.draft.running and self.draft.running[key].is_leaving}
         after = tuple(sorted(still.union(self.draft.leavers(one.admission))))

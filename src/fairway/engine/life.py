@@ -38,10 +38,10 @@ def release(cycle: Cycle) -> None:
 
 def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:
     """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
-    workload, row_of = one.workload, cycle.snapshot.row_of
+    workload, nodes = one.workload, one.admission.nodes
     if one.lost or not workload.is_active or not cycle.is_endless(workload):
         return False
-    return all(name in row_of and name not in unfit for name in one.admission.nodes)
+    return cycle.snapshot.row_of.keys() >= nodes and unfit.isdisjoint(nodes)
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:

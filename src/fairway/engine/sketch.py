@@ -11,6 +11,7 @@ the user's, then the queue's. Names that differ in a counter or a generated suff
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import accumulate
 from math import ceil, exp, log
 
@@ -91,6 +92,7 @@ def groups(workload: Workload) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((narrow, (workload.user, ""), ("", ""))))
 
 
+@lru_cache(1 << 16)
 def stem(name: str) -> str:
     """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
     `job-train`."""
