@@ -84,6 +84,8 @@ def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission
     admission = Admission(search.field.pool, placed)
     search.cycle.draft.start(search.workload, admission)
     _spare(search)
+    if not _are_due(search):
+        return None
     _move(search)
     return search.cycle.draft.started[search.workload.key][1]
 
@@ -103,7 +105,8 @@ def _placed(search: Search) -> Placements | None:
 def _found(search: Search) -> Placements | None:
     cycle, workload = search.cycle, search.workload
     with cycle.timeline.kept(workload):
-        return place(cycle.draft.ahead(), cycle.ask(workload, cycle.least(workload)), search.field.pool)
+        ask = cycle.ask(workload, cycle.least(workload))._replace(allowed=search.allowed)
+        return place(cycle.draft.ahead(), ask, search.field.pool)
 
 
 def _spare(search: Search) -> None:
@@ -143,6 +146,12 @@ def _has_room(search: Search, gift: Gift) -> bool:
 def _keeps_limits(workload: Workload, search: Search) -> bool:
     accounts = search.cycle.accounts(workload, search.field.pool)
     return all(one.held[resource] <= limit for one in accounts for resource, limit in one.limit.items())
+
+
+def _are_due(search: Search) -> bool:
+    """Whether the queues of those who go may still lose them: who was spared may be one who made them owe it."""
+    may_lose, queues = search.field.claim.may_lose, {gift.queue for gift in search.taken}
+    return all(any(may_lose(queue, gift.counted) for gift in search.taken if gift.queue == queue) for queue in queues)
 
 
 def _is_entitled(search: Search) -> bool:

@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .affinity import attracts, near
+from .affinity import attracts, bound_to_itself, near
 from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
@@ -163,7 +163,7 @@ class Field:
 
     def may_take(self, gift: Gift) -> bool:
         """Whether it is there, its queue may lose it now, and the bucket allows it."""
-        return self.is_free() and self.is_there(gift) and self.claim.may_lose(gift.queue)
+        return self.is_free() and self.is_there(gift) and self.claim.may_lose(gift.queue, None)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -212,10 +212,21 @@ class Search:
         self.tried = False  # somebody was taken, and given back
         paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
         self.barred = paired.union(barred)
+        self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
         self._planned: dict[int, Left] = {}
         self._ahead = field.cycle.draft.ahead()
+
+    def _allowed(self) -> Mask | None:
+        """Nodes that its pods may use: where it may take those beside whom it must stand, it takes their place, and
+        makes nobody leave so as to be the first of its kind elsewhere."""
+        allowed, podsets = self.cycle.allowed(self.workload.excluded_nodes), self.workload.podsets
+        own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
+        for pod in own if self.field.kin(self.workload) - self.barred else ():
+            beside = near(self.cycle.snapshot, sight_of(self.cycle.draft).standing(), pod)
+            allowed = beside if allowed is None else allowed & beside
+        return allowed
 
     def take(self, gifts: Iterable[Gift]) -> bool:
         """All of them, each judged after those before; False if one may not be taken."""
@@ -300,8 +311,8 @@ class Search:
         sight = sight_of(self._ahead)
         kind = sight.kind(pod, self.field.pool)
         mask = sight.mask(kind)
-        if (allowed := self.cycle.allowed(self.workload.excluded_nodes)) is not None:
-            mask = mask & allowed
+        if self.allowed is not None:
+            mask = mask & self.allowed
         if pod.pod_affinity:
             mask = mask & near(self.cycle.snapshot, sight.standing(), pod)
         count -= self._use_free(kind, mask, count)
@@ -379,7 +390,7 @@ class Search:
         if fits(need, left):
             return FREE
         on_row, picked = field.by_row[row], list[Gift]()
-        loses = {queue: field.claim.may_lose(queue) for queue in {gift.queue for gift in on_row}}
+        loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in on_row}}
         there = [one for one in on_row if loses[one.queue] and one.key not in self.barred and field.is_there(one)]
         there = field.in_order(there) if there and field.is_free() else []
         for gift in there:
