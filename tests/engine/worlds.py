@@ -279,8 +279,8 @@ class Room:
         for node in world.nodes:
             if node.devices:
                 self.free[node.name]["nvidia.com/gpu"] = DEVICE * len(self.devices[node.name])
-        for pod in world.pods:
-            self.take(pod.node, pod.pod)
+        for pod in world.pods:  # who stands is not asked whether it may
+            self.charge(NodeShare(pod.node, 1), pod.pod)
 
     def charge(self, share: NodeShare, pod: PodClass) -> None:
         """Pods stand there, whether they fit or not."""
@@ -302,10 +302,11 @@ class Room:
             return None
         given: tuple[int, ...] = ()
         wanted = 1 if part else need.get("nvidia.com/gpu", 0) // DEVICE
-        if wanted and (part or node.chooser == "Scheduler"):
+        if wanted and (part or node.chooser != "Kubelet"):
             given = tuple(at for at, left in self.devices[name].items() if left >= (part or DEVICE))[:wanted]
             if len(given) < wanted or node.chooser == "Kubelet":
                 return None
+            given = given if part or node.chooser == "Scheduler" else ()
         for at in given:
             self.devices[name][at] -= part or DEVICE
         for key, amount in need.items():
