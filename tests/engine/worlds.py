@@ -241,13 +241,15 @@ def _pod_class(dice: Dice) -> PodClass:
     spread = Spread(1, pick(ZONE, HOST), (Expression("app", "In", ("x",)),), hard=pick(True, True, False))
     other = (Expression("app", "In", (pick("x", "y"),)),)
     affinity = PodAffinity(other, pick(HOST, ZONE), anti=pick(True, False), weight=pick(None, None, None, 5))
+    another = PodAffinity(other, pick(HOST, ZONE), anti=not affinity.anti)  # it wants its like near, and not too near
     return PodClass(
         "ns", tuple(sorted((key, value) for key, value in requests.items() if value)), (("app", pick("x", "y")),),
         node_selector=(("disk", "ssd"),) if some("affinity", 15) else (),
         affinity=(Term((Expression("zone", pick("In", "NotIn"), ("z0",)),)),) if some("affinity", 20) else (),
         preferences=(Preference(10, Term((Expression("rack", "In", ("r1",)),))),) if some("affinity", 20) else (),
         tolerations=(Toleration("gpu", "Exists"),) if some("taints", 50) else (),
-        pod_affinity=(affinity,) if some("social", 20) else (), spread=(spread,) if some("social", 15) else (),
+        pod_affinity=(affinity, another)[: pick(1, 1, 2)] if some("social", 20) else (),
+        spread=(spread,) if some("social", 15) else (),
         host_ports=(("0.0.0.0", "TCP", 8080),) if some("social", 10) else (),
         gpu_fraction=fraction, gpu_memory=memory, alignment_required=bool(whole) and some("alignment", 30),
     )

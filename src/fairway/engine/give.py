@@ -8,6 +8,9 @@ looks at the whole change. If anything fails the draft is as before.
 from collections.abc import Callable
 from operator import attrgetter
 
+import numpy as np
+
+from .affinity import bound_to_itself
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
@@ -17,6 +20,7 @@ from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .quota import Account, Demand
 from .resources import counts_of
+from .snapshot import Mask
 from .victims import Field, Gift, Search
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
@@ -102,10 +106,10 @@ def _placed(search: Search) -> Placements | None:
     return _found(search)
 
 
-def _found(search: Search) -> Placements | None:
+def _found(search: Search, allowed: Mask | None = None) -> Placements | None:
     cycle, workload = search.cycle, search.workload
+    ask = cycle.ask(workload, cycle.least(workload))._replace(allowed=search.allowed if allowed is None else allowed)
     with cycle.timeline.kept(workload):
-        ask = cycle.ask(workload, cycle.least(workload))._replace(allowed=search.allowed)
         return place(cycle.draft.ahead(), ask, search.field.pool)
 
 
@@ -170,7 +174,9 @@ def _still_stands(search: Search) -> bool:
     with cycle.draft.trial():
         _, admission = cycle.draft.started[workload.key]
         cycle.draft.vanish(workload.key)
-        return _found(search) == admission.podsets
+        own = np.zeros(len(cycle.snapshot.nodes), np.bool_)
+        own[[cycle.snapshot.row_of[name] for name in admission.nodes]] = True
+        return _found(search, own) == admission.podsets
 
 
 def _goes_elsewhere(search: Search) -> bool:
@@ -185,8 +191,10 @@ def _goes_elsewhere(search: Search) -> bool:
 
 
 def _move(search: Search) -> None:
-    """Whoever fits elsewhere goes there; alike ones are not tried twice."""
+    """Whoever fits elsewhere goes there; alike ones are not tried twice. A newcomer who is the first of its kind would
+    have to stand beside those of its kind that move."""
     cycle, hopeless = search.cycle, search.cycle.hopeless
+    leads = any(bound_to_itself(podset.pod) for podset in search.workload.podsets)
     for gift in reversed(search.field.in_order(search.taken)):
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
@@ -194,7 +202,8 @@ def _move(search: Search) -> None:
                 found = elsewhere(one, cycle, is_whole=search.field.claim.cause is Cause.CONSOLIDATED)
                 if found is not None:
                     cycle.draft.move(gift.key, found)
-                    if _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search):
+                    is_within = _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search)
+                    if is_within and (not leads or _still_stands(search)):
                         trial.keep()
                         continue
             hopeless.add(id(one.workload.podsets))
