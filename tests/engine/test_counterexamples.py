@@ -123,3 +123,13 @@ def test_what_grows_pod_by_pod_leaves_to_a_hold_what_it_keeps() -> None:
     _, said = decided(world(big, wide, nodes=(node(),), running=(runner,)))
     assert said["b"].starts_at == NOW + 300
     assert said["w"].admission.podsets[0].count == 2
+
+
+def test_what_grows_into_what_others_give_back_leaves_to_a_hold_what_it_keeps() -> None:
+    """Three devices are kept for `b` once `e` is gone; `y` might take one of them back now, and would stay."""
+    ending = runs(work("e", "r", count=4, least=1, time_limit=90_300.0), on("n1", 1, 2, 3))
+    young = runs(work("y", count=3, least=1), on("n1", 0))
+    queues = (Queue("q", quotas=gpus(0)), Queue("r", quotas=gpus(0)))
+    _, said = decided(world(work("b", gpus=3), nodes=(node(),), running=(ending, young), queues=queues))
+    assert said["b"].starts_at == NOW + 300
+    assert isinstance(said["y"], Keep) and isinstance(said["e"], Keep)
