@@ -127,7 +127,6 @@ def _spare(search: Search) -> None:
         is_fair_still = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
         is_right = is_fair_still and _keeps_limits(search.workload, search)
         if is_right and ((has_room and _still_stands(search)) or (not has_room and _goes_elsewhere(search))):
-            search.cycle.evict(gift.victim.one, gift.counted, -1)
             search.taken.remove(gift)
         else:
             gift.take(search.cycle)

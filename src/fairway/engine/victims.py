@@ -75,6 +75,7 @@ class Gift:
         self.order = workload.priority, victim.cost, -workload.submitted, -share, -index
 
     def take(self, cycle: Cycle) -> None:
+        self.count(cycle, 1)
         if self.pod is None:
             cycle.draft.leave(self.key)
         else:
@@ -82,11 +83,17 @@ class Gift:
             cycle.draft.resize(self.key, self.victim.rest())
 
     def give_back(self, cycle: Cycle) -> None:
+        self.count(cycle, -1)
         if self.pod is None:
             cycle.draft.remain(self.key)
         else:
             self.victim.lost.discard(self.pod)
             cycle.draft.resize(self.key, self.victim.rest())
+
+    def count(self, cycle: Cycle, times: int) -> None:
+        """Against the pool's bucket; who gives back surplus is not evicted."""
+        if self.pod is None:
+            cycle.evict(self.victim.one, self.counted, times)
 
 
 class Field:
@@ -163,7 +170,8 @@ class Field:
 
     def may_take(self, gift: Gift) -> bool:
         """Whether it is there, its queue may lose it now, and the bucket allows it."""
-        return self.is_free() and self.is_there(gift) and self.claim.may_lose(gift.queue, None)
+        is_free = gift.pod is not None or self.is_free()
+        return is_free and self.is_there(gift) and self.claim.may_lose(gift.queue, None)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -234,14 +242,13 @@ class Search:
             if gift.key in self.barred or not self.field.may_take(gift):
                 return False
             gift.take(self.cycle)
-            self.cycle.evict(gift.victim.one, gift.counted, 1)
             self.taken.append(gift)
         return True
 
     def forget(self) -> None:
         """Nothing was taken after all; the draft is undone by its trial."""
         for gift in self.taken:
-            self.cycle.evict(gift.victim.one, gift.counted, -1)
+            gift.count(self.cycle, -1)
             if gift.pod is not None:
                 gift.victim.lost.discard(gift.pod)
         self.tried = bool(self.taken)
@@ -301,10 +308,8 @@ class Search:
         """Have taken just so many."""
         for gift in reversed(whole[count : len(self.taken)]):
             gift.give_back(self.cycle)
-            self.cycle.evict(gift.victim.one, gift.counted, -1)
         for gift in whole[len(self.taken) : count]:
             gift.take(self.cycle)
-            self.cycle.evict(gift.victim.one, gift.counted, 1)
         self.taken[:] = whole[:count]
 
     def _cover(self, pod: PodClass, count: int) -> bool:
@@ -392,7 +397,8 @@ class Search:
         on_row, picked = field.by_row[row], list[Gift]()
         loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in on_row}}
         there = [one for one in on_row if loses[one.queue] and one.key not in self.barred and field.is_there(one)]
-        there = field.in_order(there) if there and field.is_free() else []
+        is_free = any(gift.pod is None for gift in there) and field.is_free()
+        there = field.in_order(gift for gift in there if is_free or gift.pod is not None)
         for gift in there:
             for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
                 picked.remove(part)
