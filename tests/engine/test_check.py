@@ -358,6 +358,17 @@ def test_hard_spread_is_kept() -> None:
     assert ("a", "Neighbour") in faults(world, admit(even, on("n1", 0, 1)))
 
 
+def test_who_moves_may_come_before_or_after_those_who_must_spread() -> None:
+    """`v` leaves n1 to `a` and goes back there for `b`; `w` goes to n2 behind both, and was not there before."""
+    x = {"labels": (("app", "x"),)}
+    a, v, w = work("a", pod={**x, "spread": (Spread(1, HOST, X),)}), work("v", pod=x), work("w", count=2, pod=x)
+    world = of(a, work("b"), nodes=(node("n1"), node("n2")), running=(runs(v, on("n1", 0)), runs(w, on("n1", 1, 2))))
+    moves = [Evict(one.key, Cause.PREEMPTED, key, at(to)) for one, key, to in (
+        (v, "ns/a", on("n1", 3)), (w, "ns/b", on("n2", 0, 1)))]
+    plan = moves[0], admit(a, on("n1", 0), after=(v.key,)), moves[1], admit(work("b"), on("n1", 1), after=(w.key,))
+    assert ("a", "Neighbour") not in faults(world, *plan)
+
+
 def test_a_host_port_is_taken_once_per_node() -> None:
     a, b = (work(key, pod={"host_ports": ((ip, "TCP", 80),)}) for key, ip in (("a", "0.0.0.0"), ("b", "10.0.0.1")))
     assert ("b", "Neighbour") in faults(of(a, b), admit(a, on("n1", 0)), admit(b, on("n1", 1)))

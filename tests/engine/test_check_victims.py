@@ -102,6 +102,19 @@ def test_nobody_takes_back_more_than_its_share() -> None:
     assert ("a", "Entitled") in reclaim(work("a", gpus=3), 0, 1, 2)
 
 
+def test_who_moves_with_fewer_pods_is_judged_by_all_that_it_had() -> None:
+    """Of five GPUs, one above what is due, a gang of three is moved as one of one."""
+    wide, fixed = work("v", "r", count=3, least=1), work("w", "r", gpus=2)
+    running = runs(wide, on("n1", 0, 1, 2)), runs(fixed, on("n2", (0, 1)))
+    queues = (Queue("q", quotas=gpus(8)), Queue("r", quotas=gpus(4), min_runtime=0.0))
+    world = of(work("a", gpus=4), nodes=(node(), node("n2")), running=running, queues=queues)
+    moved = Evict(wide.key, Cause.RECLAIMED, "ns/a", at(on("n2", 2)))
+    plan = moved, admit(work("a", gpus=4), FULL, after=(wide.key,)), Keep(fixed.key)
+    assert faults(world, *plan, shares={("q", "*", GPU): 4000, ("r", "*", GPU): 4000}) == set()
+    due = replace(world, queues=(queues[0], Queue("r", quotas=gpus(5), min_runtime=0.0)))
+    assert ("v", "Entitled") in faults(due, *plan, shares={("q", "*", GPU): 3000, ("r", "*", GPU): 5000})
+
+
 def test_no_queue_loses_what_it_is_due() -> None:
     queues = (Queue("q", quotas=gpus(2), min_runtime=0.0), Queue("r", quotas=gpus(4), min_runtime=0.0))
     found = reclaim(work("a", gpus=2), 0, 1, queues=queues, shares={("q", "*", GPU): 2000, ("r", "*", GPU): 2000})

@@ -1,6 +1,6 @@
 """Worlds that once broke a promise, made as small as they would go."""
 
-from cases import GPU, HOST, NOW, at, gpus, node, of, on, runs, work
+from cases import GPU, HOST, NOW, X, at, gpus, node, of, on, runs, work
 
 from fairway.engine import Policy, check, decide
 from fairway.engine.model import PodAffinity, Pool, Queue, Quota, Segment, Share, Topology, World
@@ -54,6 +54,19 @@ def test_nobody_waits_for_one_who_was_spared() -> None:
     _, said = decided(world(pair, nodes=(node(),), running=running, queues=(Queue("q"), Queue("r"))))
     assert [name for name, verdict in said.items() if isinstance(verdict, Evict)] == ["v1", "v0"]
     assert said["a"].after == ("ns/v0", "ns/v1")
+
+
+def test_nobody_waits_for_one_who_gave_up_pods_and_got_them_back() -> None:
+    """Pods of `e` are tried before the one that `a` will not stand beside, and spared; `b` waits for that one alone."""
+    x = {"labels": (("app", "x"),)}
+    lone = work(gpus=0, priority=1, pod={**x, "pod_affinity": (PodAffinity(X, HOST, anti=True),)})
+    running = (
+        runs(work("u", preemptible=False, pod=x), on("n1", 0)), runs(work("e", count=3, least=1), on("n2", 0, 1, 2)),
+        runs(work("v", gpus=4, pod=x), on("n2", (3, 4, 5, 6)), admitted_at=NOW - 10),
+    )  # fmt: skip
+    pair = work("b", count=4, priority=1, preemptible=True, pod={"node_selector": ((HOST, "n2"),)})
+    _, said = decided(world(lone, pair, nodes=(node(), node("n2", gpus=8)), running=running))
+    assert said["a"].after == said["b"].after == ("ns/v",)
 
 
 def test_who_was_refused_takes_nobody_out_while_it_backs_off() -> None:
@@ -110,3 +123,13 @@ def test_what_grows_pod_by_pod_leaves_to_a_hold_what_it_keeps() -> None:
     _, said = decided(world(big, wide, nodes=(node(),), running=(runner,)))
     assert said["b"].starts_at == NOW + 300
     assert said["w"].admission.podsets[0].count == 2
+
+
+def test_what_grows_into_what_others_give_back_leaves_to_a_hold_what_it_keeps() -> None:
+    """Three devices are kept for `b` once `e` is gone; `y` might take one of them back now, and would stay."""
+    ending = runs(work("e", "r", count=4, least=1, time_limit=90_300.0), on("n1", 1, 2, 3))
+    young = runs(work("y", count=3, least=1), on("n1", 0))
+    queues = (Queue("q", quotas=gpus(0)), Queue("r", quotas=gpus(0)))
+    _, said = decided(world(work("b", gpus=3), nodes=(node(),), running=(ending, young), queues=queues))
+    assert said["b"].starts_at == NOW + 300
+    assert isinstance(said["y"], Keep) and isinstance(said["e"], Keep)

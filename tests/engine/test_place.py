@@ -51,6 +51,12 @@ def test_the_podset_with_the_fewest_places_is_laid_first():
     assert placed(job("a", podsets=podsets), node("n1", 4), node("n2", 4)) == "n2 | n1"
 
 
+def test_podsets_that_find_no_room_spread_are_packed():
+    podsets = (PodSet("many", 3, 3, pod(gpus=1, cpu=4)), PodSet("big", 1, 1, pod(gpus=4)))
+    nodes = node("n1", 4, cpu=16), node("n2", 4, cpu=8)
+    assert placed(job("a", podsets=podsets), *nodes, strategy="Spread") == "n1*3 | n2"
+
+
 def test_podsets_do_not_take_the_same_room_twice():
     podsets = (PodSet("a", 1, 1, pod(gpus=6)), PodSet("b", 1, 1, pod(gpus=6)))
     assert placed(job("a", podsets=podsets), node("n1", 8)) is None

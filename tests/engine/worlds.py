@@ -90,9 +90,9 @@ class Dice:
 def worlds(draw, *, salt: int = 0, features: tuple[str, ...] = FEATURES):
     """Drawn are the sizes, which features there are, and a seed for each thing: few draws, which shrink well."""
     seed = st.integers(0, (1 << 20) - 1).map(lambda drawn: drawn * 16 + salt)
-    flags = st.lists(st.booleans(), min_size=len(features), max_size=len(features))
     is_dense = draw(st.booleans())  # half the worlds have few features: then more of the rest happens
-    on = frozenset(name for name, one, other in zip(features, draw(flags), draw(flags)) if one and (other or is_dense))
+    flags = draw(st.binary(min_size=len(features), max_size=len(features)))  # a byte each, in one draw
+    on = frozenset(name for name, flag in zip(features, flags) if flag & 1 and (flag & 2 or is_dense))
     if "levels" not in on:
         on -= {"topology", "segments"}
     dice = lambda least, most: [Dice(one, on) for one in draw(st.lists(seed, min_size=least, max_size=most))]  # noqa: E731
@@ -241,13 +241,15 @@ def _pod_class(dice: Dice) -> PodClass:
     spread = Spread(1, pick(ZONE, HOST), (Expression("app", "In", ("x",)),), hard=pick(True, True, False))
     other = (Expression("app", "In", (pick("x", "y"),)),)
     affinity = PodAffinity(other, pick(HOST, ZONE), anti=pick(True, False), weight=pick(None, None, None, 5))
+    another = PodAffinity(other, pick(HOST, ZONE), anti=not affinity.anti)  # it wants its like near, and not too near
     return PodClass(
         "ns", tuple(sorted((key, value) for key, value in requests.items() if value)), (("app", pick("x", "y")),),
         node_selector=(("disk", "ssd"),) if some("affinity", 15) else (),
         affinity=(Term((Expression("zone", pick("In", "NotIn"), ("z0",)),)),) if some("affinity", 20) else (),
         preferences=(Preference(10, Term((Expression("rack", "In", ("r1",)),))),) if some("affinity", 20) else (),
         tolerations=(Toleration("gpu", "Exists"),) if some("taints", 50) else (),
-        pod_affinity=(affinity,) if some("social", 20) else (), spread=(spread,) if some("social", 15) else (),
+        pod_affinity=(affinity, another)[: pick(1, 1, 2)] if some("social", 20) else (),
+        spread=(spread,) if some("social", 15) else (),
         host_ports=(("0.0.0.0", "TCP", 8080),) if some("social", 10) else (),
         gpu_fraction=fraction, gpu_memory=memory, alignment_required=bool(whole) and some("alignment", 30),
     )
@@ -279,8 +281,8 @@ class Room:
         for node in world.nodes:
             if node.devices:
                 self.free[node.name]["nvidia.com/gpu"] = DEVICE * len(self.devices[node.name])
-        for pod in world.pods:
-            self.take(pod.node, pod.pod)
+        for pod in world.pods:  # who stands is not asked whether it may
+            self.charge(NodeShare(pod.node, 1), pod.pod)
 
     def charge(self, share: NodeShare, pod: PodClass) -> None:
         """Pods stand there, whether they fit or not."""
@@ -302,10 +304,11 @@ class Room:
             return None
         given: tuple[int, ...] = ()
         wanted = 1 if part else need.get("nvidia.com/gpu", 0) // DEVICE
-        if wanted and (part or node.chooser == "Scheduler"):
+        if wanted and (part or node.chooser != "Kubelet"):
             given = tuple(at for at, left in self.devices[name].items() if left >= (part or DEVICE))[:wanted]
             if len(given) < wanted or node.chooser == "Kubelet":
                 return None
+            given = given if part or node.chooser == "Scheduler" else ()
         for at in given:
             self.devices[name][at] -= part or DEVICE
         for key, amount in need.items():

@@ -28,7 +28,8 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 @dataclass(frozen=True, slots=True)
 class Claim:
     """`touches`: whether it may be a victim, as things stood at the start; `stops`: whether as a whole, and not only
-    with its surplus; `may_lose`: whether a queue may lose somebody now; `rank`: a queue and those above it by how far
+    with its surplus; `may_lose`: whether a queue may lose somebody now, or, with amounts, could have lost those as the
+    last, now that the asking one has started; `rank`: a queue and those above it by how far
     they are above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the
     same; `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the
     only queue it touches, if it is one."""
@@ -37,7 +38,7 @@ class Claim:
     likeness: tuple[object, ...]
     touches: Callable[[Running], bool]
     stops: Callable[[Running], bool]
-    may_lose: Callable[[str], bool]
+    may_lose: Callable[[str, Demand | None], bool]
     rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
     keeps_first: bool = False
@@ -76,7 +77,7 @@ def _take_back(workload: Workload, cycle: Cycle) -> Claim:
     return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _always, _level)
 
 
-def _always(one: object) -> bool:
+def _always(*_: object) -> bool:
     return True
 
 
@@ -135,16 +136,18 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
         other = rival(one.workload.queue)
         return other is not None and has_run(one, other.least, cycle) and not is_worn(one, cycle, is_within=is_within)
 
-    def may_lose(queue: str) -> bool:
+    def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it."""
-        other = rival(queue)
+        other, more = rival(queue), asked if last is None else {}
         assert other is not None
         is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
-            one.keeps_within(one.guaranteed, asked) for one in other.mine
+            one.keeps_within(one.guaranteed, more) for one in other.mine
         )
+        lost = last or {}
         return any(
-            account.held[resource] > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
+            account.held[resource] + lost.get(resource, 0)
+            > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
             for account in other.theirs
             for resource in account.resources
         )
@@ -166,8 +169,9 @@ def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Cl
     def stops(one: Running) -> bool:
         return preempt.stops(one) if preempt.touches(one) else reclaim.stops(one)
 
-    def may_lose(queue: str) -> bool:
-        return queue == reclaim.likeness[0] or (is_entitled() and reclaim.may_lose(queue))
+    def may_lose(queue: str, last: Demand | None) -> bool:
+        is_own, has_started = queue == reclaim.likeness[0], last is not None
+        return is_own or ((has_started or is_entitled()) and reclaim.may_lose(queue, last))
 
     def rank(queue: str) -> tuple[float, ...]:
         return () if queue == reclaim.likeness[0] else reclaim.rank(queue)

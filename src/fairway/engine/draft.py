@@ -52,7 +52,7 @@ class Draft:
         )
         self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
-        self.shrunk: set[str] = set()  # who lost pods in this draft
+        self.shrunk: dict[str, Admission] = {}  # who lost pods in this draft, and what it had
         self.later: Draft | None = None
         self.repeats = 0
         self.last = NOWHERE
@@ -157,9 +157,8 @@ class Draft:
         charge = self._only_later if is_shrinking else self._both
         if is_shrinking:
             self._exit(key, before)
-            if key not in self.shrunk:
-                self.shrunk.add(key)
-                self._note(partial(self.shrunk.discard, key))
+            whole = self.shrunk.get(key, before)
+            self._shrink(key, whole if _pods(admission) < _pods(whole) else None)
         charge(workload, before, -1)
         charge(workload, admission, 1)
         if key in self.running:
@@ -201,6 +200,13 @@ class Draft:
         self.ahead()._charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         self._note(lambda: self._only_later(workload, admission, -times))
+
+    def _shrink(self, key: str, whole: Admission | None) -> None:
+        """It has lost some of its pods, or got back all of them (None)."""
+        before = self.shrunk.pop(key, None)
+        if whole:
+            self.shrunk[key] = whole
+        self._note(lambda: self._shrink(key, before))
 
     def _exit(self, key: str, admission: Admission) -> None:
         """Note that it leaves these nodes, or some of them."""

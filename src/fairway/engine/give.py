@@ -8,6 +8,9 @@ looks at the whole change. If anything fails the draft is as before.
 from collections.abc import Callable
 from operator import attrgetter
 
+import numpy as np
+
+from .affinity import bound_to_itself
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed
@@ -17,6 +20,7 @@ from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .quota import Account, Demand
 from .resources import counts_of
+from .snapshot import Mask
 from .victims import Field, Gift, Search
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
@@ -84,6 +88,8 @@ def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission
     admission = Admission(search.field.pool, placed)
     search.cycle.draft.start(search.workload, admission)
     _spare(search)
+    if not _are_due(search):
+        return None
     _move(search)
     return search.cycle.draft.started[search.workload.key][1]
 
@@ -100,10 +106,11 @@ def _placed(search: Search) -> Placements | None:
     return _found(search)
 
 
-def _found(search: Search) -> Placements | None:
+def _found(search: Search, allowed: Mask | None = None) -> Placements | None:
     cycle, workload = search.cycle, search.workload
+    ask = cycle.ask(workload, cycle.least(workload))._replace(allowed=search.allowed if allowed is None else allowed)
     with cycle.timeline.kept(workload):
-        return place(cycle.draft.ahead(), cycle.ask(workload, cycle.least(workload)), search.field.pool)
+        return place(cycle.draft.ahead(), ask, search.field.pool)
 
 
 def _spare(search: Search) -> None:
@@ -120,7 +127,6 @@ def _spare(search: Search) -> None:
         is_fair_still = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
         is_right = is_fair_still and _keeps_limits(search.workload, search)
         if is_right and ((has_room and _still_stands(search)) or (not has_room and _goes_elsewhere(search))):
-            search.cycle.evict(gift.victim.one, gift.counted, -1)
             search.taken.remove(gift)
         else:
             gift.take(search.cycle)
@@ -145,6 +151,12 @@ def _keeps_limits(workload: Workload, search: Search) -> bool:
     return all(one.held[resource] <= limit for one in accounts for resource, limit in one.limit.items())
 
 
+def _are_due(search: Search) -> bool:
+    """Whether the queues of those who go may still lose them: who was spared may be one who made them owe it."""
+    may_lose, queues = search.field.claim.may_lose, {gift.queue for gift in search.taken}
+    return all(any(may_lose(queue, gift.counted) for gift in search.taken if gift.queue == queue) for queue in queues)
+
+
 def _is_entitled(search: Search) -> bool:
     """Of a mixed claim: whether its queue is within its share, now that it starts."""
     leaf = search.cycle.tree.branches[search.workload.queue]
@@ -161,7 +173,9 @@ def _still_stands(search: Search) -> bool:
     with cycle.draft.trial():
         _, admission = cycle.draft.started[workload.key]
         cycle.draft.vanish(workload.key)
-        return _found(search) == admission.podsets
+        own = np.zeros(len(cycle.snapshot.nodes), np.bool_)
+        own[[cycle.snapshot.row_of[name] for name in admission.nodes]] = True
+        return _found(search, own) == admission.podsets
 
 
 def _goes_elsewhere(search: Search) -> bool:
@@ -176,8 +190,10 @@ def _goes_elsewhere(search: Search) -> bool:
 
 
 def _move(search: Search) -> None:
-    """Whoever fits elsewhere goes there; alike ones are not tried twice."""
+    """Whoever fits elsewhere goes there; alike ones are not tried twice. A newcomer who is the first of its kind would
+    have to stand beside those of its kind that move."""
     cycle, hopeless = search.cycle, search.cycle.hopeless
+    leads = any(bound_to_itself(podset.pod) for podset in search.workload.podsets)
     for gift in reversed(search.field.in_order(search.taken)):
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
@@ -185,7 +201,8 @@ def _move(search: Search) -> None:
                 found = elsewhere(one, cycle, is_whole=search.field.claim.cause is Cause.CONSOLIDATED)
                 if found is not None:
                     cycle.draft.move(gift.key, found)
-                    if _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search):
+                    is_within = _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search)
+                    if is_within and (not leads or _still_stands(search)):
                         trial.keep()
                         continue
             hopeless.add(id(one.workload.podsets))

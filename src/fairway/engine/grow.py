@@ -91,10 +91,11 @@ class Surplus:
     def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
         """A place in what is taken, if that and what is idle is all it needs."""
         cycle, draft, stands = self._cycle, self._cycle.draft, self._cycle.admission(workload)
-        with draft.trial() as trial, cycle.timeline.kept(workload):
+        with draft.trial() as trial:
             placed = None
             if search.unlock() and search.cover():
-                placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
+                with cycle.timeline.kept(workload):  # of what is taken, too, and undone without giving that back
+                    placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
             if placed and search.taken and self._is_fair(search, workload, placed):
                 trial.keep()
                 tell(search)

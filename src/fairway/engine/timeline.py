@@ -193,22 +193,23 @@ class Timeline:
         snapshot = self.draft.snapshot
         if (when := window(one, snapshot.now)) is None:
             return
-        rows = {snapshot.row_of[name] for name in one.nodes if name in snapshot.row_of}
-        taken = {row: snapshot.capacity[:, row] for row in rows} | self._portion(one)
+        rows, own = {snapshot.row_of[name] for name in one.nodes if name in snapshot.row_of}, self._own(one.queue)
+        taken = {row: snapshot.capacity[:, row] for row in rows} | self._portion(one, own)
         if taken:
-            own = self._own(one.queue, set(taken))
-            left = {row: self._rest(row, amounts, own.get(row)) for row, amounts in sorted(taken.items())}
+            left = {row: self._rest(row, amounts, own[:, row]) for row, amounts in sorted(taken.items())}
             self.keeps.append(Keep(when[0], "", one.queue, left))
 
-    def _portion(self, one: Reservation) -> dict[int, Room]:
-        """What is reserved of which node: those of the pool with most free first, until the amounts are covered."""
+    def _portion(self, one: Reservation, own: Room) -> dict[int, Room]:
+        """What is reserved of which node: those of the pool with most free or used by its queue first, which stay the
+        same when the queue comes, until the amounts are covered."""
         snapshot, asked = self.draft.snapshot, dict(one.amount)
         names = [pool.name for pool in snapshot.pools]
         columns = [snapshot.resources.index(name) for name in asked if name in snapshot.resources]
         rows = np.flatnonzero(snapshot.pool_of == names.index(one.pool)).tolist() if one.pool in names else []
         wanted = np.array([asked[snapshot.resources[column]] for column in columns], np.int64)
         taken: dict[int, Room] = {}
-        for row in sorted(rows, key=lambda row: tuple(-snapshot.free[columns, row])):
+        open_to_it = (snapshot.free + own)[columns]
+        for row in sorted(rows, key=lambda row: tuple(-open_to_it[:, row])):
             if not (wanted > 0).any():
                 break
             amounts = np.zeros(len(snapshot.resources), np.int64)
@@ -217,20 +218,19 @@ class Timeline:
             taken[row] = amounts
         return taken
 
-    def _own(self, queue: str, rows: set[int]) -> dict[int, Room]:
-        """What workloads of the queue hold on these nodes already: it is part of what is reserved for it."""
-        own: dict[int, Room] = {}
+    def _own(self, queue: str) -> Room:
+        """int64[resource, node]: what workloads of the queue hold already; it is part of what is reserved for it."""
+        own = np.zeros_like(self.draft.snapshot.free)
         for one in self.draft.running.values():
             if queue and one.workload.queue == queue:
                 for row, amounts, _ in self.draft.footprint(one.workload.podsets, one.admission):
-                    if row in rows:
-                        own[row] = own.get(row, 0) + amounts
+                    own[:, row] += amounts
         return own
 
-    def _rest(self, row: int, taken: Room, own: Room | None) -> tuple[Room, Room]:
+    def _rest(self, row: int, taken: Room, own: Room) -> tuple[Room, Room]:
         """What others may use of a node: what is free less what is reserved and not used by its queue yet. Devices are
         left to them as long as GPUs are."""
-        rest = self.draft.free[:, row] - np.maximum(taken - (0 if own is None else own), 0)
+        rest = self.draft.free[:, row] - np.maximum(taken - own, 0)
         devices = np.maximum(self.draft.device_free[row], 0)
         gpus = self.draft.snapshot.resources.index(GPU)
         return rest, devices if rest[gpus] > 0 or not taken[gpus] else np.zeros_like(devices)

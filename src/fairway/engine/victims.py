@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .affinity import attracts, near
+from .affinity import attracts, bound_to_itself, near
 from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
@@ -75,6 +75,7 @@ class Gift:
         self.order = workload.priority, victim.cost, -workload.submitted, -share, -index
 
     def take(self, cycle: Cycle) -> None:
+        self.count(cycle, 1)
         if self.pod is None:
             cycle.draft.leave(self.key)
         else:
@@ -82,11 +83,17 @@ class Gift:
             cycle.draft.resize(self.key, self.victim.rest())
 
     def give_back(self, cycle: Cycle) -> None:
+        self.count(cycle, -1)
         if self.pod is None:
             cycle.draft.remain(self.key)
         else:
             self.victim.lost.discard(self.pod)
             cycle.draft.resize(self.key, self.victim.rest())
+
+    def count(self, cycle: Cycle, times: int) -> None:
+        """Against the pool's bucket; who gives back surplus is not evicted."""
+        if self.pod is None:
+            cycle.evict(self.victim.one, self.counted, times)
 
 
 class Field:
@@ -163,7 +170,8 @@ class Field:
 
     def may_take(self, gift: Gift) -> bool:
         """Whether it is there, its queue may lose it now, and the bucket allows it."""
-        return self.is_free() and self.is_there(gift) and self.claim.may_lose(gift.queue)
+        is_free = gift.pod is not None or self.is_free()
+        return is_free and self.is_there(gift) and self.claim.may_lose(gift.queue, None)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -212,10 +220,21 @@ class Search:
         self.tried = False  # somebody was taken, and given back
         paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
         self.barred = paired.union(barred)
+        self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
         self._planned: dict[int, Left] = {}
         self._ahead = field.cycle.draft.ahead()
+
+    def _allowed(self) -> Mask | None:
+        """Nodes that its pods may use: where it may take those beside whom it must stand, it takes their place, and
+        makes nobody leave so as to be the first of its kind elsewhere."""
+        allowed, podsets = self.cycle.allowed(self.workload.excluded_nodes), self.workload.podsets
+        own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
+        for pod in own if self.field.kin(self.workload) - self.barred else ():
+            beside = near(self.cycle.snapshot, sight_of(self.cycle.draft).standing(), pod)
+            allowed = beside if allowed is None else allowed & beside
+        return allowed
 
     def take(self, gifts: Iterable[Gift]) -> bool:
         """All of them, each judged after those before; False if one may not be taken."""
@@ -223,14 +242,13 @@ class Search:
             if gift.key in self.barred or not self.field.may_take(gift):
                 return False
             gift.take(self.cycle)
-            self.cycle.evict(gift.victim.one, gift.counted, 1)
             self.taken.append(gift)
         return True
 
     def forget(self) -> None:
         """Nothing was taken after all; the draft is undone by its trial."""
         for gift in self.taken:
-            self.cycle.evict(gift.victim.one, gift.counted, -1)
+            gift.count(self.cycle, -1)
             if gift.pod is not None:
                 gift.victim.lost.discard(gift.pod)
         self.tried = bool(self.taken)
@@ -290,18 +308,16 @@ class Search:
         """Have taken just so many."""
         for gift in reversed(whole[count : len(self.taken)]):
             gift.give_back(self.cycle)
-            self.cycle.evict(gift.victim.one, gift.counted, -1)
         for gift in whole[len(self.taken) : count]:
             gift.take(self.cycle)
-            self.cycle.evict(gift.victim.one, gift.counted, 1)
         self.taken[:] = whole[:count]
 
     def _cover(self, pod: PodClass, count: int) -> bool:
         sight = sight_of(self._ahead)
         kind = sight.kind(pod, self.field.pool)
         mask = sight.mask(kind)
-        if (allowed := self.cycle.allowed(self.workload.excluded_nodes)) is not None:
-            mask = mask & allowed
+        if self.allowed is not None:
+            mask = mask & self.allowed
         if pod.pod_affinity:
             mask = mask & near(self.cycle.snapshot, sight.standing(), pod)
         count -= self._use_free(kind, mask, count)
@@ -379,9 +395,10 @@ class Search:
         if fits(need, left):
             return FREE
         on_row, picked = field.by_row[row], list[Gift]()
-        loses = {queue: field.claim.may_lose(queue) for queue in {gift.queue for gift in on_row}}
+        loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in on_row}}
         there = [one for one in on_row if loses[one.queue] and one.key not in self.barred and field.is_there(one)]
-        there = field.in_order(there) if there and field.is_free() else []
+        is_free = any(gift.pod is None for gift in there) and field.is_free()
+        there = field.in_order(gift for gift in there if is_free or gift.pod is not None)
         for gift in there:
             for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
                 picked.remove(part)

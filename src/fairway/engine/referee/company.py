@@ -28,12 +28,12 @@ def neighbours(case: Case) -> Found:
     for pod in case.snapshot.pods:
         if pod.node in case.snapshot.row_of and not pod.is_leaving:
             stays[company.index[pod.pod], case.snapshot.row_of[pod.node]] += 1
-    going, moved = company.count(case.leaves), company.count([one for one in case.starts if one.role == "moved"])
+    going, moved = company.count(case.leaves), np.zeros_like(stays)
     cores, rests = case.turns
     minimums = stays + company.count(cores)
     for turn, item in enumerate([*cores, *rests]):
         pods, before = company.count([item]), stays if turn < len(cores) else minimums
-        stays = stays + pods
+        stays, moved = stays + pods, moved + pods * (item.role == "moved")
         for kind, row in np.argwhere(pods).tolist() if item.role != "told" else ():
             alone = before.copy()  # with those of its own kind, but not yet others
             alone[kind] += pods[kind]

@@ -75,6 +75,7 @@ class Court:
         self.parts: dict[int, Columns] = {}
         self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(self.starts)}
         self.ahead = {item.key: at for at, item in reversed(list(enumerate(self.starts)))}
+        self.moved: dict[str, int] = {}  # who counts where it goes already
         self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
         unnamed = [at for at in self.laid.of("evicted") if self.laid.items[at].key not in self.heirs]
         self.books.held += self.books.sum(case.standing, range(len(case.stands))) - self.books.sum(self.laid, unnamed)
@@ -91,12 +92,19 @@ class Court:
             self.books.held += self.part(at)
             self._take(at, 1)
             self.ahead.pop(item.key, None)
+            if item.role == "moved":
+                self.moved[item.key] = at
 
     def part(self, at: int) -> Columns:
         """int64[row]: what an item counts in quotas."""
         if at not in self.parts:
             self.parts[at] = self.books.part(self.laid, at)
         return self.parts[at]
+
+    def gone(self, victims: Sequence[int]) -> Columns:
+        """int64[row]: what counts of victims: what they have, or take with them, maybe fewer pods, where they move."""
+        found = (self.part(self.moved.get(self.laid.items[at].key, at)) for at in victims)
+        return sum(found, np.zeros_like(self.books.held))
 
     def _take(self, at: int, sign: int) -> None:
         """Take the item's room, or give it back."""
@@ -155,7 +163,7 @@ class Court:
         """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for, once
         the victims are gone."""
         part, books = self.part(at), self.books
-        is_over = (part > 0) & (books.held + part - sum(map(self.part, victims)) > books.owed)
+        is_over = (part > 0) & (books.held + part - self.gone(victims) > books.owed)
         return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
 
     def _unneeded(self, at: int, item: Item, victims: Sequence[int]) -> Iterator[Breach]:
@@ -174,7 +182,7 @@ class Court:
         left = dict(zip(wanted.tolist(), self.left[wanted].tolist()))
         is_reclaim = any(self.laid.items[one].workload.queue != item.workload.queue for one in victims)
         bound = np.minimum(books.limit, books.share) if is_reclaim else books.limit
-        spare = bound - books.held - part + sum(map(self.part, victims))
+        spare = bound - books.held - part + self.gone(victims)
         for one in victims if min(left.values(), default=0) >= 0 else ():
             is_missed = any(left.get(cell, amount) < amount for cell, amount in self.laid.cells(one).T.tolist())
             given = self.part(one)
@@ -189,17 +197,17 @@ class Court:
         books, part = self.books, self.part(at)
         if self.misdealt:
             yield item.key, "Entitled", f"no division gives {self.misdealt} that share"
-        after = books.held + part - sum(map(self.part, victims))
+        after = books.held + part - self.gone(victims)
         if ((books.queue == item.workload.queue) & (part > 0) & (after > books.share)).any():
             yield item.key, "Entitled", "beyond its share"
         due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
-        branches: dict[str, list[Columns]] = defaultdict(list)
+        branches: dict[str, list[int]] = defaultdict(list)
         for one in reclaimed:
             theirs = [queue.name for queue in self.case.path(self.laid.items[one].workload)
                       if queue not in self.case.path(item.workload)]
-            branches[theirs[-1] if theirs else ""].append(self.part(one))
+            branches[theirs[-1] if theirs else ""].append(one)
         for branch, lost in branches.items():
-            is_above = books.held - sum(lost) + np.maximum.reduce(lost) > due
+            is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due
             if not is_above[books.queue == branch].any():
                 yield self.laid.items[reclaimed[-1]].key, "Entitled", f"{branch} is not above what it is due"
 
