@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
-from worlds import Room, Told, after, copied, place, seated, show_plan, worlds
+from worlds import Room, after, copied, place, seated, show_plan, worlds
 
 from fairway.engine import Policy, check, decide
+from fairway.engine.labels import required
 from fairway.engine.model import Node, PodSet, Topology, Workload, World
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Wait
 from fairway.engine.snapshot import Snapshot
@@ -160,7 +161,7 @@ def settled(world: World, plan: Plan) -> tuple[World, Plan]:
 
 def tells_the_truth(world: World, plan: Plan) -> None:
     """A counterfactual comes true: with fewer pods, in another queue or pool, unbound, or without those who block it,
-    the workload starts, were it the only one to wait."""
+    the workload starts, were it the only one to wait, or with the others if it must stand beside some of them."""
     waits = [one for one in plan.verdicts if isinstance(one, Wait) and one.reason in ROOM]
     pending = {one.key: one for one in world.pending}
     for wait in waits[:1]:
@@ -182,7 +183,9 @@ def resized(podset: PodSet, count: int) -> PodSet:
 
 
 def starts(world: World, workload: Workload, why: str) -> None:
-    alone = Told(**{name: getattr(world, name) for name in World.__slots__ if name != "pending"}, pending=(workload,))
-    plan = decide(snapshot_of(alone), Policy())
+    leans = any(required(podset.pod, anti=False) for podset in workload.podsets)
+    others = tuple(one for one in world.pending if leans and one.key != workload.key)
+    tried = replace(world, pending=(workload, *others))
+    plan = decide(snapshot_of(tried), Policy())
     note(f"{why}: " + show_plan(plan))
     assert workload.key in {verdict.workload for verdict in plan.verdicts if isinstance(verdict, Admit)}

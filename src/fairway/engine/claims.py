@@ -29,10 +29,10 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 class Claim:
     """`touches`: whether it may be a victim, as things stood at the start; `stops`: whether as a whole, and not only
     with its surplus; `may_lose`: whether a queue may lose somebody now, or, with amounts, could have lost those as the
-    last, now that the asking one has started; `rank`: a queue and those above it by how far
-    they are above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the
-    same; `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the
-    only queue it touches, if it is one."""
+    last, now that the asking one has started; `rank`: a queue and those above it by how far they are above their share,
+    from the common ancestor down, the most first; `likeness`: claims alike touch the same; `keeps_first`: of surplus
+    only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only queue it touches, if it is
+    one."""
 
     cause: Cause
     likeness: tuple[object, ...]
@@ -139,12 +139,11 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it."""
-        other, more = rival(queue), asked if last is None else {}
+        other, more, lost = rival(queue), asked if last is None else {}, last or {}
         assert other is not None
         is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
             one.keeps_within(one.guaranteed, more) for one in other.mine
         )
-        lost = last or {}
         return any(
             account.held[resource] + lost.get(resource, 0)
             > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
