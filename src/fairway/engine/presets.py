@@ -17,8 +17,11 @@ from .quota import Tree
 from .resources import DEVICE, counted, counts_of
 from .snapshot import Snapshot
 
-Value = Callable[[Workload, float], int]
-"""A workload's priority from the GPU-seconds it has had."""
+Value = Callable[[Workload, float, float], int]
+"""A workload's priority from the GPU-seconds it has had, now."""
+
+PATIENCE = 2 * 86_400.0
+"""Seconds after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
 
 
 def by_claim(line: list[Workload], tree: Tree) -> None:
@@ -31,16 +34,17 @@ def level(amount: float) -> int:
     return int(log2(amount)) + 1 if amount >= 1 else 0
 
 
-def least_remaining(workload: Workload, served: float) -> int:
+def least_remaining(workload: Workload, served: float, now: float) -> int:
     """The less there is to do, the higher."""
     if workload.expected_runtime is None:
         return -64
     return -level(workload.expected_runtime - served / max(gpus_of(workload), 1e-3))
 
 
-def least_attained(workload: Workload, served: float) -> int:
-    """The less it has had, in GPU-hours, the higher (Tiresias)."""
-    return -level(served / 3600)
+def least_attained(workload: Workload, served: float, now: float) -> int:
+    """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all, to its end."""
+    waited = now - workload.submitted - served / max(gpus_of(workload), 1e-3)
+    return 1 if waited > PATIENCE else -level(served / 3600)
 
 
 def gpus_of(workload: Workload) -> float:
@@ -56,12 +60,18 @@ def served(one: Running, now: float) -> float:
 
 def valued(value: Value, snapshot: Snapshot) -> Snapshot:
     """The same snapshot, with priorities that follow from service."""
-    pending = tuple(replace(one, priority=value(one, one.attained)) for one in snapshot.pending)
-    running = tuple(
-        replace(one, workload=replace(one.workload, priority=value(one.workload, served(one, snapshot.now))))
-        for one in snapshot.running
-    )
-    return replace(snapshot, pending=pending, running=running)
+    now = snapshot.now
+
+    def ranked(workload: Workload, amount: float) -> Workload:
+        priority = value(workload, amount, now)
+        return workload if priority == workload.priority else replace(workload, priority=priority)
+
+    def standing(one: Running) -> Running:
+        workload = ranked(one.workload, served(one, now))
+        return one if workload is one.workload else replace(one, workload=workload)
+
+    pending = tuple(ranked(one, one.attained) for one in snapshot.pending)
+    return replace(snapshot, pending=pending, running=tuple(map(standing, snapshot.running)))
 
 
 IN_TURN = Policy(ordering=by_submission, is_strict=False, makes_room=False, hold_depth=0)
