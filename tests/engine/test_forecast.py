@@ -89,6 +89,13 @@ def test_where_nothing_is_known_an_hour_is_the_mean() -> None:
     assert NOW + 10 * MINUTE < found["a"].p50 < NOW + HOUR < found["a"].p90 < NOW + 6 * HOUR
 
 
+def test_who_has_run_longer_than_anything_known_goes_on_about_as_long_again() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW - 20 * HOUR)
+    for known in (queue("q"), learned(HOUR)):
+        found = foretold(world(node("n1", 1), known, running, job("a", gpus=1)))
+        assert NOW + 5 * HOUR < found["a"].p50 < NOW + 40 * HOUR
+
+
 def test_what_can_never_start_has_no_forecast() -> None:
     found = foretold(world(node("n1", 1), queue("q"), job("huge", gpus=2), job("lost", queue="nowhere", gpus=1)))
     assert found == {}

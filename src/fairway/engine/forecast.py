@@ -3,8 +3,9 @@
 The first MOST_WAITING in order are followed in RUNS runs: half of these start a workload by its p50, nine in ten by its
 p90. The rest get the work ahead of them ÷ the rate at which the runs drained work, and are rough. A runtime is drawn
 from what was learned of the workload's kind, of those longer than it has run already. Where nothing was learned it is
-exponential, around what the workload or its queue expects, else half the enforced limit, else DEFAULT_SECONDS; `decide`
-itself ends at its limit what would run longer. Arrivals come as they did in the last WINDOW seconds, in bursts of alike
+exponential, around what the workload or its queue expects, else half the enforced limit, else DEFAULT_SECONDS; who has
+run longer than that, or than any of its kind, goes on about as long again. `decide` itself ends at its limit what would
+run longer. Arrivals come as they did in the last WINDOW seconds, in bursts of alike
 workloads; fewer bursts than ENOUGH tell nothing, and nothing arrives.
 
 A p90 is worth what it came to: each queue stretches the wait until its p90 a little after a start that came later, and
@@ -66,10 +67,10 @@ class Runtimes:
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
         lengths = self._tree.learned.of(workload)
-        if lengths is None:
-            return -log(1.0 - part) * self._mean(workload)
-        whole = lengths.quantile(part, ran)
-        return -log(1.0 - part) * ran if whole is None else whole - ran
+        whole = lengths.quantile(part, ran) if lengths else None
+        if whole is not None:
+            return whole - ran
+        return -log(1.0 - part) * max(ran, 0.0 if lengths else self._mean(workload))
 
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
