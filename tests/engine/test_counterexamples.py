@@ -133,3 +133,12 @@ def test_what_grows_into_what_others_give_back_leaves_to_a_hold_what_it_keeps() 
     _, said = decided(world(work("b", gpus=3), nodes=(node(),), running=(ending, young), queues=queues))
     assert said["b"].starts_at == NOW + 300
     assert isinstance(said["y"], Keep) and isinstance(said["e"], Keep)
+
+
+def test_who_takes_a_whole_device_back_grows_into_all_of_it() -> None:
+    """Pods of half a device: one into the half that is idle, two into the device that `e` gives."""
+    lent = runs(work("e", "r", count=3, least=1), on("n1", 1, 2, 3))
+    halves = runs(work("y", gpus=0, count=4, least=1, pod={"requests": (), "gpu_fraction": 500}), on("n1", 0))
+    queues = (Queue("q", quotas=gpus(2)), Queue("r", quotas=gpus(0)))
+    _, said = decided(world(nodes=(node(),), running=(lent, halves), queues=queues))
+    assert (said["e"].after, said["y"].after) == ((("main", 2),), (("main", 4),))
