@@ -190,9 +190,9 @@ def _goes_elsewhere(search: Search) -> bool:
 
 def _move(search: Search) -> None:
     """Whoever fits elsewhere goes there; alike ones are not tried twice. A newcomer who is the first of its kind would
-    have to stand beside those of its kind that move."""
+    have to stand beside those of its kind that move, and one that spreads would have to count them."""
     cycle, hopeless = search.cycle, search.cycle.hopeless
-    leads = any(bound_to_itself(podset.pod) for podset in search.workload.podsets)
+    looks = any(bound_to_itself(podset.pod) or podset.pod.spread for podset in search.workload.podsets)
     for gift in reversed(search.field.in_order(search.taken)):
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
@@ -201,7 +201,7 @@ def _move(search: Search) -> None:
                 if found is not None:
                     cycle.draft.move(gift.key, found)
                     is_within = _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search)
-                    if is_within and (not leads or _still_stands(search)):
+                    if is_within and (not looks or _still_stands(search)):
                         trial.keep()
                         continue
             hopeless.add(id(one.workload.podsets))
