@@ -369,6 +369,16 @@ def test_who_moves_may_come_before_or_after_those_who_must_spread() -> None:
     assert ("a", "Neighbour") not in faults(world, *plan)
 
 
+def test_who_grows_may_come_behind_any_other_that_grows() -> None:
+    fond = work("a", count=2, least=1, pod={"pod_affinity": (PodAffinity(X, HOST),)})
+    friend = work("b", count=2, least=1, pod={"labels": (("app", "x"),)})
+    world = of(nodes=(node("n1"), node("n2")), running=(runs(fond, on("n1", 0)), runs(friend, on("n1", 1))))
+    grow = [Resize(one.key, (("main", 1),), (("main", 2),), at(on("n1", here), on("n2", here)))
+            for here, one in enumerate((fond, friend))]
+    assert faults(world, *grow) == faults(world, *grow[::-1]) == set()
+    assert faults(world, grow[0], Keep(friend.key)) == {("a", "Neighbour")}
+
+
 def test_a_host_port_is_taken_once_per_node() -> None:
     a, b = (work(key, pod={"host_ports": ((ip, "TCP", 80),)}) for key, ip in (("a", "0.0.0.0"), ("b", "10.0.0.1")))
     assert ("b", "Neighbour") in faults(of(a, b), admit(a, on("n1", 0)), admit(b, on("n1", 1)))

@@ -1,9 +1,23 @@
 """Worlds that once broke a promise, made as small as they would go."""
 
+from dataclasses import replace
+
 from cases import GPU, HOST, NOW, X, at, gpus, node, of, on, runs, work
 
 from fairway.engine import Policy, check, decide
-from fairway.engine.model import PodAffinity, Pool, Queue, Quota, Segment, Share, Topology, World
+from fairway.engine.model import (
+    PodAffinity,
+    PodClass,
+    PodSet,
+    Pool,
+    Queue,
+    Quota,
+    Segment,
+    Share,
+    Spread,
+    Topology,
+    World,
+)
 from fairway.engine.plan import Admit, Evict, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.state import snapshot_of
 
@@ -133,3 +147,26 @@ def test_what_grows_into_what_others_give_back_leaves_to_a_hold_what_it_keeps() 
     _, said = decided(world(work("b", gpus=3), nodes=(node(),), running=(ending, young), queues=queues))
     assert said["b"].starts_at == NOW + 300
     assert isinstance(said["y"], Keep) and isinstance(said["e"], Keep)
+
+
+def test_who_takes_a_whole_device_back_grows_into_all_of_it() -> None:
+    """Pods of half a device: one into the half that is idle, two into the device that `e` gives."""
+    lent = runs(work("e", "r", count=3, least=1), on("n1", 1, 2, 3))
+    halves = runs(work("y", gpus=0, count=4, least=1, pod={"requests": (), "gpu_fraction": 500}), on("n1", 0))
+    queues = (Queue("q", quotas=gpus(2)), Queue("r", quotas=gpus(0)))
+    _, said = decided(world(nodes=(node(),), running=(lent, halves), queues=queues))
+    assert (said["e"].after, said["y"].after) == ((("main", 2),), (("main", 4),))
+
+
+def test_who_is_beside_those_who_look_around_is_spared_where_a_gang_fits_the_other_way_round() -> None:
+    """`v` may stay if the two pods of the gang change their nodes; somebody spreads, so that it is looked at anew."""
+    small, big = (PodClass("ns", requests=(("cpu", 1000), (GPU, amount))) for amount in (1000, 2000))
+    gang = replace(work(priority=2), podsets=(PodSet("main", 1, 1, small), PodSet("side", 1, 1, big)))
+    even = work("s", gpus=0, pod={"spread": (Spread(1, HOST, X, hard=False),), "requests": (("cpu", 64000),)})
+    nodes = tuple(node(name, gpus, chooser="Kubelet", devices=()) for name, gpus in (("n1", 4), ("n2", 2)))
+    running = (
+        runs(work("v", gpus=2, priority=1), on("n1", count=1), admitted_at=NOW - 10),
+        runs(work("w", count=2, gpus=2, priority=1), on("n1", count=1), on("n2", count=1), admitted_at=NOW - 10),
+    )  # fmt: skip
+    _, said = decided(world(gang, even, nodes=nodes, running=running))
+    assert isinstance(said["v"], Keep) and isinstance(said["w"], Evict)

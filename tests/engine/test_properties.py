@@ -14,7 +14,7 @@ from worlds import Room, after, copied, place, seated, show_plan, worlds
 from fairway.engine import Policy, check, decide
 from fairway.engine.labels import required
 from fairway.engine.model import Node, PodSet, Topology, Workload, World
-from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Wait
+from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Resize, Wait
 from fairway.engine.snapshot import Snapshot
 from fairway.engine.state import snapshot_of
 from fairway.engine.whatif import what_if
@@ -146,13 +146,17 @@ def is_monotone_in_room(world: World, plan: Plan) -> None:
 
 
 def settled(world: World, plan: Plan) -> tuple[World, Plan]:
-    """Within three cycles nothing but Keep and Wait; nobody who was admitted on the way is evicted, and nobody who
-    stays has run past its limit."""
-    admitted: set[str] = set()
-    for _ in range(4):
+    """Within three cycles nothing but Keep and Wait, those apart in which workloads only grow into what is idle: each
+    may open what others are entitled to. Nobody who was admitted on the way is evicted, and nobody who stays has run
+    past its limit."""
+    admitted, cycles = set[str](), 0
+    while cycles < 4:
         admitted |= {verdict.workload for verdict in plan.verdicts if isinstance(verdict, Admit)}
-        if all(isinstance(verdict, Keep | Wait) for verdict in plan.verdicts):
+        changes = [verdict for verdict in plan.verdicts if not isinstance(verdict, Keep | Wait)]
+        if not changes:
             return world, plan
+        shrinks = {verdict.beneficiary for verdict in changes if isinstance(verdict, Resize)}
+        cycles += shrinks != {""} or not all(isinstance(verdict, Resize) for verdict in changes)
         world = after(world, plan)
         plan = judged(world)
         assert not [one for one in plan.verdicts if isinstance(one, Evict | Finish) and one.workload in admitted]

@@ -126,7 +126,8 @@ def _spare(search: Search) -> None:
         gift.give_back(search.cycle)
         is_fair_still = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
         is_right = is_fair_still and _keeps_limits(search.workload, search)
-        if is_right and ((has_room and _still_stands(search)) or (not has_room and _goes_elsewhere(search))):
+        may_stay = has_room and not search.cycle.snapshot.is_social  # else whoever remains is a neighbour
+        if is_right and (may_stay or _goes_elsewhere(search)):
             search.taken.remove(gift)
         else:
             gift.take(search.cycle)
@@ -166,10 +167,8 @@ def _is_entitled(search: Search) -> bool:
 
 
 def _still_stands(search: Search) -> bool:
-    """Where pods look at those beside them: whether the newcomer may stand where it was placed."""
+    """Whether the newcomer would be placed there still, had it no other nodes to go to."""
     cycle, workload = search.cycle, search.workload
-    if not cycle.snapshot.is_social:
-        return True
     with cycle.draft.trial():
         _, admission = cycle.draft.started[workload.key]
         cycle.draft.vanish(workload.key)
@@ -179,7 +178,7 @@ def _still_stands(search: Search) -> bool:
 
 
 def _goes_elsewhere(search: Search) -> bool:
-    """Whether the newcomer finds other places, and takes them."""
+    """Whether the newcomer finds places, maybe others, and takes them."""
     draft, workload = search.cycle.draft, search.workload
     with draft.trial() as trial:
         draft.vanish(workload.key)
@@ -191,9 +190,9 @@ def _goes_elsewhere(search: Search) -> bool:
 
 def _move(search: Search) -> None:
     """Whoever fits elsewhere goes there; alike ones are not tried twice. A newcomer who is the first of its kind would
-    have to stand beside those of its kind that move."""
+    have to stand beside those of its kind that move, and one that spreads would have to count them."""
     cycle, hopeless = search.cycle, search.cycle.hopeless
-    leads = any(bound_to_itself(podset.pod) for podset in search.workload.podsets)
+    looks = any(bound_to_itself(podset.pod) or podset.pod.spread for podset in search.workload.podsets)
     for gift in reversed(search.field.in_order(search.taken)):
         one = gift.victim.one
         if gift.pod is None and id(one.workload.podsets) not in hopeless:
@@ -202,7 +201,7 @@ def _move(search: Search) -> None:
                 if found is not None:
                     cycle.draft.move(gift.key, found)
                     is_within = _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search)
-                    if is_within and (not leads or _still_stands(search)):
+                    if is_within and (not looks or _still_stands(search)):
                         trial.keep()
                         continue
             hopeless.add(id(one.workload.podsets))

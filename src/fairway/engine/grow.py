@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 from .claims import Claim, claims
 from .cycle import Cycle
 from .door import over_limit, refusal
-from .give import is_fair, suffices, tell
+from .give import is_fair, tell
 from .model import Admission, NodeShare, PodSet, PodSetPlacement, Running, Workload
 from .order import Order
 from .place import Placements, place
@@ -89,14 +89,14 @@ class Surplus:
         return self._cycle.fields[key]
 
     def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
-        """A place in what is taken, if that and what is idle is all it needs."""
+        """A place in what is taken or was given before, if that and what is idle is all it needs."""
         cycle, draft, stands = self._cycle, self._cycle.draft, self._cycle.admission(workload)
         with draft.trial() as trial:
             placed = None
             if search.unlock() and search.cover():
                 with cycle.timeline.kept(workload):  # of what is taken, too, and undone without giving that back
                     placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
-            if placed and search.taken and self._is_fair(search, workload, placed):
+            if placed and self._is_fair(search, workload, placed):
                 trial.keep()
                 tell(search)
                 self.changed |= dict.fromkeys((gift.key for gift in search.taken), workload.key)
@@ -105,10 +105,12 @@ class Surplus:
         return None
 
     def _is_fair(self, search: Search, workload: Workload, placed: Placements) -> bool:
+        """Whether it waits for nobody but those who shrink for it, now or before."""
         draft, stands = self._cycle.draft, self._cycle.admission(workload)
+        givers = {gift.key for gift in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
         with draft.trial():
             draft.resize(workload.key, joined(stands, placed))
-            return is_fair(search) and suffices(search, Admission(stands.pool, placed))
+            return is_fair(search) and givers.issuperset(draft.leavers(Admission(stands.pool, placed)))
 
 
 def joined(stands: Admission, more: Placements) -> Admission:

@@ -20,7 +20,7 @@ from .layout import Item, Layout
 
 def neighbours(case: Case) -> Found:
     """Those that leave may have been seen beside a pod or not: both pass. Spread binds who comes, so those that move
-    may come later."""
+    may come later; who grows pod by pod may come behind any other that grows."""
     if not case.snapshot.is_social:
         return
     company = Company(case)
@@ -31,13 +31,14 @@ def neighbours(case: Case) -> Found:
     going, moved = company.count(case.leaves), np.zeros_like(stays)
     cores, rests = case.turns
     minimums = stays + company.count(cores)
+    whole = minimums + company.count(rests)
     for turn, item in enumerate([*cores, *rests]):
         pods, before = company.count([item]), stays if turn < len(cores) else minimums
         stays, moved = stays + pods, moved + pods * (item.role == "moved")
         for kind, row in np.argwhere(pods).tolist() if item.role != "told" else ():
             alone = before.copy()  # with those of its own kind, but not yet others
             alone[kind] += pods[kind]
-            seen = [stays, stays + going, alone, alone + going]
+            seen = [stays, stays + going, alone, alone + going, *([] if turn < len(cores) else [whole, whole + going])]
             why = [company.disturbed(counts, kind, item.admission.pool, row) for counts in seen]
             if why[0] == "spread":
                 why.append(company.disturbed(stays - moved, kind, item.admission.pool, row))
