@@ -131,12 +131,14 @@ def owns(world: World, pool: str, node: Node) -> bool:
 
 def is_monotone_in_room(world: World, plan: Plan) -> None:
     """One more empty node never turns the start of the only workload that waits, in the only queue, into a wait.
-    (Spread over domains is different: an empty domain is one more to be even with.)"""
+    (Spread over domains is different: an empty domain is one more to be even with; and who is replaced keeps its quota,
+    so that it may take more.)"""
     alone = replace(world, pending=world.pending[:1])
     if not world.pending or len(world.queues) > 1 or snapshot_of(alone).is_social:
         return
-    starts = [one for one in decide(snapshot_of(alone), Policy()).verdicts if one.workload == world.pending[0].key]
-    if isinstance(starts[0], Admit):
+    verdicts = decide(snapshot_of(alone), Policy()).verdicts
+    starts = [one for one in verdicts if one.workload == world.pending[0].key]
+    if isinstance(starts[0], Admit) and not any(isinstance(one, Evict) and one.admission for one in verdicts):
         first = world.nodes[0]
         labels = tuple((key, "extra" if value == first.name else value) for key, value in first.labels)
         more = replace(alone, nodes=(*world.nodes, replace(first, name="extra", labels=labels)))
@@ -150,13 +152,14 @@ def settled(world: World, plan: Plan) -> tuple[World, Plan]:
     may open what others are entitled to. Nobody who was admitted on the way is evicted, and nobody who stays has run
     past its limit."""
     admitted, cycles = set[str](), 0
-    while cycles < 4:
+    for _ in range(8):
         admitted |= {verdict.workload for verdict in plan.verdicts if isinstance(verdict, Admit)}
         changes = [verdict for verdict in plan.verdicts if not isinstance(verdict, Keep | Wait)]
         if not changes:
             return world, plan
         shrinks = {verdict.beneficiary for verdict in changes if isinstance(verdict, Resize)}
         cycles += shrinks != {""} or not all(isinstance(verdict, Resize) for verdict in changes)
+        assert cycles <= 3, "it does not settle"
         world = after(world, plan)
         plan = judged(world)
         assert not [one for one in plan.verdicts if isinstance(one, Evict | Finish) and one.workload in admitted]
