@@ -111,7 +111,7 @@ def test_nodes_and_queues_are_shown(machine: Machine) -> None:
     assert re.search(r"AHEAD.*\ndefault\s+1h\s+8\s+4m\s+88%", machine.run("queues"))
 
 
-def test_what_submit_makes_and_would_make_is_told_as_data(machine: Machine) -> None:
+def test_what_is_made_would_be_made_and_is_done_is_told_as_data(machine: Machine) -> None:
     job = ("--name", "data", "--gpus", "1", "-o", "json", "--", "sleep", "60")
     answer = json.loads(machine.run("submit", "--dry-run", *job))
     assert (answer["verdict"], answer["placement"]["pool"], answer["wouldEvict"]) == ("Admit", "default", None)
@@ -119,7 +119,8 @@ def test_what_submit_makes_and_would_make_is_told_as_data(machine: Machine) -> N
     assert made == {"name": "data", "namespace": "default", "queue": "default", "workload": "job-data"}
     waits = json.loads(machine.run("submit", "--dry-run", "--gpus", "9", "-o", "json", "--", "true"))
     assert (waits["verdict"], waits["reason"], waits["forecast"]) == ("Wait", "NeverFits", None)
-    machine.run("cancel", "data")
+    for command, done in (("suspend", "suspended"), ("resume", "resumed"), ("cancel", "cancelled")):
+        assert json.loads(machine.run(command, "data", "-o", "json")) == {**made, "done": done}
 
 
 def test_a_follower_of_a_job_that_is_cancelled_is_told_in_one_line(machine: Machine) -> None:
