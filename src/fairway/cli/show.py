@@ -36,16 +36,11 @@ async def ls(client: Client, namespace: str, output: str, queue: str, all_namesp
 def _line(found: Found, now: float) -> list[object]:
     spec, status = found.workload["spec"], found.status
     return [
-        found.ref.namespace,
-        found.name,
-        spec.get("queue"),
-        spec.get("priorityClassName"),
-        found.phase,
+        found.ref.namespace, found.name, spec.get("queue"), spec.get("priorityClassName"), found.phase,
         status.get("reason") if found.phase != "Running" else "",
         status.get("position") if found.phase == "Pending" else "",
-        start(status.get("forecast"), now),
-        age(found.workload["metadata"]["creationTimestamp"], now),
-    ]
+        start(status.get("forecast"), now), age(found.workload["metadata"]["creationTimestamp"], now),
+    ]  # fmt: skip
 
 
 @click.command()
@@ -54,8 +49,7 @@ def _line(found: Found, now: float) -> list[object]:
 @on_cluster
 async def status(client: Client, namespace: str, output: str, job: str) -> None:
     """All that is known of one workload: where it is in its life, its pods and places, what happened to it."""
-    found = await find(client, namespace, job)
-    pods = await pods_of(client, found)
+    pods = await pods_of(client, found := await find(client, namespace, job))
     show(output, found.workload | {"pods": pods}, lambda: _print_status(found, pods, client.clock.now()))
 
 
@@ -63,8 +57,7 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
     spec, said = found.workload["spec"], found.status
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
-        "queue": spec.get("queue"),
-        "user": spec.get("user"),
+        **{name: spec.get(name) for name in ("queue", "user")},
         "podsets": ", ".join(f"{it['name']} × {it.get('count', 1)}" for it in spec.get("podSets") or ()),
         "phase": found.phase,
         **{name: said.get(name) for name in ("reason", "message", "position")},
@@ -134,9 +127,7 @@ def _print_why(found: Found, helps: list[str], now: float) -> None:
 @output_option
 @on_cluster
 async def queues(client: Client, namespace: str, output: str) -> None:
-    """List queues: their quotas, their due, what they hold, what waits; then how far off forecasts were.
-
-    Figures are those of the last minute."""
+    """List queues as of the last minute: quotas, due, what they hold, what waits; then how far off forecasts were."""
     items = sorted(await client.list(Selection(kinds.QUEUES)), key=lambda it: str(it["metadata"]["name"]))
     show(output, {"items": items}, lambda: _print_queues(items))
 
@@ -195,8 +186,8 @@ def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
 
     used: dict[tuple[str, str], int] = defaultdict(int)
     for pod in pods:
-        node = pod["spec"].get("nodeName")
-        if node and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        phase = (pod.get("status") or {}).get("phase")
+        if (node := pod["spec"].get("nodeName")) and phase not in ("Succeeded", "Failed"):
             used[node, "pods"] += 1
             for resource, amount in requests_of(pod):
                 used[node, resource] += amount
