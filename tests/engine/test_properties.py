@@ -138,7 +138,7 @@ def is_monotone_in_room(world: World, plan: Plan) -> None:
         return
     verdicts = decide(snapshot_of(alone), Policy()).verdicts
     starts = [one for one in verdicts if one.workload == world.pending[0].key]
-    if isinstance(starts[0], Admit) and not any(isinstance(one, Evict) and one.admission for one in verdicts):
+    if isinstance(starts[0], Admit) and not any(isinstance(one, Evict) and not one.beneficiary for one in verdicts):
         first = world.nodes[0]
         labels = tuple((key, "extra" if value == first.name else value) for key, value in first.labels)
         more = replace(alone, nodes=(*world.nodes, replace(first, name="extra", labels=labels)))

@@ -173,8 +173,8 @@ class Court:
         pods = [podset.pod for one in (at, *victims) for podset in self.laid.items[one].workload.podsets]
         if any(pod.pod_affinity or pod.spread or pod.host_ports or pod.alignment_required for pod in pods):
             return
-        later = {self.heirs.get(gone, "") for gone in item.after} & self.ahead.keys() - {item.key}
-        changes = [(at, 1), *((self.ahead[key], 1) for key in later)]
+        heirs = {self.heirs.get(gone, "") for gone in item.after} - {item.key}
+        changes = [(at, 1), *((self.ahead[key], 1) for key in heirs if key in self.ahead)]
         changes += [(self.leaves[key], -1) for key in item.after if key in self.leaves]
         for one, sign in changes:
             self._take(one, sign)
