@@ -50,8 +50,8 @@ class Victim:
     def __init__(self, one: Running, cycle: Cycle) -> None:
         self.one = one
         podsets, counts = one.workload.podsets, counts_of(one.workload.podsets, one.admission)
-        spare = {podset.name: count - podset.min_count for podset, count in zip(podsets, counts)}
-        self.surplus = {name: more for name, more in spare.items() if more > 0}
+        spare = ((podset.name, count - podset.min_count) for podset, count in zip(podsets, counts))
+        self.surplus = {name: more for name, more in spare if more > 0}
         self.amounts = cycle.tree.amounts(podsets, counts, one.admission.pool)
         self.cost = cost(one, self.amounts, cycle)
         self.lost: set[Pod] = set()

@@ -5,7 +5,7 @@ those of all pools.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from math import inf
 
@@ -198,8 +198,7 @@ def misdealt(case: Case) -> str:
     """The first queue whose share no division allows: siblings get no more than their parent is due, each at most its
     demand and at least what it holds of its guaranteed."""
     snapshot, books = case.snapshot, Books(case)
-    here = Layout(snapshot, [*case.stands, *(item for item in case.starts if item.role == "told")])
-    held = books.sum(here, range(len(here.items)))
+    held = books.sum(case.standing, range(len(case.stands))) + books.sum(case.laid, case.told)
     wanting = Layout(snapshot, [*case.leaves, *unmet(snapshot)])
     asked = held + books.sum(wanting, range(len(wanting.items)))
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
@@ -221,10 +220,11 @@ def unmet(snapshot: Snapshot) -> list[Item]:
     """What is asked for and not given, nowhere in particular: by all that wait, in any pool, and by those that run with
     fewer pods than they could have."""
     missing: dict[object, Admission] = {}
-    def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Item:
+    def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Iterator[Item]:
         pods = tuple(podset.count - count for podset, count in zip(one.podsets, counts))
-        podsets = (PodSetPlacement(podset.name, (NodeShare("", n),)) for podset, n in zip(one.podsets, pods))
-        return Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, tuple(podsets))), "stands")
-    waiting = [lacks(one, pool.name, repeat(0)) for one in snapshot.pending for pool in snapshot.pools]
+        if any(pods):
+            podsets = tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in zip(one.podsets, pods))
+            yield Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, podsets)), "stands")
+    waiting = (lacks(one, pool.name, repeat(0)) for one in snapshot.pending for pool in snapshot.pools)
     running = ((one.workload, one.admission) for one in snapshot.running)
-    return waiting + [lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running]
+    return [*chain(*waiting, *(lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running))]
