@@ -19,11 +19,11 @@ from heapq import heappop, heappush
 from itertools import count as counter
 
 from .decide import decide
-from .model import GPU, Admission, Ended, Fact, Gone, Running, Workload
+from .model import Admission, Ended, Fact, Gone, Running, Workload
 from .plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Wait
 from .policy import Policy
 from .referee import check
-from .resources import DEVICE, counted, counts_of
+from .resources import counts_of, gpus_of
 from .snapshot import Snapshot
 from .state import State
 
@@ -231,8 +231,9 @@ class Forward:
         progress, one = self.progress[key], self.running[key]
         if progress.since is None:
             return
+        podsets = one.workload.podsets
         progress.done += max(0.0, self.now - max(progress.since, progress.works)) * progress.rate
-        progress.attained += (self.now - progress.since) * gpus_of(one)
+        progress.attained += (self.now - progress.since) * gpus_of(podsets, counts_of(podsets, one.admission))
         progress.since = self.now
 
     def _evict(self, verdict: Evict) -> None:
@@ -306,16 +307,7 @@ def _is_restless(one: Running) -> bool:
     return one.is_leaving or one.is_promised or bool(one.lost) or is_elastic
 
 
-def pods_of(one: Running) -> dict[str, int]:
-    return {podset.name: podset.count for podset in one.admission.podsets}
-
-
 def rate_of(one: Running) -> float:
     """The part of its pods that a workload has."""
-    return sum(pods_of(one).values()) / max(1, sum(podset.count for podset in one.workload.podsets))
-
-
-def gpus_of(one: Running) -> float:
-    """GPUs that it holds; a shared one by its fraction."""
     podsets = one.workload.podsets
-    return counted(podsets, counts_of(podsets, one.admission), 0).get(GPU, 0) / DEVICE
+    return sum(counts_of(podsets, one.admission)) / max(1, sum(podset.count for podset in podsets))

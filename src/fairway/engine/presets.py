@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from math import inf, log2
 
-from .model import GPU, Running, Workload
+from .model import Running, Workload
 from .order import by_priority, by_submission
 from .policy import FAIRWAY, Policy
 from .quota import Tree
-from .resources import DEVICE, counted, counts_of
+from .resources import counts_of, gpus_of
 from .snapshot import Snapshot
 
 Value = Callable[[Workload, float, float], int]
@@ -38,23 +38,23 @@ def least_remaining(workload: Workload, served: float, now: float) -> int:
     """The less there is to do, the higher."""
     if workload.expected_runtime is None:
         return -64
-    return -level(workload.expected_runtime - served / max(gpus_of(workload), 1e-3))
+    return -level(workload.expected_runtime - served / max(size(workload), 1e-3))
 
 
 def least_attained(workload: Workload, served: float, now: float) -> int:
     """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all, to its end."""
-    waited = now - workload.submitted - served / max(gpus_of(workload), 1e-3)
+    waited = now - workload.submitted - served / max(size(workload), 1e-3)
     return 1 if waited > PATIENCE else -level(served / 3600)
 
 
-def gpus_of(workload: Workload) -> float:
-    full = tuple(podset.count for podset in workload.podsets)
-    return counted(workload.podsets, full, 0).get(GPU, 0) / DEVICE
+def size(workload: Workload) -> float:
+    """GPUs of all its pods."""
+    return gpus_of(workload.podsets, tuple(podset.count for podset in workload.podsets))
 
 
 def served(one: Running, now: float) -> float:
     """GPU-seconds so far, this attempt's too."""
-    held = counted(one.workload.podsets, counts_of(one.workload.podsets, one.admission), 0).get(GPU, 0) / DEVICE
+    held = gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
     return one.workload.attained + held * max(0.0, now - (now if one.admitted_at is None else one.admitted_at))
 
 

@@ -74,6 +74,11 @@ def counts_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[int, .
     return tuple([held.get(podset.name, 0) for podset in podsets])
 
 
+def gpus_of(podsets: tuple[PodSet, ...], counts: Iterable[int]) -> float:
+    """GPUs that so many pods of each podset hold; a shared one by its fraction."""
+    return counted(podsets, counts, 0).get(GPU, 0) / DEVICE
+
+
 def device_memory(node: Node) -> int:
     """Bytes of the smallest GPU of a node, 0 if unknown."""
     known = [device.memory for device in node.devices if device.memory]
