@@ -14,7 +14,7 @@ import numpy as np
 from .affinity import follows
 from .devices import device_room
 from .draft import Draft
-from .fit import MOST_KEPT, Counts, Kind, Need, allowed_nodes, count_room, labels_of, pool_row, remember
+from .fit import MOST_KEPT, Counts, Kind, Need, count_room, labels_of, open_nodes, pool_row, remember
 from .model import PODS
 from .place import Ask, place, sight_of
 from .plan import Facts, Reason
@@ -140,7 +140,7 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
 def _open(draft: Draft, kind: Kind) -> Mask:
     """Nodes that could take the pod if they were empty, else those too small for it as well."""
     snapshot, mask = draft.snapshot, sight_of(draft).mask(kind)
-    return mask if mask.any() else allowed_nodes(snapshot, kind.pod, kind.pool) & snapshot.is_usable
+    return mask if mask.any() else open_nodes(snapshot, kind.pod, kind.pool)
 
 
 def _level(ask: Ask) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .labels import holds, tolerates
+from .labels import CORDON, holds, tolerates
 from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
@@ -184,9 +184,17 @@ def allowed_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
     return mask
 
 
+def open_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
+    """Those of them that are in use; a cordon is a taint that a pod may tolerate, as any other."""
+    mask: Mask = allowed_nodes(snapshot, pod, pool)
+    if not tolerates(pod.tolerations, CORDON):
+        return mask & snapshot.is_usable
+    return mask & (snapshot.is_usable | [node.is_unschedulable and node.is_up for node in snapshot.nodes])
+
+
 def feasible(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
-    """Nodes that could take the pod if they were empty: usable, of the pool, allowed, and large enough."""
-    mask: Mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
+    """Nodes that could take the pod if they were empty: open to it and large enough."""
+    mask = open_nodes(snapshot, pod, pool)
     need = need_of(snapshot, pod, pool)
     for column, amount in zip(need.columns, need.amounts):
         mask &= snapshot.capacity[column] >= amount

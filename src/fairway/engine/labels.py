@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from .model import Expression, PodAffinity, PodClass, Selector, Taint, Toleration
 
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
+CORDON = Taint("node.kubernetes.io/unschedulable")
+"""What `unschedulable` amounts to: a pod that tolerates this may use the node."""
 
 
 def holds(one: Expression, value: str | None) -> bool:

@@ -266,6 +266,11 @@ class Node:
     numa: tuple[Numa, ...] = ()
     load: tuple[tuple[str, int], ...] = ()  # measured use in milli of capacity per resource, for load risk
 
+    @property
+    def is_up(self) -> bool:
+        """In use, were it not for a cordon."""
+        return self.is_ready and not (self.is_unhealthy or self.is_leaving)
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
-from .fit import Counts, Kind, Piece, Rows, allowed_nodes, labels_of, pick, pool_row, remember
+from .fit import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row, remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
 from .score import WISH, Values, fullness, linear, strategy_of, wishes
 from .sight import Ranking, Run, Scene, Sight
@@ -112,7 +112,7 @@ def _new_run(sight: Sight, ask: Ask, pool: str) -> Run | None:
         if key not in sight.met:
             remember(sight.met, key, ask.allowed)
             return None
-        mask = allowed_nodes(snapshot, pod, pool) & snapshot.is_usable
+        mask = open_nodes(snapshot, pod, pool)
         score = linear(snapshot, kind, -1.0 if strategy == "Binpack" else 1.0)
         sight.rankings[key] = Ranking(sight.draft, mask if ask.allowed is None else mask & ask.allowed, score)
     return Run(sight.rankings[key], kind, ask.workload.podsets, ask.allowed)

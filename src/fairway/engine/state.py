@@ -74,7 +74,7 @@ def layout_of(nodes: tuple[Node, ...], pools: dict[str, Pool]) -> Layout:
                 if memory := device_memory(node):
                     least[index] = min(memory, least.get(index, memory))
                 break
-    usable = [one.is_ready and not (one.is_unschedulable or one.is_unhealthy or one.is_leaving) for one in nodes]
+    usable = [one.is_up and not one.is_unschedulable for one in nodes]
     memory_of = tuple(least.get(index, 0) for index in range(len(ordered)))
     return Layout(nodes, ordered, _frozen(pool_of), _frozen(np.array(usable, np.bool_)), memory_of, Memo())
 

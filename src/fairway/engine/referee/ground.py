@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from fairway.engine.labels import holds, selects, tolerates
+from fairway.engine.labels import CORDON, holds, selects, tolerates
 from fairway.engine.model import GPU, Node, PodClass, Term
 from fairway.engine.plan import Wait
 from fairway.engine.resources import DEVICE, shared
@@ -48,7 +48,9 @@ def nodes(case: Case) -> Found:
     is_tainted = np.array([*(bool(node.taints) for node in snapshot.nodes), False])
     is_picky = np.array([bool(pod.node_selector or pod.affinity or pod.volumes) for pod, _ in laid.kinds], np.bool_)
     for item, entry in laid.decided(~np.append(snapshot.is_usable, True)[laid.row]):
-        yield item.key, f"{laid.shares[entry].node} is not usable"
+        node, pod = snapshot.nodes[laid.row[entry]], laid.kinds[laid.kind[entry]][0]
+        if not (node.is_up and tolerates(pod.tolerations, CORDON)):
+            yield item.key, f"{node.name} is not usable"
     for item, entry in laid.decided((is_tainted[laid.row] | is_picky[laid.kind]) & (laid.row >= 0)):
         node = snapshot.nodes[laid.row[entry]]
         if why := unfit(node, laid.kinds[laid.kind[entry]][0]):
