@@ -173,8 +173,11 @@ class Court:
         pods = [podset.pod for one in (at, *victims) for podset in self.laid.items[one].workload.podsets]
         if any(pod.pod_affinity or pod.spread or pod.host_ports or pod.alignment_required for pod in pods):
             return
-        heirs = {self.heirs.get(gone, "") for gone in item.after} - {item.key}
-        changes = [(at, 1), *((self.ahead[key], 1) for key in heirs if key in self.ahead)]
+        heirs = ((gone, self.heirs.get(gone, item.key)) for gone in item.after)
+        later = {gone: heir for gone, heir in heirs if heir != item.key and heir in self.ahead}
+        if any(one.is_elastic for gone in later for one in self.case.running[gone].workload.podsets):
+            return  # its surplus may have been given before it went, and the plan does not say how much
+        changes = [(at, 1), *((self.ahead[heir], 1) for heir in set(later.values()))]
         changes += [(self.leaves[key], -1) for key in item.after if key in self.leaves]
         for one, sign in changes:
             self._take(one, sign)
