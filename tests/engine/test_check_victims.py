@@ -60,6 +60,22 @@ def test_a_victim_that_was_not_needed_is_named_and_no_other() -> None:
     assert faults(of(taker, running=victims), *plan) == {("w", "Needed")}
 
 
+@pytest.mark.parametrize("least, needed", [(1, set()), (2, {("w", "Needed")})])
+def test_who_gave_surplus_before_it_went_for_a_later_one_is_judged_of_nothing(least: int, needed: set) -> None:
+    """`a` takes a pod each of `v` and `w`; then `b` takes all that `v` has, and needs less."""
+    costly = {"requests": (("cpu", 4000), (GPU, 1000))}
+    v, w = work("v", count=2, least=least, pod=costly), work("w", count=2, least=1)
+    a = work("a", priority=2, pod={"requests": (("cpu", 4000), (GPU, 2000))})
+    b = work("b", gpus=0, priority=1, pod={"requests": (("cpu", 4000),)})
+    two, one = on("n1", count=2), on("n1", count=1)
+    world = of(a, b, nodes=(node(chooser="Kubelet", devices=()),), running=(runs(v, two), runs(w, two)))
+    assert faults(
+        world, Evict(v.key, Cause.PREEMPTED, b.key),
+        Resize(w.key, (("main", 2),), (("main", 1),), at(one), beneficiary=a.key),
+        admit(a, one, after=(v.key, w.key)), admit(b, one, after=(v.key,)),
+    ) == needed  # fmt: skip
+
+
 def test_a_victim_may_be_needed_for_a_limit_alone() -> None:
     queues = (Queue("q", quotas=gpus(0, limit=1)),)
     taker, victim = work("a", priority=1), runs(work("v"), on("n1", 0))
