@@ -305,12 +305,12 @@ class Room:
         given: tuple[int, ...] = ()
         wanted = 1 if part else need.get("nvidia.com/gpu", 0) // DEVICE
         if wanted and (part or node.chooser != "Kubelet"):
-            given = tuple(at for at, left in self.devices[name].items() if left >= (part or DEVICE))[:wanted]
-            if len(given) < wanted or node.chooser == "Kubelet":
+            chosen = tuple(at for at, left in self.devices[name].items() if left >= (part or DEVICE))[:wanted]
+            if len(chosen) < wanted or node.chooser == "Kubelet":
                 return None
-            given = given if part or node.chooser == "Scheduler" else ()
-        for at in given:
-            self.devices[name][at] -= part or DEVICE
+            for at in chosen:
+                self.devices[name][at] -= part or DEVICE
+            given = chosen if part or node.chooser == "Scheduler" else ()
         for key, amount in need.items():
             free[key] = free.get(key, 0) - amount
         return given
