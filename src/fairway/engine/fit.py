@@ -173,6 +173,14 @@ def tolerated(snapshot: Snapshot, pod: PodClass) -> Mask:
     return snapshot.memo.keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
 
 
+def cordoned(snapshot: Snapshot) -> Mask:
+    """Nodes that nothing but a cordon keeps out of use."""
+    key = ("cordoned",)
+    if (mask := snapshot.memo.masks.get(key)) is not None:
+        return mask
+    return snapshot.memo.keep(key, np.array([one.is_unschedulable and one.is_up for one in snapshot.nodes], np.bool_))
+
+
 def pool_row(snapshot: Snapshot, pool: str) -> int:
     """The row of a pool, -2 if there is none of that name."""
     return next((row for row, one in enumerate(snapshot.pools) if one.name == pool), -2)
@@ -189,7 +197,7 @@ def open_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
     mask: Mask = allowed_nodes(snapshot, pod, pool)
     if not tolerates(pod.tolerations, CORDON):
         return mask & snapshot.is_usable
-    return mask & (snapshot.is_usable | [node.is_unschedulable and node.is_up for node in snapshot.nodes])
+    return mask & (snapshot.is_usable | cordoned(snapshot))
 
 
 def feasible(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
