@@ -6,6 +6,10 @@ from cases import GPU, HOST, NOW, X, at, gpus, node, of, on, runs, work
 
 from fairway.engine import Policy, check, decide
 from fairway.engine.model import (
+    Admission,
+    Eviction,
+    Expression,
+    Node,
     PodAffinity,
     PodClass,
     PodSet,
@@ -170,3 +174,40 @@ def test_who_is_beside_those_who_look_around_is_spared_where_a_gang_fits_the_oth
     )  # fmt: skip
     _, said = decided(world(gang, even, nodes=nodes, running=running))
     assert isinstance(said["v"], Keep) and isinstance(said["w"], Evict)
+
+
+def in_pool(name: str, pool: str, gpus: int) -> Node:
+    return node(name, gpus, labels=(("pool", pool),))
+
+
+POOLS = tuple(Pool(name, (Expression("pool", "In", (name,)),)) for name in "ab")
+
+
+def test_who_moves_keeps_to_the_limit_of_the_pool_it_moves_to() -> None:
+    """`v` would make room for `b` in pool b if its queue were allowed two more devices in pool a."""
+    queues = (Queue("q", consolidates=True, min_runtime=0.0, quotas=gpus(0, limit=2, pool="a")),)
+    nodes, there = (in_pool("n1", "a", 4), in_pool("n2", "b", 2)), Admission("b", at(on("n2", 0, 1)).podsets)
+    standing = replace(runs(work("v", count=2)), admission=there)
+    pending = work("a", pools=("a",)), work("b", gpus=2, pools=("b",))
+    _, said = decided(world(*pending, nodes=nodes, pools=POOLS, queues=queues, running=(standing,)))
+    assert isinstance(said["a"], Admit) and isinstance(said["b"], Wait) and isinstance(said["v"], Keep)
+
+
+def test_a_guarantee_in_another_pool_opens_nobody_who_was_evicted_too_often() -> None:
+    queues = (Queue("q", max_evictions=1, quotas=gpus(8, pool="a")),)
+    tired = replace(work("v", gpus=2), evictions=(Eviction(NOW - 60, "Preempted", "q", "ns/z"),))
+    there = replace(runs(tired), admission=Admission("b", at(on("n1", (0, 1))).podsets))
+    more = {"nodes": (in_pool("n1", "b", 4),), "pools": POOLS, "queues": queues, "running": (there,)}
+    _, said = decided(world(work(gpus=4, priority=1), **more))
+    assert isinstance(said["a"], Wait) and isinstance(said["v"], Keep)
+
+
+def test_nobody_moves_away_from_one_who_starts_beside_it() -> None:
+    """`a` must stand in the zone of `v`; `b`, which is of the kind of `v`, could start if `v` went to the other."""
+    nodes = tuple(node(f"n{at}", labels=(("zone", f"z{at}"),)) for at in range(2))
+    queues = (Queue("q", consolidates=True, min_runtime=0.0),)
+    kind = {"labels": (("app", "x"),)}
+    beside = work("a", priority=2, pod={"pod_affinity": (PodAffinity(X, "zone"),)})
+    running = (runs(work("v", pod=kind), on("n0", 0)), runs(work("w", count=2, preemptible=False), on("n1", 0, 1)))
+    _, said = decided(world(beside, work("b", gpus=3, pod=kind), nodes=nodes, queues=queues, running=running))
+    assert isinstance(said["v"], Keep) and isinstance(said["a"], Admit)

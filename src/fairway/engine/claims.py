@@ -59,7 +59,7 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    preempt = _preempt(workload, cycle)
+    preempt = _preempt(workload, pool, cycle)
     path, asked = cycle.tree.branches[workload.queue].path, cycle.asked(workload, pool)
     if not any(governs(at, pool, asked) for at in path):
         return [*found, preempt]
@@ -98,9 +98,9 @@ def _move(cycle: Cycle) -> Claim:
     return Claim(Cause.CONSOLIDATED, (), touches, stops, _always, _level, takes_surplus=False)
 
 
-def _preempt(workload: Workload, cycle: Cycle) -> Claim:
+def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
     """The same queue, strictly lower priority, and behind it if both waited; it needs no share."""
-    is_within = within_guaranteed(workload, cycle)
+    is_within = within_guaranteed(workload, pool, cycle)
 
     def touches(one: Running) -> bool:
         victim = one.workload
@@ -121,7 +121,7 @@ def _preempt(workload: Workload, cycle: Cycle) -> Claim:
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
     """Another queue, judged at the level under the lowest common ancestor."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
-    is_within = within_guaranteed(workload, cycle)
+    is_within = within_guaranteed(workload, pool, cycle)
     rivals: dict[str, Rival | None] = {}
 
     def rival(queue: str) -> Rival | None:
@@ -252,14 +252,10 @@ def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cyc
 # Protection
 
 
-def within_guaranteed(workload: Workload, cycle: Cycle) -> bool:
-    """Whether its queue, with it, stays within what it is guaranteed, of all that is governed there."""
-    branch = cycle.tree.branches[workload.queue]
-    asks = {pool: cycle.asked(workload, pool) for pool in cycle.pools_of(workload)}
-    return any(
-        governs(branch, pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in own(branch, pool))
-        for pool, asked in asks.items()
-    )
+def within_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> bool:
+    """Whether its queue, with it, stays within what it is guaranteed there, of all that is governed."""
+    branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
+    return governs(branch, pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in own(branch, pool))
 
 
 def has_run(one: Running, least: float, cycle: Cycle) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from .affinity import bound_to_itself
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
-from .door import over_guaranteed
+from .door import over_guaranteed, over_limit
 from .labels import selects
 from .model import Admission, Running, Workload
 from .place import Placements, place
@@ -125,7 +125,7 @@ def _spare(search: Search) -> None:
             continue
         gift.give_back(search.cycle)
         is_fair_still = search.field.claim.cause is Cause.CONSOLIDATED or is_fair(search)
-        is_right = is_fair_still and _keeps_limits(search.workload, search)
+        is_right = is_fair_still and _keeps_limits(search.workload, search.field.pool, search.cycle)
         may_stay = has_room and not search.cycle.snapshot.is_social  # else whoever remains is a neighbour
         if is_right and (may_stay or _goes_elsewhere(search)):
             search.taken.remove(gift)
@@ -147,8 +147,8 @@ def _has_room(search: Search, gift: Gift) -> bool:
     return True
 
 
-def _keeps_limits(workload: Workload, search: Search) -> bool:
-    accounts = search.cycle.accounts(workload, search.field.pool)
+def _keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
+    accounts = cycle.accounts(workload, pool)
     return all(one.held[resource] <= limit for one in accounts for resource, limit in one.limit.items())
 
 
@@ -200,7 +200,8 @@ def _move(search: Search) -> None:
                 found = elsewhere(one, cycle, is_whole=search.field.claim.cause is Cause.CONSOLIDATED)
                 if found is not None:
                     cycle.draft.move(gift.key, found)
-                    is_within = _keeps_limits(one.workload, search) and _keeps_limits(search.workload, search)
+                    both = (one.workload, found.pool), (search.workload, search.field.pool)
+                    is_within = all(_keeps_limits(*each, cycle) for each in both)
                     if is_within and (not looks or _still_stands(search)):
                         trial.keep()
                         continue
@@ -216,6 +217,9 @@ def elsewhere(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admissio
         cycle.draft.vanish(workload.key)
         for counts in dict.fromkeys((full, full if is_whole else cycle.least(workload))):
             for pool in cycle.pools_of(workload):
+                accounts, asked = cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, counts, pool)
+                if pool != one.admission.pool and over_limit(accounts, asked):
+                    continue
                 if (placed := place(cycle.draft, cycle.ask(workload, counts), pool)) is not None:
                     return Admission(pool, placed)
     return None

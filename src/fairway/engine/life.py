@@ -4,6 +4,8 @@ Nothing here is for another workload's sake. Who is drained goes on elsewhere if
 who has lost pods asks only for those, beside the others.
 """
 
+from collections import defaultdict
+
 import numpy as np
 
 from .cycle import Cycle
@@ -30,10 +32,21 @@ def release(cycle: Cycle) -> None:
         if key not in cycle.verdicts:
             cycle.say(Evict(key, Cause.RESERVED))
             cycle.draft.leave(key)
-    ended = cycle.snapshot.ended
+    _fail_dependents(cycle)
+
+
+def _fail_dependents(cycle: Cycle) -> None:
+    """Whoever was to follow one that failed fails, and at once all that were to follow those."""
+    ended, followers = cycle.snapshot.ended, defaultdict[str, list[str]](list)
     for waiting in cycle.snapshot.pending:
-        if waiting.after and any(key in ended and not ended[key].succeeded for key in waiting.after):
-            cycle.say(Finish(waiting.key, Ending.DEPENDENCY_FAILED))
+        for key in waiting.after:
+            followers[key].append(waiting.key)
+    failed = [key for key in followers if key in ended and not ended[key].succeeded]
+    while failed:
+        for key in followers.pop(failed.pop(), ()):
+            if key not in cycle.verdicts:
+                cycle.say(Finish(key, Ending.DEPENDENCY_FAILED))
+                failed.append(key)
 
 
 def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:

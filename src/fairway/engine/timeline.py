@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from .draft import Draft
 from .model import GPU, Admission, Reservation, Running, Workload
 from .place import Ask, place
+from .resources import DEVICE
 
 CERTAIN = 0.9
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
@@ -32,17 +33,18 @@ Room = NDArray[np.int64]
 @dataclass(slots=True)
 class Keep:
     """Room spoken for from `since` on. `owner`: key of the held workload, or "" and `queue`, whose workloads a
-    reservation is for ("" nobody). `left`: row → what others may use of it then: amounts by resource column, milli-GPU
-    by device slot."""
+    reservation is for ("" nobody), with `members`, those below it. `left`: row → what others may use of it then:
+    amounts by resource column, milli-GPU by device slot."""
 
     since: float
     owner: str
     queue: str
     left: dict[int, tuple[Room, Room]]
     admission: Admission | None = None
+    members: frozenset[str] = frozenset()
 
     def is_for(self, workload: Workload) -> bool:
-        return workload.key == self.owner if self.owner else bool(self.queue) and workload.queue == self.queue
+        return workload.key == self.owner if self.owner else workload.queue in self.members
 
 
 def window(one: Reservation, now: float) -> tuple[float, float] | None:
@@ -52,6 +54,19 @@ def window(one: Reservation, now: float) -> tuple[float, float] | None:
         return (one.start, one.start + one.duration) if now < one.start + one.duration else None
     passed = max(0.0, (now - one.start - one.duration) // period + 1)
     return one.start + passed * period, one.start + passed * period + one.duration
+
+
+def portion(wanted: Room, rooms: list[Room]) -> Room:
+    """int64[resource, node]: as much as is wanted of each resource, of the first room (int64[resource, node]) first, of
+    each room from the nodes with most of it; nodes with as much in their order."""
+    taken = np.zeros((len(wanted), 0) if not rooms else rooms[0].shape, np.int64)
+    for room in rooms:
+        there = np.maximum(room - taken, 0)
+        order = np.lexsort(-there[::-1])
+        before = np.cumsum(there[:, order], axis=1) - there[:, order]
+        missing = (wanted - taken.sum(axis=1))[:, None]
+        taken[:, order] += np.clip(missing - before, 0, there[:, order])
+    return taken
 
 
 class Timeline:
@@ -193,36 +208,36 @@ class Timeline:
         snapshot = self.draft.snapshot
         if (when := window(one, snapshot.now)) is None:
             return
-        rows, own = {snapshot.row_of[name] for name in one.nodes if name in snapshot.row_of}, self._own(one.queue)
+        tree = self.draft.tree
+        members = frozenset(name for name in tree.branches if one.queue and tree.is_under(name, one.queue))
+        rows, own = {snapshot.row_of[name] for name in one.nodes if name in snapshot.row_of}, self._own(members)
         taken = {row: snapshot.capacity[:, row] for row in rows} | self._portion(one, own)
         if taken:
             left = {row: self._rest(row, amounts, own[:, row]) for row, amounts in sorted(taken.items())}
-            self.keeps.append(Keep(when[0], "", one.queue, left))
+            self.keeps.append(Keep(when[0], "", one.queue, left, members=members))
 
     def _portion(self, one: Reservation, own: Room) -> dict[int, Room]:
-        """What is reserved of which node: those of the pool with most free or used by its queue first, which stay the
-        same when the queue comes, until the amounts are covered."""
+        """What is reserved of which node of a pool: what its queue holds first, then what is free, in whole devices,
+        and only then what others hold, so that nobody has to leave while there is room elsewhere."""
         snapshot, asked = self.draft.snapshot, dict(one.amount)
-        names = [pool.name for pool in snapshot.pools]
+        pool = [at.name == one.pool for at in snapshot.pools].index(True) if one.pool in self.draft.tree.pools else -2
+        rows = np.flatnonzero((snapshot.pool_of == pool) & snapshot.is_usable)
         columns = [snapshot.resources.index(name) for name in asked if name in snapshot.resources]
-        rows = np.flatnonzero(snapshot.pool_of == names.index(one.pool)).tolist() if one.pool in names else []
-        wanted = np.array([asked[snapshot.resources[column]] for column in columns], np.int64)
-        taken: dict[int, Room] = {}
-        open_to_it = (snapshot.free + own)[columns]
-        for row in sorted(rows, key=lambda row: tuple(-open_to_it[:, row])):
-            if not (wanted > 0).any():
-                break
-            amounts = np.zeros(len(snapshot.resources), np.int64)
-            amounts[columns] = np.minimum(wanted, snapshot.capacity[columns, row])
-            wanted = wanted - amounts[columns]
-            taken[row] = amounts
-        return taken
+        names = [snapshot.resources[column] for column in columns]
+        wanted = np.array([asked[name] for name in names], np.int64)
+        unit = np.array([[DEVICE if name == GPU else 1] for name in names], np.int64)
+        rooms = (own, own + np.maximum(snapshot.free, 0), snapshot.capacity) if columns else ()
+        taken = portion(wanted, [room[columns][:, rows] // unit * unit for room in rooms])
+        amounts = np.zeros((len(snapshot.resources), len(rows)), np.int64)
+        amounts[columns] = taken
+        used = np.flatnonzero(amounts.any(axis=0))
+        return dict(zip(rows[used].tolist(), amounts.T[used]))
 
-    def _own(self, queue: str) -> Room:
-        """int64[resource, node]: what workloads of the queue hold already; it is part of what is reserved for it."""
+    def _own(self, members: frozenset[str]) -> Room:
+        """int64[resource, node]: what workloads of these queues hold; it is part of what is reserved for them."""
         own = np.zeros_like(self.draft.snapshot.free)
-        for one in self.draft.running.values():
-            if queue and one.workload.queue == queue:
+        for one in self.draft.running.values() if members else ():
+            if one.workload.queue in members:
                 for row, amounts, _ in self.draft.footprint(one.workload.podsets, one.admission):
                     own[:, row] += amounts
         return own

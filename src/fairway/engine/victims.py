@@ -215,11 +215,12 @@ class Search:
 
     def __init__(self, field: Field, workload: Workload, barred: Iterable[str] = ()) -> None:
         """`barred`: keys of those who are not to be asked."""
-        self.field, self.workload, self.cycle = field, workload, field.cycle
+        self.field, self.workload, self.cycle = field, workload, (cycle := field.cycle)
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
         paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
-        self.barred = paired.union(barred)
+        beside = cycle.draft.started.values() if cycle.snapshot.is_social else ()  # who starts now stands beside some
+        self.barred = paired.union(barred, *(field.kin(one) for one, _ in beside))
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)

@@ -75,14 +75,24 @@ def resizes(case: Case) -> Found:
 
 
 def finishes(case: Case) -> Found:
-    now, ended = case.snapshot.now, case.snapshot.ended
+    now, doomed = case.snapshot.now, _doomed(case) if case.of(Finish) else set()
     for verdict in case.of(Finish):
-        one, waiting = case.running.get(verdict.workload), case.waiting.get(verdict.workload)
+        one = case.running.get(verdict.workload)
         limit = case.time_limit(one.workload) if one else None
         is_over = one and limit is not None and one.admitted_at is not None and now >= one.admitted_at + limit
-        has_failed = any(key in ended and not ended[key].succeeded for key in (waiting.after if waiting else ()))
-        if not (is_over if verdict.ending is Ending.TIME_LIMIT else has_failed):
+        if not (is_over if verdict.ending is Ending.TIME_LIMIT else verdict.workload in doomed):
             yield verdict.workload, str(verdict.ending)
+
+
+def _doomed(case: Case) -> set[str]:
+    """Who waits for one that failed, and who waits for those."""
+    followers = [one for one in case.waiting.values() if one.after]
+    failed = {key for key, one in case.snapshot.ended.items() if not one.succeeded}
+    found = set[str]()
+    while more := {one.key for one in followers if not failed.isdisjoint(one.after)} - found:
+        found |= more
+        failed = more
+    return found
 
 
 Rules = Mapping[str, Callable[[Case], Found]]
