@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from click.testing import CliRunner
 
 from fairway.api.quantities import duration
-from fairway.cli.plan import plan
+from fairway.cli.main import cli
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RESOURCES = {"gpu": "nvidia.com/gpu"}
@@ -150,7 +150,7 @@ def manifests(case):
 def decide(objects, *options):
     """What `fairway plan` answers."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    result = CliRunner().invoke(plan, ["-f", "-", "-o", "json", "--now", stamp(), *options], input=text)
+    result = CliRunner().invoke(cli, ["plan", "-f", "-", "-o", "json", "--now", stamp(), *options], input=text)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairway.cli.main import cli
-from fairway.cli.plan import plan
 
 from .cluster import decide, manifests, verdicts
 
@@ -48,7 +47,7 @@ def workload(name="w", gpus=1, count=1, **more):
 
 
 def ask(text, *options):
-    return CliRunner().invoke(plan, ["-f", "-", *options], input=text)
+    return CliRunner().invoke(cli, ["plan", "-f", "-", *options], input=text)
 
 
 def refusal(*objects):
