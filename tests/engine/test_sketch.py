@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.engine.model import Sketch, Workload
-from fairway.engine.sketch import Lengths, add, count, known_runtimes, learn, merge, stem
+from fairway.engine.model import Ledger, PodClass, PodSet, Queue, Sketch, Workload
+from fairway.engine.sketch import Foreseen, Lengths, add, groups, known_group, learn, merge, sized, stem
 
 seconds = st.floats(1.0, 3e7)
 
@@ -44,9 +44,9 @@ def test_few_runs_of_a_name_are_answered_by_the_users_and_then_by_the_queues() -
     for index in range(6):
         known = learn(known, run("ann", f"job-short-{index}"), 10)
     known = learn(known, run("bob", "job-long-1"), 5000)
-    assert count(known_runtimes(known, run("ann", "job-short-77"))) == 6
-    assert count(known_runtimes(known, run("ann", "job-other"))) == 6
-    assert count(known_runtimes(known, run("bob", "job-long-2"))) == 7
+    assert known_group(known, groups(run("ann", "job-short-77"))) == ("ann", "job-short")
+    assert known_group(known, groups(run("ann", "job-other"))) == ("ann", "")
+    assert known_group(known, groups(run("bob", "job-long-2"))) == ("", "")
 
 
 def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
@@ -56,3 +56,28 @@ def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
 
 def test_a_name_is_known_again_under_another_number() -> None:
     assert stem("job-train17") == stem("job-train-17-3") == stem("job-train-x7k2p") == stem("job-train") == "job-train"
+
+
+def test_those_that_run_still_count_as_longer_than_they_are_old() -> None:
+    ended = merge([add(Sketch(), value) for value in (10, 20, 30, 40)])
+    lengths = Lengths(ended, ages=[25, 1000, 1000, 1000])
+    assert lengths.quantile(0.2) == Lengths(ended).quantile(0.5)  # the second of eight, the first of four after it
+    assert lengths.quantile(0.9) > 40 and lengths.quantile(0.9, beyond=1000) > 2000
+
+
+def test_without_those_that_run_still_nothing_is_longer_than_what_was_seen() -> None:
+    lengths = Lengths(merge([add(Sketch(), value) for value in (10, 20, 30)]))
+    assert lengths.quantile(1.0) == lengths.seconds[-1]
+
+
+def test_what_is_foretold_looks_at_how_many_gpus_are_asked_for() -> None:
+    def run(gpus: int, number: int) -> Workload:
+        pod = PodClass(requests=(("nvidia.com/gpu", gpus * 1000),))
+        return Workload(f"ns/job-train-{number}", "q", (PodSet("main", 1, 1, pod),), user="ann")
+
+    known: dict[tuple[str, str], Sketch] = {}
+    for number in range(6):
+        known = learn(learn(known, run(1, number), 10), run(6, number), 5000)
+    lengths = Foreseen({"q": Queue("q", ledger=Ledger(runtimes=tuple(known.items())))}, (), 0.0)
+    assert lengths.of(run(1, 9)).quantile(0.9) < 11 and lengths.of(run(8, 9)).quantile(0.1) > 4500
+    assert known_group(known, sized(run(2, 9))) == ("ann", "job-train")

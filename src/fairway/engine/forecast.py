@@ -31,7 +31,7 @@ from .model import Workload, World
 from .plan import Admit, Reason, Wait
 from .policy import Policy
 from .quota import Tree
-from .sketch import ENOUGH, stem
+from .sketch import ENOUGH, Foreseen, stem
 from .snapshot import Snapshot
 from .state import snapshot_of, state_of
 
@@ -61,12 +61,12 @@ def stretched(stretch: float, *, is_late: bool) -> float:
 class Runtimes:
     """How long workloads run, as a distribution of each."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    def __init__(self, tree: Tree, snapshot: Snapshot) -> None:
+        self._tree, self._foreseen = tree, Foreseen(snapshot.queues, snapshot.running, snapshot.now)
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
-        lengths = self._tree.learned.of(workload)
+        lengths = self._foreseen.of(workload)
         whole = lengths.quantile(part, ran) if lengths else None
         if whole is not None:
             return whole - ran
@@ -89,7 +89,7 @@ def forecast(
     """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them.
     `only`: the key of the one that is asked for; of the others less is told, or nothing."""
     snapshot = snapshot_of(world)
-    line, runtimes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree)
+    line, runtimes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree, snapshot)
     followed = line[:MOST_WAITING]
     near = replace(world, pending=tuple(followed))
     asked = {one.key for one in followed if only in ("", one.key)}

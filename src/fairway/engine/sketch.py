@@ -2,20 +2,23 @@
 
 A histogram over bins that grow by a tenth (DDSketch: Masson, Rim, Lee, VLDB 2019): a quantile is off by at most 5 %,
 two sketches merge by adding their bins, and a second to a year take 181 of them. What is asked of it are quantiles, of
-all runtimes or of those longer than what has already run, and samples.
+all runtimes or of those longer than what has already run. Those that run still are known to be longer than they are
+old; where they are told, the estimate is Kaplan and Meier's (1958), without which the past looks too short.
 
 Runtimes are learned per (user, name) of a queue. Where fewer than ENOUGH were seen the question goes to a wider group:
-the user's, then the queue's. Names that differ in a counter or a generated suffix are one name.
+the user's, then the queue's. What is only foretold also looks at how many GPUs are asked for: big gangs run longer than
+the small work beside them. Names that differ in a counter or a generated suffix are one name.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from math import ceil, exp, log
+from math import ceil, exp, log, log2
 
-from .model import Queue, Sketch, Workload
+from .model import Queue, Running, Sketch, Workload
+from .resources import gpus_of
 
 GROWTH = log(1.1)
 ENOUGH = 5.0
@@ -23,7 +26,9 @@ MOST = 200  # sketches a queue keeps: as many as its status has room for
 
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
 
-Runtimes = Mapping[tuple[str, str], Sketch]
+Group = tuple[str, str]
+"""User and name, "" for all; a name with its number of GPUs, or the number alone."""
+Runtimes = Mapping[Group, Sketch]
 
 
 def add(sketch: Sketch, seconds: float, weight: float = 1.0) -> Sketch:
@@ -51,45 +56,59 @@ def count(sketch: Sketch) -> float:
 
 
 class Lengths:
-    """A sketch made ready for questions: its seconds, and the weight up to each."""
+    """A sketch made ready for questions: its seconds, and the part that does not exceed each. `ages`: how long those
+    have run that run still."""
 
-    def __init__(self, sketch: Sketch) -> None:
+    def __init__(self, sketch: Sketch, ages: Sequence[float] = ()) -> None:
         self.seconds = [seconds for seconds, _ in sketch.points]
-        self.upto = list(accumulate(weight for _, weight in sketch.points))
+        self.upto: list[float] = []
+        ages, ended, longer = sorted(ages), count(sketch), 1.0
+        for seconds, weight in sketch.points:
+            at_risk = ended + len(ages) - bisect_left(ages, seconds)
+            longer, ended = longer * (1 - weight / at_risk), ended - weight
+            self.upto.append(1 - longer)
 
     def quantile(self, part: float, beyond: float = 0.0) -> float | None:
-        """The runtime that `part` of those longer than `beyond` seconds do not exceed; None where none was longer."""
+        """The runtime that `part` of those longer than `beyond` seconds do not exceed; None where none was longer. Of
+        what runs longer than all that have ended it is known only that it does: it goes on about as long again."""
         first = bisect_right(self.seconds, beyond)
         passed = self.upto[first - 1] if first else 0.0
-        if first == len(self.seconds):
+        wanted = passed + part * (1 - passed) - 1e-9
+        at = max(first, bisect_left(self.upto, wanted))
+        if at < len(self.seconds):
+            return self.seconds[at]
+        rest = 1 - self.upto[-1]
+        if rest < 1e-9:
             return None
-        wanted = passed + part * (self.upto[-1] - passed) - 1e-9
-        return self.seconds[max(first, bisect_left(self.upto, wanted))]
+        return max(beyond, self.seconds[-1]) * (1 - log(1 - max(0.0, wanted - self.upto[-1]) / rest))
 
 
-def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[tuple[str, str], Sketch]:
+def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group, Sketch]:
     """What is known after a workload of this queue ran for `seconds`; groups heard of least make room for new ones."""
     known = dict(runtimes)
-    for group in groups(workload):
+    for group in sized(workload):
         known[group] = add(known.get(group, Sketch()), seconds)
     while len(known) > MOST:
         del known[min(known, key=lambda group: (count(known[group]), group))]
     return known
 
 
-def known_runtimes(runtimes: Runtimes, workload: Workload) -> Sketch | None:
-    """The narrowest group of which enough was seen; None where nothing was."""
-    for group in groups(workload):
-        sketch = runtimes.get(group)
-        if sketch and count(sketch) >= ENOUGH:
-            return sketch
-    return runtimes.get(("", ""))
+def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
+    """The first of these groups of which enough was seen, else all."""
+    return next((group for group in groups if count(runtimes.get(group, Sketch())) >= ENOUGH), ("", ""))
 
 
-def groups(workload: Workload) -> tuple[tuple[str, str], ...]:
+def groups(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first."""
-    narrow = (workload.user, stem(workload.name))
-    return tuple(dict.fromkeys((narrow, (workload.user, ""), ("", ""))))
+    return tuple(dict.fromkeys(((workload.user, stem(workload.name)), (workload.user, ""), ("", ""))))
+
+
+def sized(workload: Workload) -> tuple[Group, ...]:
+    """Narrowest first; its name, and all of its queue, also by how many GPUs are asked for, in powers of two."""
+    gpus = gpus_of(workload.podsets, [one.count for one in workload.podsets])
+    size = f" x{2 ** ceil(log2(max(gpus, 1.0)))}"
+    narrow, *wider, widest = groups(workload)
+    return (narrow[0], narrow[1] + size), narrow, *wider, ("", size), widest
 
 
 @lru_cache(1 << 16)
@@ -112,6 +131,31 @@ class Learned:
             return None
         kind = workload.queue, workload.user, stem(workload.name)
         if kind not in self._known:
-            sketch = known_runtimes(dict(queue.ledger.runtimes), workload)
-            self._known[kind] = Lengths(sketch) if sketch else None
+            runtimes = dict(queue.ledger.runtimes)
+            group = known_group(runtimes, groups(workload))
+            self._known[kind] = Lengths(runtimes[group]) if group in runtimes else None
         return self._known[kind]
+
+
+class Foreseen:
+    """How long they will: by how many GPUs they ask for, too, and with those that run now, which count as longer than
+    they have run."""
+
+    def __init__(self, queues: Mapping[str, Queue], running: Iterable[Running], now: float) -> None:
+        self._queues = queues
+        self._known: dict[tuple[str, Group], Lengths] = {}
+        self._ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
+        for one in running:
+            if one.admitted_at is not None:
+                for group in sized(one.workload):
+                    self._ages[one.workload.queue, group].append(now - one.admitted_at)
+
+    def of(self, workload: Workload) -> Lengths | None:
+        queue = self._queues.get(workload.queue)
+        if queue is None or not queue.ledger.runtimes:
+            return None
+        runtimes = dict(queue.ledger.runtimes)
+        at = workload.queue, known_group(runtimes, sized(workload))
+        if at not in self._known:
+            self._known[at] = Lengths(runtimes[at[1]], self._ages[at])
+        return self._known[at]
