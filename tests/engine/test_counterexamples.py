@@ -16,6 +16,8 @@ from fairway.engine.model import (
     Pool,
     Queue,
     Quota,
+    Reservation,
+    Running,
     Segment,
     Share,
     Spread,
@@ -211,3 +213,36 @@ def test_nobody_moves_away_from_one_who_starts_beside_it() -> None:
     running = (runs(work("v", pod=kind), on("n0", 0)), runs(work("w", count=2, preemptible=False), on("n1", 0, 1)))
     _, said = decided(world(beside, work("b", gpus=3, pod=kind), nodes=nodes, queues=queues, running=running))
     assert isinstance(said["v"], Keep) and isinstance(said["a"], Admit)
+
+
+def test_a_limit_that_is_broken_already_makes_nobody_go_who_is_not_in_the_way() -> None:
+    """`a` needs one device of `n1` and one of the limit, which `v` gives both; of cpu there is none to be had."""
+    quota = Quota("*", ((GPU, Share(2000)),), (("cpu", Share(0)), (GPU, Share(6000))))
+    odd = runs(work("c", gpus=0), on("n2", count=1))
+    young = runs(work("w", count=4, least=1), on("n2", count=4), admitted_at=NOW - 10)
+    running = (odd, runs(work("v", count=2, least=1), on("n1", 0, 1)), young)
+    nodes = (node("n1", 2), node("n2", 4, chooser="Kubelet", devices=()))
+    half = work(gpus=0, priority=1, pod={"requests": (), "gpu_fraction": 500})
+    _, said = decided(world(half, nodes=nodes, queues=(Queue("q", min_runtime=0.0, quotas=(quota,)),), running=running))
+    assert isinstance(said["v"], Resize) and isinstance(said["w"], Keep)
+
+
+def test_who_moves_takes_none_of_what_is_reserved() -> None:
+    nodes = (node("n1", is_unhealthy=True), node("n2"))
+    kept = Reservation("r", NOW - 60, 3600.0, "", "default", ((GPU, 2000),))
+    pending = tuple(work(name) for name in "abc")
+    _, said = decided(world(*pending, nodes=nodes, running=(runs(work("v"), on("n1", 0)),), reservations=(kept,)))
+    assert [isinstance(said[name], Admit) for name in "abc"] == [True, False, False]
+
+
+def test_who_grows_pod_by_pod_needs_what_others_took_meanwhile() -> None:
+    """Two of the three pods that `a` and `b` are short of find room; the third takes that of `v`, whoever gets it."""
+    def cpus(key: str, amount: int, **more: object) -> Running:
+        pods = more.pop("pods")
+        wide = work(key, gpus=0, pod={"requests": (("cpu", amount * 1000),)}, **more)
+        return runs(wide, on("n1", count=pods))
+
+    running = (cpus("a", 1, pods=2, count=4, least=2, priority=1), cpus("b", 1, pods=1, count=2, least=1, priority=1),
+               cpus("v", 4, pods=2, count=2, least=1), cpus("w", 3, pods=1))
+    _, said = decided(world(nodes=(node(cpu=16),), running=running))
+    assert (said["a"].after, said["b"].after, said["v"].after) == ((("main", 4),), (("main", 2),), (("main", 1),))

@@ -148,8 +148,10 @@ def _has_room(search: Search, gift: Gift) -> bool:
 
 
 def _keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
-    accounts = cycle.accounts(workload, pool)
-    return all(one.held[resource] <= limit for one in accounts for resource, limit in one.limit.items())
+    """Of what it asks for; what is over a limit already does not stand in its way."""
+    bounds = ((one.held, *bound) for one in cycle.accounts(workload, pool) for bound in one.limit.items())
+    asked = cycle.asked(workload, pool)
+    return all(held[resource] <= limit for held, resource, limit in bounds if asked.get(resource))
 
 
 def _are_due(search: Search) -> bool:
@@ -256,6 +258,9 @@ def _settle(search: Search, admission: Admission) -> Verdict:
     """Say who leaves, who shrinks and who comes."""
     cycle, workload, victims = search.cycle, search.workload, tell(search)
     cycle.timeline.stay(workload, admission)
+    for gift in search.taken:
+        if (moved := cycle.draft.running[gift.key].moves_to) is not None:
+            cycle.timeline.stay(gift.victim.one.workload, moved)
     others = () if suffices(search, admission) else cycle.draft.leavers(admission)
     return Admit(workload.key, admission, tuple(sorted(victims.union(others))))
 

@@ -28,6 +28,8 @@ def release(cycle: Cycle) -> None:
             cycle.say(verdict)
             moves_to = verdict.admission if isinstance(verdict, Evict) else None
             cycle.draft.leave(one.workload.key, moves_to)
+            if moves_to:
+                cycle.timeline.stay(one.workload, moves_to)
     for key in cycle.timeline.trespassers():
         if key not in cycle.verdicts:
             cycle.say(Evict(key, Cause.RESERVED))

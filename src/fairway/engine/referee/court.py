@@ -179,6 +179,8 @@ class Court:
             return  # its surplus may have been given before it went, and the plan does not say how much
         changes = [(at, 1), *((self.ahead[heir], 1) for heir in set(later.values()))]
         changes += [(self.leaves[key], -1) for key in item.after if key in self.leaves]
+        if item.role == "more":  # pod by pod, others between
+            changes = [(one, 1) for one in range(at, len(self.starts))] + [(one, -1) for one in self.leaves.values()]
         for one, sign in changes:
             self._take(one, sign)
         wanted, books, part = self.laid.cells(at)[0], self.books, self.part(at)
