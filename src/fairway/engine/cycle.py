@@ -28,7 +28,7 @@ RANK = {reason: rank for rank, reason in enumerate(Reason)}
 SHARED = RANK[Reason.BUDGET_SPENT]
 """From this reason on, what one is told holds for all that are like it."""
 HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))
-"""These do, too; but nobody in a strict line waits behind one who can never go."""
+"""These do, too."""
 
 MOST_TRIES = 64
 """Times for hold that are looked for in one cycle."""
@@ -202,12 +202,14 @@ class Cycle:
 
     def is_blocked(self, workload: Workload, *, is_strict: bool) -> bool:
         """It got no start, and so what is behind it in a strict line gets none; nor what is like it, unless it has a
-        hold, or one that left for it the last time."""
+        hold, or one that left for it the last time. A strict queue waits also for whom no node now could hold, for
+        nodes come back; a policy that makes every queue strict replays a trace, and is not to stop there."""
         told = self.verdicts.get(workload.key)
         if not isinstance(told, Wait) or told.reason is Reason.REFUSED:
             return False
         if is_strict:
-            return RANK[told.reason] >= SHARED
+            never = told.reason is Reason.NEVER_FITS and self.policy.is_strict is None
+            return never or RANK[told.reason] >= SHARED
         is_alone = told.held is not None or workload.key in self.paired
         return not is_alone and (RANK[told.reason] >= SHARED or told.reason in HOPELESS)
 
