@@ -2,8 +2,8 @@
 
 The engine's own `Forward` goes from event to event; this adds what happens from outside, and keeps the books. Of jobs
 that are alike to the scheduler (same queue, user, priority, podsets and limit) only the first few in order are shown to
-it: the others could not start before them, and when all that are shown start in a cycle, more are shown and the cycle
-is repeated at the same moment. So a backlog of a hundred thousand costs what its first few of each kind cost.
+it: the others could not start before them, and when all that are shown start in a cycle, twice as many are shown and
+the cycle is repeated at the same moment. So a backlog of a hundred thousand costs what its first few of each kind cost.
 """
 
 from collections import defaultdict
@@ -49,6 +49,7 @@ class World:
         self._pods: dict[PodClass, PodClass] = {}
         self._hidden: defaultdict[Kind, list[tuple[float, str, Workload]]] = defaultdict(list)
         self._shown: defaultdict[Kind, set[str]] = defaultdict(set)
+        self._most = defaultdict[Kind, int](lambda: SHOWN)
         self._longest: defaultdict[Kind, float] = defaultdict(float)  # that is or was shown since there was none
         self._kind: dict[str, Kind] = {}
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
@@ -96,10 +97,10 @@ class World:
         self._show(kind)
 
     def _show(self, kind: Kind) -> None:
-        """Tell the scheduler of the first of a kind, until SHOWN of them are in sight. One more of a kind that waits
+        """Tell the scheduler of the first of a kind, until enough of them are in sight. One more of a kind that waits
         already is no news, unless it may be the shortest."""
         hidden, shown = self._hidden[kind], self._shown[kind]
-        while hidden and (len(shown) < SHOWN or hidden[0][0] < self._longest[kind]):
+        while hidden and (len(shown) < self._most[kind] or hidden[0][0] < self._longest[kind]):
             length, _, workload = heappop(hidden)
             if workload.key not in self._ends:
                 self._longest[kind] = max(length, self._longest[kind]) if shown else length
@@ -125,12 +126,14 @@ class World:
     # The books
 
     def _after(self, step: Step) -> None:
-        """Those that start make room in sight for the next of their kind."""
-        for verdict in step.plan.verdicts:
-            kind = self._kind.get(verdict.workload) if isinstance(verdict, Admit) else None
-            if kind is not None and verdict.workload in self._shown[kind]:
-                self._shown[kind].discard(verdict.workload)
-                self._show(kind)
+        """Those that start make room in sight for the next of their kind; twice as many where all in sight did."""
+        started = [one.workload for one in step.plan.verdicts if isinstance(one, Admit) and one.workload in self._kind]
+        kinds = {self._kind[key]: None for key in started if key in self._shown[self._kind[key]]}
+        for key in started:
+            self._shown[self._kind[key]].discard(key)
+        for kind in kinds:
+            self._most[kind] = SHOWN if self._shown[kind] else 2 * self._most[kind]
+            self._show(kind)
 
     def _settle_books(self, step: Step) -> None:
         for attempt in self.forward.attempts:
