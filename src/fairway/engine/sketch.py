@@ -28,7 +28,10 @@ Runtimes = Mapping[tuple[str, str], Sketch]
 
 def add(sketch: Sketch, seconds: float, weight: float = 1.0) -> Sketch:
     """`sketch` with one more runtime in it."""
-    return merge((sketch, Sketch(((_centre(seconds), weight),))))
+    points, centre = sketch.points, _centre(seconds)
+    at = bisect_left(points, (centre,))
+    had = points[at][1] if at < len(points) and points[at][0] == centre else 0.0
+    return Sketch((*points[:at], (centre, had + weight), *points[at + (had > 0) :]))
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
