@@ -116,12 +116,13 @@ def test_pods_that_look_at_others_are_told_why_they_wait_where_fragmentation_is_
     assert isinstance(said["a"], Wait)
 
 
-def test_who_can_never_fit_is_asked_once_for_all_its_likes_and_blocks_no_strict_line() -> None:
+def test_who_can_never_fit_is_asked_once_for_all_its_likes_and_stops_only_a_strict_line() -> None:
     line = (*(work(f"a{at}", gpus=64, submitted=float(at)) for at in range(3)), work("b", submitted=9.0))
-    for order in ("Priority", "FIFO"):
-        _, said = decided(world(*line, nodes=(node(),), queues=(Queue("q", order=order),)))
-        assert {said[f"a{at}"].reason for at in range(3)} == {"NeverFits"}
-        assert isinstance(said["b"], Admit)
+    _, said = decided(world(*line, nodes=(node(),)))
+    assert {said[f"a{at}"].reason for at in range(3)} == {"NeverFits"}
+    assert isinstance(said["b"], Admit)
+    _, said = decided(world(*line, nodes=(node(),), queues=(Queue("q", order="FIFO"),)))
+    assert [said[name].reason for name in ("a0", "a1", "a2", "b")] == ["NeverFits", "HeldFor", "HeldFor", "HeldFor"]
 
 
 def test_what_only_a_limit_names_is_governed_and_may_be_taken_back() -> None:

@@ -81,3 +81,7 @@ def test_what_is_foretold_looks_at_how_many_gpus_are_asked_for() -> None:
     lengths = Foreseen({"q": Queue("q", ledger=Ledger(runtimes=tuple(known.items())))}, (), 0.0)
     assert lengths.of(run(1, 9)).quantile(0.9) < 11 and lengths.of(run(8, 9)).quantile(0.1) > 4500
     assert known_group(known, sized(run(2, 9))) == ("ann", "job-train")
+
+
+def test_a_name_of_digits_alone_without_a_user_is_of_its_queue() -> None:
+    assert sized(Workload("ns/17", "q", ())) == (("", " x1"), ("", ""))

@@ -59,10 +59,10 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    preempt = _preempt(workload, pool, cycle)
     path, asked = cycle.tree.branches[workload.queue].path, cycle.asked(workload, pool)
     if not any(governs(at, pool, asked) for at in path):
-        return [*found, preempt]
+        return [*found, _preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else found
+    preempt = _preempt(workload, pool, cycle)
     reclaim = _reclaim(workload, pool, cycle)
     entitled = [] if over_share(workload, pool, cycle) else [reclaim]
     return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]

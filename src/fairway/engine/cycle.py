@@ -5,6 +5,7 @@ podset starts with, the nodes excluded, the pools of a queue, and why a likeness
 """
 
 from collections import Counter, defaultdict
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,7 @@ class Cycle:
         self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
+        self._lowest: dict[str, float] = {}
         self._keys: defaultdict[str, list[str]] = defaultdict(list)  # who ran at the start, by queue
 
     def wake(self, time: float) -> None:
@@ -85,6 +87,14 @@ class Cycle:
                 self._keys[one.workload.queue].append(one.workload.key)
         running = self.draft.running
         return [running[key] for key in self._keys[queue] if key in running] if queue else list(running.values())
+
+    def lowest(self, queue: str) -> float:
+        """The lowest priority of those in a queue that ran at the start."""
+        if not self._lowest:
+            for one in self.snapshot.running:
+                least = self._lowest.get(one.workload.queue, inf)
+                self._lowest[one.workload.queue] = min(least, one.workload.priority)
+        return self._lowest.get(queue, inf)
 
     def admission(self, workload: Workload) -> Admission:
         """What it holds: it runs or was started."""

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .labels import CORDON, holds, tolerates
-from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term
+from .model import GPU, Expression, Node, PodClass, Running, Selector, Taint, Term, Workload
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
 
 if TYPE_CHECKING:
     from .draft import Draft
+    from .presets import Rated
     from .topology import Tree
 
 Counts = NDArray[np.int64]
@@ -90,6 +91,8 @@ class Memo:
         self.trees: dict[str, Tree] = {}
         self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
         self.fitting: dict[object, tuple[object, bool]] = {}  # by what is asked of them: whether that fits
+        self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
+        self.standing: dict[int, Rated[Running]] = {}
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 
     def has_groups(self, snapshot: Snapshot) -> bool:

@@ -13,7 +13,7 @@ shows such a moment has an empty plan.
 Work is in seconds at full size. An elastic workload runs at the part of its pods it has. Nothing here decides.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count as counter
@@ -148,7 +148,7 @@ class Forward:
 
     def _apply(self, snapshot: Snapshot, plan: Plan) -> None:
         pending = {one.key: one for one in snapshot.pending}
-        is_news = _may_follow(snapshot, self.policy, pending)
+        is_news = _may_follow(snapshot, self.policy)
         for verdict in plan.verdicts:
             match verdict:
                 case Keep() | Wait():
@@ -291,15 +291,14 @@ class Forward:
         self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
 
 
-def _may_follow(snapshot: Snapshot, policy: Policy, pending: Mapping[str, Workload]) -> bool:
-    """Whether starts can matter to a later plan by themselves: they end at a limit, or rights may reach them later."""
+def _may_follow(snapshot: Snapshot, policy: Policy) -> bool:
+    """Whether starts can matter to a later plan by themselves: they end at a limit, or rights reach them after a while.
+    A right that needs no while waits for nothing but what is news anyhow."""
     queues = snapshot.queues.values()
     if any(one.default_time_limit is not None or one.max_time_limit is not None for one in queues):
         return True
-    if not policy.makes_room or not pending:
-        return False
-    priorities = {one.priority for one in snapshot.pending}.union(one.workload.priority for one in snapshot.running)
-    return len(priorities) > 1 or any(one.quotas for one in queues)
+    has_rights = policy.makes_room and bool(snapshot.pending)
+    return has_rights and any(one.quotas or one.preempt_min_runtime for one in queues)
 
 
 def _is_restless(one: Running) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
+FEW = 256
+"""Nodes that are sorted at once; more only when they are asked for again."""
 MOST_MEETINGS = 16
 """Domains in which podsets that must meet are tried."""
 Placements = tuple[PodSetPlacement, ...]
@@ -109,7 +111,7 @@ def _new_run(sight: Sight, ask: Ask, pool: str) -> Run | None:
     nodes = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, pod.preferences
     key = pool, id(ask.allowed), nodes, kind.need.packed, strategy
     if key not in sight.rankings:
-        if key not in sight.met:
+        if len(snapshot.nodes) > FEW and key not in sight.met:
             remember(sight.met, key, ask.allowed)
             return None
         mask = open_nodes(snapshot, pod, pool)

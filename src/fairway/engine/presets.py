@@ -6,9 +6,10 @@ workloads the priority that follows from it, in powers of two, so that equals do
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, log2
+from typing import Generic, TypeVar
 
 from .model import Running, Workload
 from .order import by_priority, by_submission
@@ -17,8 +18,10 @@ from .quota import Tree
 from .resources import counts_of, gpus_of
 from .snapshot import Snapshot
 
-Value = Callable[[Workload, float, float], int]
-"""A workload's priority from the GPU-seconds it has had, now."""
+Value = Callable[[Workload, float, float, float], int]
+"""A workload's priority from the GPU-seconds it has had, the GPUs of all its pods, and now."""
+
+One = TypeVar("One", Workload, Running)
 
 PATIENCE = 2 * 86_400.0
 """Seconds after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
@@ -34,44 +37,63 @@ def level(amount: float) -> int:
     return int(log2(amount)) + 1 if amount >= 1 else 0
 
 
-def least_remaining(workload: Workload, served: float, now: float) -> int:
+def least_remaining(workload: Workload, served: float, size: float, now: float) -> int:
     """The less there is to do, the higher."""
-    if workload.expected_runtime is None:
-        return -64
-    return -level(workload.expected_runtime - served / max(size(workload), 1e-3))
+    return -64 if workload.expected_runtime is None else -level(workload.expected_runtime - served / size)
 
 
-def least_attained(workload: Workload, served: float, now: float) -> int:
+def least_attained(workload: Workload, served: float, size: float, now: float) -> int:
     """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all, to its end."""
-    waited = now - workload.submitted - served / max(size(workload), 1e-3)
-    return 1 if waited > PATIENCE else -level(served / 3600)
+    return 1 if now - workload.submitted - served / size > PATIENCE else -level(served / 3600)
+
+
+@dataclass(slots=True)
+class Rated(Generic[One]):
+    """Who waits or runs, as it was last seen: `workload` with its priority, `held` GPUs of `size` since then."""
+
+    one: One
+    seen: One
+    workload: Workload
+    size: float
+    held: float = 0.0
+    since: float = 0.0
+
+    def changed(self, value: Value, now: float) -> Workload | None:
+        """The workload with another priority, if it has another by now."""
+        served = self.workload.attained + self.held * max(0.0, now - self.since)
+        priority = value(self.workload, served, self.size, now)
+        if priority == self.workload.priority:
+            return None
+        self.workload = replace(self.workload, priority=priority)
+        return self.workload
 
 
 def size(workload: Workload) -> float:
-    """GPUs of all its pods."""
-    return gpus_of(workload.podsets, tuple(podset.count for podset in workload.podsets))
+    """GPUs of all its pods, never none."""
+    return max(gpus_of(workload.podsets, tuple(podset.count for podset in workload.podsets)), 1e-3)
 
 
-def served(one: Running, now: float) -> float:
-    """GPU-seconds so far, this attempt's too."""
+def standing(one: Running) -> Rated[Running]:
     held = gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
-    return one.workload.attained + held * max(0.0, now - (now if one.admitted_at is None else one.admitted_at))
+    runs = () if one.admitted_at is None else (held, one.admitted_at)
+    return Rated(one, one, one.workload, size(one.workload), *runs)
 
 
 def valued(value: Value, snapshot: Snapshot) -> Snapshot:
-    """The same snapshot, with priorities that follow from service."""
-    now = snapshot.now
-
-    def ranked(workload: Workload, amount: float) -> Workload:
-        priority = value(workload, amount, now)
-        return workload if priority == workload.priority else replace(workload, priority=priority)
-
-    def standing(one: Running) -> Running:
-        workload = ranked(one.workload, served(one, now))
-        return one if workload is one.workload else replace(one, workload=workload)
-
-    pending = tuple(ranked(one, one.attained) for one in snapshot.pending)
-    return replace(snapshot, pending=pending, running=tuple(map(standing, snapshot.running)))
+    """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
+    as then; that is known of those who were there, by identity."""
+    memo, now = snapshot.memo, snapshot.now
+    memo.waiting = {
+        id(one): memo.waiting.get(id(one)) or Rated(one, one, one, size(one)) for one in snapshot.pending
+    }
+    memo.standing = {id(one): memo.standing.get(id(one)) or standing(one) for one in snapshot.running}
+    for waits in memo.waiting.values():
+        waits.seen = waits.changed(value, now) or waits.seen
+    for stands in memo.standing.values():
+        if workload := stands.changed(value, now):
+            stands.seen = replace(stands.one, workload=workload)
+    pending = tuple([one.seen for one in memo.waiting.values()])
+    return replace(snapshot, pending=pending, running=tuple([one.seen for one in memo.standing.values()]))
 
 
 IN_TURN = Policy(ordering=by_submission, is_strict=False, makes_room=False, hold_depth=0)

@@ -33,7 +33,10 @@ Runtimes = Mapping[Group, Sketch]
 
 def add(sketch: Sketch, seconds: float, weight: float = 1.0) -> Sketch:
     """`sketch` with one more runtime in it."""
-    return merge((sketch, Sketch(((_centre(seconds), weight),))))
+    points, centre = sketch.points, _centre(seconds)
+    at = bisect_left(points, (centre,))
+    had = points[at][1] if at < len(points) and points[at][0] == centre else 0.0
+    return Sketch((*points[:at], (centre, had + weight), *points[at + (had > 0) :]))
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
@@ -107,8 +110,9 @@ def sized(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first; its name, and all of its queue, also by how many GPUs are asked for, in powers of two."""
     gpus = gpus_of(workload.podsets, [one.count for one in workload.podsets])
     size = f" x{2 ** ceil(log2(max(gpus, 1.0)))}"
-    narrow, *wider, widest = groups(workload)
-    return (narrow[0], narrow[1] + size), narrow, *wider, ("", size), widest
+    *narrow, widest = groups(workload)
+    first = narrow[0] if narrow else widest
+    return tuple(dict.fromkeys(((first[0], first[1] + size), *narrow, ("", size), widest)))
 
 
 @lru_cache(1 << 16)

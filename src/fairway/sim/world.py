@@ -1,9 +1,10 @@
 """A Load brought to life: jobs arrive, work, end, are cancelled; nodes fail and come back; `decide` answers.
 
 The engine's own `Forward` goes from event to event; this adds what happens from outside, and keeps the books. Of jobs
-that are alike to the scheduler (same queue, user, priority, podsets and limit) only the first few in order are shown to
-it: the others could not start before them, and when all that are shown start in a cycle, more are shown and the cycle
-is repeated at the same moment. So a backlog of a hundred thousand costs what its first few of each kind cost.
+that are alike to the scheduler (same queue, user, priority, podsets and limit; in strict lines the same queue) only the
+first few in order are shown to it: the others could not start before them, and when all that are shown start in a
+cycle, twice as many are shown and the cycle is repeated at the same moment. So a backlog of a hundred thousand costs
+what its first few of each kind cost.
 """
 
 from collections import defaultdict
@@ -14,7 +15,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from fairway.engine import Admit, Gone, PodClass, Policy, State, Workload
+from fairway.engine import Admit, Gone, PodClass, Policy, State, Verdict, Wait, Workload
+from fairway.engine.cycle import RANK, SHARED
 from fairway.engine.forward import Attempt, Forward, Step
 from fairway.engine.model import GPU, Node
 from fairway.engine.resources import DEVICE
@@ -39,7 +41,7 @@ class Mechanics:
 
 class World:
     def __init__(self, load: Load, policy: Policy, mechanics: Mechanics, *, is_checked: bool = True) -> None:
-        self.load, self.mechanics = load, mechanics
+        self.load, self.mechanics, self._is_strict = load, mechanics, bool(policy.is_strict)
         state = State()
         state.observe(*load.pools, *load.queues, *load.nodes)
         self.jobs = {f"sim/{job.id}": job for job in load.jobs}
@@ -49,6 +51,7 @@ class World:
         self._pods: dict[PodClass, PodClass] = {}
         self._hidden: defaultdict[Kind, list[tuple[float, str, Workload]]] = defaultdict(list)
         self._shown: defaultdict[Kind, set[str]] = defaultdict(set)
+        self._most = defaultdict[Kind, int](lambda: SHOWN)
         self._longest: defaultdict[Kind, float] = defaultdict(float)  # that is or was shown since there was none
         self._kind: dict[str, Kind] = {}
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
@@ -89,17 +92,17 @@ class World:
             checkpoint_interval=self.mechanics.checkpoint_seconds,
             restart_seconds=self.mechanics.restart_seconds,
         )
-        kind = (job.queue, job.user, job.priority, workload.podsets, workload.time_limit)
-        self._kind[key] = kind
+        likeness = job.user, job.priority, workload.podsets, workload.time_limit
+        kind = self._kind[key] = job.queue, *(() if self._is_strict else likeness)
         first = workload.expected_runtime or 0.0
         heappush(self._hidden[kind], (first, f"{job.submit:020.3f}{key}", workload))
         self._show(kind)
 
     def _show(self, kind: Kind) -> None:
-        """Tell the scheduler of the first of a kind, until SHOWN of them are in sight. One more of a kind that waits
+        """Tell the scheduler of the first of a kind, until enough of them are in sight. One more of a kind that waits
         already is no news, unless it may be the shortest."""
         hidden, shown = self._hidden[kind], self._shown[kind]
-        while hidden and (len(shown) < SHOWN or hidden[0][0] < self._longest[kind]):
+        while hidden and (len(shown) < self._most[kind] or hidden[0][0] < self._longest[kind]):
             length, _, workload = heappop(hidden)
             if workload.key not in self._ends:
                 self._longest[kind] = max(length, self._longest[kind]) if shown else length
@@ -125,12 +128,17 @@ class World:
     # The books
 
     def _after(self, step: Step) -> None:
-        """Those that start make room in sight for the next of their kind."""
-        for verdict in step.plan.verdicts:
-            kind = self._kind.get(verdict.workload) if isinstance(verdict, Admit) else None
-            if kind is not None and verdict.workload in self._shown[kind]:
-                self._shown[kind].discard(verdict.workload)
-                self._show(kind)
+        """Those that start, or never will, make room in sight for the next of their kind; for more where all did."""
+        gone = [one.workload for one in step.plan.verdicts if isinstance(one, Admit) or self._is_passed(one)]
+        kinds = {kind: None for key in gone if (kind := self._kind.get(key)) and key in self._shown[kind]}
+        for kind in kinds:
+            self._shown[kind].difference_update(gone)
+            self._most[kind] = SHOWN if self._shown[kind] else 2 * self._most[kind]
+            self._show(kind)
+
+    def _is_passed(self, verdict: Verdict) -> bool:
+        """Whether a strict line goes on without it."""
+        return self._is_strict and isinstance(verdict, Wait) and RANK[verdict.reason] < SHARED
 
     def _settle_books(self, step: Step) -> None:
         for attempt in self.forward.attempts:

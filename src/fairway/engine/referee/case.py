@@ -35,31 +35,38 @@ class Case:
         self.running = {one.workload.key: one for one in snapshot.running}
         self.starts: list[Item] = []
         self.leaves = [_alone(snapshot, pod) for pod in snapshot.pods if pod.is_leaving]
-        self.stands: list[Item] = []
         for one in snapshot.running:
-            self._stand(one)
+            if one.is_leaving or one.is_promised:
+                self._go_on(one)
         self.told = range(len(self.starts))
         givers: dict[str, tuple[str, ...]] = {}
         for resize in self.of(Resize):
             givers[resize.beneficiary] = (*givers.get(resize.beneficiary, ()), resize.workload)
-        for key, verdict in self.verdicts.items():
+        for verdict in [one for one in self.verdicts.values() if not isinstance(one, Keep | Wait)]:
+            key = verdict.workload
             stands = self.running.get(key)
             if isinstance(verdict, Admit):
                 if (workload := self.waiting.get(key)) is not None:
                     self.starts.append(Item(workload, verdict.admission, "new", verdict.after))
-            elif stands and not stands.is_leaving and isinstance(verdict, Evict | Finish | Resize):
+            elif stands and not stands.is_leaving:
                 self._change(stands, verdict, givers.get(key, ()))
 
-    def _stand(self, one: Running) -> None:
-        verdict = self.verdicts.get(one.workload.key)
+    def _go_on(self, one: Running) -> None:
+        """Who was leaving leaves; what was promised starts."""
         if one.is_leaving:
             self.leaves.append(Item(one.workload, one.admission, "leaving"))
             if one.moves_to is not None:
                 self.starts.append(Item(one.workload, one.moves_to, "told", (one.workload.key,)))
-        elif one.is_promised and isinstance(verdict, Admit):
+        elif isinstance(verdict := self.verdicts.get(one.workload.key), Admit):
             self.starts.append(Item(one.workload, verdict.admission, "told", verdict.after))
-        else:
-            self.stands.append(Item(one.workload, one.admission, "stands"))
+
+    @cached_property
+    def stands(self) -> list[Item]:
+        told = {self.starts[at].key for at in self.told}
+        return [
+            Item(one.workload, one.admission, "stands")
+            for one in self.snapshot.running if not one.is_leaving and one.workload.key not in told
+        ]
 
     def _change(self, one: Running, verdict: Evict | Finish | Resize, givers: tuple[str, ...]) -> None:
         """A running workload stops, moves, shrinks, or grows into what is idle and what `givers` lose for it."""

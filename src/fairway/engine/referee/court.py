@@ -234,14 +234,17 @@ def holds(case: Case) -> Found:
 
 
 def delays(case: Case, wait: Wait, held: Layout) -> Found:
-    laid, items, size = case.laid, case.laid.items, case.snapshot.free.size
+    """Who takes room of a hold and stays too long; only what stands on its nodes is looked at."""
+    laid, items, size, names = case.laid, case.laid.items, case.snapshot.free.size, held.items[0].admission.nodes
     late = [at for at, item in enumerate(case.starts) if stays(case, item, wait)]
-    ending = [at for at, item in enumerate(case.stands) if not stays(case, item, wait)]
-    gone = {case.stands[at].key for at in ending}
+    near = [item for item in case.stands if not names.isdisjoint(item.admission.nodes)]
+    ending = Layout(case.snapshot, [item for item in near if not stays(case, item, wait)])
+    gone = {item.key for item in ending.items}
     leaving = [at for at in range(len(case.starts), len(items)) if items[at].key not in gone]
     before = [at for at in late if items[at].role in ("moved", "told")]
     taken = held.total([0])[:size]
-    free = (case.free + case.standing.total(ending) + laid.total(leaving) - laid.total(before))[:size] - taken
+    given = ending.total(range(len(ending.items))) + laid.total(leaving) - laid.total(before)
+    free = (case.free + given)[:size] - taken
     if ((free < 0) & (taken > 0)).any():
         yield wait.workload, "its room is not known to come free"
     at_risk = {it.workload for it in case.of(Admit) if it.backfilled_for == wait.workload}

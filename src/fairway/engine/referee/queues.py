@@ -198,6 +198,8 @@ def misdealt(case: Case) -> str:
     """The first queue whose share no division allows: siblings get no more than their parent is due, each at most its
     demand and at least what it holds of its guaranteed."""
     snapshot, books = case.snapshot, Books(case)
+    if not books.names:
+        return ""
     held = books.sum(case.standing, range(len(case.stands))) + books.sum(case.laid, case.told)
     wanting = Layout(snapshot, [*case.leaves, *unmet(snapshot)])
     asked = held + books.sum(wanting, range(len(wanting.items)))

@@ -1,0 +1,32 @@
+"""A load brought to life: what is shown to the scheduler does not decide who starts."""
+
+import pytest
+
+from fairway.engine import PRESETS
+from fairway.engine.model import GPU, PODS, Node, amounts
+from fairway.sim.load import Job, Load
+from fairway.sim.world import Mechanics, World
+
+
+def starts(policy: str, count: int, *jobs: Job) -> list[float]:
+    """When each job starts on so many nodes of 8 GPUs; -1: never."""
+    nodes = tuple(Node(f"n{row:02d}", capacity=amounts({GPU: 8000, PODS: 110})) for row in range(count))
+    world = World(Load("", nodes, jobs), PRESETS[policy], Mechanics(knows_durations=policy == "sjf"))
+    assert not [step.faults for step in world.run() if step.faults]
+    return [it.runs[0].start if it.runs else -1.0 for it in world.outcomes()]
+
+
+@pytest.mark.parametrize("policy", ["strict-fifo", "fifo", "sjf", "fairway", "las"])
+def test_of_many_alike_all_start_at_once_that_fit(policy: str) -> None:
+    alike = [Job(f"{row:03d}", 0.0, 100.0) for row in range(330)]
+    assert starts(policy, 40, *alike) == [0.0] * 320 + [100.0] * 10
+
+
+def test_a_strict_line_keeps_its_order_among_those_unlike() -> None:
+    alike, other = [Job(f"a{row}", 0.0, 100.0) for row in range(8)], Job("b", 0.0, 100.0, user="b")
+    assert starts("strict-fifo", 1, *alike, other) == [0.0] * 8 + [100.0]
+
+
+def test_those_who_never_fit_stop_no_strict_line() -> None:
+    large = [Job(f"a{row}", 0.0, 100.0, gpus=16000) for row in range(9)]
+    assert starts("strict-fifo", 1, *large, Job("b", 0.0, 100.0)) == [-1.0] * 9 + [0.0]
