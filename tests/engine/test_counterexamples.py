@@ -216,6 +216,18 @@ def test_nobody_moves_away_from_one_who_starts_beside_it() -> None:
     assert isinstance(said["v"], Keep) and isinstance(said["a"], Admit)
 
 
+def test_nobody_leaves_who_was_counted_where_one_starts_that_spreads() -> None:
+    """`a` may stand in one zone because of `v` in the other, whose room `b` could take."""
+    kind = {"labels": (("app", "x"),)}
+    even = work("a", priority=2, pod={**kind, "spread": (Spread(1, "zone", X),)})
+    nodes = tuple(node(f"n{at}", 2, labels=(("zone", f"z{at}"),)) for at in range(2))
+    fixed = (runs(work(f"w{at}", preemptible=False), on(f"n{at}", 1)) for at in range(2))
+    running = (runs(work("v", pod=kind), on("n1", 0)), runs(work("u", gpus=0, pod=kind), on("n0", count=1)), *fixed)
+    pending = even, work("b", priority=1)
+    _, said = decided(world(*pending, nodes=nodes, queues=(Queue("q", min_runtime=0.0),), running=running))
+    assert isinstance(said["a"], Admit) and isinstance(said["v"], Keep)
+
+
 def test_a_limit_that_is_broken_already_makes_nobody_go_who_is_not_in_the_way() -> None:
     """`a` needs one device of `n1` and one of the limit, which `v` gives both; of cpu there is none to be had."""
     quota = Quota("*", ((GPU, Share(2000)),), (("cpu", Share(0)), (GPU, Share(6000))))

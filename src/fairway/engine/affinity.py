@@ -131,6 +131,12 @@ def attracts(other: PodClass, pod: PodClass) -> bool:
     return any(means(term, pod, other) for term in required(pod, anti=False))
 
 
+def leans_on(other: PodClass, pod: PodClass) -> bool:
+    """Whether where the pod stands is only right while pods like `other` stand where they do."""
+    is_counted = any(one.hard and selects(one.selector, dict(other.labels)) for one in pod.spread)
+    return attracts(other, pod) or (is_counted and other.namespace == pod.namespace)
+
+
 def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:
     return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, dict(one.labels)))
 

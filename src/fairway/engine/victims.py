@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from .affinity import attracts, bound_to_itself, near
+from .affinity import attracts, bound_to_itself, leans_on, near
 from .claims import Claim, cost, has_run, has_tokens, is_paired
 from .cycle import Cycle
 from .door import over_limit
@@ -138,14 +138,14 @@ class Field:
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
             self.gifts.append(core)
 
-    def kin(self, workload: Workload) -> set[str]:
+    def kin(self, workload: Workload, are_kin: Callable[[PodClass, PodClass], bool] = attracts) -> set[str]:
         """Keys of those beside whom pods of the workload must stand."""
-        mine = [podset.pod for podset in workload.podsets if podset.pod.pod_affinity]
+        mine = [podset.pod for podset in workload.podsets if podset.pod.pod_affinity or podset.pod.spread]
         if not mine:
             return set()
         return {
             gift.key for gift in self.gifts for podset in gift.victim.one.workload.podsets
-            if any(attracts(podset.pod, one) for one in mine)
+            if any(are_kin(podset.pod, one) for one in mine)
         }
 
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
@@ -219,8 +219,8 @@ class Search:
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
         paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
-        beside = cycle.draft.started.values() if cycle.snapshot.is_social else ()  # who starts now stands beside some
-        self.barred = paired.union(barred, *(field.kin(one) for one, _ in beside))
+        beside = cycle.draft.started.values() if cycle.snapshot.is_social else ()  # who starts now leans on some
+        self.barred = paired.union(barred, *(field.kin(one, leans_on) for one, _ in beside))
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
