@@ -259,3 +259,24 @@ def test_who_grows_pod_by_pod_needs_what_others_took_meanwhile() -> None:
                cpus("v", 4, pods=2, count=2, least=1), cpus("w", 3, pods=1))
     _, said = decided(world(nodes=(node(cpu=16),), running=running))
     assert (said["a"].after, said["b"].after, said["v"].after) == ((("main", 4),), (("main", 2),), (("main", 1),))
+
+
+def test_podsets_that_fit_only_spread_over_the_nodes_are_spread() -> None:
+    """Packed, the four without GPUs would take all pod slots of `n2`, and of `n1` three GPUs do not do for the rest."""
+    def slots(count: int, *requests: tuple[str, int]) -> PodSet:
+        return PodSet("-".join(name for name, _ in requests), count, count, PodClass("ns", requests=requests))
+
+    gang = replace(work(), podsets=(slots(4, ("cpu", 4000)), slots(4, (GPU, 1000))))
+    nodes = (node("n1", 3), node("n2", cpu=16, slots=4))
+    _, said = decided(world(gang, nodes=nodes))
+    assert isinstance(said["a"], Admit)
+
+
+def test_who_grows_beyond_its_guarantee_took_back_what_it_was_owed_before_that() -> None:
+    """`v` may lose a pod while `a`, with its next one, is within its guarantee; the last of `a` is idle room again."""
+    queues = (Queue("q", min_runtime=0.0, quotas=gpus(2)), Queue("r", min_runtime=0.0, quotas=gpus(2)))
+    lent = runs(work("v", "r", count=2, least=1, gpus=2), on("n1", (0, 1)), on("n2", (0, 1)))
+    grows = runs(work("a", count=4, least=1, excluded_nodes=("n4",)), on("n3", 0))
+    nodes = (*(node(name, 2) for name in ("n1", "n2")), node("n3", 1), node("n4", 8))
+    _, said = decided(world(nodes=nodes, queues=queues, running=(lent, grows)))
+    assert (said["a"].after, said["v"].after) == ((("main", 3),), (("main", 1),))

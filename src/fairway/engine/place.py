@@ -177,8 +177,8 @@ def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Ite
 
 def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
     """All podsets: those first beside whom others must stand, then the one with the fewest places for its pods. If they
-    do not fit so, the other way round, then with those that must meet in one domain, and then packed: how pods are
-    spread is a wish, and one podset may leave the other no place by it."""
+    do not fit so, the other way round, then with those that must meet in one domain, and then spread instead of packed
+    or packed instead of spread: that is a wish, and one podset may leave the other no place by it."""
     rooms = {part.name: _room(scene, part, parts) for part in parts}
     scarcity = {part.name: int(rooms[part.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):
@@ -186,9 +186,9 @@ def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
     if len(parts) == 1:
         return _in_order(scene, tree, parts)
     order = sorted(parts, key=lambda part: (_follows(part, parts), scarcity[part.name]))
-    packed = [part._replace(strategy="Binpack") for part in order]
-    others = () if all(part.strategy == "Binpack" for part in parts) else (packed, packed[::-1])
-    for some in chain((order, order[::-1]), _meetings(scene, order, rooms), others):
+    other = "Spread" if all(part.strategy == "Binpack" for part in parts) else "Binpack"
+    turned = [part._replace(strategy=other) for part in order]
+    for some in chain((order, order[::-1]), _meetings(scene, order, rooms), (turned, turned[::-1])):
         if (placed := _in_order(scene.fork(), tree, some)) is not None:
             return tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
     return None

@@ -8,11 +8,12 @@ it. What a hold or a reservation keeps is not taken by those who stay too long.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
-from fairway.engine.model import Running
+from fairway.engine.model import NodeShare, PodSetPlacement, Running
 from fairway.engine.plan import Admit, Cause, Evict, Resize, Wait
 from fairway.engine.snapshot import Columns
 
@@ -161,10 +162,18 @@ class Court:
 
     def is_within(self, at: int, victims: Sequence[int] = ()) -> bool:
         """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for, once
-        the victims are gone."""
-        part, books = self.part(at), self.books
+        the victims are gone; whoever grows, with its first pod more."""
+        part, books = self._first(at) if self.starts[at].role == "more" else self.part(at), self.books
         is_over = (part > 0) & (books.held + part - self.gone(victims) > books.owed)
         return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
+
+    def _first(self, at: int) -> Columns:
+        """int64[row]: the least that one pod of an item counts."""
+        item, admission = self.laid.items[at], self.laid.items[at].admission
+        pods = [PodSetPlacement(one.name, (NodeShare(one.nodes[0].node, 1),)) for one in admission.podsets]
+        laid = Layout(self.case.snapshot, [item._replace(admission=replace(admission, podsets=(one,))) for one in pods])
+        least: Columns = np.min([self.books.part(laid, one) for one in range(len(pods))], axis=0)
+        return least
 
     def _unneeded(self, at: int, item: Item, victims: Sequence[int]) -> Iterator[Breach]:
         """Were it spared, something that the newcomer takes would not be there: room, a device, or quota, that is a
