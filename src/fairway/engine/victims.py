@@ -98,7 +98,7 @@ class Gift:
 
 class Field:
     """All that a claim reaches in a pool, by node; alike claims of a cycle share it. `markets`: of each class, and how
-    much of the draft's log was seen when it was last asked for."""
+    much of the draft's log was seen when it was last asked for. `alike`: by podsets, where pods look beside them."""
 
     def __init__(self, claim: Claim, pool: str, cycle: Cycle) -> None:
         self.claim, self.pool, self.cycle = claim, pool, cycle
@@ -113,6 +113,9 @@ class Field:
         self.gifts.sort(key=attrgetter("key"), reverse=True)
         self.gifts.sort(key=attrgetter("order"))
         self.queues = {gift.queue for gift in self.gifts}
+        self.alike: defaultdict[int, list[Running]] = defaultdict(list)
+        for one in {gift.key: gift.victim.one for gift in self.gifts}.values() if cycle.snapshot.is_social else ():
+            self.alike[id(one.workload.podsets)].append(one)
         self.returned = [gift.victim.one for gift in self.gifts if gift.victim.one.workload.evictions]
         for number, gift in enumerate(self.gifts):
             gift.number = number
@@ -141,11 +144,9 @@ class Field:
     def kin(self, workload: Workload, are_kin: Callable[[PodClass, PodClass], bool] = attracts) -> set[str]:
         """Keys of those beside whom pods of the workload must stand."""
         mine = [podset.pod for podset in workload.podsets if podset.pod.pod_affinity or podset.pod.spread]
-        if not mine:
-            return set()
         return {
-            gift.key for gift in self.gifts for podset in gift.victim.one.workload.podsets
-            if any(are_kin(podset.pod, one) for one in mine)
+            one.workload.key for those in self.alike.values() if mine
+            if any(are_kin(podset.pod, pod) for podset in those[0].workload.podsets for pod in mine) for one in those
         }
 
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
@@ -219,8 +220,9 @@ class Search:
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
         paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
-        beside = cycle.draft.started.values() if cycle.snapshot.is_social else ()  # who starts now leans on some
-        self.barred = paired.union(barred, *(field.kin(one, leans_on) for one, _ in beside))
+        started = cycle.draft.started.values() if field.alike else ()
+        kinds = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
+        self.barred = paired.union(barred, *(field.kin(one, leans_on) for one in kinds.values()))
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
