@@ -149,15 +149,17 @@ def is_monotone_in_room(world: World, plan: Plan) -> None:
 
 def settled(world: World, plan: Plan) -> tuple[World, Plan]:
     """Within three cycles nothing but Keep and Wait, those apart in which workloads only grow into what is idle or
-    lent: each may open what others are entitled to. Nobody who was admitted on the way is evicted, and nobody who stays
-    has run past its limit."""
+    lent: each may open what others are entitled to; and, where pods look at the pods beside them, those in which
+    workloads only start: each may open a place to another. Nobody who was admitted on the way is evicted, and nobody
+    who stays has run past its limit."""
     admitted, cycles = set[str](), 0
+    gentle = Resize | Admit if snapshot_of(world).is_social else Resize
     for _ in range(8):
         admitted |= {verdict.workload for verdict in plan.verdicts if isinstance(verdict, Admit)}
         changes = [verdict for verdict in plan.verdicts if not isinstance(verdict, Keep | Wait)]
         if not changes:
             return world, plan
-        cycles += not all(isinstance(verdict, Resize) for verdict in changes)
+        cycles += not all(isinstance(verdict, gentle) for verdict in changes)
         assert cycles <= 3, "it does not settle"
         world = after(world, plan)
         plan = judged(world)
