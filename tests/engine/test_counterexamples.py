@@ -280,3 +280,14 @@ def test_who_grows_beyond_its_guarantee_took_back_what_it_was_owed_before_that()
     nodes = (*(node(name, 2) for name in ("n1", "n2")), node("n3", 1), node("n4", 8))
     _, said = decided(world(nodes=nodes, queues=queues, running=(lent, grows)))
     assert (said["a"].after, said["v"].after) == ((("main", 3),), (("main", 1),))
+
+
+def test_who_lost_surplus_to_one_and_goes_for_the_next_counts_as_smaller() -> None:
+    """`v` gives its second pod for `a`; so `b` is within its guarantee when it takes the first."""
+    queues = (Queue("q", min_runtime=0.0, max_evictions=1, quotas=gpus(4)),)
+    tired = replace(work("v", count=2, least=1), evictions=(Eviction(NOW - 60, "Preempted", "q", "ns/z"),))
+    pending = work("a", priority=2), work("b", priority=1)
+    fixed = runs(work("w", priority=3), on("n2", 0))
+    nodes = (node("n1", 2), node("n2", 1))
+    _, said = decided(world(*pending, nodes=nodes, queues=queues, running=(runs(tired, on("n1", 0, 1)), fixed)))
+    assert isinstance(said["v"], Evict) and isinstance(said["a"], Admit) and isinstance(said["b"], Admit)

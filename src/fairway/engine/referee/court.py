@@ -148,7 +148,8 @@ class Court:
         now, victim, is_moved = self.case.snapshot.now, one.workload, cause is Cause.CONSOLIDATED
         if not is_moved and victim.evictions and victim.evictions[-1].beneficiary == item.key:
             return "the same pair again"
-        if self.is_within(at):
+        lost = [self.leaves[victim.key]] if any(podset.is_elastic for podset in victim.podsets) else []
+        if self.is_within(at, lost):  # what it lost of its surplus before is not told
             return ""
         path, other = self.case.path(victim), self.case.path(item.workload)
         top = path[next((at for at, queue in enumerate(path[1:]) if queue in other), len(path) - 1) :]
