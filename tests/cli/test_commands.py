@@ -30,7 +30,7 @@ class Machine:
     def run(self, *command: str, status: int = 0) -> str:
         found = subprocess.run(
             [sys.executable, "-m", "fairway.cli.main", *command],
-            env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=120,
+            env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=400,
         )  # fmt: skip
         assert found.returncode == status, f"{command}: {found.returncode}: {found.stdout}{found.stderr}"
         return found.stdout + found.stderr
@@ -41,7 +41,7 @@ class Machine:
             pytest.skip("no kubectl on the PATH")
         config = self.folder / "fairway" / "kubeconfig"
         environment = {**self.environment, "KUBECONFIG": str(config)}
-        found = subprocess.run([program, *command], env=environment, capture_output=True, text=True, timeout=120)
+        found = subprocess.run([program, *command], env=environment, capture_output=True, text=True, timeout=400)
         assert found.returncode == 0, f"{command}: {found.stdout}{found.stderr}"
         return found.stdout
 
