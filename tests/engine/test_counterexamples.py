@@ -291,3 +291,23 @@ def test_who_lost_surplus_to_one_and_goes_for_the_next_counts_as_smaller() -> No
     nodes = (node("n1", 2), node("n2", 1))
     _, said = decided(world(*pending, nodes=nodes, queues=queues, running=(runs(tired, on("n1", 0, 1)), fixed)))
     assert isinstance(said["v"], Evict) and isinstance(said["a"], Admit) and isinstance(said["b"], Admit)
+
+
+def test_who_gives_surplus_to_two_is_told_for_the_second_and_counts_as_smaller_for_the_first() -> None:
+    """`a` is within its share because `v`, of its queue, gives a device; `b` takes another of `v`, and is told."""
+    limited = Queue("mid", "top", gpus(2, limit=4), priority=1)
+    idle = (Quota("*", ((GPU, Share(2000)),), weight=0.0),)
+    mine = Queue("q", "mid", quotas=gpus(8), min_runtime=0.0)
+    theirs = Queue("r", "mid", quotas=idle, priority=1, min_runtime=0.0)
+    half, quarter = ({"requests": (("cpu", 1000),), "gpu_fraction": share} for share in (500, 250))
+    running = (
+        runs(work("u", gpus=0, priority=2, pod=quarter), on("n1", 0)),
+        runs(work("w", "r", gpus=4, count=2, least=1, priority=2), on("n2", (0, 1, 2, 3))),
+        runs(work("v", count=4, least=1), on("n1", 1, 2, 3), admitted_at=NOW - 10),
+    )
+    pending = (work("a", gpus=0, priority=2, pod=quarter), work("c", "r"),
+               work("b", gpus=0, count=4, least=2, priority=1, pod=half, topology=Topology(HOST)))
+    pools, nodes = (Pool("default", levels=(HOST,)),), (node("n1"), node("n2"))
+    queues = (Queue("top", quotas=gpus(4)), limited, mine, theirs)
+    _, said = decided(world(*pending, nodes=nodes, pools=pools, queues=queues, running=running))
+    assert isinstance(said["w"], Evict) and isinstance(said["a"], Admit) and said["v"].beneficiary == "ns/b"

@@ -208,11 +208,13 @@ class Court:
 
     def _unentitled(self, at: int, item: Item, victims: Sequence[int], reclaimed: Sequence[int]) -> Iterator[Breach]:
         """Reclaim: the asking leaf within its share, the losing branch above what it is due before it loses the last
-        (and largest) of them."""
+        (and largest) of them. Who gave it surplus, and then more to another, is told for that one."""
         books, part = self.books, self.part(at)
         if self.misdealt:
             yield item.key, "Entitled", f"no division gives {self.misdealt} that share"
-        after = books.held + part - self.gone(victims)
+        heirs = {key: self.heirs.get(key, item.key) for key in item.after}
+        later = [self.leaves[key] for key, heir in heirs.items() if heir != item.key and heir in self.ahead]
+        after = books.held + part - self.gone([*victims, *later])
         if ((books.queue == item.workload.queue) & (part > 0) & (after > books.share)).any():
             yield item.key, "Entitled", "beyond its share"
         due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
