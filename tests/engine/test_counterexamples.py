@@ -311,3 +311,12 @@ def test_who_gives_surplus_to_two_is_told_for_the_second_and_counts_as_smaller_f
     queues = (Queue("top", quotas=gpus(4)), limited, mine, theirs)
     _, said = decided(world(*pending, nodes=nodes, pools=pools, queues=queues, running=running))
     assert isinstance(said["w"], Evict) and isinstance(said["a"], Admit) and said["v"].beneficiary == "ns/b"
+
+
+def test_one_podset_keeps_out_of_the_way_of_the_other() -> None:
+    """`main` fits everywhere but where slots are few, `side` only just: packed or spread, either takes the other's."""
+    nodes = (node("n0", 2, cpu=16), node("n1", 2, cpu=16), node("n2", 8, cpu=16, slots=4), node("n3", 4))
+    main = PodSet("main", 3, 3, PodClass("ns", (("cpu", 4000), (GPU, 1000))))
+    side = PodSet("side", 6, 6, PodClass("ns", (("cpu", 1000), (GPU, 2000))))
+    _, said = decided(world(replace(work(), podsets=(main, side)), nodes=nodes))
+    assert isinstance(said["a"], Admit)

@@ -177,8 +177,9 @@ def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Ite
 
 def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
     """All podsets: those first beside whom others must stand, then the one with the fewest places for its pods. If they
-    do not fit so, the other way round, then with those that must meet in one domain, and then spread instead of packed
-    or packed instead of spread: that is a wish, and one podset may leave the other no place by it."""
+    do not fit so, the other way round, then with those that must meet in one domain, then spread instead of packed or
+    packed instead of spread: that is a wish, and one podset may leave the other no place by it; then out of each
+    other's way."""
     rooms = {part.name: _room(scene, part, parts) for part in parts}
     scarcity = {part.name: int(rooms[part.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):
@@ -188,10 +189,21 @@ def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
     order = sorted(parts, key=lambda part: (_follows(part, parts), scarcity[part.name]))
     other = "Spread" if all(part.strategy == "Binpack" for part in parts) else "Binpack"
     turned = [part._replace(strategy=other) for part in order]
-    for some in chain((order, order[::-1]), _meetings(scene, order, rooms), (turned, turned[::-1])):
+    aside = (_aside(some, rooms) for some in (order, order[::-1]))
+    for some in chain((order, order[::-1]), _meetings(scene, order, rooms), (turned, turned[::-1]), aside):
         if (placed := _in_order(scene.fork(), tree, some)) is not None:
             return tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
     return None
+
+
+def _aside(parts: list[Part], rooms: Mapping[str, Counts]) -> list[Part]:
+    """The first on as few as hold it of the nodes where the others have the least room."""
+    first, *others = parts
+    nodes = np.argsort(np.sum([rooms[part.name] for part in others], axis=0), kind="stable")
+    enough = int(np.searchsorted(np.cumsum(rooms[first.name][nodes]), first.size)) + 1
+    region = np.zeros(len(nodes), bool)
+    region[nodes[:enough]] = True
+    return [_within(first, region), *others]
 
 
 def _follows(part: Part, parts: Iterable[Part]) -> bool:
