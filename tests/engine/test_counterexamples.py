@@ -13,6 +13,7 @@ from fairway.engine.model import (
     PodAffinity,
     PodClass,
     PodSet,
+    PodSetPlacement,
     Pool,
     Queue,
     Quota,
@@ -320,3 +321,16 @@ def test_one_podset_keeps_out_of_the_way_of_the_other() -> None:
     side = PodSet("side", 6, 6, PodClass("ns", (("cpu", 1000), (GPU, 2000))))
     _, said = decided(world(replace(work(), podsets=(main, side)), nodes=nodes))
     assert isinstance(said["a"], Admit)
+
+
+def test_a_podset_that_counts_nothing_does_not_hide_that_the_other_is_within_its_guarantee() -> None:
+    """`a` grows to four devices, its guarantee, and by pods that no quota counts; `v` of the other queue gives two."""
+    queues = (Queue("q", quotas=gpus(4)), Queue("r", min_runtime=0.0, quotas=gpus(2)))
+    main = PodSet("main", 2, 1, PodClass("ns", ((GPU, 2000),)))
+    side = PodSet("side", 4, 1, PodClass("ns", (("cpu", 1000),)))
+    stands = PodSetPlacement("main", (on("n1", (0, 1)),)), PodSetPlacement("side", (on("n1", count=1),))
+    both = replace(work("a", excluded_nodes=("n3",)), podsets=(main, side))
+    grows = Running(both, Admission("default", stands), admitted_at=NOW - 90_000)
+    gives = runs(work("v", "r", count=4, least=2), on("n2", 0, 1, 2, 3))
+    _, said = decided(world(nodes=(node("n1", 2), node("n2"), node("n3", 2)), queues=queues, running=(grows, gives)))
+    assert said["a"].after == (("main", 2), ("side", 4)) and said["v"].beneficiary == "ns/a"

@@ -169,7 +169,7 @@ def settled(world: World, plan: Plan) -> tuple[World, Plan]:
 
 def tells_the_truth(world: World, plan: Plan) -> None:
     """A counterfactual comes true: with fewer pods, in another queue or pool, unbound, or without those who block it,
-    the workload starts, were it the only one to wait, or with the others if it must stand beside some of them."""
+    the workload starts, were it the only one to wait, or with the others if it must stand, or stand even, with some."""
     waits = [one for one in plan.verdicts if isinstance(one, Wait) and one.reason in ROOM]
     pending = {one.key: one for one in world.pending}
     for wait in waits[:1]:
@@ -191,7 +191,7 @@ def resized(podset: PodSet, count: int) -> PodSet:
 
 
 def starts(world: World, workload: Workload, why: str) -> None:
-    leans = any(required(podset.pod, anti=False) for podset in workload.podsets)
+    leans = any(required(podset.pod, anti=False) or podset.pod.spread for podset in workload.podsets)
     others = tuple(one for one in world.pending if leans and one.key != workload.key)
     tried = replace(world, pending=(workload, *others))
     plan = decide(snapshot_of(tried), Policy())

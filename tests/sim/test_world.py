@@ -30,3 +30,15 @@ def test_a_strict_line_keeps_its_order_among_those_unlike() -> None:
 def test_those_who_never_fit_stop_no_strict_line() -> None:
     large = [Job(f"a{row}", 0.0, 100.0, gpus=16000) for row in range(9)]
     assert starts("strict-fifo", 1, *large, Job("b", 0.0, 100.0)) == [-1.0] * 9 + [0.0]
+
+
+@pytest.mark.parametrize(("policy", "start"), [("fifo", 0.0), ("strict-fifo", 100.0), ("sjf", 100.0)])
+def test_the_baselines_wait_for_as_few_nodes_as_hold_a_gang(policy: str, start: float) -> None:
+    wide = [Job(f"a{row}", 0.0, 100.0, gpus=5000) for row in range(2)]
+    assert starts(policy, 2, *wide, Job("b", 0.0, 200.0, workers=6)) == [0.0, 0.0, start]
+
+
+def test_a_large_gang_has_whole_nodes_and_one_part_of_a_node() -> None:
+    part = Job("a", 0.0, 100.0, gpus=5000)
+    assert starts("strict-fifo", 2, part, Job("b", 0.0, 200.0, workers=11)) == [0.0, 0.0]
+    assert starts("strict-fifo", 2, part, Job("b", 0.0, 200.0, workers=12)) == [0.0, 100.0]

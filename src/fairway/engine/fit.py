@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .labels import CORDON, holds, tolerates
+from .labels import CORDON, NAME, holds, tolerates
 from .model import GPU, Expression, Node, PodClass, Running, Selector, Taint, Term, Workload
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
@@ -29,7 +29,6 @@ Where = Rows | EllipsisType
 """Some rows, or all."""
 Piece = tuple[int, int]
 """A row, or index, and how many pods go there."""
-NAME = "metadata.name"
 MOST_KEPT = 256
 """Arrays over all nodes that are kept of one sort."""
 Key = TypeVar("Key")

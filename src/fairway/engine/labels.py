@@ -7,6 +7,8 @@ from .model import Expression, PodAffinity, PodClass, Selector, Taint, Toleratio
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
 CORDON = Taint("node.kubernetes.io/unschedulable")
 """What `unschedulable` amounts to: a pod that tolerates this may use the node."""
+NAME = "metadata.name"
+"""A node's name, where a label key is asked for."""
 
 
 def holds(one: Expression, value: str | None) -> bool:

@@ -3,6 +3,9 @@
 `sjf` and `srtf` go by `expected_runtime` as if it were true: they are bounds to compare with, where a simulation tells
 the durations. `srtf` and `las` preempt by what a workload still needs, or has had: a view of the snapshot gives
 workloads the priority that follows from it, in powers of two, so that equals do not take each other's place for ever.
+
+`strict-fifo` and `sjf` are the baselines that traces are published with: the head waits until its gang fits on as few
+nodes as can hold it, whole nodes and one part of a node (the `consolidate` placement of the Helios simulator).
 """
 
 from collections.abc import Callable
@@ -11,7 +14,8 @@ from functools import partial
 from math import inf, log2
 from typing import Generic, TypeVar
 
-from .model import Running, Workload
+from .labels import NAME
+from .model import GPU, PodSet, Running, Segment, Topology, Workload
 from .order import by_priority, by_submission
 from .policy import FAIRWAY, Policy
 from .quota import Tree
@@ -96,13 +100,35 @@ def valued(value: Value, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, pending=pending, running=tuple([one.seen for one in memo.standing.values()]))
 
 
+def consolidated(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot, where a gang that says nothing of where fills node after node."""
+    memo, most = snapshot.memo, int(snapshot.capacity[snapshot.resources.index(GPU)].max(initial=0))
+    memo.waiting = {id(one): memo.waiting.get(id(one)) or gathered(one, most) for one in snapshot.pending}
+    pools = tuple([replace(pool, levels=(*pool.levels, NAME)) for pool in snapshot.pools])
+    return replace(snapshot, pools=pools, pending=tuple([one.seen for one in memo.waiting.values()]))
+
+
+def gathered(workload: Workload, most: int) -> Rated[Workload]:
+    """Its pods in segments of as many as have a node of `most` milli-GPU to themselves."""
+    podsets = tuple([in_nodes(podset, most) for podset in workload.podsets])
+    seen = workload if podsets == workload.podsets else replace(workload, podsets=podsets)
+    return Rated(workload, seen, seen, size(workload))
+
+
+def in_nodes(podset: PodSet, most: int) -> PodSet:
+    pods = most // max(1, dict(podset.pod.requests).get(GPU, most))
+    is_free = podset.count > 1 < pods and podset.topology == Topology()
+    return replace(podset, topology=Topology(segments=(Segment(NAME, pods),))) if is_free else podset
+
+
 IN_TURN = Policy(ordering=by_submission, is_strict=False, makes_room=False, hold_depth=0)
+STRICT = replace(IN_TURN, is_strict=True, view=consolidated)
 
 PRESETS = {
     "fairway": FAIRWAY,
     "fifo": IN_TURN,
-    "strict-fifo": replace(IN_TURN, is_strict=True),
-    "sjf": replace(IN_TURN, ordering=by_claim, is_strict=True),
+    "strict-fifo": STRICT,
+    "sjf": replace(STRICT, ordering=by_claim),
     "srtf": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_remaining)),
     "las": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_attained)),
     "easy": replace(IN_TURN, hold_depth=1),

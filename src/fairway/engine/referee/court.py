@@ -169,11 +169,12 @@ class Court:
         return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
 
     def _first(self, at: int) -> Columns:
-        """int64[row]: the least that one pod of an item counts."""
+        """int64[row]: the least that one pod of an item counts, of those that count at all."""
         item, admission = self.laid.items[at], self.laid.items[at].admission
         pods = [PodSetPlacement(one.name, (NodeShare(one.nodes[0].node, 1),)) for one in admission.podsets]
         laid = Layout(self.case.snapshot, [item._replace(admission=replace(admission, podsets=(one,))) for one in pods])
-        least: Columns = np.min([self.books.part(laid, one) for one in range(len(pods))], axis=0)
+        counted = [part for one in range(len(pods)) if (part := self.books.part(laid, one)).any()]
+        least: Columns = np.min(counted or [np.zeros_like(self.books.held)], axis=0)
         return least
 
     def _unneeded(self, at: int, item: Item, victims: Sequence[int]) -> Iterator[Breach]:

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from fairway.engine.labels import CORDON, holds, selects, tolerates
+from fairway.engine.labels import CORDON, NAME, holds, selects, tolerates
 from fairway.engine.model import GPU, Node, PodClass, Term
 from fairway.engine.plan import Wait
 from fairway.engine.resources import DEVICE, shared
@@ -206,6 +206,6 @@ def is_split(snapshot: Snapshot, pool: str, level: str, names: Sequence[str]) ->
         return bool(level)
     upper, domains = levels[: levels.index(level) + 1], set()
     for name in {name for name in names if name in snapshot.row_of}:
-        labels = dict(snapshot.nodes[snapshot.row_of[name]].labels)
+        labels = {NAME: name, **dict(snapshot.nodes[snapshot.row_of[name]].labels)}
         domains.add(tuple(labels.get(one) for one in upper) if level in labels else None)
     return len(domains) > 1 or None in domains
