@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.engine.model import Ledger, PodClass, PodSet, Queue, Sketch, Workload
-from fairway.engine.sketch import Foreseen, Lengths, add, groups, known_group, learn, merge, sized, stem
+from fairway.engine.sketch import Foreseen, Lengths, add, groups, known_group, learn, merge, stem
 
 seconds = st.floats(1.0, 3e7)
 
@@ -44,9 +44,9 @@ def test_few_runs_of_a_name_are_answered_by_the_users_and_then_by_the_queues() -
     for index in range(6):
         known = learn(known, run("ann", f"job-short-{index}"), 10)
     known = learn(known, run("bob", "job-long-1"), 5000)
-    assert known_group(known, groups(run("ann", "job-short-77"))) == ("ann", "job-short")
+    assert known_group(known, groups(run("ann", "job-short-77"))) == ("ann", "job-short x1")
     assert known_group(known, groups(run("ann", "job-other"))) == ("ann", "")
-    assert known_group(known, groups(run("bob", "job-long-2"))) == ("", "")
+    assert known_group(known, groups(run("bob", "job-long-2"))) == ("", " x1")
 
 
 def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
@@ -70,7 +70,7 @@ def test_without_those_that_run_still_nothing_is_longer_than_what_was_seen() -> 
     assert lengths.quantile(1.0) == lengths.seconds[-1]
 
 
-def test_what_is_foretold_looks_at_how_many_gpus_are_asked_for() -> None:
+def test_a_name_is_told_apart_by_how_many_gpus_are_asked_for() -> None:
     def run(gpus: int, number: int) -> Workload:
         pod = PodClass(requests=(("nvidia.com/gpu", gpus * 1000),))
         return Workload(f"ns/job-train-{number}", "q", (PodSet("main", 1, 1, pod),), user="ann")
@@ -80,8 +80,8 @@ def test_what_is_foretold_looks_at_how_many_gpus_are_asked_for() -> None:
         known = learn(learn(known, run(1, number), 10), run(6, number), 5000)
     lengths = Foreseen({"q": Queue("q", ledger=Ledger(runtimes=tuple(known.items())))}, (), 0.0)
     assert lengths.of(run(1, 9)).quantile(0.9) < 11 and lengths.of(run(8, 9)).quantile(0.1) > 4500
-    assert known_group(known, sized(run(2, 9))) == ("ann", "job-train")
+    assert known_group(known, groups(run(2, 9))) == ("ann", "job-train")
 
 
 def test_a_name_of_digits_alone_without_a_user_is_of_its_queue() -> None:
-    assert sized(Workload("ns/17", "q", ())) == (("", " x1"), ("", ""))
+    assert groups(Workload("ns/17", "q", ())) == (("", " x1"), ("", ""))

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .labels import CORDON, NAME, holds, tolerates
-from .model import GPU, Expression, Node, PodClass, Running, Selector, Taint, Term, Workload
+from .model import GPU, Expression, Node, PodClass, Running, Selector, Sketch, Taint, Term, Workload
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
 
 if TYPE_CHECKING:
     from .draft import Draft
     from .presets import Rated
+    from .sketch import Lengths
     from .topology import Tree
 
 Counts = NDArray[np.int64]
@@ -92,6 +93,7 @@ class Memo:
         self.fitting: dict[object, tuple[object, bool]] = {}  # by what is asked of them: whether that fits
         self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
         self.standing: dict[int, Rated[Running]] = {}
+        self.lengths: dict[int, tuple[Sketch, Lengths]] = {}  # of what was learned, by identity
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 
     def has_groups(self, snapshot: Snapshot) -> bool:

@@ -11,12 +11,12 @@ nodes as can hold it, whole nodes and one part of a node (the `consolidate` plac
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, log2
+from math import inf
 from typing import Generic, TypeVar
 
 from .labels import NAME
 from .model import GPU, PodSet, Running, Segment, Topology, Workload
-from .order import by_priority, by_submission
+from .order import PATIENCE, by_rank, by_submission, level
 from .policy import FAIRWAY, Policy
 from .quota import Tree
 from .resources import counts_of, gpus_of
@@ -27,18 +27,10 @@ Value = Callable[[Workload, float, float, float], int]
 
 One = TypeVar("One", Workload, Running)
 
-PATIENCE = 2 * 86_400.0
-"""Seconds after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
-
 
 def by_claim(line: list[Workload], tree: Tree) -> None:
     """The shortest by what it says of itself."""
     line.sort(key=lambda one: inf if one.expected_runtime is None else one.expected_runtime)
-
-
-def level(amount: float) -> int:
-    """In powers of two, 0 below one."""
-    return int(log2(amount)) + 1 if amount >= 1 else 0
 
 
 def least_remaining(workload: Workload, served: float, size: float, now: float) -> int:
@@ -129,8 +121,8 @@ PRESETS = {
     "fifo": IN_TURN,
     "strict-fifo": STRICT,
     "sjf": replace(STRICT, ordering=by_claim),
-    "srtf": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_remaining)),
-    "las": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_attained)),
+    "srtf": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_remaining)),
+    "las": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_attained)),
     "easy": replace(IN_TURN, hold_depth=1),
     "conservative": replace(IN_TURN, hold_depth=-1),
     "fgd": replace(IN_TURN, strategy="FGD"),

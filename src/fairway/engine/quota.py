@@ -92,7 +92,8 @@ class Tree:
     def __init__(self, snapshot: Snapshot, *, usage_weight: float, half_life: float) -> None:
         self.snapshot, self._usage_weight, self._half_life = snapshot, usage_weight, half_life
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
-        self.pools, self.learned = tuple(pool.name for pool in snapshot.pools), Learned(snapshot.queues)
+        self.pools = tuple(pool.name for pool in snapshot.pools)
+        self.learned = Learned(snapshot.queues, snapshot.memo.lengths)
         self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}

@@ -6,8 +6,8 @@ all runtimes or of those longer than what has already run. Those that run still 
 old; where they are told, the estimate is Kaplan and Meier's (1958), without which the past looks too short.
 
 Runtimes are learned per (user, name) of a queue. Where fewer than ENOUGH were seen the question goes to a wider group:
-the user's, then the queue's. What is only foretold also looks at how many GPUs are asked for: big gangs run longer than
-the small work beside them. Names that differ in a counter or a generated suffix are one name.
+the user's, then the queue's; name and queue are also told apart by how many GPUs are asked for, for big gangs run
+longer than the small work beside them. Names that differ in a counter or a generated suffix are one name.
 """
 
 import re
@@ -89,7 +89,7 @@ class Lengths:
 def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group, Sketch]:
     """What is known after a workload of this queue ran for `seconds`; groups heard of least make room for new ones."""
     known = dict(runtimes)
-    for group in sized(workload):
+    for group in groups(workload):
         known[group] = add(known.get(group, Sketch()), seconds)
     while len(known) > MOST:
         del known[min(known, key=lambda group: (count(known[group]), group))]
@@ -102,17 +102,15 @@ def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
 
 
 def groups(workload: Workload) -> tuple[Group, ...]:
-    """Narrowest first."""
-    return tuple(dict.fromkeys(((workload.user, stem(workload.name)), (workload.user, ""), ("", ""))))
-
-
-def sized(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first; its name, and all of its queue, also by how many GPUs are asked for, in powers of two."""
-    gpus = gpus_of(workload.podsets, [one.count for one in workload.podsets])
-    size = f" x{2 ** ceil(log2(max(gpus, 1.0)))}"
-    *narrow, widest = groups(workload)
-    first = narrow[0] if narrow else widest
-    return tuple(dict.fromkeys(((first[0], first[1] + size), *narrow, ("", size), widest)))
+    user, name, size = workload.user, stem(workload.name), f" x{2 ** ceil(log2(max(gpus(workload), 1.0)))}"
+    narrow = (user, name + size), (user, name), (user, ""), ("", size)
+    return (*dict.fromkeys(group for group in narrow if any(group)), ("", ""))
+
+
+def gpus(workload: Workload) -> float:
+    """Of all its pods."""
+    return gpus_of(workload.podsets, [one.count for one in workload.podsets])
 
 
 @lru_cache(1 << 16)
@@ -123,27 +121,34 @@ def stem(name: str) -> str:
 
 
 class Learned:
-    """How long each kind of workload runs, as its queue remembers it; looked up once for all of a kind."""
+    """How long each kind of workload runs, as its queue remembers it; looked up once for all of a kind. `ready` is what
+    was made of sketches, by identity; it outlives this."""
 
-    def __init__(self, queues: Mapping[str, Queue]) -> None:
-        self._queues = queues
-        self._known: dict[tuple[str, str, str], Lengths | None] = {}
+    def __init__(self, queues: Mapping[str, Queue], ready: dict[int, tuple[Sketch, Lengths]]) -> None:
+        self._ready = ready
+        self._runtimes = {name: dict(one.ledger.runtimes) for name, one in queues.items() if one.ledger.runtimes}
+        self._known: dict[tuple[str, str, str, float], Lengths | None] = {}
 
     def of(self, workload: Workload) -> Lengths | None:
-        queue = self._queues.get(workload.queue)
-        if queue is None or not queue.ledger.runtimes:
+        runtimes = self._runtimes.get(workload.queue)
+        if runtimes is None:
             return None
-        kind = workload.queue, workload.user, stem(workload.name)
+        kind = workload.queue, workload.user, stem(workload.name), gpus(workload)
         if kind not in self._known:
-            runtimes = dict(queue.ledger.runtimes)
-            group = known_group(runtimes, groups(workload))
-            self._known[kind] = Lengths(runtimes[group]) if group in runtimes else None
+            sketch = runtimes.get(known_group(runtimes, groups(workload)))
+            self._known[kind] = self._lengths(sketch) if sketch else None
         return self._known[kind]
+
+    def _lengths(self, sketch: Sketch) -> Lengths:
+        if id(sketch) not in self._ready:
+            while len(self._ready) >= MOST:
+                del self._ready[next(iter(self._ready))]
+            self._ready[id(sketch)] = sketch, Lengths(sketch)
+        return self._ready[id(sketch)][1]
 
 
 class Foreseen:
-    """How long they will: by how many GPUs they ask for, too, and with those that run now, which count as longer than
-    they have run."""
+    """How long they will, with those that run now, which count as longer than they have run."""
 
     def __init__(self, queues: Mapping[str, Queue], running: Iterable[Running], now: float) -> None:
         self._queues = queues
@@ -151,7 +156,7 @@ class Foreseen:
         self._ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
         for one in running:
             if one.admitted_at is not None:
-                for group in sized(one.workload):
+                for group in groups(one.workload):
                     self._ages[one.workload.queue, group].append(now - one.admitted_at)
 
     def of(self, workload: Workload) -> Lengths | None:
@@ -159,7 +164,7 @@ class Foreseen:
         if queue is None or not queue.ledger.runtimes:
             return None
         runtimes = dict(queue.ledger.runtimes)
-        at = workload.queue, known_group(runtimes, sized(workload))
+        at = workload.queue, known_group(runtimes, groups(workload))
         if at not in self._known:
             self._known[at] = Lengths(runtimes[at[1]], self._ages[at])
         return self._known[at]
