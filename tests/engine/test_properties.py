@@ -31,8 +31,8 @@ def test_every_property_holds_on_mixed_worlds(part: int) -> None:
     """In parts, so that several processes share the work; each has worlds of its own."""
 
     @settings(
-        max_examples=EXAMPLES, deadline=None, database=None, report_multiple_bugs=False, derandomize=not SOAK, print_blob=SOAK,
-        phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+        max_examples=EXAMPLES, deadline=None, database=None, report_multiple_bugs=False, derandomize=not SOAK,
+        phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck), print_blob=SOAK,
     )
     @given(worlds(salt=part))
     def holds(world: World) -> None:

@@ -22,7 +22,7 @@ from .sketch import gpus, stem
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
 
-PATIENCE = 3 * 86_400.0
+PATIENCE = 4 * 86_400.0
 """Seconds after which nobody is passed over any longer by those who need less."""
 
 Ordering = Callable[[list[Workload], Tree], None]
