@@ -17,13 +17,10 @@ from .draft import Draft
 from .model import Workload
 from .policy import Policy
 from .quota import ALL, Branch, Demand, Tree
-from .sketch import gpus, stem
+from .sketch import stem
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
-
-PATIENCE = 4 * 86_400.0
-"""Seconds after which nobody is passed over any longer by those who need less."""
 
 Ordering = Callable[[list[Workload], Tree], None]
 """Sorts a line in place; what is equal stays in the order of submission, then name."""
@@ -45,16 +42,8 @@ def by_submission(line: list[Workload], tree: Tree) -> None:
     """First come, first served."""
 
 
-def by_rank(line: list[Workload], tree: Tree) -> None:
-    """The higher priority."""
-    line.sort(key=attrgetter("priority"), reverse=True)
-
-
 def by_priority(line: list[Workload], tree: Tree) -> None:
-    """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
-    least, as far as the queue has learned."""
-    if line and tree.branches[line[0].queue].queue.ledger.runtimes:
-        line.sort(key=lambda one: need(one, tree))
+    """The higher priority; of equals the one with the least slack before its deadline."""
     if any(one.deadline is not None for one in line):
         line.sort(key=lambda one: laxity(one, tree))
     line.sort(key=attrgetter("priority"), reverse=True)
@@ -95,16 +84,9 @@ def runtime(workload: Workload, tree: Tree) -> float:
     return inf if trusted is None else max(trusted, claimed or 0.0)
 
 
-def need(workload: Workload, tree: Tree) -> int:
-    """GPU-seconds that it will take, in powers of two; nothing once it has waited long enough."""
-    if tree.snapshot.now - workload.submitted >= PATIENCE:
-        return -1
-    return level(runtime(workload, tree) * max(gpus(workload), 1.0))
-
-
 def level(amount: float) -> int:
     """In powers of two, 0 below one."""
-    return int(log2(min(amount, 1e18))) + 1 if amount >= 1 else 0
+    return int(log2(amount)) + 1 if amount >= 1 else 0
 
 
 def laxity(workload: Workload, tree: Tree) -> float:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from .labels import NAME
 from .model import GPU, PodSet, Running, Segment, Topology, Workload
-from .order import PATIENCE, by_rank, by_submission, level
+from .order import by_priority, by_submission, level
 from .policy import FAIRWAY, Policy
 from .quota import Tree
 from .resources import counts_of, gpus_of
@@ -26,6 +26,9 @@ Value = Callable[[Workload, float, float, float], int]
 """A workload's priority from the GPU-seconds it has had, the GPUs of all its pods, and now."""
 
 One = TypeVar("One", Workload, Running)
+
+PATIENCE = 4 * 86_400.0
+"""Seconds after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
 
 
 def by_claim(line: list[Workload], tree: Tree) -> None:
@@ -121,8 +124,8 @@ PRESETS = {
     "fifo": IN_TURN,
     "strict-fifo": STRICT,
     "sjf": replace(STRICT, ordering=by_claim),
-    "srtf": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_remaining)),
-    "las": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_attained)),
+    "srtf": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_remaining)),
+    "las": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_attained)),
     "easy": replace(IN_TURN, hold_depth=1),
     "conservative": replace(IN_TURN, hold_depth=-1),
     "fgd": replace(IN_TURN, strategy="FGD"),
