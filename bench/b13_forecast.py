@@ -2,7 +2,7 @@
 
 A trace is replayed under `fairway`, each queue with a pool of its own by itself. At MOMENTS moments evenly spread over
 its time, as soon as somebody waits, a forecast is made from what the scheduler knows then: runtimes learned so far, who
-came in the last hour, and how earlier forecasts came true. Each is judged by the first start that followed. The error
+came lately, and how earlier forecasts came true. Each is judged by the first start that followed. The error
 is |p50 - start| as a part of the wait that was left; coverage is how many started by their p90; how wide the ranges
 were is told beside it, for p90 = never is no answer. The first MOST_DAYS are replayed, or BENCH_DAYS.
 """

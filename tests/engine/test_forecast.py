@@ -116,9 +116,17 @@ def test_the_same_world_and_chance_give_the_same_forecast() -> None:
 def test_short_work_that_keeps_coming_delays_a_longer_one_in_a_queue_that_prefers_it() -> None:
     old = runs(job("old", gpus=1, time_limit=10 * MINUTE), "n1", since=NOW)
     told = world(node("n1", 1), queue("q", order="ShortestFirst"), old, job("long", gpus=1, time_limit=20 * HOUR))
-    short = [job(f"s{n}", gpus=1, time_limit=10 * MINUTE, submitted=NOW - WINDOW + 300 * n) for n in range(11)]
+    short = [job(f"s{n}", gpus=1, time_limit=10 * MINUTE, submitted=NOW - HOUR + 300 * (n + 1)) for n in range(11)]
     alone, among = foretold(told), foretold(told, recent=tuple(short))
     assert among["long"].p50 > alone["long"].p50
+
+
+def test_where_the_last_hour_tells_too_little_the_last_day_does() -> None:
+    old = runs(job("old", gpus=1, time_limit=10 * HOUR), "n1", since=NOW)
+    told = world(node("n1", 1), queue("q", order="ShortestFirst"), old, job("long", gpus=1, time_limit=20 * HOUR))
+    day = tuple(job(f"s{n}", gpus=1, time_limit=HOUR / 2, submitted=NOW - WINDOW + HOUR * (n + 1)) for n in range(23))
+    before = tuple(replace(one, submitted=one.submitted - WINDOW) for one in day)
+    assert foretold(told, recent=day)["long"].p50 > foretold(told, recent=before)["long"].p50
 
 
 def test_one_burst_of_the_past_does_not_come_again() -> None:

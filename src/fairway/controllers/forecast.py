@@ -94,7 +94,7 @@ class Forecasts:
         return took
 
     def _recent(self, snapshot: Snapshot) -> tuple[Workload, ...]:
-        """The newest submitted in the last hour, over or not."""
+        """The newest submitted lately, over or not."""
         after, reading = time_text(snapshot.now - WINDOW), self.means.facts.reading()
         made = [said for said in self.means.view.workloads.values() if (said.metadata.creation_timestamp or "") > after]
         made.sort(key=lambda said: said.metadata.creation_timestamp or "")

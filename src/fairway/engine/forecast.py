@@ -5,8 +5,8 @@ p90. The rest get the work ahead of them ÷ the rate at which the runs drained w
 from what was learned of the workload's kind, of those longer than it has run already. Where nothing was learned it is
 exponential, around what the workload or its queue expects, else half the enforced limit, else DEFAULT_SECONDS; who has
 run longer than that, or than any of its kind, goes on about as long again. `decide` itself ends at its limit what would
-run longer. Arrivals come as they did in the last WINDOW seconds, in bursts of alike
-workloads; fewer bursts than ENOUGH tell nothing, and nothing arrives.
+run longer. Arrivals come as they did in the last hour, or, where that had fewer than ENOUGH, in the last WINDOW
+seconds, in bursts of alike workloads; where those are too few as well, nothing arrives.
 
 A p90 is worth what it came to: each queue stretches the wait until its p90 a little after a start that came later, and
 shortens it a little less after one that did not, which settles where nine in ten start by then.
@@ -17,7 +17,7 @@ same forecast. What can never start has none.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count, islice
 from math import exp, inf, log
@@ -36,7 +36,8 @@ from .snapshot import Snapshot
 from .state import snapshot_of, state_of
 
 RUNS, MOST_WAITING, MOST_SEEN, MOST_CYCLES = 16, 1_000, 32, 500
-DEFAULT_SECONDS = WINDOW = 3_600.0
+DEFAULT_SECONDS = HOUR = 3_600.0
+WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
 STEP, MOST_STRETCH = 0.4, 64.0
@@ -154,10 +155,9 @@ def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> tuple[dic
 
 def _expect(ahead: Forward, recent: Sequence[Workload], chance: np.random.Generator) -> None:
     """From now on bursts come as often as lately, each like one of those."""
-    groups: defaultdict[tuple[object, ...], list[Workload]] = defaultdict(list)
-    for one in recent:
-        groups[one.queue, one.user, stem(one.name), one.submitted // BURST_SECONDS].append(one)
-    bursts, numbers = list(groups.values()), count(FIRST_COPY)
+    found = {window: _bursts(one for one in recent if one.submitted > ahead.now - window) for window in (HOUR, WINDOW)}
+    window = HOUR if len(found[HOUR]) >= ENOUGH else WINDOW
+    bursts, numbers = found[window], count(FIRST_COPY)
     if len(bursts) < ENOUGH:
         return
 
@@ -167,9 +167,17 @@ def _expect(ahead: Forward, recent: Sequence[Workload], chance: np.random.Genera
         come_again()
 
     def come_again() -> None:
-        ahead.at(ahead.now + float(chance.exponential(WINDOW / len(bursts))), arrive)
+        ahead.at(ahead.now + float(chance.exponential(window / len(bursts))), arrive)
 
     come_again()
+
+
+def _bursts(workloads: Iterable[Workload]) -> list[list[Workload]]:
+    """Those alike that came at once."""
+    groups: defaultdict[tuple[object, ...], list[Workload]] = defaultdict(list)
+    for one in workloads:
+        groups[one.queue, one.user, stem(one.name), one.submitted // BURST_SECONDS].append(one)
+    return list(groups.values())
 
 
 def _anew(one: Workload, key: str, now: float) -> Workload:
