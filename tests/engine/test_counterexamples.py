@@ -334,3 +334,15 @@ def test_a_podset_that_counts_nothing_does_not_hide_that_the_other_is_within_its
     gives = runs(work("v", "r", count=4, least=2), on("n2", 0, 1, 2, 3))
     _, said = decided(world(nodes=(node("n1", 2), node("n2"), node("n3", 2)), queues=queues, running=(grows, gives)))
     assert said["a"].after == (("main", 2), ("side", 4)) and said["v"].beneficiary == "ns/a"
+
+
+def test_who_grew_by_one_pod_within_its_share_may_have_what_is_idle_then() -> None:
+    """`v` gives a pod of two devices for one of `a`; the next of `a` is beyond its share, and takes nobody's room."""
+    queues = (Queue("q", quotas=gpus(4)), Queue("r", min_runtime=0.0, quotas=gpus(8)))
+    gives = runs(work("v", "r", gpus=2, count=3, least=1), on("n2", (0, 1), (2, 3)))
+    fixed = runs(work("w", "r", gpus=6), on("n1", (0, 1, 2, 3, 4, 5))), runs(work("u", gpus=3), on("n3", (0, 1, 2)))
+    small = runs(work("s", gpus=0, count=4, least=1, pod={"requests": ()}), on("n1", count=4))
+    grows = runs(work("a", count=3, least=1, priority=1), on("n3", 3))
+    nodes = (node("n1", 6), node("n2"), node("n3"))
+    _, said = decided(world(nodes=nodes, queues=queues, running=(grows, gives, small, *fixed)))
+    assert (said["a"].after, said["v"].after) == ((("main", 3),), (("main", 1),))

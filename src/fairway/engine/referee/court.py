@@ -164,9 +164,13 @@ class Court:
     def is_within(self, at: int, victims: Sequence[int] = ()) -> bool:
         """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for, once
         the victims are gone; whoever grows, with its first pod more."""
-        part, books = self._first(at) if self.starts[at].role == "more" else self.part(at), self.books
+        part, books = self._asked(at), self.books
         is_over = (part > 0) & (books.held + part - self.gone(victims) > books.owed)
         return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
+
+    def _asked(self, at: int) -> Columns:
+        """int64[row]: what counts when it is asked whether others may be taken for it."""
+        return self._first(at) if self.starts[at].role == "more" else self.part(at)
 
     def _first(self, at: int) -> Columns:
         """int64[row]: the least that one pod of an item counts, of those that count at all."""
@@ -208,9 +212,10 @@ class Court:
             self._take(one, -sign)
 
     def _unentitled(self, at: int, item: Item, victims: Sequence[int], reclaimed: Sequence[int]) -> Iterator[Breach]:
-        """Reclaim: the asking leaf within its share, the losing branch above what it is due before it loses the last
-        (and largest) of them. Who gave it surplus, and then more to another, is told for that one."""
-        books, part = self.books, self.part(at)
+        """Reclaim: the asking leaf within its share (who grows, with its first pod more), the losing branch above what
+        it is due before it loses the last (and largest) of them. Who gave it surplus, and then more to another, is told
+        for that one."""
+        books, part = self.books, self._asked(at)
         if self.misdealt:
             yield item.key, "Entitled", f"no division gives {self.misdealt} that share"
         heirs = {key: self.heirs.get(key, item.key) for key in item.after}
