@@ -346,3 +346,11 @@ def test_who_grew_by_one_pod_within_its_share_may_have_what_is_idle_then() -> No
     nodes = (node("n1", 6), node("n2"), node("n3"))
     _, said = decided(world(nodes=nodes, queues=queues, running=(grows, gives, small, *fixed)))
     assert (said["a"].after, said["v"].after) == ((("main", 3),), (("main", 1),))
+
+
+def test_the_owner_of_a_hold_takes_back_surplus_though_its_queue_is_above_its_share() -> None:
+    queues = (Queue("q", quotas=gpus(1)), Queue("r", quotas=gpus(3)))
+    mine = runs(work("b", gpus=2), on("n1", (0, 1)))
+    backfilled = runs(work("v", "r", count=2, least=1), on("n1", 2, 3), backfilled_for="ns/a")
+    _, said = decided(world(work("a"), nodes=(node("n1"),), queues=queues, running=(mine, backfilled)))
+    assert (said["v"].after, said["v"].beneficiary) == ((("main", 1),), "ns/a") and isinstance(said["a"], Admit)

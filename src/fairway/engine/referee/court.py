@@ -237,8 +237,11 @@ class Court:
 
 def cause_of(taker: Item, one: Running, verdict: Taking) -> Cause:
     """By what right it is taken: surplus is given for the same reasons."""
-    is_own = taker.workload.queue == one.workload.queue
-    return verdict.cause if isinstance(verdict, Evict) else Cause.PREEMPTED if is_own else Cause.RECLAIMED
+    if isinstance(verdict, Evict):
+        return verdict.cause
+    if one.backfilled_for == taker.key:
+        return Cause.HOLD_TAKEN
+    return Cause.PREEMPTED if taker.workload.queue == one.workload.queue else Cause.RECLAIMED
 
 
 # Time
