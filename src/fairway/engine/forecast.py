@@ -94,10 +94,11 @@ def forecast(
     followed = line[:MOST_WAITING]
     near = replace(world, pending=tuple(followed))
     asked = {one.key for one in followed if only in ("", one.key)}
+    bursts, pause = _arrivals(recent, world.now)
     runs = []
     for _ in range(RUNS):
         ahead = _ahead(near, policy, runtimes, chance)
-        _expect(ahead, recent, chance)
+        _expect(ahead, bursts, pause, chance)
         runs.append(_run(ahead, followed, asked))
     starts = np.array([[run.get(one.key, inf) for one in followed] for run, _ in runs]).reshape(RUNS, -1)
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf")
@@ -153,12 +154,19 @@ def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> tuple[dic
     return starts, False
 
 
-def _expect(ahead: Forward, recent: Sequence[Workload], chance: np.random.Generator) -> None:
+def _arrivals(recent: Sequence[Workload], now: float) -> tuple[list[list[Workload]], float]:
+    """Bursts that came lately, none where they are too few to tell anything, and the mean seconds between two."""
+    for window in (HOUR, WINDOW):
+        bursts = _bursts(one for one in recent if one.submitted > now - window)
+        if len(bursts) >= ENOUGH:
+            return bursts, window / len(bursts)
+    return [], inf
+
+
+def _expect(ahead: Forward, bursts: list[list[Workload]], pause: float, chance: np.random.Generator) -> None:
     """From now on bursts come as often as lately, each like one of those."""
-    found = {window: _bursts(one for one in recent if one.submitted > ahead.now - window) for window in (HOUR, WINDOW)}
-    window = HOUR if len(found[HOUR]) >= ENOUGH else WINDOW
-    bursts, numbers = found[window], count(FIRST_COPY)
-    if len(bursts) < ENOUGH:
+    numbers = count(FIRST_COPY)
+    if not bursts:
         return
 
     def arrive() -> None:
@@ -167,7 +175,7 @@ def _expect(ahead: Forward, recent: Sequence[Workload], chance: np.random.Genera
         come_again()
 
     def come_again() -> None:
-        ahead.at(ahead.now + float(chance.exponential(window / len(bursts))), arrive)
+        ahead.at(ahead.now + float(chance.exponential(pause)), arrive)
 
     come_again()
 

@@ -8,7 +8,7 @@ workloads the priority that follows from it, in powers of two, so that equals do
 nodes as can hold it, whole nodes and one part of a node (the `consolidate` placement of the Helios simulator).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -20,6 +20,7 @@ from .order import by_priority, by_submission, level
 from .policy import FAIRWAY, Policy
 from .quota import Tree
 from .resources import counts_of, gpus_of
+from .sketch import gpus
 from .snapshot import Snapshot
 
 Value = Callable[[Workload, float, float, float], int]
@@ -69,7 +70,11 @@ class Rated(Generic[One]):
 
 def size(workload: Workload) -> float:
     """GPUs of all its pods, never none."""
-    return max(gpus_of(workload.podsets, tuple(podset.count for podset in workload.podsets)), 1e-3)
+    return max(gpus(workload), 1e-3)
+
+
+def waiting(one: Workload) -> Rated[Workload]:
+    return Rated(one, one, one, size(one))
 
 
 def standing(one: Running) -> Rated[Running]:
@@ -78,14 +83,19 @@ def standing(one: Running) -> Rated[Running]:
     return Rated(one, one, one.workload, size(one.workload), *runs)
 
 
+def kept(
+    known: dict[int, Rated[One]], those: Iterable[One], rate: Callable[[One], Rated[One]]
+) -> dict[int, Rated[One]]:
+    """Those who are there, as they were last seen, by identity; the others are forgotten."""
+    return {id(one): known.get(id(one)) or rate(one) for one in those}
+
+
 def valued(value: Value, snapshot: Snapshot) -> Snapshot:
     """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
     as then; that is known of those who were there, by identity."""
     memo, now = snapshot.memo, snapshot.now
-    memo.waiting = {
-        id(one): memo.waiting.get(id(one)) or Rated(one, one, one, size(one)) for one in snapshot.pending
-    }
-    memo.standing = {id(one): memo.standing.get(id(one)) or standing(one) for one in snapshot.running}
+    memo.waiting = kept(memo.waiting, snapshot.pending, waiting)
+    memo.standing = kept(memo.standing, snapshot.running, standing)
     for waits in memo.waiting.values():
         waits.seen = waits.changed(value, now) or waits.seen
     for stands in memo.standing.values():
@@ -98,12 +108,12 @@ def valued(value: Value, snapshot: Snapshot) -> Snapshot:
 def consolidated(snapshot: Snapshot) -> Snapshot:
     """The same snapshot, where a gang that says nothing of where fills node after node."""
     memo, most = snapshot.memo, int(snapshot.capacity[snapshot.resources.index(GPU)].max(initial=0))
-    memo.waiting = {id(one): memo.waiting.get(id(one)) or gathered(one, most) for one in snapshot.pending}
+    memo.waiting = kept(memo.waiting, snapshot.pending, partial(gathered, most))
     pools = tuple([replace(pool, levels=(*pool.levels, NAME)) for pool in snapshot.pools])
     return replace(snapshot, pools=pools, pending=tuple([one.seen for one in memo.waiting.values()]))
 
 
-def gathered(workload: Workload, most: int) -> Rated[Workload]:
+def gathered(most: int, workload: Workload) -> Rated[Workload]:
     """Its pods in segments of as many as have a node of `most` milli-GPU to themselves."""
     podsets = tuple([in_nodes(podset, most) for podset in workload.podsets])
     seen = workload if podsets == workload.podsets else replace(workload, podsets=podsets)

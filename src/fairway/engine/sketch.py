@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, exp, log, log2
 
+from .fit import remember
 from .model import Queue, Running, Sketch, Workload
 from .resources import gpus_of
 
@@ -125,26 +126,23 @@ class Learned:
     was made of sketches, by identity; it outlives this."""
 
     def __init__(self, queues: Mapping[str, Queue], ready: dict[int, tuple[Sketch, Lengths]]) -> None:
-        self._ready = ready
-        self._runtimes = {name: dict(one.ledger.runtimes) for name, one in queues.items() if one.ledger.runtimes}
+        self._queues, self._ready = queues, ready
         self._known: dict[tuple[str, str, str, float], Lengths | None] = {}
 
     def of(self, workload: Workload) -> Lengths | None:
-        runtimes = self._runtimes.get(workload.queue)
-        if runtimes is None:
+        queue = self._queues.get(workload.queue)
+        if queue is None or not queue.ledger.runtimes:
             return None
         kind = workload.queue, workload.user, stem(workload.name), gpus(workload)
         if kind not in self._known:
+            runtimes = dict(queue.ledger.runtimes)
             sketch = runtimes.get(known_group(runtimes, groups(workload)))
             self._known[kind] = self._lengths(sketch) if sketch else None
         return self._known[kind]
 
     def _lengths(self, sketch: Sketch) -> Lengths:
-        if id(sketch) not in self._ready:
-            while len(self._ready) >= MOST:
-                del self._ready[next(iter(self._ready))]
-            self._ready[id(sketch)] = sketch, Lengths(sketch)
-        return self._ready[id(sketch)][1]
+        known = self._ready.get(id(sketch)) or remember(self._ready, id(sketch), (sketch, Lengths(sketch)))
+        return known[1]
 
 
 class Foreseen:
