@@ -56,7 +56,8 @@ class Teller:
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
         self.stretches: dict[str, float] = {}
-        self.open: dict[str, Told] = {}  # the first forecast of each that waits
+        self.open: dict[str, Told] = {}  # the first forecast of each that waits, while its p90 is to come
+        self.heard: set[str] = set()  # of whom there was one
         self.said: list[Told] = []
         self.starts: dict[str, float] = {}
 
@@ -66,9 +67,11 @@ class Teller:
             return
         self.starts[key] = now
         if one := self.open.pop(key, None):
-            queue = self.queues[key]
-            is_late = now > one.forecast.p90
-            self.stretches[queue] = stretched(self.stretches.get(queue, 1.0), is_late=is_late)
+            self._learn(key, is_late=now > one.forecast.p90)
+
+    def _learn(self, key: str, *, is_late: bool) -> None:
+        queue = self.queues[key]
+        self.stretches[queue] = stretched(self.stretches.get(queue, 1.0), is_late=is_late)
 
     def ask(self, snapshot: Snapshot) -> None:
         """A forecast, if one is due."""
@@ -76,13 +79,17 @@ class Teller:
         if not self.due or now < self.due[0]:
             return
         self.due = self.due[bisect_right(self.due, now) :]
+        for key in [key for key, one in self.open.items() if one.forecast.p90 < now]:
+            del self.open[key]
+            self._learn(key, is_late=True)
         queues = tuple(
             replace(one, ledger=replace(one.ledger, stretch=self.stretches.get(one.name, 1.0))) for one in world.queues
         )
         found = forecast(replace(world, queues=queues), PRESETS["fairway"], self.chance, recent=self.recent(now))
         said = [Told(key, now, one) for key, one in found.items()]
         self.said += said
-        self.open |= {one.key: one for one in said if one.key not in self.open}
+        self.open |= {one.key: one for one in said if one.key not in self.heard}
+        self.heard |= found.keys()
 
     def recent(self, now: float) -> list[Workload]:
         pods: dict[PodClass, PodClass] = {}

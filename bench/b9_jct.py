@@ -9,9 +9,12 @@ first days, where published baselines do not apply; the names then say so.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 
 from bench.figure import Figure
 from bench.replays import Replay, days, loads, replay
+
+from fairway.sim.load import Load
 
 TRACES = ("philly", "helios_venus", "pai_v2020")
 PUBLISHED = {
@@ -24,21 +27,34 @@ PUBLISHED = {
 NEAR = 0.05
 OURS = {"las": 1.5, "fairway": 2.0}
 """How many times the oracle's mean wait each of ours may have: preempting, and not."""
+ORACLES = ("srtf", "sjf")
+BASELINES = ("strict-fifo", "sjf")
+RUNS = (*OURS, *ORACLES, "strict-fifo")
 
 
 def run(rounds: int = 1) -> Iterator[Figure]:
-    """`rounds` is not used: the same load gives the same figures."""
-    for trace, load in loads(("muri_testbed", *TRACES), "B9"):
-        title = f"B9 {load.name}"
-        fifo, sjf = replay(load, "strict-fifo"), replay(load, "sjf", knows_durations=True)
-        published = (None, None) if days() else PUBLISHED[trace]
-        yield _reproduced(f"{title} strict-fifo JCT", fifo, published[0])
-        yield _reproduced(f"{title} sjf JCT", sjf, published[1])
-        if trace not in TRACES:
-            continue
-        for policy, most in OURS.items():
-            yield from _waits(f"{title} {policy}", replay(load, policy), fifo, sjf, most)
-        srtf = replay(load, "srtf", knows_durations=True)
+    """`rounds` is not used: the same load gives the same figures. As many replays at once as there are processors; a
+    trace's figures are told when all of its replays have ended."""
+    there = dict(loads(("muri_testbed", *TRACES), "B9"))
+    with ProcessPoolExecutor() as pool:
+        asked = {name: _asked(pool, load, RUNS if name in TRACES else BASELINES) for name, load in there.items()}
+        for name, load in there.items():
+            runs = {policy: one.result() for policy, one in asked[name].items()}
+            published = (None, None) if days() else PUBLISHED[name]
+            yield from _figures(f"B9 {load.name}", runs, published)
+
+
+def _asked(pool: ProcessPoolExecutor, load: Load, policies: tuple[str, ...]) -> dict[str, Future[Replay]]:
+    return {one: pool.submit(replay, load, one, knows_durations=one in ORACLES) for one in policies}
+
+
+def _figures(title: str, runs: dict[str, Replay], published: tuple[float | None, float | None]) -> Iterator[Figure]:
+    fifo, sjf = runs["strict-fifo"], runs["sjf"]
+    yield _reproduced(f"{title} strict-fifo JCT", fifo, published[0])
+    yield _reproduced(f"{title} sjf JCT", sjf, published[1])
+    for policy, most in OURS.items() if "srtf" in runs else ():
+        yield from _waits(f"{title} {policy}", runs[policy], fifo, sjf, most)
+    if srtf := runs.get("srtf"):
         yield Figure(f"{title} srtf wait", (srtf.measures.mean_wait,), "s", is_valid=srtf.is_valid)
 
 

@@ -41,7 +41,7 @@ def test_a_budget_starts_anew_with_its_period() -> None:
 def test_the_runtime_of_what_succeeded_is_learned() -> None:
     ledger = charge(Queue("q"), use(100.0, runtime=100.0), now=0.0, half_life=DAY)
     assert {group for group, _ in ledger.runtimes} == {
-        ("ann", "job-train x1"), ("ann", "job-train"), ("ann", ""), ("", " x1"), ("", "")
+        ("ann", "job-train x1 @0"), ("ann", "job-train x1"), ("ann", "job-train"), ("ann", ""), ("", " x1"), ("", "")
     }
     assert charge(Queue("q"), use(100.0), now=0.0, half_life=DAY).runtimes == ()
 

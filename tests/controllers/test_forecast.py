@@ -25,3 +25,9 @@ def test_what_is_long_past_fades() -> None:
     old = (ForecastAccuracy("1h", 10_000, 100.0, 0.0),)
     (one,) = accuracy(old, [Outcome("1h", 0.0, True)] * 4 * MEMORY)
     assert one.starts == 10_000 + 4 * MEMORY and one.error < 3.0 and one.coverage > 0.97
+
+
+def test_an_accuracy_waits_for_the_start() -> None:
+    assert accuracy((), [Outcome("1h", None, False)]) == ()
+    told = [Outcome("1h", None, False), Outcome("1h", 80.0, False, was_learned=True)]
+    assert accuracy((), told) == (ForecastAccuracy("1h", 1, 80.0, 0.0),)

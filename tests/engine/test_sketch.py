@@ -4,8 +4,22 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.engine.model import Ledger, PodClass, PodSet, Queue, Sketch, Workload
-from fairway.engine.sketch import Foreseen, Lengths, add, groups, known_group, learn, merge, stem
+from fairway.engine.model import Admission, Ledger, PodClass, PodSet, Queue, Running, Sketch, Workload, World
+from fairway.engine.sketch import (
+    BATCH,
+    MOST_BATCHES,
+    Foreseen,
+    Learned,
+    Lengths,
+    Runtimes,
+    add,
+    groups,
+    known_group,
+    learn,
+    merge,
+    stem,
+)
+from fairway.engine.state import snapshot_of
 
 seconds = st.floats(1.0, 3e7)
 
@@ -36,17 +50,70 @@ def test_what_has_already_run_counts_only_the_longer_ones() -> None:
     assert lengths.quantile(0.5, beyond=5000) is None
 
 
-def test_few_runs_of_a_name_are_answered_by_the_users_and_then_by_the_queues() -> None:
-    def run(user: str, name: str) -> Workload:
-        return Workload(f"ns/{name}", "q", (), user=user)
+def run(name: str, user: str = "ann", *, gpus: int = 1, hour: int = 0) -> Workload:
+    pod = PodClass(requests=(("nvidia.com/gpu", gpus * 1000),))
+    return Workload(f"ns/{name}", "q", (PodSet("main", 1, 1, pod),), user=user, submitted=hour * 3600.0)
 
-    known: dict[tuple[str, str], Sketch] = {}
+
+def world(known: Runtimes, running: dict[Workload, float] | None = None) -> World:
+    """A queue that knows so much; of those that run, for how many seconds they have."""
+    listed = tuple(
+        Running(one, Admission("default", ()), admitted_at=1e6 - ran) for one, ran in (running or {}).items()
+    )
+    return World(now=1e6, queues=(Queue("q", ledger=Ledger(runtimes=tuple(known.items()))),), running=listed)
+
+
+def test_few_runs_of_a_name_are_answered_by_the_users_and_then_by_the_queues() -> None:
+    known: Runtimes = {}
     for index in range(6):
-        known = learn(known, run("ann", f"job-short-{index}"), 10)
-    known = learn(known, run("bob", "job-long-1"), 5000)
-    assert known_group(known, groups(run("ann", "job-short-77"))) == ("ann", "job-short x1")
-    assert known_group(known, groups(run("ann", "job-other"))) == ("ann", "")
-    assert known_group(known, groups(run("bob", "job-long-2"))) == ("", " x1")
+        known = learn(known, run(f"job-short-{index}", hour=index), 10)
+    known = learn(known, run("job-long-1", "bob"), 5000)
+    assert known_group(known, groups(run("job-short-77"))) == ("ann", "job-short x1")
+    assert known_group(known, groups(run("job-other"))) == ("ann", "")
+    assert known_group(known, groups(run("job-long-2", "bob"))) == ("", " x1")
+
+
+def learned(known: Runtimes, asked: Workload, part: float, running: dict[Workload, float] | None = None) -> float:
+    found = Learned(snapshot_of(world(known, running))).quantile(asked, part)
+    assert found is not None
+    return found
+
+
+def test_what_came_in_the_same_hour_tells_more_than_all_that_was_seen() -> None:
+    known: Runtimes = {}
+    for index in range(20):
+        known = learn(known, run(f"job-{index}", hour=index), 10)
+    for index in range(5):
+        assert learned(known, run("job-99", hour=30), 0.5) < 11, f"{index} are too few"
+        known = learn(known, run(f"job-{50 + index}", hour=30), 5000)
+    assert learned(known, run("job-99", hour=30), 0.5) > 4500
+    assert learned(known, run("job-99", hour=31), 0.5) < 11
+
+
+def test_what_runs_of_the_same_hour_tells_how_long_the_others_run_at_least() -> None:
+    known: Runtimes = {}
+    for index, seconds in enumerate((10, 10, 10, 10, 10, 10, 5000, 5000)):
+        known = learn(known, run(f"job-{index}", hour=index), seconds)
+    running = {run(f"job-{50 + index}", hour=30): ran for index, ran in enumerate((1.0, 600.0, 700.0))}
+    assert learned(known, run("job-99", hour=30), 0.5, running) > 4500
+    assert learned(known, run("job-99", hour=31), 0.5, running) < 11
+
+
+def test_what_is_long_past_counts_less() -> None:
+    known: Runtimes = {}
+    for hour in range(200):
+        known = learn(known, run("job-1", hour=hour), 5000 if hour < 100 else 10)
+    lengths = Lengths(known["ann", "job x1"])
+    assert lengths.quantile(0.8) == Lengths(add(Sketch(), 10)).quantile(0.8)
+
+
+def test_the_hours_longest_past_are_forgotten_first() -> None:
+    known: Runtimes = {}
+    for hour in range(MOST_BATCHES + 20):
+        known = learn(known, run("job-1", hour=hour), 10)
+    kept = sorted(int(name.rpartition(BATCH)[2]) for _, name in known if BATCH in name)
+    assert kept == list(range(20, MOST_BATCHES + 20))
+    assert ("ann", "job x1") in known
 
 
 def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
@@ -71,17 +138,16 @@ def test_without_those_that_run_still_nothing_is_longer_than_what_was_seen() -> 
 
 
 def test_a_name_is_told_apart_by_how_many_gpus_are_asked_for() -> None:
-    def run(gpus: int, number: int) -> Workload:
-        pod = PodClass(requests=(("nvidia.com/gpu", gpus * 1000),))
-        return Workload(f"ns/job-train-{number}", "q", (PodSet("main", 1, 1, pod),), user="ann")
-
-    known: dict[tuple[str, str], Sketch] = {}
+    known: Runtimes = {}
     for number in range(6):
-        known = learn(learn(known, run(1, number), 10), run(6, number), 5000)
-    lengths = Foreseen({"q": Queue("q", ledger=Ledger(runtimes=tuple(known.items())))}, (), 0.0)
-    assert lengths.of(run(1, 9)).quantile(0.9) < 11 and lengths.of(run(8, 9)).quantile(0.1) > 4500
-    assert known_group(known, groups(run(2, 9))) == ("ann", "job-train")
+        known = learn(known, run(f"job-train-{number}", hour=number), 10)
+        known = learn(known, run(f"job-train-{number}", gpus=6, hour=number), 5000)
+    lengths = Foreseen(snapshot_of(world(known)))
+    short = lengths.quantile(run("job-train-9", hour=9), 0.9)
+    long = lengths.quantile(run("job-train-9", gpus=8, hour=9), 0.1)
+    assert short is not None and short < 11 and long is not None and long > 4500
+    assert known_group(known, groups(run("job-train-9", gpus=2, hour=9))) == ("ann", "job-train")
 
 
 def test_a_name_of_digits_alone_without_a_user_is_of_its_queue() -> None:
-    assert groups(Workload("ns/17", "q", ())) == (("", " x1"), ("", ""))
+    assert groups(Workload("ns/17", "q", ())) == (("", " x1 @0"), ("", " x1"), ("", ""))

@@ -62,3 +62,16 @@ def test_how_far_off_forecasts_were_stands_in_the_queue() -> None:
     found = play(story, node("n1", cpu=2))
     assert [(it["horizon"], it["starts"], it["coverage"]) for it in found] == [("10m", 1, 1.0), ("1h", 1, 1.0)]
     assert all(0 <= it["error"] < 3600 for it in found)
+
+
+def test_who_waits_on_beyond_its_p90_is_learned_from_before_it_starts() -> None:
+    async def story(world: World) -> tuple[Thing, Thing]:
+        await world.apply(job("a", seconds=30 * 3600, annotations={"fairway.dev/expected-runtime": "10m"}))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.apply(job("b", seconds=10))
+        await world.clock.sleep(4 * 3600)
+        return await world.workload("job-b"), await world.queue()
+
+    waits, queue = play(story, node("n1", cpu=2))
+    assert not is_true(waits, "Admitted")
+    assert queue["status"]["stretch"] > 1.3 and not queue["status"].get("forecasts")

@@ -251,7 +251,7 @@ def test_a_finished_job_is_charged_once_and_lets_its_workload_go() -> None:
     assert 49 < status["decayedUsage"]["default"]["nvidia.com/gpu"]["value"] < 52
     assert "finalizers" not in workload["metadata"]
     assert status["users"]["fairway:admin"]["value"] < 52
-    assert [it["points"][0][1] for it in status["runtimes"]] == [1.0] * 5
+    assert [it["points"][0][1] for it in status["runtimes"]] == [1.0] * 6
 
 
 def test_a_queue_shows_what_it_holds_and_what_waits() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -38,16 +39,21 @@ HORIZONS = (("10m", 600.0), ("1h", 3_600.0), ("6h", 21_600.0), ("1d", 86_400.0),
 log = logging.getLogger(__name__)
 
 
-Told = tuple[float, Forecast]  # when, what
+class Told(NamedTuple):
+    at: float
+    forecast: Forecast
+    is_late: bool = False  # its p90 has passed, and that was learned
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a forecast: seconds between its p50 and the start, and whether that came by p90."""
+    """What came of a forecast: seconds between its p50 and the start, None of one that waits on beyond p90; whether it
+    came by p90; whether that it did not `was_learned` before."""
 
     horizon: str
-    error: float
+    error: float | None
     is_covered: bool
+    was_learned: bool = False
 
 
 class Forecasts:
@@ -113,7 +119,7 @@ class Forecasts:
             seen, new = means.view.workloads.get(one.key), found.get(one.key)
             if new:
                 first = self._told.setdefault(one.key, {})
-                first.setdefault(horizon(new.p50 - snapshot.now), (snapshot.now, new))
+                first.setdefault(horizon(new.p50 - snapshot.now), Told(snapshot.now, new))
             if seen and is_news(seen.status, new, now=snapshot.now):
                 await means.write(one.key, lambda it, new=new: foretold(it, new))  # type: ignore[misc]
                 await means.client.clock.sleep(pause)
@@ -121,16 +127,25 @@ class Forecasts:
     # How good they were
 
     def _count_started(self) -> None:
-        """Who waits no longer started, or is no more."""
+        """Who waits no longer started, or is no more; who waits on beyond p90 is late whenever it starts."""
         for key in list(self._told):
             seen = self.means.view.workloads.get(key)
             start = since(seen.status, "Admitted") if seen else None
             if seen and start is not None:
-                for name, (at, one) in self._told.pop(key).items():
+                for name, (at, one, is_late) in self._told.pop(key).items():
                     by_p90 = start <= max(one.p90, at + MINUTE)
-                    self._count(seen.spec.queue, Outcome(name, abs(start - one.p50), by_p90))
+                    self._count(seen.spec.queue, Outcome(name, abs(start - one.p50), by_p90, is_late))
             elif seen is None or is_over(seen.status) or not seen.spec.active:
                 del self._told[key]
+            else:
+                self._learn_late(seen.spec.queue, self._told[key])
+
+    def _learn_late(self, queue: str, told: dict[str, Told]) -> None:
+        now = self.means.now()
+        for name, one in told.items():
+            if not one.is_late and now > max(one.forecast.p90, one.at + MINUTE):
+                told[name] = one._replace(is_late=True)
+                self.learn(queue, Outcome(name, None, is_covered=False))
 
     def _count(self, queue: str, one: Outcome) -> None:
         metrics, name = self.means.metrics, one.horizon
@@ -150,6 +165,8 @@ def accuracy(before: Iterable[ForecastAccuracy], outcomes: Iterable[Outcome]) ->
     """With more outcomes in it; nearest horizon first."""
     found = {one.horizon: one for one in before}
     for new in outcomes:
+        if new.error is None:
+            continue
         old = found.get(new.horizon, ForecastAccuracy(new.horizon, 0, 0.0, 0.0))
         part = 1 / min(old.starts + 1, MEMORY)
         error = round(old.error + (new.error - old.error) * part, 3)

@@ -184,7 +184,7 @@ class Queues:
                 queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
                 charged.append(uid)
         ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
-        for outcome in news.outcomes:
+        for outcome in [one for one in news.outcomes if not one.was_learned]:
             ledger = dataclasses.replace(ledger, stretch=stretched(ledger.stretch, is_late=not outcome.is_covered))
         shown = replace(self._shown(queue, seen.status), charged=tuple(charged), forecasts=forecasts)
         return queues.ledger_status(ledger, shown)

@@ -8,8 +8,8 @@ run longer than that, or than any of its kind, goes on about as long again. `dec
 run longer. Arrivals come as they did in the last hour, or, where that had fewer than ENOUGH, in the last WINDOW
 seconds, in bursts of alike workloads; where those are too few as well, nothing arrives.
 
-A p90 is worth what it came to: each queue stretches the wait until its p90 a little after a start that came later, and
-shortens it a little less after one that did not, which settles where nine in ten start by then.
+A p90 is worth what it came to: each queue stretches the wait until its p90 a little when one has passed without the
+start, and shortens it a little less after a start that came by then, which settles where nine in ten do.
 
 Every run is bounded by counts, never by time: MOST_CYCLES cycles, in each of which `decide` sees MOST_SEEN of those who
 wait, or twice as many as the last one started. What no run came to is rough too. The same world and chance give the
@@ -31,7 +31,7 @@ from .model import Workload, World
 from .plan import Admit, Reason, Wait
 from .policy import Policy
 from .quota import Tree
-from .sketch import ENOUGH, Foreseen, stem
+from .sketch import ENOUGH, Foreseen, Group, stem
 from .snapshot import Snapshot
 from .state import snapshot_of, state_of
 
@@ -54,8 +54,8 @@ class Forecast:
 
 
 def stretched(stretch: float, *, is_late: bool) -> float:
-    """A queue's stretch after one more start; `is_late`: after its p90. Steps up are nine times as long as those down
-    (online quantile tracking: Gibbs and Candès, NeurIPS 2021)."""
+    """A queue's stretch after one more p90; `is_late`: the start did not come by then. Steps up are nine times as long
+    as those down (online quantile tracking: Gibbs and Candès, NeurIPS 2021)."""
     return min(max(stretch * exp(STEP * (0.9 if is_late else -0.1)), 1 / MOST_STRETCH), MOST_STRETCH)
 
 
@@ -63,15 +63,18 @@ class Runtimes:
     """How long workloads run, as a distribution of each."""
 
     def __init__(self, tree: Tree, snapshot: Snapshot) -> None:
-        self._tree, self._foreseen = tree, Foreseen(snapshot.queues, snapshot.running, snapshot.now)
+        self._tree, self._foreseen = tree, Foreseen(snapshot)
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
-        lengths = self._foreseen.of(workload)
-        whole = lengths.quantile(part, ran) if lengths else None
+        whole = self._foreseen.quantile(workload, part, ran)
         if whole is not None:
             return whole - ran
-        return -log(1.0 - part) * max(ran, 0.0 if lengths else self._mean(workload))
+        return -log(1.0 - part) * max(ran, 0.0 if self._foreseen.knows(workload) else self._mean(workload))
+
+    def unknown_batch(self, workload: Workload) -> Group | None:
+        """Its batch, unless enough of it have ended: those that came together are alike, whatever they will be."""
+        return self._foreseen.unknown_batch(workload)
 
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
@@ -127,10 +130,12 @@ def line_of(snapshot: Snapshot, policy: Policy) -> list[Workload]:
 def _ahead(world: World, policy: Policy, runtimes: Runtimes, chance: np.random.Generator) -> Forward:
     """One future, in which the first that wait are in sight."""
     since = {one.workload.key: one.admitted_at for one in world.running}
+    parts = defaultdict[Group, float](chance.random)
 
     def work(workload: Workload) -> float:
-        began = since.get(workload.key)
-        return runtimes.left(workload, chance.random(), ran=0.0 if began is None else max(0.0, world.now - began))
+        began, batch = since.get(workload.key), runtimes.unknown_batch(workload)
+        part = parts[batch] if batch else chance.random()
+        return runtimes.left(workload, part, ran=0.0 if began is None else max(0.0, world.now - began))
 
     state = state_of(replace(world, pending=world.pending[:MOST_SEEN]))
     return Forward(state, policy, work, now=world.now, is_checked=False)

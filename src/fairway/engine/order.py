@@ -9,7 +9,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from math import inf, log2
+from math import floor, inf, log2
 from operator import attrgetter
 from typing import Protocol
 
@@ -17,10 +17,15 @@ from .draft import Draft
 from .model import Workload
 from .policy import Policy
 from .quota import ALL, Branch, Demand, Tree
-from .sketch import stem
+from .sketch import gpus, stem
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
+
+HALVING = 1.5 * 86_400.0
+"""Seconds of waiting after which a workload counts as if it needed half as much."""
+LONGEST = 365 * 86_400.0
+"""What runs for an unknown time counts so."""
 
 Ordering = Callable[[list[Workload], Tree], None]
 """Sorts a line in place; what is equal stays in the order of submission, then name."""
@@ -42,8 +47,16 @@ def by_submission(line: list[Workload], tree: Tree) -> None:
     """First come, first served."""
 
 
+def by_rank(line: list[Workload], tree: Tree) -> None:
+    """The higher priority."""
+    line.sort(key=attrgetter("priority"), reverse=True)
+
+
 def by_priority(line: list[Workload], tree: Tree) -> None:
-    """The higher priority; of equals the one with the least slack before its deadline."""
+    """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
+    least, as far as the queue has learned."""
+    if line and tree.branches[line[0].queue].queue.ledger.runtimes:
+        line.sort(key=lambda one: need(one, tree))
     if any(one.deadline is not None for one in line):
         line.sort(key=lambda one: laxity(one, tree))
     line.sort(key=attrgetter("priority"), reverse=True)
@@ -77,11 +90,17 @@ ORDERS: dict[str, Ordering] = {
 
 def runtime(workload: Workload, tree: Tree) -> float:
     """How long it runs, as far as can be trusted; infinite where nothing is known."""
-    limit, lengths = tree.time_limit(workload), tree.learned.of(workload)
-    learned = lengths.quantile(0.5) if lengths else None
+    limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
     claimed = workload.expected_runtime or tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
     trusted = min((value for value in (limit, learned) if value is not None), default=claimed)
     return inf if trusted is None else max(trusted, claimed or 0.0)
+
+
+def need(workload: Workload, tree: Tree) -> int:
+    """GPU-seconds that it will take, in powers of two, halved for every HALVING seconds it has waited."""
+    seconds = min(runtime(workload, tree), LONGEST)
+    wait = tree.snapshot.now - workload.submitted
+    return floor(log2(max(seconds, 1.0) * max(gpus(workload), 1.0)) - wait / HALVING)
 
 
 def level(amount: float) -> int:

@@ -93,7 +93,7 @@ class Tree:
         self.snapshot, self._usage_weight, self._half_life = snapshot, usage_weight, half_life
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
         self.pools = tuple(pool.name for pool in snapshot.pools)
-        self.learned = Learned(snapshot.queues, snapshot.memo.lengths)
+        self.learned = Learned(snapshot)
         self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}

@@ -8,23 +8,32 @@ old; where they are told, the estimate is Kaplan and Meier's (1958), without whi
 Runtimes are learned per (user, name) of a queue. Where fewer than ENOUGH were seen the question goes to a wider group:
 the user's, then the queue's; name and queue are also told apart by how many GPUs are asked for, for big gangs run
 longer than the small work beside them. Names that differ in a counter or a generated suffix are one name.
+
+What came in the same hour is a batch, and asked first: who submits twice in a row submits the like (Tsafrir, Etsion,
+Feitelson, TPDS 2007). Before enough of a batch have ended, it runs at least as long as half of those that run now have.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil, exp, log, log2
+from statistics import median
 
 from .fit import remember
-from .model import Queue, Running, Sketch, Workload
+from .model import Sketch, Workload
 from .resources import gpus_of
+from .snapshot import Snapshot
 
 GROWTH = log(1.1)
-ENOUGH = 5.0
-MOST = 200  # sketches a queue keeps: as many as its status has room for
+ENOUGH = 4.8  # what five seen count for
+KEEP, FAINT = 0.98, 0.01  # what a runtime seen counts for after one more, and what counts for nothing
+HOUR = 3_600.0
+MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status has room for
+MOST_KINDS = 1 << 17  # workloads whose groups are remembered
 
+BATCH = " @"
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
 
 Group = tuple[str, str]
@@ -32,9 +41,12 @@ Group = tuple[str, str]
 Runtimes = Mapping[Group, Sketch]
 
 
-def add(sketch: Sketch, seconds: float, weight: float = 1.0) -> Sketch:
-    """`sketch` with one more runtime in it."""
-    points, centre = sketch.points, _centre(seconds)
+def add(sketch: Sketch, seconds: float, weight: float = 1.0, keep: float = 1.0) -> Sketch:
+    """`sketch` with one more runtime in it; what was in it counts `keep` times as much as before."""
+    centre = _centre(seconds)
+    points = sketch.points
+    if keep < 1.0:
+        points = tuple([(at, round(had * keep, 3)) for at, had in points if had > FAINT])
     at = bisect_left(points, (centre,))
     had = points[at][1] if at < len(points) and points[at][0] == centre else 0.0
     return Sketch((*points[:at], (centre, had + weight), *points[at + (had > 0) :]))
@@ -91,10 +103,17 @@ def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group,
     """What is known after a workload of this queue ran for `seconds`; groups heard of least make room for new ones."""
     known = dict(runtimes)
     for group in groups(workload):
-        known[group] = add(known.get(group, Sketch()), seconds)
-    while len(known) > MOST:
-        del known[min(known, key=lambda group: (count(known[group]), group))]
+        known[group] = add(known.get(group, Sketch()), seconds, keep=KEEP)
+    batches = [group for group in known if BATCH in group[1]]
+    for group in sorted(batches, key=_hour)[:-MOST_BATCHES] if len(batches) > MOST_BATCHES else ():
+        del known[group]
+    while len(known) > MOST + min(len(batches), MOST_BATCHES):
+        del known[min(known.keys() - batches, key=lambda group: (count(known[group]), group))]
     return known
+
+
+def _hour(group: Group) -> tuple[int, Group]:
+    return int(group[1].rpartition(BATCH)[2]), group
 
 
 def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
@@ -103,9 +122,15 @@ def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
 
 
 def groups(workload: Workload) -> tuple[Group, ...]:
-    """Narrowest first; its name, and all of its queue, also by how many GPUs are asked for, in powers of two."""
-    user, name, size = workload.user, stem(workload.name), f" x{2 ** ceil(log2(max(gpus(workload), 1.0)))}"
-    narrow = (user, name + size), (user, name), (user, ""), ("", size)
+    """Narrowest first: its batch; its name, and all of its queue, also by how many GPUs are asked for, in powers of
+    two."""
+    return _groups(workload.user, stem(workload.name), gpus(workload), int(workload.submitted // HOUR))
+
+
+@lru_cache(1 << 16)
+def _groups(user: str, name: str, gpus: float, hour: int) -> tuple[Group, ...]:
+    size = f" x{2 ** ceil(log2(max(gpus, 1.0)))}"
+    narrow = (user, f"{name}{size}{BATCH}{hour}"), (user, name + size), (user, name), (user, ""), ("", size)
     return (*dict.fromkeys(group for group in narrow if any(group)), ("", ""))
 
 
@@ -122,47 +147,78 @@ def stem(name: str) -> str:
 
 
 class Learned:
-    """How long each kind of workload runs, as its queue remembers it; looked up once for all of a kind. `ready` is what
-    was made of sketches, by identity; it outlives this."""
+    """How long each kind of workload runs: as its queue remembers, and as those of its batch show that run now. A
+    queue's memory is looked up once for all of a kind."""
 
-    def __init__(self, queues: Mapping[str, Queue], ready: dict[int, tuple[Sketch, Lengths]]) -> None:
-        self._queues, self._ready = queues, ready
-        self._known: dict[tuple[str, str, str, float], Lengths | None] = {}
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot, self._memo = snapshot, snapshot.memo
+        self._known: dict[tuple[str, Group], tuple[Lengths, float] | None] = {}
 
-    def of(self, workload: Workload) -> Lengths | None:
-        queue = self._queues.get(workload.queue)
-        if queue is None or not queue.ledger.runtimes:
+    @cached_property
+    def _runtimes(self) -> dict[str, dict[Group, Sketch]]:
+        queues = self._snapshot.queues
+        return {name: dict(queue.ledger.runtimes) for name, queue in queues.items() if queue.ledger.runtimes}
+
+    @cached_property
+    def _ages(self) -> dict[tuple[str, Group], list[float]]:
+        """Of those that run, by queue and group: for how many seconds they have."""
+        ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
+        for one in self._snapshot.running:
+            if one.admitted_at is not None and one.workload.queue in self._runtimes:
+                for group in self.aged(one.workload):
+                    ages[one.workload.queue, group].append(self._snapshot.now - one.admitted_at)
+        return ages
+
+    def aged(self, workload: Workload) -> Iterable[Group]:
+        """Of which groups those that run are counted."""
+        return self._groups(workload)[:1]
+
+    def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
+        """The runtime that `part` of its kind, of those longer than `beyond` seconds, do not exceed; None where nothing
+        was learned, or none was longer."""
+        known = self._of(workload)
+        return known[0].quantile(part, max(beyond, known[1])) if known else None
+
+    def knows(self, workload: Workload) -> bool:
+        """Whether anything was learned."""
+        return self._of(workload) is not None
+
+    def unknown_batch(self, workload: Workload) -> Group | None:
+        """Its batch, unless enough of that have ended; None where nothing was learned at all."""
+        names, runtimes = self._groups(workload), self._runtimes.get(workload.queue)
+        return names[0] if runtimes and known_group(runtimes, names) != names[0] else None
+
+    def _groups(self, workload: Workload) -> tuple[Group, ...]:
+        kept, key = self._memo.kinds, id(workload)
+        return (kept.get(key) or remember(kept, key, (workload, groups(workload)), MOST_KINDS))[1]
+
+    def _of(self, workload: Workload) -> tuple[Lengths, float] | None:
+        if workload.queue not in self._runtimes:
             return None
-        kind = workload.queue, workload.user, stem(workload.name), gpus(workload)
+        names = self._groups(workload)
+        kind = workload.queue, names[0]
         if kind not in self._known:
-            runtimes = dict(queue.ledger.runtimes)
-            sketch = runtimes.get(known_group(runtimes, groups(workload)))
-            self._known[kind] = self._lengths(sketch) if sketch else None
+            self._known[kind] = self._lengths(workload.queue, names)
         return self._known[kind]
 
-    def _lengths(self, sketch: Sketch) -> Lengths:
-        known = self._ready.get(id(sketch)) or remember(self._ready, id(sketch), (sketch, Lengths(sketch)))
-        return known[1]
-
-
-class Foreseen:
-    """How long they will, with those that run now, which count as longer than they have run."""
-
-    def __init__(self, queues: Mapping[str, Queue], running: Iterable[Running], now: float) -> None:
-        self._queues = queues
-        self._known: dict[tuple[str, Group], Lengths] = {}
-        self._ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
-        for one in running:
-            if one.admitted_at is not None:
-                for group in groups(one.workload):
-                    self._ages[one.workload.queue, group].append(now - one.admitted_at)
-
-    def of(self, workload: Workload) -> Lengths | None:
-        queue = self._queues.get(workload.queue)
-        if queue is None or not queue.ledger.runtimes:
+    def _lengths(self, queue: str, names: tuple[Group, ...]) -> tuple[Lengths, float] | None:
+        """Of a kind, and how long it runs at least, as half of its batch do already."""
+        runtimes = self._runtimes[queue]
+        group = known_group(runtimes, names)
+        if group not in runtimes:
             return None
-        runtimes = dict(queue.ledger.runtimes)
-        at = workload.queue, known_group(runtimes, groups(workload))
-        if at not in self._known:
-            self._known[at] = Lengths(runtimes[at[1]], self._ages[at])
-        return self._known[at]
+        batch = self._ages.get((queue, names[0]), [0.0]) if group != names[0] else [0.0]
+        return self._ready(runtimes[group], self._ages.get((queue, group), ())), median(batch)
+
+    def _ready(self, sketch: Sketch, ages: Sequence[float]) -> Lengths:
+        if ages:
+            return Lengths(sketch, ages)
+        kept, key = self._memo.lengths, id(sketch)
+        return (kept.get(key) or remember(kept, key, (sketch, Lengths(sketch))))[1]
+
+
+class Foreseen(Learned):
+    """With all that run now: they count as longer than they have run."""
+
+    def aged(self, workload: Workload) -> Iterable[Group]:
+        return groups(workload)

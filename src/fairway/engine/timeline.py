@@ -84,8 +84,7 @@ class Timeline:
         begins = now if begins is None else begins
         if (limit := self._limit(workload)) is not None:
             return begins + limit
-        lengths = self.draft.tree.learned.of(workload)
-        lasts = lengths.quantile(CERTAIN, now - begins) if lengths else None
+        lasts = self.draft.tree.learned.quantile(workload, CERTAIN, now - begins)
         return inf if lasts is None else begins + lasts
 
     def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Keep | None:

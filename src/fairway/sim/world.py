@@ -1,10 +1,10 @@
 """A Load brought to life: jobs arrive, work, end, are cancelled; nodes fail and come back; `decide` answers.
 
 The engine's own `Forward` goes from event to event; this adds what happens from outside, and keeps the books. Of jobs
-that are alike to the scheduler (same queue, user, priority, podsets and limit; in strict lines the same queue) only the
-first few in order are shown to it: the others could not start before them, and when all that are shown start in a
-cycle, twice as many are shown and the cycle is repeated at the same moment. So a backlog of a hundred thousand costs
-what its first few of each kind cost.
+that are alike to the scheduler (same queue, user, priority, podsets and limit, and batch where the order asks what was
+learned; in strict lines the same queue) only the first few in order are shown to it: the others could not start before
+them, and when all that are shown start in a cycle, twice as many are shown and the cycle is repeated at the same
+moment. So a backlog of a hundred thousand costs what its first few of each kind cost.
 """
 
 from collections import defaultdict
@@ -19,8 +19,9 @@ from fairway.engine import Admit, Gone, PodClass, Policy, State, Verdict, Wait, 
 from fairway.engine.cycle import RANK, SHARED
 from fairway.engine.forward import Attempt, Forward, Step
 from fairway.engine.model import GPU, Node
+from fairway.engine.order import by_priority
 from fairway.engine.resources import DEVICE
-from fairway.engine.sketch import learn
+from fairway.engine.sketch import groups, learn
 
 from .load import Job, Load, workload_of
 from .measure import Floats, Outcome, Run, Series
@@ -42,6 +43,7 @@ class Mechanics:
 class World:
     def __init__(self, load: Load, policy: Policy, mechanics: Mechanics, *, is_checked: bool = True) -> None:
         self.load, self.mechanics, self._is_strict = load, mechanics, bool(policy.is_strict)
+        self._asks_what_was_learned = policy.ordering in (None, by_priority)
         state = State()
         state.observe(*load.pools, *load.queues, *load.nodes)
         self.jobs = {f"sim/{job.id}": job for job in load.jobs}
@@ -92,7 +94,8 @@ class World:
             checkpoint_interval=self.mechanics.checkpoint_seconds,
             restart_seconds=self.mechanics.restart_seconds,
         )
-        likeness = job.user, job.priority, workload.podsets, workload.time_limit
+        batch = groups(workload)[0] if self._asks_what_was_learned else None
+        likeness = job.user, job.priority, workload.podsets, workload.time_limit, batch
         kind = self._kind[key] = job.queue, *(() if self._is_strict else likeness)
         first = workload.expected_runtime or 0.0
         heappush(self._hidden[kind], (first, f"{job.submit:020.3f}{key}", workload))
