@@ -21,7 +21,7 @@ from .snapshot import Columns, Mask, Snapshot
 if TYPE_CHECKING:
     from .draft import Draft
     from .presets import Rated
-    from .sketch import Group, Lengths
+    from .sketch import Kin, Lengths
     from .topology import Tree
 
 Counts = NDArray[np.int64]
@@ -94,7 +94,7 @@ class Memo:
         self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
         self.standing: dict[int, Rated[Running]] = {}
         self.lengths: dict[int, tuple[Sketch, Lengths]] = {}  # of what was learned, by identity
-        self.kinds: dict[int, tuple[Workload, tuple[Group, ...]]] = {}  # narrowest first, by identity
+        self.kin: dict[int, tuple[Workload, Kin]] = {}  # by identity
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 
     def has_groups(self, snapshot: Snapshot) -> bool:

@@ -17,7 +17,7 @@ from .draft import Draft
 from .model import Workload
 from .policy import Policy
 from .quota import ALL, Branch, Demand, Tree
-from .sketch import gpus, stem
+from .sketch import stem
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
@@ -98,9 +98,12 @@ def runtime(workload: Workload, tree: Tree) -> float:
 
 def need(workload: Workload, tree: Tree) -> int:
     """GPU-seconds that it will take, in powers of two, halved for every HALVING seconds it has waited."""
-    seconds = min(runtime(workload, tree), LONGEST)
-    wait = tree.snapshot.now - workload.submitted
-    return floor(log2(max(seconds, 1.0) * max(gpus(workload), 1.0)) - wait / HALVING)
+    kin = tree.learned.kin(workload)
+    like = workload.queue, kin.groups[0], kin.gpus, workload.time_limit, workload.expected_runtime
+    if like not in tree.needs:
+        seconds = min(max(runtime(workload, tree), 1.0), LONGEST)
+        tree.needs[like] = log2(seconds * max(kin.gpus, 1.0))
+    return floor(tree.needs[like] - (tree.snapshot.now - workload.submitted) / HALVING)
 
 
 def level(amount: float) -> int:

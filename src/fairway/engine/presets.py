@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from .labels import NAME
 from .model import GPU, PodSet, Running, Segment, Topology, Workload
-from .order import by_priority, by_rank, by_submission, level
+from .order import by_rank, by_submission, level
 from .policy import FAIRWAY, Policy
 from .quota import Tree
 from .resources import counts_of, gpus_of
@@ -135,7 +135,7 @@ PRESETS = {
     "strict-fifo": STRICT,
     "sjf": replace(STRICT, ordering=by_claim),
     "srtf": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_remaining)),
-    "las": Policy(ordering=by_priority, hold_depth=0, view=partial(valued, least_attained)),
+    "las": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_attained)),
     "easy": replace(IN_TURN, hold_depth=1),
     "conservative": replace(IN_TURN, hold_depth=-1),
     "fgd": replace(IN_TURN, strategy="FGD"),

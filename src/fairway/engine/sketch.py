@@ -18,8 +18,10 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from math import ceil, exp, log, log2
 from statistics import median
+from typing import NamedTuple
 
 from .fit import remember
 from .model import Sketch, Workload
@@ -31,7 +33,7 @@ ENOUGH = 4.8  # what five seen count for
 KEEP, FAINT = 0.98, 0.01  # what a runtime seen counts for after one more, and what counts for nothing
 HOUR = 3_600.0
 MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status has room for
-MOST_KINDS = 1 << 17  # workloads whose groups are remembered
+MOST_KIN = 1 << 17  # workloads whose groups are remembered
 
 BATCH = " @"
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
@@ -118,13 +120,29 @@ def _hour(group: Group) -> tuple[int, Group]:
 
 def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
     """The first of these groups of which enough was seen, else all."""
-    return next((group for group in groups if count(runtimes.get(group, Sketch())) >= ENOUGH), ("", ""))
+    return next((group for group in groups if group in runtimes and _is_enough(runtimes[group])), ("", ""))
+
+
+def _is_enough(sketch: Sketch) -> bool:
+    return any(seen >= ENOUGH for seen in accumulate(weight for _, weight in sketch.points))
+
+
+class Kin(NamedTuple):
+    """Of a workload: its groups, narrowest first, and the GPUs of all its pods."""
+
+    groups: tuple[Group, ...]
+    gpus: float
 
 
 def groups(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first: its batch; its name, and all of its queue, also by how many GPUs are asked for, in powers of
     two."""
-    return _groups(workload.user, stem(workload.name), gpus(workload), int(workload.submitted // HOUR))
+    return _kin(workload).groups
+
+
+def _kin(workload: Workload) -> Kin:
+    held = gpus(workload)
+    return Kin(_groups(workload.user, stem(workload.name), held, int(workload.submitted // HOUR)), held)
 
 
 @lru_cache(1 << 16)
@@ -188,9 +206,12 @@ class Learned:
         names, runtimes = self._groups(workload), self._runtimes.get(workload.queue)
         return names[0] if runtimes and known_group(runtimes, names) != names[0] else None
 
+    def kin(self, workload: Workload) -> Kin:
+        kept, key = self._memo.kin, id(workload)
+        return (kept.get(key) or remember(kept, key, (workload, _kin(workload)), MOST_KIN))[1]
+
     def _groups(self, workload: Workload) -> tuple[Group, ...]:
-        kept, key = self._memo.kinds, id(workload)
-        return (kept.get(key) or remember(kept, key, (workload, groups(workload)), MOST_KINDS))[1]
+        return self.kin(workload).groups
 
     def _of(self, workload: Workload) -> tuple[Lengths, float] | None:
         if workload.queue not in self._runtimes:

@@ -19,7 +19,6 @@ from fairway.engine import Admit, Gone, PodClass, Policy, State, Verdict, Wait, 
 from fairway.engine.cycle import RANK, SHARED
 from fairway.engine.forward import Attempt, Forward, Step
 from fairway.engine.model import GPU, Node
-from fairway.engine.order import by_priority
 from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import groups, learn
 
@@ -43,7 +42,7 @@ class Mechanics:
 class World:
     def __init__(self, load: Load, policy: Policy, mechanics: Mechanics, *, is_checked: bool = True) -> None:
         self.load, self.mechanics, self._is_strict = load, mechanics, bool(policy.is_strict)
-        self._asks_what_was_learned = policy.ordering in (None, by_priority)
+        self._asks_what_was_learned = policy.ordering is None
         state = State()
         state.observe(*load.pools, *load.queues, *load.nodes)
         self.jobs = {f"sim/{job.id}": job for job in load.jobs}
