@@ -88,7 +88,7 @@ WITHIN = table(
      [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 20), one("long-2", submitted=NOW - 10)],
      {"long-1": "n", "long-2": "NoRoom"}),
     ("what waits counts as needing less",
-     [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 400 * HOUR),
+     [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 240 * HOUR),
       one("short-1", submitted=NOW - 10)], {"long-1": "n", "short-1": "NoRoom"}),
     ("of one priority who came first", [node("n", 2), queue("q"), one("a", submitted=2), one("b", submitted=1)],
      {"a": "NoRoom", "b": "n"}),

@@ -22,7 +22,7 @@ from .sketch import stem
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
 
-HALVING = 1.5 * 86_400.0
+HALVING = 86_400.0
 """Seconds of waiting after which a workload counts as if it needed half as much."""
 LONGEST = 365 * 86_400.0
 """What runs for an unknown time counts so."""

@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from heapq import nsmallest
 from itertools import accumulate
 from math import ceil, exp, log, log2
 from statistics import median
@@ -33,7 +34,7 @@ ENOUGH = 4.8  # what five seen count for
 KEEP, FAINT = 0.98, 0.01  # what a runtime seen counts for after one more, and what counts for nothing
 HOUR = 3_600.0
 MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status has room for
-MOST_KIN = 1 << 17  # workloads whose groups are remembered
+MOST_KIN = 1 << 16  # workloads whose groups are remembered
 
 BATCH = " @"
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
@@ -102,12 +103,13 @@ class Lengths:
 
 
 def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group, Sketch]:
-    """What is known after a workload of this queue ran for `seconds`; groups heard of least make room for new ones."""
+    """What is known after a workload of this queue ran for `seconds`; the oldest batches, and the groups that least was
+    heard of, make room for new ones."""
     known = dict(runtimes)
     for group in groups(workload):
         known[group] = add(known.get(group, Sketch()), seconds, keep=KEEP)
     batches = [group for group in known if BATCH in group[1]]
-    for group in sorted(batches, key=_hour)[:-MOST_BATCHES] if len(batches) > MOST_BATCHES else ():
+    for group in nsmallest(len(batches) - MOST_BATCHES, batches, key=_hour):
         del known[group]
     while len(known) > MOST + min(len(batches), MOST_BATCHES):
         del known[min(known.keys() - batches, key=lambda group: (count(known[group]), group))]
@@ -183,11 +185,11 @@ class Learned:
         ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
         for one in self._snapshot.running:
             if one.admitted_at is not None and one.workload.queue in self._runtimes:
-                for group in self.aged(one.workload):
+                for group in self._aged(one.workload):
                     ages[one.workload.queue, group].append(self._snapshot.now - one.admitted_at)
         return ages
 
-    def aged(self, workload: Workload) -> Iterable[Group]:
+    def _aged(self, workload: Workload) -> Iterable[Group]:
         """Of which groups those that run are counted."""
         return self._groups(workload)[:1]
 
@@ -241,5 +243,5 @@ class Learned:
 class Foreseen(Learned):
     """With all that run now: they count as longer than they have run."""
 
-    def aged(self, workload: Workload) -> Iterable[Group]:
+    def _aged(self, workload: Workload) -> Iterable[Group]:
         return groups(workload)
