@@ -27,29 +27,27 @@ PUBLISHED = {
 NEAR = 0.05
 OURS = {"las": 1.5, "fairway": 2.0}
 """How many times the oracle's mean wait each of ours may have: preempting, and not."""
-ORACLES = ("srtf", "sjf")
 BASELINES = ("strict-fifo", "sjf")
 RUNS = (*OURS, *BASELINES)
 
 
 def run(rounds: int = 1) -> Iterator[Figure]:
     """`rounds` is not used: the same load gives the same figures. As many replays at once as there are processors; a
-    trace's figures are told when all of its replays have ended."""
+    trace's figures are told when all of its replays have ended, what `srtf` would reach last."""
     there = dict(loads(("muri_testbed", *TRACES), "B9"))
     with ProcessPoolExecutor() as pool:
         asked = {name: _asked(pool, load, RUNS if name in TRACES else BASELINES) for name, load in there.items()}
-        bounds = {name: _asked(pool, load, ("srtf",)) for name, load in there.items() if name in TRACES}
+        bounds = {it: pool.submit(replay, there[it], "srtf", knows_durations=True) for it in TRACES if it in there}
         for name, load in there.items():
             published = (None, None) if days() else PUBLISHED[name]
             yield from _figures(f"B9 {load.name}", {it: one.result() for it, one in asked[name].items()}, published)
-        for name, found in bounds.items():
-            srtf = found["srtf"].result()
-            title = f"B9 {there[name].name} srtf wait"
+        for name, bound in bounds.items():
+            srtf, title = bound.result(), f"B9 {there[name].name} srtf wait"
             yield Figure(title, (srtf.measures.mean_wait,), "s", is_valid=srtf.is_valid)
 
 
 def _asked(pool: ProcessPoolExecutor, load: Load, policies: tuple[str, ...]) -> dict[str, Future[Replay]]:
-    return {one: pool.submit(replay, load, one, knows_durations=one in ORACLES) for one in policies}
+    return {one: pool.submit(replay, load, one, knows_durations=one == "sjf") for one in policies}
 
 
 def _figures(title: str, runs: dict[str, Replay], published: tuple[float | None, float | None]) -> Iterator[Figure]:

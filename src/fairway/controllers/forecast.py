@@ -44,6 +44,11 @@ class Told(NamedTuple):
     forecast: Forecast
     is_late: bool = False  # its p90 has passed, and that was learned
 
+    @property
+    def due(self) -> float:
+        """Until when a start is in time."""
+        return max(self.forecast.p90, self.at + MINUTE)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -132,9 +137,9 @@ class Forecasts:
             seen = self.means.view.workloads.get(key)
             start = since(seen.status, "Admitted") if seen else None
             if seen and start is not None:
-                for name, (at, one, is_late) in self._told.pop(key).items():
-                    by_p90 = start <= max(one.p90, at + MINUTE)
-                    self._count(seen.spec.queue, Outcome(name, abs(start - one.p50), by_p90, is_late))
+                for name, one in self._told.pop(key).items():
+                    error = abs(start - one.forecast.p50)
+                    self._count(seen.spec.queue, Outcome(name, error, start <= one.due, one.is_late))
             elif seen is None or is_over(seen.status) or not seen.spec.active:
                 del self._told[key]
             else:
@@ -143,7 +148,7 @@ class Forecasts:
     def _learn_late(self, queue: str, told: dict[str, Told]) -> None:
         now = self.means.now()
         for name, one in told.items():
-            if not one.is_late and now > max(one.forecast.p90, one.at + MINUTE):
+            if not one.is_late and now > one.due:
                 told[name] = one._replace(is_late=True)
                 self.learn(queue, Outcome(name, None, is_covered=False))
 

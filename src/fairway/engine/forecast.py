@@ -2,7 +2,8 @@
 
 The first MOST_WAITING in order are followed in RUNS runs: half of these start a workload by its p50, nine in ten by its
 p90. The rest get the work ahead of them ÷ the rate at which the runs drained work, and are rough. A runtime is drawn
-from what was learned of the workload's kind, of those longer than it has run already. Where nothing was learned it is
+from what was learned of the workload's kind, of those longer than it has run already; all of a batch that is not known
+yet draw alike, so that a run in which they are long is one in which all are. Where nothing was learned a runtime is
 exponential, around what the workload or its queue expects, else half the enforced limit, else DEFAULT_SECONDS; who has
 run longer than that, or than any of its kind, goes on about as long again. `decide` itself ends at its limit what would
 run longer. Arrivals come as they did in the last hour, or, where that had fewer than ENOUGH, in the last WINDOW
@@ -31,12 +32,12 @@ from .model import Workload, World
 from .plan import Admit, Reason, Wait
 from .policy import Policy
 from .quota import Tree
-from .sketch import ENOUGH, Foreseen, Group, stem
+from .sketch import ENOUGH, HOUR, Foreseen, Group, stem
 from .snapshot import Snapshot
 from .state import snapshot_of, state_of
 
 RUNS, MOST_WAITING, MOST_SEEN, MOST_CYCLES = 16, 1_000, 32, 500
-DEFAULT_SECONDS = HOUR = 3_600.0
+DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
@@ -63,18 +64,14 @@ class Runtimes:
     """How long workloads run, as a distribution of each."""
 
     def __init__(self, tree: Tree, snapshot: Snapshot) -> None:
-        self._tree, self._foreseen = tree, Foreseen(snapshot)
+        self._tree, self.foreseen = tree, Foreseen(snapshot)
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
-        whole = self._foreseen.quantile(workload, part, ran)
+        whole = self.foreseen.quantile(workload, part, ran)
         if whole is not None:
             return whole - ran
-        return -log(1.0 - part) * max(ran, 0.0 if self._foreseen.knows(workload) else self._mean(workload))
-
-    def unknown_batch(self, workload: Workload) -> Group | None:
-        """Its batch, unless enough of it have ended: those that came together are alike, whatever they will be."""
-        return self._foreseen.unknown_batch(workload)
+        return -log(1.0 - part) * max(ran, 0.0 if self.foreseen.knows(workload) else self._mean(workload))
 
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
@@ -133,7 +130,7 @@ def _ahead(world: World, policy: Policy, runtimes: Runtimes, chance: np.random.G
     parts = defaultdict[Group, float](chance.random)
 
     def work(workload: Workload) -> float:
-        began, batch = since.get(workload.key), runtimes.unknown_batch(workload)
+        began, batch = since.get(workload.key), runtimes.foreseen.unknown_batch(workload)
         part = parts[batch] if batch else chance.random()
         return runtimes.left(workload, part, ran=0.0 if began is None else max(0.0, world.now - began))
 

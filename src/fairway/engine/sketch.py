@@ -44,15 +44,17 @@ Group = tuple[str, str]
 Runtimes = Mapping[Group, Sketch]
 
 
-def add(sketch: Sketch, seconds: float, weight: float = 1.0, keep: float = 1.0) -> Sketch:
-    """`sketch` with one more runtime in it; what was in it counts `keep` times as much as before."""
-    centre = _centre(seconds)
-    points = sketch.points
-    if keep < 1.0:
-        points = tuple([(at, round(had * keep, 3)) for at, had in points if had > FAINT])
+def add(sketch: Sketch, seconds: float) -> Sketch:
+    """`sketch` with one more runtime in it."""
+    points, centre = sketch.points, _centre(seconds)
     at = bisect_left(points, (centre,))
     had = points[at][1] if at < len(points) and points[at][0] == centre else 0.0
-    return Sketch((*points[:at], (centre, had + weight), *points[at + (had > 0) :]))
+    return Sketch((*points[:at], (centre, had + 1.0), *points[at + (had > 0) :]))
+
+
+def faded(sketch: Sketch) -> Sketch:
+    """What was seen counts a little less, as it does before one more is added to it."""
+    return Sketch(tuple([(seconds, round(weight * KEEP, 3)) for seconds, weight in sketch.points if weight > FAINT]))
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
@@ -107,7 +109,7 @@ def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group,
     heard of, make room for new ones."""
     known = dict(runtimes)
     for group in groups(workload):
-        known[group] = add(known.get(group, Sketch()), seconds, keep=KEEP)
+        known[group] = add(faded(known.get(group, Sketch())), seconds)
     batches = [group for group in known if BATCH in group[1]]
     for group in nsmallest(len(batches) - MOST_BATCHES, batches, key=_hour):
         del known[group]
@@ -139,10 +141,10 @@ class Kin(NamedTuple):
 def groups(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first: its batch; its name, and all of its queue, also by how many GPUs are asked for, in powers of
     two."""
-    return _kin(workload).groups
+    return kin_of(workload).groups
 
 
-def _kin(workload: Workload) -> Kin:
+def kin_of(workload: Workload) -> Kin:
     held = gpus(workload)
     return Kin(_groups(workload.user, stem(workload.name), held, int(workload.submitted // HOUR)), held)
 
@@ -166,13 +168,21 @@ def stem(name: str) -> str:
     return SUFFIX.sub("", name)
 
 
+class Known(NamedTuple):
+    """What is known of a kind: by which of its groups, and the seconds that it runs at least."""
+
+    group: Group
+    lengths: Lengths
+    least: float
+
+
 class Learned:
     """How long each kind of workload runs: as its queue remembers, and as those of its batch show that run now. A
     queue's memory is looked up once for all of a kind."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._memo = snapshot, snapshot.memo
-        self._known: dict[tuple[str, Group], tuple[Lengths, float] | None] = {}
+        self._known: dict[tuple[str, Group], Known | None] = {}
 
     @cached_property
     def _runtimes(self) -> dict[str, dict[Group, Sketch]]:
@@ -191,47 +201,45 @@ class Learned:
 
     def _aged(self, workload: Workload) -> Iterable[Group]:
         """Of which groups those that run are counted."""
-        return self._groups(workload)[:1]
+        return self.kin(workload).groups[:1]
 
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
         """The runtime that `part` of its kind, of those longer than `beyond` seconds, do not exceed; None where nothing
         was learned, or none was longer."""
         known = self._of(workload)
-        return known[0].quantile(part, max(beyond, known[1])) if known else None
+        return known.lengths.quantile(part, max(beyond, known.least)) if known else None
 
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""
         return self._of(workload) is not None
 
     def unknown_batch(self, workload: Workload) -> Group | None:
-        """Its batch, unless enough of that have ended; None where nothing was learned at all."""
-        names, runtimes = self._groups(workload), self._runtimes.get(workload.queue)
-        return names[0] if runtimes and known_group(runtimes, names) != names[0] else None
+        """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
+        where nothing was learned at all."""
+        known, batch = self._of(workload), self.kin(workload).groups[0]
+        return batch if known and known.group != batch else None
 
     def kin(self, workload: Workload) -> Kin:
         kept, key = self._memo.kin, id(workload)
-        return (kept.get(key) or remember(kept, key, (workload, _kin(workload)), MOST_KIN))[1]
+        return (kept.get(key) or remember(kept, key, (workload, kin_of(workload)), MOST_KIN))[1]
 
-    def _groups(self, workload: Workload) -> tuple[Group, ...]:
-        return self.kin(workload).groups
-
-    def _of(self, workload: Workload) -> tuple[Lengths, float] | None:
+    def _of(self, workload: Workload) -> Known | None:
         if workload.queue not in self._runtimes:
             return None
-        names = self._groups(workload)
+        names = self.kin(workload).groups
         kind = workload.queue, names[0]
         if kind not in self._known:
-            self._known[kind] = self._lengths(workload.queue, names)
+            self._known[kind] = self._look_up(workload.queue, names)
         return self._known[kind]
 
-    def _lengths(self, queue: str, names: tuple[Group, ...]) -> tuple[Lengths, float] | None:
-        """Of a kind, and how long it runs at least, as half of its batch do already."""
-        runtimes = self._runtimes[queue]
-        group = known_group(runtimes, names)
+    def _look_up(self, queue: str, names: tuple[Group, ...]) -> Known | None:
+        """A batch that is not known yet runs at least as long as half of those of it that run do already."""
+        runtimes, group = self._runtimes[queue], known_group(self._runtimes[queue], names)
         if group not in runtimes:
             return None
-        batch = self._ages.get((queue, names[0]), [0.0]) if group != names[0] else [0.0]
-        return self._ready(runtimes[group], self._ages.get((queue, group), ())), median(batch)
+        batch = self._ages.get((queue, names[0])) if group != names[0] else None
+        lengths = self._ready(runtimes[group], self._ages.get((queue, group), ()))
+        return Known(group, lengths, median(batch) if batch else 0.0)
 
     def _ready(self, sketch: Sketch, ages: Sequence[float]) -> Lengths:
         if ages:
@@ -244,4 +252,4 @@ class Foreseen(Learned):
     """With all that run now: they count as longer than they have run."""
 
     def _aged(self, workload: Workload) -> Iterable[Group]:
-        return groups(workload)
+        return self.kin(workload).groups
