@@ -4,16 +4,21 @@ Two of ours are compared with `sjf`, strict and told the durations: `las`, which
 and `fairway`, which takes back only what was let in behind a hold. Mean wait is the oracle's at best; the p99.9 wait is
 held against the largest of `strict-fifo`, for nobody may pay for the mean. What `srtf`, told the durations and
 preempting, would reach stands beside. The two strict presets must reproduce the mean JCT of the traces' own baselines
-within 5 %; that is told first, because figures against a wrong baseline are worth nothing. BENCH_DAYS replays only the
-first days, where published baselines do not apply; the names then say so.
+within 5 %; that is told first, because figures against a wrong baseline are worth nothing. Where a policy of ours
+misses an aim, what else could be had is shown: mean and tail of its CURVE. BENCH_DAYS replays only the first days,
+where published baselines do not apply; the names then say so.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 from bench.figure import Figure
-from bench.replays import Replay, days, loads, replay
+from bench.replays import DAY, Replay, days, loads, replay
 
+from fairway.engine import PRESETS
+from fairway.engine.presets import least_attained, valued
 from fairway.sim.load import Load
 
 TRACES = ("philly", "helios_venus", "pai_v2020")
@@ -27,23 +32,36 @@ PUBLISHED = {
 NEAR = 0.05
 OURS = {"las": 1.5, "fairway": 2.0}
 """How many times the oracle's mean wait each of ours may have: preempting, and not."""
+CURVE = {
+    "las": {
+        f"patience {it} d": replace(PRESETS["las"], view=partial(valued, partial(least_attained, patience=it * DAY)))
+        for it in (4, 8)
+    },
+    "fairway": {
+        f"halving {it} d, overdue {at} d": replace(PRESETS["fairway"], halving=it * DAY, overdue=at * DAY)
+        for it, at in ((1.5, 6.75), (3, 5), (3, 8))
+    },
+}
+"""From the tail to the mean: how long somebody waits until nobody passes him over any longer."""
 BASELINES = ("strict-fifo", "sjf")
 RUNS = (*OURS, *BASELINES)
 
 
 def run(rounds: int = 1) -> Iterator[Figure]:
     """`rounds` is not used: the same load gives the same figures. As many replays at once as there are processors; a
-    trace's figures are told when all of its replays have ended, what `srtf` would reach last."""
+    trace's figures are told when all of its replays have ended, what `srtf` and the CURVEs would reach last."""
     there = dict(loads(("muri_testbed", *TRACES), "B9"))
     with ProcessPoolExecutor() as pool:
         asked = {name: _asked(pool, load, RUNS if name in TRACES else BASELINES) for name, load in there.items()}
-        bounds = {it: pool.submit(replay, there[it], "srtf", knows_durations=True) for it in TRACES if it in there}
+        late = {f"B9 {there[it].name} srtf": pool.submit(replay, there[it], "srtf", knows_durations=True)
+                for it in TRACES if it in there}  # fmt: skip
         for name, load in there.items():
             published = (None, None) if days() else PUBLISHED[name]
-            yield from _figures(f"B9 {load.name}", {it: one.result() for it, one in asked[name].items()}, published)
-        for name, bound in bounds.items():
-            srtf, title = bound.result(), f"B9 {there[name].name} srtf wait"
-            yield Figure(title, (srtf.measures.mean_wait,), "s", is_valid=srtf.is_valid)
+            runs = {it: one.result() for it, one in asked[name].items()}
+            yield from (figures := list(_figures(f"B9 {load.name}", runs, published)))
+            late |= _curves(pool, load, figures)
+        for title, one in late.items():
+            yield from _reached(title, one.result())
 
 
 def _asked(pool: ProcessPoolExecutor, load: Load, policies: tuple[str, ...]) -> dict[str, Future[Replay]]:
@@ -68,6 +86,18 @@ def _waits(title: str, own: Replay, fifo: Replay, sjf: Replay, most: float) -> I
                  is_valid=is_valid)  # fmt: skip
     yield Figure(f"{title} evictions", (measures.evictions_per_job,), "a job", is_valid=is_valid)
     yield own.cost(f"{title} replay")
+
+
+def _curves(pool: ProcessPoolExecutor, load: Load, figures: list[Figure]) -> dict[str, Future[Replay]]:
+    """Of the policies that missed an aim."""
+    missed = [it for it in OURS if any(f" {it} " in one.name and not one.is_met for one in figures)]
+    points = {f"{it}, {said}": policy for it in missed for said, policy in CURVE[it].items()}
+    return {f"B9 {load.name} {it}": pool.submit(replay, load, it, policy) for it, policy in points.items()}
+
+
+def _reached(title: str, other: Replay) -> Iterator[Figure]:
+    yield Figure(f"{title}: wait", (other.measures.mean_wait,), "s", is_valid=other.is_valid)
+    yield Figure(f"{title}: p99.9", (other.measures.p999_wait,), "s", is_valid=other.is_valid)
 
 
 def _reproduced(title: str, replayed: Replay, published: float | None) -> Figure:

@@ -16,7 +16,7 @@ from time import monotonic, process_time
 import numpy as np
 from bench.figure import Figure, growth
 
-from fairway.engine import PRESETS
+from fairway.engine import PRESETS, Policy
 from fairway.engine.forward import Step
 from fairway.engine.model import Pool, Queue
 from fairway.engine.state import selects
@@ -88,12 +88,13 @@ def _only(load: Load, queue: Queue, pools: tuple[Pool, ...]) -> Load:
     return replace(load, name=f"{load.name}, {queue.name}", nodes=nodes, jobs=jobs, pools=pools, queues=(queue,))
 
 
-def replay(load: Load, policy: str, *, knows_durations: bool = False) -> Replay:
+def replay(load: Load, name: str, policy: Policy | None = None, *, knows_durations: bool = False) -> Replay:
+    """A run of the preset of that name, or of another policy under it."""
     is_valid, outcomes, costs = True, list[Outcome](), np.zeros(len(PARTS))
     for part in apart(load):
-        world = World(part, PRESETS[policy], replace(FREE, knows_durations=knows_durations))
+        world = World(part, policy or PRESETS[name], replace(FREE, knows_durations=knows_durations))
         reached, began = list[float](), process_time()
-        for step in told(world, policy):
+        for step in told(world, name):
             is_valid &= not step.faults
             while len(reached) < len(PARTS) and world.ended >= PARTS[len(reached)] * len(part.jobs):
                 reached.append(process_time() - began)

@@ -97,8 +97,20 @@ def test_waits_are_compared_on_the_same_load(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("BENCH_DAYS", "1")
     figures = list(b9_jct.run())
     ours = ["s", "s", "a job", "CPU s"]
-    assert [one.unit for one in figures] == ["s", "s", *ours, *ours, "s"] and all(one.is_valid for one in figures)
+    assert [one.unit for one in figures] == ["s", "s", *ours, *ours, "s", "s"] and all(one.is_valid for one in figures)
     assert all("philly (1 days)" in one.name for one in figures)
+
+
+def test_of_a_policy_that_misses_its_aim_the_trade_off_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "philly")
+    monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
+    monkeypatch.setenv("BENCH_DAYS", "1")
+    monkeypatch.setattr(b9_jct, "OURS", {"fairway": -1.0})
+    told = [one.name for one in b9_jct.run() if ":" in one.name and "srtf" not in one.name]
+    assert len(told) == 2 * len(b9_jct.CURVE["fairway"])
+    assert all("philly (1 days) fairway, halving" in it for it in told)
 
 
 def packed(folder: Path, name: str, lines: list[str]) -> None:

@@ -116,8 +116,9 @@ def told(plan: Plan) -> dict[str, str]:
 
 def judged(*things, policy: Policy | None = None, **fields) -> dict[str, str]:
     """What is told of a world by a plan in which the referee finds no fault."""
-    snapshot = snapshot_of(world(*things, **fields))
-    plan = decide(snapshot, policy or Policy())
+    policy = policy or Policy()
+    snapshot = policy.seen(snapshot_of(world(*things, **fields)))
+    plan = decide(snapshot, policy)
     assert check(snapshot, plan) == [], told(plan)
     return told(plan)
 

@@ -88,8 +88,24 @@ WITHIN = table(
      [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 20), one("long-2", submitted=NOW - 10)],
      {"long-1": "n", "long-2": "NoRoom"}),
     ("what waits counts as needing less",
-     [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 240 * HOUR),
+     [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 720 * HOUR),
       one("short-1", submitted=NOW - 10)], {"long-1": "n", "short-1": "NoRoom"}),
+    ("a gang that no node could hold goes first after almost a week",
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 162 * HOUR),
+      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "m+n", "short-1": "NoRoom"}),
+    ("before that it does not",
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 161 * HOUR),
+      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "NoRoom", "short-1": "m+n"}),
+    ("nor does a gang that a node could hold",
+     [node("n", 4), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 162 * HOUR),
+      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "NoRoom", "short-1": "n*2"}),
+    ("one such gang at a time",
+     [node("n", 2), node("m", 2), node("k", 2), node("l", 2), queue("q", ledger=LEARNED),
+      one("long-1", count=2, submitted=NOW - 164 * HOUR), one("long-2", count=2, submitted=NOW - 163 * HOUR),
+      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "k+l", "long-2": "NoRoom", "short-1": "m+n"}),
+    ("priority before a gang that waited long",
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 164 * HOUR),
+      one("b", count=2, priority=1, submitted=NOW)], {"long-1": "NoRoom", "b": "m+n"}),
     ("of one priority who came first", [node("n", 2), queue("q"), one("a", submitted=2), one("b", submitted=1)],
      {"a": "NoRoom", "b": "n"}),
     ("of one moment the first by name", [node("n", 2), queue("q"), one("b"), one("a")], {"b": "NoRoom", "a": "n"}),
@@ -184,6 +200,32 @@ AGEING = table(
 @AGEING
 def test_ageing(things, expected) -> None:
     meets(things, expected)
+
+
+PAIR = node("n", 2), node("m", 2), queue("q")
+HAD = 10 * HOUR
+"""For how long somebody has run before."""
+
+
+def waited(hours: float, gpus: float) -> dict[str, float]:
+    return {"submitted": NOW - HAD - hours * HOUR, "attained": HAD * gpus}
+
+
+LAS = table(
+    ("whoever has had least goes first",
+     [*PAIR, one("a", count=2, **waited(95, 4)), one("b", count=2, submitted=NOW)], {"a": "NoRoom", "b": "m+n"}),
+    ("a gang that no node could hold does after four days of waiting",
+     [*PAIR, one("a", count=2, **waited(97, 4)), one("b", count=2, submitted=NOW)], {"a": "m+n", "b": "NoRoom"}),
+    ("what a node could hold does after six",
+     [node("n", 2), queue("q"), one("a", **waited(97, 2)), one("b", submitted=NOW), one("c", **waited(145, 2))],
+     {"a": "NoRoom", "b": "NoRoom", "c": "n"}),
+)
+
+
+@LAS
+def test_least_attained_service(things, expected) -> None:
+    found = judged(*things, policy=PRESETS["las"])
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_a_trace_in_strict_order_goes_on_past_what_never_fits() -> None:

@@ -12,7 +12,7 @@ from .give import make_room
 from .grow import grow
 from .life import release, replace_lost
 from .order import Line, Order, lines_of, positions
-from .plan import Keep, Plan, Wait
+from .plan import Plan, Wait, kept
 from .policy import Policy
 from .snapshot import Snapshot
 
@@ -50,5 +50,5 @@ def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
             verdicts[workload.key] = Wait(workload.key, reason, facts, places[workload.key])
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts:
-            verdicts[key] = cycle.confirm(one) if one.is_promised else Keep(key)
+            verdicts[key] = cycle.confirm(one) if one.is_promised else kept(key)
     return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at)

@@ -47,9 +47,7 @@ class Draft:
     def __init__(self, snapshot: Snapshot, policy: Policy = FAIRWAY, *, now: "Draft | None" = None) -> None:
         """A draft of the snapshot; with `now`, the one that looks at the same room later."""
         self.snapshot, self.policy = snapshot, policy
-        self.tree: Tree = now.tree if now else Tree(
-            snapshot, usage_weight=policy.usage_weight, half_life=policy.half_life
-        )
+        self.tree: Tree = now.tree if now else Tree(snapshot, policy)
         self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
         self.shrunk: dict[str, Admission] = {}  # who lost pods in this draft, and what it had

@@ -53,10 +53,14 @@ def _fail_dependents(cycle: Cycle) -> None:
 
 def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:
     """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
-    workload, nodes = one.workload, one.admission.nodes
+    workload, there = one.workload, cycle.snapshot.row_of
     if one.lost or not workload.is_active or not cycle.is_endless(workload):
         return False
-    return cycle.snapshot.row_of.keys() >= nodes and unfit.isdisjoint(nodes)
+    for placement in one.admission.podsets:
+        for share in placement.nodes:
+            if share.node in unfit or share.node not in there:
+                return False
+    return True
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:
@@ -96,9 +100,10 @@ def _fails(one: Running, cycle: Cycle) -> Evict | None:
 def replace_lost(cycle: Cycle) -> None:
     """Pods that a running gang lost come back beside the others; without a place in a minute it is evicted whole."""
     for one in cycle.snapshot.running:
-        workload, lost = one.workload, dict(one.lost)
-        if not lost or one.is_leaving or workload.key in cycle.verdicts:
+        workload = one.workload
+        if not one.lost or one.is_leaving or workload.key in cycle.verdicts:
             continue
+        lost = dict(one.lost)
         counts = tuple(lost.get(podset.name, 0) for podset in workload.podsets)
         if (placed := idle(workload, counts, cycle)) is not None:
             extend(workload, placed, cycle)

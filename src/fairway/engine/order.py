@@ -9,6 +9,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import takewhile
 from math import floor, inf, log2
 from operator import attrgetter
 from typing import Protocol
@@ -18,12 +19,11 @@ from .model import Workload
 from .policy import Policy
 from .quota import ALL, Branch, Demand, Tree
 from .sketch import stem
+from .snapshot import largest_node
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
 
-HALVING = 86_400.0
-"""Seconds of waiting after which a workload counts as if it needed half as much."""
 LONGEST = 365 * 86_400.0
 """What runs for an unknown time counts so."""
 
@@ -54,9 +54,10 @@ def by_rank(line: list[Workload], tree: Tree) -> None:
 
 def by_priority(line: list[Workload], tree: Tree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
-    least, as far as the queue has learned."""
+    least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
-        line.sort(key=lambda one: need(one, tree))
+        gang = overdue(line, tree)
+        line.sort(key=lambda one: (one is not gang, need(one, tree)))
     if any(one.deadline is not None for one in line):
         line.sort(key=lambda one: laxity(one, tree))
     line.sort(key=attrgetter("priority"), reverse=True)
@@ -97,13 +98,21 @@ def runtime(workload: Workload, tree: Tree) -> float:
 
 
 def need(workload: Workload, tree: Tree) -> int:
-    """GPU-seconds that it will take, in powers of two, halved for every HALVING seconds it has waited."""
+    """GPU-seconds that it will take, in powers of two, halved for each `halving` that it has waited."""
     kin = tree.learned.kin(workload)
     like = workload.queue, kin.groups[0], kin.gpus, workload.time_limit, workload.expected_runtime
     if like not in tree.needs:
         seconds = min(max(runtime(workload, tree), 1.0), LONGEST)
         tree.needs[like] = log2(seconds * max(kin.gpus, 1.0))
-    return floor(tree.needs[like] - (tree.snapshot.now - workload.submitted) / HALVING)
+    return floor(tree.needs[like] - (tree.snapshot.now - workload.submitted) / tree.policy.halving)
+
+
+def overdue(line: Iterable[Workload], tree: Tree) -> Workload | None:
+    """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they
+    come free together only if they are kept for it."""
+    most, since = largest_node(tree.snapshot), tree.snapshot.now - tree.policy.overdue
+    old = takewhile(lambda one: one.submitted <= since, line)
+    return next((one for one in old if tree.learned.kin(one).gpus > most), None)
 
 
 def level(amount: float) -> int:

@@ -17,19 +17,18 @@ from typing import Generic, TypeVar
 from .labels import NAME
 from .model import GPU, PodSet, Running, Segment, Topology, Workload
 from .order import by_rank, by_submission, level
-from .policy import FAIRWAY, Policy
+from .policy import DAY, FAIRWAY, Policy
 from .quota import Tree
-from .resources import counts_of, gpus_of
+from .resources import DEVICE, counts_of, gpus_of
 from .sketch import gpus
-from .snapshot import Snapshot
-
-Value = Callable[[Workload, float, float, float], int]
-"""A workload's priority from the GPU-seconds it has had, the GPUs of all its pods, and now."""
+from .snapshot import Snapshot, largest_node
 
 One = TypeVar("One", Workload, Running)
 
-PATIENCE = 4 * 86_400.0
-"""Seconds after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
+PATIENCE = 6 * DAY
+"""Seconds of waiting after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
+SOONER = 2 / 3
+"""The part of it after which a gang is not that no node could hold: nodes come free together only if they are kept."""
 
 
 def by_claim(line: list[Workload], tree: Tree) -> None:
@@ -37,35 +36,45 @@ def by_claim(line: list[Workload], tree: Tree) -> None:
     line.sort(key=lambda one: inf if one.expected_runtime is None else one.expected_runtime)
 
 
-def least_remaining(workload: Workload, served: float, size: float, now: float) -> int:
-    """The less there is to do, the higher."""
-    return -64 if workload.expected_runtime is None else -level(workload.expected_runtime - served / size)
-
-
-def least_attained(workload: Workload, served: float, size: float, now: float) -> int:
-    """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all, to its end."""
-    return 1 if now - workload.submitted - served / size > PATIENCE else -level(served / 3600)
-
-
 @dataclass(slots=True)
 class Rated(Generic[One]):
-    """Who waits or runs, as it was last seen: `workload` with its priority, `held` GPUs of `size` since then."""
+    """Who waits or runs, as it was last seen: `workload` with its priority, `held` GPUs of `size` since then.
+    `is_wide`: it asks for more GPUs than any node has."""
 
     one: One
     seen: One
     workload: Workload
     size: float
+    is_wide: bool = False
     held: float = 0.0
     since: float = 0.0
 
-    def changed(self, value: Value, now: float) -> Workload | None:
+    def changed(self, value: "Value", now: float) -> Workload | None:
         """The workload with another priority, if it has another by now."""
         served = self.workload.attained + self.held * max(0.0, now - self.since)
-        priority = value(self.workload, served, self.size, now)
+        priority = value(self, served, now)
         if priority == self.workload.priority:
             return None
         self.workload = replace(self.workload, priority=priority)
         return self.workload
+
+
+Value = Callable[[Rated[Workload] | Rated[Running], float, float], int]
+"""A priority from the GPU-seconds that somebody has had, and now."""
+
+
+def least_remaining(one: Rated[Workload] | Rated[Running], served: float, now: float) -> int:
+    """The less there is to do, the higher."""
+    whole = one.workload.expected_runtime
+    return -64 if whole is None else -level(whole - served / one.size)
+
+
+def least_attained(
+    one: Rated[Workload] | Rated[Running], served: float, now: float, patience: float = PATIENCE
+) -> int:
+    """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all, to its end."""
+    waited = now - one.workload.submitted - served / one.size
+    return 1 if waited > (SOONER * patience if one.is_wide else patience) else -level(served / 3600)
 
 
 def size(workload: Workload) -> float:
@@ -73,14 +82,15 @@ def size(workload: Workload) -> float:
     return max(gpus(workload), 1e-3)
 
 
-def waiting(one: Workload) -> Rated[Workload]:
-    return Rated(one, one, one, size(one))
+def waiting(most: float, one: Workload) -> Rated[Workload]:
+    """`most`: GPUs of the largest node."""
+    return Rated(one, one, one, size(one), gpus(one) > most)
 
 
-def standing(one: Running) -> Rated[Running]:
+def standing(most: float, one: Running) -> Rated[Running]:
     held = gpus_of(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
     runs = () if one.admitted_at is None else (held, one.admitted_at)
-    return Rated(one, one, one.workload, size(one.workload), *runs)
+    return Rated(one, one, one.workload, size(one.workload), gpus(one.workload) > most, *runs)
 
 
 def kept(
@@ -93,9 +103,9 @@ def kept(
 def valued(value: Value, snapshot: Snapshot) -> Snapshot:
     """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
     as then; that is known of those who were there, by identity."""
-    memo, now = snapshot.memo, snapshot.now
-    memo.waiting = kept(memo.waiting, snapshot.pending, waiting)
-    memo.standing = kept(memo.standing, snapshot.running, standing)
+    memo, now, most = snapshot.memo, snapshot.now, largest_node(snapshot)
+    memo.waiting = kept(memo.waiting, snapshot.pending, partial(waiting, most))
+    memo.standing = kept(memo.standing, snapshot.running, partial(standing, most))
     for waits in memo.waiting.values():
         waits.seen = waits.changed(value, now) or waits.seen
     for stands in memo.standing.values():
@@ -107,7 +117,7 @@ def valued(value: Value, snapshot: Snapshot) -> Snapshot:
 
 def consolidated(snapshot: Snapshot) -> Snapshot:
     """The same snapshot, where a gang that says nothing of where fills node after node."""
-    memo, most = snapshot.memo, int(snapshot.capacity[snapshot.resources.index(GPU)].max(initial=0))
+    memo, most = snapshot.memo, int(largest_node(snapshot) * DEVICE)
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(gathered, most))
     pools = tuple([replace(pool, levels=(*pool.levels, NAME)) for pool in snapshot.pools])
     return replace(snapshot, pools=pools, pending=tuple([one.seen for one in memo.waiting.values()]))

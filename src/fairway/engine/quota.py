@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from .model import GPU, Decayed, PodSet, Queue, Share, Workload
+from .policy import Policy
 from .resources import DEVICE, UNIT, counted, counts_of, slices
 from .sketch import Learned
 from .snapshot import Columns, Mask, Snapshot
@@ -89,8 +90,8 @@ class Branch:
 
 
 class Tree:
-    def __init__(self, snapshot: Snapshot, *, usage_weight: float, half_life: float) -> None:
-        self.snapshot, self._usage_weight, self._half_life = snapshot, usage_weight, half_life
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot, self.policy = snapshot, policy
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
         self.pools = tuple(pool.name for pool in snapshot.pools)
         self.learned = Learned(snapshot)
@@ -297,7 +298,8 @@ class Tree:
         """`rest` in proportion to max(0, w + k·(w - u)): weight and decayed usage, both normalised; all zero: to w."""
         weights = sum(one.weight[resource] for one in accounts)
         normal = {one: one.weight[resource] / weights for one in accounts}
-        pull = {one: max(0.0, w + self._usage_weight * (w - self.usage(one, resource))) for one, w in normal.items()}
+        k = self.policy.usage_weight
+        pull = {one: max(0.0, w + k * (w - self.usage(one, resource))) for one, w in normal.items()}
         if not any(pull.values()):
             pull = normal
         whole_pull = sum(pull.values())
@@ -316,7 +318,7 @@ class Tree:
 
     def usage(self, account: Account, resource: str) -> float:
         """Decayed usage as a part of the pool's capacity over the window: 1 = all of it, always."""
-        window = self.capacity[account.pool].get(resource, 0) * self._half_life / log(2)
+        window = self.capacity[account.pool].get(resource, 0) * self.policy.half_life / log(2)
         used = self._used(self.branches[account.queue.name], account.pool, resource)
         return used / window if window else 0.0
 
@@ -328,7 +330,7 @@ class Tree:
         return sum(self._used(child, pool, resource) for child in branch.children)
 
     def decayed(self, one: Decayed) -> float:
-        return float(one.value * 0.5 ** (max(0.0, self.snapshot.now - one.time) / self._half_life))
+        return float(one.value * 0.5 ** (max(0.0, self.snapshot.now - one.time) / self.policy.half_life))
 
 
 def whole(part: float, unit: int) -> int:

@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from heapq import nsmallest
-from itertools import accumulate
 from math import ceil, exp, log, log2
 from statistics import median
 from typing import NamedTuple
@@ -124,11 +123,19 @@ def _hour(group: Group) -> tuple[int, Group]:
 
 def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
     """The first of these groups of which enough was seen, else all."""
-    return next((group for group in groups if group in runtimes and _is_enough(runtimes[group])), ("", ""))
+    for group in groups:
+        if group in runtimes and _is_enough(runtimes[group]):
+            return group
+    return "", ""
 
 
 def _is_enough(sketch: Sketch) -> bool:
-    return any(seen >= ENOUGH for seen in accumulate(weight for _, weight in sketch.points))
+    seen = 0.0
+    for _, weight in sketch.points:
+        seen += weight
+        if seen >= ENOUGH:
+            return True
+    return False
 
 
 class Kin(NamedTuple):
@@ -180,6 +187,8 @@ class Learned:
     """How long each kind of workload runs: as its queue remembers, and as those of its batch show that run now. A
     queue's memory is looked up once for all of a kind."""
 
+    aged: int | None = 1  # of how many of their groups, narrowest first, those that run are counted; None: of all
+
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._memo = snapshot, snapshot.memo
         self._known: dict[tuple[str, Group], Known | None] = {}
@@ -193,21 +202,19 @@ class Learned:
     def _ages(self) -> dict[tuple[str, Group], list[float]]:
         """Of those that run, by queue and group: for how many seconds they have."""
         ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
+        now, runtimes = self._snapshot.now, self._runtimes
         for one in self._snapshot.running:
-            if one.admitted_at is not None and one.workload.queue in self._runtimes:
-                for group in self._aged(one.workload):
-                    ages[one.workload.queue, group].append(self._snapshot.now - one.admitted_at)
+            if one.admitted_at is not None and (queue := one.workload.queue) in runtimes:
+                for group in self.kin(one.workload).groups[: self.aged]:
+                    ages[queue, group].append(now - one.admitted_at)
         return ages
-
-    def _aged(self, workload: Workload) -> Iterable[Group]:
-        """Of which groups those that run are counted."""
-        return self.kin(workload).groups[:1]
 
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
         """The runtime that `part` of its kind, of those longer than `beyond` seconds, do not exceed; None where nothing
         was learned, or none was longer."""
-        known = self._of(workload)
-        return known.lengths.quantile(part, max(beyond, known.least)) if known else None
+        if (known := self._of(workload)) is None:
+            return None
+        return known.lengths.quantile(part, beyond if beyond > known.least else known.least)
 
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""
@@ -251,5 +258,4 @@ class Learned:
 class Foreseen(Learned):
     """With all that run now: they count as longer than they have run."""
 
-    def _aged(self, workload: Workload) -> Iterable[Group]:
-        return self.kin(workload).groups
+    aged = None

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
+from .model import GPU, Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
+from .resources import DEVICE
 
 if TYPE_CHECKING:
     from .fit import Memo
@@ -51,3 +52,8 @@ class Snapshot:
     ended: Mapping[str, Ended]
     is_social: bool
     memo: "Memo"
+
+
+def largest_node(snapshot: Snapshot) -> float:
+    """How many GPUs the node has that has most of them."""
+    return float(snapshot.capacity[snapshot.resources.index(GPU)].max(initial=0)) / DEVICE
