@@ -34,7 +34,7 @@ OURS = {"las": 1.5, "fairway": 2.0}
 """How many times the oracle's mean wait each of ours may have: preempting, and not."""
 CURVE = {
     "las": {
-        f"patience {it} d": replace(PRESETS["las"], view=partial(valued, partial(least_attained, patience=it * DAY)))
+        f"patience {it} d": replace(PRESETS["las"], view=partial(valued, least_attained, patience=it * DAY))
         for it in (4, 8)
     },
     "fairway": {

@@ -219,6 +219,9 @@ LAS = table(
     ("what a node could hold does after six",
      [node("n", 2), queue("q"), one("a", **waited(97, 2)), one("b", submitted=NOW), one("c", **waited(145, 2))],
      {"a": "NoRoom", "b": "NoRoom", "c": "n"}),
+    ("of those the first, until a quarter of the GPUs are theirs",
+     [node("n", 4), queue("q"), one("a", **waited(145, 2)), one("b", submitted=NOW), one("c", **waited(146, 2))],
+     {"a": "NoRoom", "b": "n", "c": "n"}),
 )
 
 

@@ -11,6 +11,7 @@ nodes as can hold it, whole nodes and one part of a node (the `consolidate` plac
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from math import inf
 from typing import Generic, TypeVar
 
@@ -26,9 +27,12 @@ from .snapshot import Snapshot, largest_node
 One = TypeVar("One", Workload, Running)
 
 PATIENCE = 6 * DAY
-"""Seconds of waiting after which nobody is passed over any longer by those who had less (Tiresias: PromoteKnob)."""
+"""Seconds of waiting after which who had less goes no longer first (Tiresias: PromoteKnob)."""
 SOONER = 2 / 3
-"""The part of it after which a gang is not that no node could hold: nodes come free together only if they are kept."""
+"""The part of it after which a gang is brought up that no node could hold: nodes come free together only if kept."""
+AGED = 0.25
+"""The part of all GPUs that the others who are brought up may take, those who run first, then the first to come: where
+everybody waits for weeks, all would be first, and the order by submission once more."""
 
 
 def by_claim(line: list[Workload], tree: Tree) -> None:
@@ -39,7 +43,7 @@ def by_claim(line: list[Workload], tree: Tree) -> None:
 @dataclass(slots=True)
 class Rated(Generic[One]):
     """Who waits or runs, as it was last seen: `workload` with its priority, `held` GPUs of `size` since then.
-    `is_wide`: it asks for more GPUs than any node has."""
+    `is_wide`: it asks for more GPUs than any node has; `is_aged`: it has waited too long."""
 
     one: One
     seen: One
@@ -48,33 +52,52 @@ class Rated(Generic[One]):
     is_wide: bool = False
     held: float = 0.0
     since: float = 0.0
+    is_aged: bool = False
+
+    def served(self, now: float) -> float:
+        """GPU-seconds that it has had."""
+        return self.workload.attained + self.held * max(0.0, now - self.since)
+
+    def waited(self, now: float) -> float:
+        """Seconds in which it did not run."""
+        return now - self.workload.submitted - self.served(now) / self.size
 
     def changed(self, value: "Value", now: float) -> Workload | None:
         """The workload with another priority, if it has another by now."""
-        served = self.workload.attained + self.held * max(0.0, now - self.since)
-        priority = value(self, served, now)
+        priority = value(self, self.served(now))
         if priority == self.workload.priority:
             return None
         self.workload = replace(self.workload, priority=priority)
         return self.workload
 
 
-Value = Callable[[Rated[Workload] | Rated[Running], float, float], int]
-"""A priority from the GPU-seconds that somebody has had, and now."""
+AnyRated = Rated[Workload] | Rated[Running]
+Value = Callable[[AnyRated, float], int]
+"""A priority from the GPU-seconds that somebody has had."""
 
 
-def least_remaining(one: Rated[Workload] | Rated[Running], served: float, now: float) -> int:
+def least_remaining(one: AnyRated, served: float) -> int:
     """The less there is to do, the higher."""
     whole = one.workload.expected_runtime
     return -64 if whole is None else -level(whole - served / one.size)
 
 
-def least_attained(
-    one: Rated[Workload] | Rated[Running], served: float, now: float, patience: float = PATIENCE
-) -> int:
-    """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all, to its end."""
-    waited = now - one.workload.submitted - served / one.size
-    return 1 if waited > (SOONER * patience if one.is_wide else patience) else -level(served / 3600)
+def least_attained(one: AnyRated, served: float) -> int:
+    """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all."""
+    return 1 if one.is_aged else -level(served / 3600)
+
+
+def bring_up(those: Iterable[AnyRated], patience: float, now: float, gpus: float) -> None:
+    """Tell those who have waited too long: gangs that no node could hold, and of the others as many as it takes to fill
+    so many GPUs."""
+    old = list[tuple[bool, float, str, AnyRated]]()
+    for one in those:
+        one.is_aged = one.is_wide and one.waited(now) > SOONER * patience
+        if not one.is_wide and one.waited(now) > patience:
+            old.append((isinstance(one.one, Workload), one.workload.submitted, one.workload.key, one))
+    old.sort()
+    for (*_, one), taken in zip(old, accumulate(entry[-1].size for entry in old)):
+        one.is_aged = taken - one.size < gpus
 
 
 def size(workload: Workload) -> float:
@@ -100,12 +123,15 @@ def kept(
     return {id(one): known.get(id(one)) or rate(one) for one in those}
 
 
-def valued(value: Value, snapshot: Snapshot) -> Snapshot:
+def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
     """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
     as then; that is known of those who were there, by identity."""
     memo, now, most = snapshot.memo, snapshot.now, largest_node(snapshot)
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(waiting, most))
     memo.standing = kept(memo.standing, snapshot.running, partial(standing, most))
+    if patience < inf:
+        there = float(snapshot.capacity[snapshot.resources.index(GPU)].sum()) / DEVICE
+        bring_up((*memo.waiting.values(), *memo.standing.values()), patience, now, AGED * there)
     for waits in memo.waiting.values():
         waits.seen = waits.changed(value, now) or waits.seen
     for stands in memo.standing.values():
@@ -145,7 +171,7 @@ PRESETS = {
     "strict-fifo": STRICT,
     "sjf": replace(STRICT, ordering=by_claim),
     "srtf": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_remaining)),
-    "las": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_attained)),
+    "las": Policy(ordering=by_rank, hold_depth=0, view=partial(valued, least_attained, patience=PATIENCE)),
     "easy": replace(IN_TURN, hold_depth=1),
     "conservative": replace(IN_TURN, hold_depth=-1),
     "fgd": replace(IN_TURN, strategy="FGD"),
