@@ -2,9 +2,10 @@
 
 A trace is replayed under `fairway`, each queue with a pool of its own by itself. At MOMENTS moments evenly spread over
 its time, as soon as somebody waits, a forecast is made from what the scheduler knows then: runtimes learned so far, who
-came lately, and how earlier forecasts came true. Each is judged by the first start that followed. The error
-is |p50 - start| as a part of the wait that was left; coverage is how many started by their p90; how wide the ranges
-were is told beside it, for p90 = never is no answer. The first MOST_DAYS are replayed, or BENCH_DAYS.
+came lately, and how earlier forecasts came true: of each workload the first from each distance, as on a cluster. Each
+is judged by the first start that followed. The error is |p50 - start| as a part of the wait that was left; coverage is
+how many started by their p90; how wide the ranges were is told beside it, for p90 = never is no answer. The first
+MOST_DAYS are replayed, or BENCH_DAYS.
 """
 
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 from bench.figure import Figure
 from bench.replays import FREE, apart, loads, told
 
+from fairway.controllers.forecast import HORIZONS, horizon
 from fairway.engine import PRESETS, Forecast, Snapshot, Workload, forecast
 from fairway.engine.forecast import WINDOW, stretched
 from fairway.engine.model import PodClass
@@ -56,18 +58,19 @@ class Teller:
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
         self.stretches: dict[str, float] = {}
-        self.open: dict[str, Told] = {}  # the first forecast of each that waits, while its p90 is to come
-        self.heard: set[str] = set()  # of whom there was one
+        self.open = dict[tuple[str, str], Told]()  # the first forecast of each from each distance, until its p90
+        self.heard = set[tuple[str, str]]()  # of whom there was one from there
         self.said: list[Told] = []
         self.starts: dict[str, float] = {}
 
     def started(self, key: str, now: float) -> None:
-        """The first time; its forecast is learned from."""
+        """The first time; its forecasts are learned from."""
         if key in self.starts:
             return
         self.starts[key] = now
-        if one := self.open.pop(key, None):
-            self._learn(key, is_late=now > one.forecast.p90)
+        for name, _ in HORIZONS:
+            if one := self.open.pop((key, name), None):
+                self._learn(key, is_late=now > one.forecast.p90)
 
     def _learn(self, key: str, *, is_late: bool) -> None:
         queue = self.queues[key]
@@ -79,17 +82,17 @@ class Teller:
         if not self.due or now < self.due[0]:
             return
         self.due = self.due[bisect_right(self.due, now) :]
-        for key in [key for key, one in self.open.items() if one.forecast.p90 < now]:
-            del self.open[key]
-            self._learn(key, is_late=True)
+        for at in [at for at, one in self.open.items() if one.forecast.p90 < now]:
+            self._learn(self.open.pop(at).key, is_late=True)
         queues = tuple(
             replace(one, ledger=replace(one.ledger, stretch=self.stretches.get(one.name, 1.0))) for one in world.queues
         )
         found = forecast(replace(world, queues=queues), PRESETS["fairway"], self.chance, recent=self.recent(now))
         said = [Told(key, now, one) for key, one in found.items()]
         self.said += said
-        self.open |= {one.key: one for one in said if one.key not in self.heard}
-        self.heard |= found.keys()
+        new = {(one.key, horizon(one.forecast.p50 - now)): one for one in said}
+        self.open |= {at: one for at, one in new.items() if at not in self.heard}
+        self.heard |= new.keys()
 
     def recent(self, now: float) -> list[Workload]:
         pods: dict[PodClass, PodClass] = {}
