@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from bench.figure import Figure
-from bench.replays import DAY, Replay, days, loads, replay
+from bench.replays import Replay, days, loads, replay
 
 from fairway.engine import PRESETS
+from fairway.engine.policy import DAY
 from fairway.engine.presets import least_attained, valued
 from fairway.sim.load import Load
 
@@ -58,8 +60,10 @@ def run(rounds: int = 1) -> Iterator[Figure]:
         for name, load in there.items():
             published = (None, None) if days() else PUBLISHED[name]
             runs = {it: one.result() for it, one in asked[name].items()}
-            yield from (figures := list(_figures(f"B9 {load.name}", runs, published)))
-            late |= _curves(pool, load, figures)
+            yield from _baselines(f"B9 {load.name}", runs, published)
+            ours = {it: list(_waits(f"B9 {load.name} {it}", runs, it)) for it in OURS if it in runs}
+            yield from chain.from_iterable(ours.values())
+            late |= _curves(pool, load, [it for it, told in ours.items() if not all(one.is_met for one in told)])
         for title, one in late.items():
             yield from _reached(title, one.result())
 
@@ -68,17 +72,14 @@ def _asked(pool: ProcessPoolExecutor, load: Load, policies: tuple[str, ...]) -> 
     return {one: pool.submit(replay, load, one, knows_durations=one == "sjf") for one in policies}
 
 
-def _figures(title: str, runs: dict[str, Replay], published: tuple[float | None, float | None]) -> Iterator[Figure]:
-    """Of the baselines, and of ours where they were run."""
-    fifo, sjf = runs["strict-fifo"], runs["sjf"]
-    yield _reproduced(f"{title} strict-fifo JCT", fifo, published[0])
-    yield _reproduced(f"{title} sjf JCT", sjf, published[1])
-    for policy in [one for one in OURS if one in runs]:
-        yield from _waits(f"{title} {policy}", runs[policy], fifo, sjf, OURS[policy])
+def _baselines(title: str, runs: dict[str, Replay], published: tuple[float | None, float | None]) -> Iterator[Figure]:
+    for policy, jct in zip(BASELINES, published):
+        yield _reproduced(f"{title} {policy} JCT", runs[policy], jct)
 
 
-def _waits(title: str, own: Replay, fifo: Replay, sjf: Replay, most: float) -> Iterator[Figure]:
+def _waits(title: str, runs: dict[str, Replay], policy: str) -> Iterator[Figure]:
     """Mean and tail, what they cost in evictions, and what the run cost."""
+    own, fifo, sjf, most = runs[policy], runs["strict-fifo"], runs["sjf"], OURS[policy]
     is_valid = own.is_valid and sjf.is_valid and fifo.is_valid
     base, longest, measures = sjf.measures.mean_wait, fifo.measures.max_wait, own.measures
     yield Figure(f"{title} wait", (measures.mean_wait,), "s", most * base, base, "sjf", is_valid=is_valid)
@@ -88,9 +89,8 @@ def _waits(title: str, own: Replay, fifo: Replay, sjf: Replay, most: float) -> I
     yield own.cost(f"{title} replay")
 
 
-def _curves(pool: ProcessPoolExecutor, load: Load, figures: list[Figure]) -> dict[str, Future[Replay]]:
+def _curves(pool: ProcessPoolExecutor, load: Load, missed: list[str]) -> dict[str, Future[Replay]]:
     """Of the policies that missed an aim."""
-    missed = [it for it in OURS if any(f" {it} " in one.name and not one.is_met for one in figures)]
     points = {f"{it}, {said}": policy for it in missed for said, policy in CURVE[it].items()}
     return {f"B9 {load.name} {it}": pool.submit(replay, load, it, policy) for it, policy in points.items()}
 

@@ -19,13 +19,13 @@ from bench.figure import Figure, growth
 from fairway.engine import PRESETS, Policy
 from fairway.engine.forward import Step
 from fairway.engine.model import Pool, Queue
+from fairway.engine.policy import DAY
 from fairway.engine.state import selects
 from fairway.sim.load import Load, until
 from fairway.sim.measure import Measures, Outcome, Series, measure
 from fairway.sim.trace import read
 from fairway.sim.world import Mechanics, World
 
-DAY = 86_400.0
 FREE = Mechanics(checkpoint_seconds=0.0, restart_seconds=0.0)
 PARTS = (0.25, 0.5, 1.0)
 TELL_EVERY = 10.0

@@ -18,10 +18,12 @@ from .cycle import Cycle
 from .model import GPU, Running, Workload
 from .order import is_aged, precedes
 from .plan import Cause
+from .policy import DAY
 from .quota import ALL, Account, Branch, Demand
 from .resources import DEVICE
+from .sketch import HOUR
 
-MIN_RUNTIME, MAX_EVICTIONS, DAY, HOUR = 600.0, 6, 86400.0, 3600.0
+MIN_RUNTIME, MAX_EVICTIONS = 600.0, 6
 TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 

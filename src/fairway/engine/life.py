@@ -53,14 +53,10 @@ def _fail_dependents(cycle: Cycle) -> None:
 
 def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:
     """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
-    workload, there = one.workload, cycle.snapshot.row_of
+    workload, nodes = one.workload, one.admission.nodes
     if one.lost or not workload.is_active or not cycle.is_endless(workload):
         return False
-    for placement in one.admission.podsets:
-        for share in placement.nodes:
-            if share.node in unfit or share.node not in there:
-                return False
-    return True
+    return cycle.snapshot.row_of.keys() >= nodes and unfit.isdisjoint(nodes)
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:

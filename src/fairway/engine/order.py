@@ -16,15 +16,16 @@ from typing import Protocol
 
 from .draft import Draft
 from .model import Workload
-from .policy import Policy
+from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, Tree
+from .resources import DEVICE
 from .sketch import stem
 from .snapshot import largest_node
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
 
-LONGEST = 365 * 86_400.0
+LONGEST = 365 * DAY
 """What runs for an unknown time counts so."""
 
 Ordering = Callable[[list[Workload], Tree], None]
@@ -108,9 +109,9 @@ def need(workload: Workload, tree: Tree) -> int:
 
 
 def overdue(line: Iterable[Workload], tree: Tree) -> Workload | None:
-    """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they
-    come free together only if they are kept for it."""
-    most, since = largest_node(tree.snapshot), tree.snapshot.now - tree.policy.overdue
+    """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
+    together only if they are kept for it."""
+    most, since = largest_node(tree.snapshot) / DEVICE, tree.snapshot.now - tree.policy.overdue
     old = takewhile(lambda one: one.submitted <= since, line)
     return next((one for one in old if tree.learned.kin(one).gpus > most), None)
 

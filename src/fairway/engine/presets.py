@@ -8,7 +8,7 @@ workloads the priority that follows from it, in powers of two, so that equals do
 nodes as can hold it, whole nodes and one part of a node (the `consolidate` placement of the Helios simulator).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -87,16 +87,14 @@ def least_attained(one: AnyRated, served: float) -> int:
     return 1 if one.is_aged else -level(served / 3600)
 
 
-def bring_up(those: Iterable[AnyRated], patience: float, now: float, gpus: float) -> None:
+def bring_up(those: Sequence[AnyRated], patience: float, now: float, gpus: float) -> None:
     """Tell those who have waited too long: gangs that no node could hold, and of the others as many as it takes to fill
     so many GPUs."""
-    old = list[tuple[bool, float, str, AnyRated]]()
     for one in those:
-        one.is_aged = one.is_wide and one.waited(now) > SOONER * patience
-        if not one.is_wide and one.waited(now) > patience:
-            old.append((isinstance(one.one, Workload), one.workload.submitted, one.workload.key, one))
-    old.sort()
-    for (*_, one), taken in zip(old, accumulate(entry[-1].size for entry in old)):
+        one.is_aged = one.waited(now) > (SOONER * patience if one.is_wide else patience)
+    others = [one for one in those if one.is_aged and not one.is_wide]
+    others.sort(key=lambda one: (isinstance(one.one, Workload), one.workload.submitted, one.workload.key))
+    for one, taken in zip(others, accumulate(one.size for one in others)):
         one.is_aged = taken - one.size < gpus
 
 
@@ -126,7 +124,7 @@ def kept(
 def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
     """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
     as then; that is known of those who were there, by identity."""
-    memo, now, most = snapshot.memo, snapshot.now, largest_node(snapshot)
+    memo, now, most = snapshot.memo, snapshot.now, largest_node(snapshot) / DEVICE
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(waiting, most))
     memo.standing = kept(memo.standing, snapshot.running, partial(standing, most))
     if patience < inf:
@@ -143,7 +141,7 @@ def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
 
 def consolidated(snapshot: Snapshot) -> Snapshot:
     """The same snapshot, where a gang that says nothing of where fills node after node."""
-    memo, most = snapshot.memo, int(largest_node(snapshot) * DEVICE)
+    memo, most = snapshot.memo, largest_node(snapshot)
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(gathered, most))
     pools = tuple([replace(pool, levels=(*pool.levels, NAME)) for pool in snapshot.pools])
     return replace(snapshot, pools=pools, pending=tuple([one.seen for one in memo.waiting.values()]))

@@ -130,6 +130,7 @@ def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
 
 
 def _is_enough(sketch: Sketch) -> bool:
+    """Whether `count` comes to ENOUGH, counted no further than that: it is asked for each kind in each cycle."""
     seen = 0.0
     for _, weight in sketch.points:
         seen += weight
@@ -212,9 +213,8 @@ class Learned:
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
         """The runtime that `part` of its kind, of those longer than `beyond` seconds, do not exceed; None where nothing
         was learned, or none was longer."""
-        if (known := self._of(workload)) is None:
-            return None
-        return known.lengths.quantile(part, beyond if beyond > known.least else known.least)
+        known = self._of(workload)
+        return known.lengths.quantile(part, max(beyond, known.least)) if known else None
 
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .model import GPU, Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
-from .resources import DEVICE
 
 if TYPE_CHECKING:
     from .fit import Memo
@@ -54,6 +53,6 @@ class Snapshot:
     memo: "Memo"
 
 
-def largest_node(snapshot: Snapshot) -> float:
-    """How many GPUs the node has that has most of them."""
-    return float(snapshot.capacity[snapshot.resources.index(GPU)].max(initial=0)) / DEVICE
+def largest_node(snapshot: Snapshot) -> int:
+    """Milli-GPU of the node that has most."""
+    return int(snapshot.capacity[snapshot.resources.index(GPU)].max(initial=0))
