@@ -20,11 +20,10 @@ from bench.figure import Figure
 from bench.replays import FREE, apart, loads, told
 
 from fairway.controllers.forecast import HORIZONS, horizon
-from fairway.engine import PRESETS, Forecast, Snapshot, Workload, forecast
+from fairway.engine import PRESETS, Forecast, Workload, forecast, model
 from fairway.engine.forecast import WINDOW, stretched
 from fairway.engine.model import PodClass
 from fairway.engine.plan import Admit
-from fairway.engine.state import world_of
 from fairway.sim.load import Load, workload_of
 from fairway.sim.world import World
 
@@ -76,11 +75,11 @@ class Teller:
         queue = self.queues[key]
         self.stretches[queue] = stretched(self.stretches.get(queue, 1.0), is_late=is_late)
 
-    def ask(self, snapshot: Snapshot) -> None:
-        """A forecast, if one is due."""
-        now, world = snapshot.now, world_of(snapshot)
-        if not self.due or now < self.due[0]:
-            return
+    def is_due(self, now: float) -> bool:
+        return bool(self.due) and now >= self.due[0]
+
+    def ask(self, world: model.World, now: float) -> None:
+        """A forecast of all who wait."""
         self.due = self.due[bisect_right(self.due, now) :]
         for at in [at for at, one in self.open.items() if one.forecast.p90 < now]:
             self._learn(self.open.pop(at).key, is_late=True)
@@ -115,8 +114,8 @@ def replayed(load: Load) -> tuple[list[Judged], bool]:
             admitted = [one.workload for one in step.plan.verdicts if isinstance(one, Admit)]
             for key in admitted:
                 teller.started(key, step.now)
-            if len(admitted) < len(step.snapshot.pending):
-                teller.ask(step.snapshot)
+            if len(admitted) < len(step.snapshot.pending) and teller.is_due(step.now):
+                teller.ask(world.whole(step.snapshot), step.now)
         found += teller.judged()
     return found, is_valid
 

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from fairway.cli.output import span
-from fairway.engine import PRESETS, Forecast, forecast, world_of
+from fairway.engine import PRESETS, Forecast, forecast
 from fairway.engine.forecast import WINDOW
 from fairway.sim.load import workload_of
 from fairway.sim.synthetic import generate
@@ -82,7 +82,7 @@ def told() -> list[Waited]:
     for step in world.run():
         if step.now >= MOMENT and not found:
             now = step.now
-            found = forecast(world_of(step.snapshot), policy, np.random.default_rng(SEED), recent=recent)
+            found = forecast(world.whole(step.snapshot), policy, np.random.default_rng(SEED), recent=recent)
     started = {it.job.id: run.start for it in world.outcomes() for run in reversed(it.runs) if run.start >= now}
     names = ((key.partition("/")[2], one) for key, one in found.items())
     waited = [(name, one.p50 - now, one.p90 - now, started[name] - now) for name, one in names if name in started]

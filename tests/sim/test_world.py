@@ -42,3 +42,14 @@ def test_a_large_gang_has_whole_nodes_and_one_part_of_a_node() -> None:
     part = Job("a", 0.0, 100.0, gpus=5000)
     assert starts("strict-fifo", 2, part, Job("b", 0.0, 200.0, workers=11)) == [0.0, 0.0]
     assert starts("strict-fifo", 2, part, Job("b", 0.0, 200.0, workers=12)) == [0.0, 100.0]
+
+
+def test_the_whole_world_knows_also_who_was_not_shown() -> None:
+    node = Node("n", capacity=amounts({GPU: 8000, PODS: 110}))
+    gone = Job("030", 0.0, 100.0, patience=50.0)
+    world = World(Load("", (node,), (*(Job(f"{row:03d}", 0.0, 100.0) for row in range(30)), gone)), PRESETS["fairway"],
+                  Mechanics())  # fmt: skip
+    shown, whole = next(
+        (step.snapshot.pending, world.whole(step.snapshot).pending) for step in world.run() if step.now == 100.0
+    )
+    assert (len(shown), {one.key for one in whole}) == (4, {f"sim/{row:03d}" for row in range(8, 30)})

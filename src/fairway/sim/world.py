@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from fairway.engine import Admit, Gone, PodClass, Policy, State, Verdict, Wait, Workload
+from fairway.engine import Admit, Gone, PodClass, Policy, Snapshot, State, Verdict, Wait, Workload, model, world_of
 from fairway.engine.cycle import RANK, SHARED
 from fairway.engine.forward import Attempt, Forward, Step
 from fairway.engine.model import GPU, Node
@@ -70,6 +70,12 @@ class World:
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of every job so far, in the order of submission."""
         return tuple(self._outcome(key, job) for key, job in self.jobs.items())
+
+    def whole(self, snapshot: Snapshot) -> model.World:
+        """The world of a step with all who wait in it, also who was not shown: what a forecast must know."""
+        hidden = (one for heap in self._hidden.values() for _, _, one in heap if one.key not in self._ends)
+        known = world_of(snapshot)
+        return replace(known, pending=(*known.pending, *hidden))
 
     def series(self) -> Series:
         return self._books.series(self.outcomes())
