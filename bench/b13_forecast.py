@@ -10,7 +10,9 @@ MOST_DAYS are replayed, or BENCH_DAYS.
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
@@ -37,6 +39,7 @@ class Told(NamedTuple):
     key: str
     now: float
     forecast: Forecast
+    part: float  # for which it is learned from: one, shared by all that were told so at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Teller:
         self.times = [job.submit for job in load.jobs]
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
-        self.stretches: dict[str, float] = {}
+        self.stretches = defaultdict[str, float](lambda: 1.0)
         self.open = dict[tuple[str, str], Told]()  # the first forecast of each from each distance, until its p90
         self.heard = set[tuple[str, str]]()  # of whom there was one from there
         self.said: list[Told] = []
@@ -64,16 +67,15 @@ class Teller:
 
     def started(self, key: str, now: float) -> None:
         """The first time; its forecasts are learned from."""
-        if key in self.starts:
-            return
-        self.starts[key] = now
-        for name, _ in HORIZONS:
-            if one := self.open.pop((key, name), None):
-                self._learn(key, is_late=now > one.forecast.p90)
+        if key not in self.starts:
+            self.starts[key] = now
+            for name, _ in HORIZONS:
+                self._learn((key, name), now)
 
-    def _learn(self, key: str, *, is_late: bool) -> None:
-        queue = self.queues[key]
-        self.stretches[queue] = stretched(self.stretches.get(queue, 1.0), is_late=is_late)
+    def _learn(self, at: tuple[str, str], now: float) -> None:
+        if one := self.open.pop(at, None):
+            queue, is_late = self.queues[one.key], now > one.forecast.p90
+            self.stretches[queue] = stretched(self.stretches[queue], is_late=is_late, part=one.part)
 
     def is_due(self, now: float) -> bool:
         return bool(self.due) and now >= self.due[0]
@@ -82,16 +84,17 @@ class Teller:
         """A forecast of all who wait."""
         self.due = self.due[bisect_right(self.due, now) :]
         for at in [at for at, one in self.open.items() if one.forecast.p90 < now]:
-            self._learn(self.open.pop(at).key, is_late=True)
+            self._learn(at, now)
         queues = tuple(
-            replace(one, ledger=replace(one.ledger, stretch=self.stretches.get(one.name, 1.0))) for one in world.queues
+            replace(one, ledger=replace(one.ledger, stretch=self.stretches[one.name])) for one in world.queues
         )
         found = forecast(replace(world, queues=queues), PRESETS["fairway"], self.chance, recent=self.recent(now))
-        said = [Told(key, now, one) for key, one in found.items()]
-        self.said += said
-        new = {(one.key, horizon(one.forecast.p50 - now)): one for one in said}
-        self.open |= {at: one for at, one in new.items() if at not in self.heard}
-        self.heard |= new.keys()
+        at = {(key, horizon(one.p50 - now)): one for key, one in found.items()}
+        many = Counter(self.queues[key] for key, _ in at.keys() - self.heard)
+        said = {it: Told(it[0], now, one, 1 / max(1, many[self.queues[it[0]]])) for it, one in at.items()}
+        self.said += said.values()
+        self.open |= {it: one for it, one in said.items() if it not in self.heard}
+        self.heard |= said.keys()
 
     def recent(self, now: float) -> list[Workload]:
         pods: dict[PodClass, PodClass] = {}
@@ -99,38 +102,43 @@ class Teller:
         return [workload_of(job, pods) for job in self.load.jobs[window]]
 
     def judged(self) -> Iterator[Judged]:
-        for key, now, one in self.said:
-            if self.starts.get(key, now) > now:
-                yield Judged(self.starts[key] - now, one.p50 - now, one.p90 - now)
+        for one in self.said:
+            if self.starts.get(one.key, one.now) > one.now:
+                wait, p50, p90 = self.starts[one.key] - one.now, one.forecast.p50 - one.now, one.forecast.p90 - one.now
+                yield Judged(wait, p50, p90)
 
 
 def replayed(load: Load) -> tuple[list[Judged], bool]:
     """What was foretold and came to be, and whether every plan was sound."""
-    found, is_valid = list[Judged](), True
-    for part in apart(load):
-        teller, world = Teller(part), World(part, PRESETS["fairway"], FREE)
-        for step in told(world, "fairway"):
-            is_valid &= not step.faults
-            admitted = [one.workload for one in step.plan.verdicts if isinstance(one, Admit)]
-            for key in admitted:
-                teller.started(key, step.now)
-            if len(admitted) < len(step.snapshot.pending) and teller.is_due(step.now):
-                teller.ask(world.whole(step.snapshot), step.now)
-        found += teller.judged()
-    return found, is_valid
+    teller, world, is_valid = Teller(load), World(load, PRESETS["fairway"], FREE), True
+    for step in told(world, "fairway"):
+        is_valid &= not step.faults
+        admitted = [one.workload for one in step.plan.verdicts if isinstance(one, Admit)]
+        for key in admitted:
+            teller.started(key, step.now)
+        if len(admitted) < len(step.snapshot.pending) and teller.is_due(step.now):
+            teller.ask(world.whole(step.snapshot), step.now)
+    return list(teller.judged()), is_valid
 
 
 def run(rounds: int = 1) -> Iterator[Figure]:
-    """`rounds` is not used: the same load gives the same figures."""
-    for _, load in loads(TRACES, "B13", MOST_DAYS):
-        found, is_valid = replayed(load)
-        if not found:
-            print(f"B13 {load.name}: skipped, nobody waited when asked", file=sys.stderr)
-            continue
-        errors = tuple(abs(one.p50 - one.wait) / one.wait for one in found)
-        covered = 100 * sum(one.wait <= one.p90 for one in found) / len(found)
-        title = f"B13 {load.name}, {len(found)} forecasts"
-        yield Figure(f"{title}: error of p50", (100 * median(errors),), "% of wait", 25.0, is_valid=is_valid)
-        yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid)
-        widths = tuple(one.p90 / one.wait for one in found)
-        yield Figure(f"{title}: p90 over the wait", (median(widths),), "", is_valid=is_valid)
+    """`rounds` is not used: the same load gives the same figures. As many replays at once as there are processors."""
+    with ProcessPoolExecutor() as pool:
+        asked = [(load, [pool.submit(replayed, part) for part in apart(load)])
+                 for _, load in loads(TRACES, "B13", MOST_DAYS)]  # fmt: skip
+        for load, parts in asked:
+            yield from _figures(load, [one.result() for one in parts])
+
+
+def _figures(load: Load, parts: Sequence[tuple[list[Judged], bool]]) -> Iterator[Figure]:
+    found, is_valid = [one for judged, _ in parts for one in judged], all(is_sound for _, is_sound in parts)
+    if not found:
+        print(f"B13 {load.name}: skipped, nobody waited when asked", file=sys.stderr)
+        return
+    errors = tuple(abs(one.p50 - one.wait) / one.wait for one in found)
+    covered = 100 * sum(one.wait <= one.p90 for one in found) / len(found)
+    title = f"B13 {load.name}, {len(found)} forecasts"
+    yield Figure(f"{title}: error of p50", (100 * median(errors),), "% of wait", 25.0, is_valid=is_valid)
+    yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid)
+    widths = tuple(one.p90 / one.wait for one in found)
+    yield Figure(f"{title}: p90 over the wait", (median(widths),), "", is_valid=is_valid)

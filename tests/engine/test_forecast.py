@@ -70,6 +70,13 @@ def test_a_stretch_settles_where_nine_in_ten_start_by_p90() -> None:
     assert in_time / len(waits) == pytest.approx(0.9, abs=0.02)
 
 
+def test_what_was_told_to_many_at_once_counts_as_one() -> None:
+    stretch = 1.0
+    for _ in range(8):
+        stretch = stretched(stretch, is_late=True, part=1 / 8)
+    assert stretch == pytest.approx(stretched(1.0, is_late=True))
+
+
 def test_no_start_is_later_than_the_time_limits_before_it_allow() -> None:
     running = runs(job("old", gpus=1, time_limit=20 * MINUTE), "n1", since=NOW - 5 * MINUTE)
     found = foretold(world(node("n1", 1), learned(10 * HOUR), running, job("a", gpus=1)))

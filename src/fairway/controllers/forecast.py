@@ -40,8 +40,11 @@ log = logging.getLogger(__name__)
 
 
 class Told(NamedTuple):
+    """`part`: one, shared by all of a queue that were told so at once."""
+
     at: float
     forecast: Forecast
+    part: float
     is_late: bool = False  # its p90 has passed, and that was learned
 
     @property
@@ -53,12 +56,13 @@ class Told(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a forecast: seconds between its p50 and the start, None of one that waits on beyond p90; whether it
-    came by p90; whether that it did not `was_learned` before."""
+    came by p90; whether that it did not `was_learned` before; for which `part` of one it is learned from."""
 
     horizon: str
     error: float | None
     is_covered: bool
     was_learned: bool = False
+    part: float = 1.0
 
 
 class Forecasts:
@@ -120,16 +124,25 @@ class Forecasts:
     async def _tell(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:
         """Written one after the other, no faster than the settings say; who has none any more is told so too."""
         means, pause = self.means, 1.0 / self.means.settings.refreshes_per_second
+        self._keep(snapshot, found)
         for one in snapshot.pending:
             seen, new = means.view.workloads.get(one.key), found.get(one.key)
-            if new:
-                first = self._told.setdefault(one.key, {})
-                first.setdefault(horizon(new.p50 - snapshot.now), Told(snapshot.now, new))
             if seen and is_news(seen.status, new, now=snapshot.now):
                 await means.write(one.key, lambda it, new=new: foretold(it, new))  # type: ignore[misc]
                 await means.client.clock.sleep(pause)
 
     # How good they were
+
+    def _keep(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:
+        """What is told for the first time from its distance."""
+        now = snapshot.now
+        from_where = {key: horizon(one.p50 - now) for key, one in found.items()}
+        new = [one for one in snapshot.pending
+               if one.key in found and from_where[one.key] not in self._told.get(one.key, {})]  # fmt: skip
+        many = Counter(one.queue for one in new)
+        for one in new:
+            told = Told(now, found[one.key], 1 / many[one.queue])
+            self._told.setdefault(one.key, {})[from_where[one.key]] = told
 
     def _count_started(self) -> None:
         """Who waits no longer started, or is no more; who waits on beyond p90 is late whenever it starts."""
@@ -139,7 +152,7 @@ class Forecasts:
             if seen and start is not None:
                 for name, one in self._told.pop(key).items():
                     error = abs(start - one.forecast.p50)
-                    self._count(seen.spec.queue, Outcome(name, error, start <= one.due, one.is_late))
+                    self._count(seen.spec.queue, Outcome(name, error, start <= one.due, one.is_late, one.part))
             elif seen is None or is_over(seen.status) or not seen.spec.active:
                 del self._told[key]
             else:
@@ -150,7 +163,7 @@ class Forecasts:
         for name, one in told.items():
             if not one.is_late and now > one.due:
                 told[name] = one._replace(is_late=True)
-                self.learn(queue, Outcome(name, None, is_covered=False))
+                self.learn(queue, Outcome(name, None, is_covered=False, part=one.part))
 
     def _count(self, queue: str, one: Outcome) -> None:
         metrics, name = self.means.metrics, one.horizon

@@ -185,7 +185,8 @@ class Queues:
                 charged.append(uid)
         ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
         for outcome in [one for one in news.outcomes if not one.was_learned]:
-            ledger = dataclasses.replace(ledger, stretch=stretched(ledger.stretch, is_late=not outcome.is_covered))
+            new = stretched(ledger.stretch, is_late=not outcome.is_covered, part=outcome.part)
+            ledger = dataclasses.replace(ledger, stretch=new)
         shown = replace(self._shown(queue, seen.status), charged=tuple(charged), forecasts=forecasts)
         return queues.ledger_status(ledger, shown)
 

@@ -1,27 +1,29 @@
 """When those who wait will start: `decide` run forward, several times, on runtimes and arrivals that are sampled.
 
 The first MOST_WAITING in order are followed in RUNS runs: half of these start a workload by its p50, nine in ten by its
-p90. The rest get the work ahead of them ÷ the rate at which the runs drained work, and are rough. A runtime is drawn
-from what was learned of the workload's kind, of those longer than it has run already; all of a batch that is not known
-yet draw alike, so that a run in which they are long is one in which all are. Where nothing was learned a runtime is
-exponential, around what the workload or its queue expects, else half the enforced limit, else DEFAULT_SECONDS; who has
-run longer than that, or than any of its kind, goes on about as long again. `decide` itself ends at its limit what would
-run longer. Arrivals come as they did in the last hour, or, where that had fewer than ENOUGH, in the last WINDOW
-seconds, in bursts of alike workloads; where those are too few as well, nothing arrives.
+p90. Who is not followed starts, in each run, when the work ahead is drained at the pace of that run, and is rough. A
+runtime is drawn from what was learned of the workload's kind, of those longer than it has run already; all of a batch
+that is not known yet draw alike, so that a run in which they are long is one in which all are. Where nothing was
+learned a runtime is exponential, around what the workload or its queue expects, else half the enforced limit, else
+DEFAULT_SECONDS; who has run longer than that, or than any of its kind, goes on about as long again. `decide` itself
+ends at its limit what would run longer. Arrivals come as they did in the last hour, or, where that had fewer than
+ENOUGH, in the last WINDOW seconds, in bursts of alike workloads; where those are too few as well, nothing arrives.
 
-A p90 is worth what it came to: each queue stretches the wait until its p90 a little when one has passed without the
-start, and shortens it a little less after a start that came by then, which settles where nine in ten do.
+A p90 is worth what it came to: each queue stretches the wait until its p90 when one has passed without the start, and
+shortens it a ninth as much after a start that came by then, which settles where nine in ten do. What was told to many
+at once counts as one, for they are late or in time together.
 
 Every run is bounded by counts, never by time: MOST_CYCLES cycles, in each of which `decide` sees MOST_SEEN of those who
-wait, or twice as many as the last one started. What no run came to is rough too. The same world and chance give the
-same forecast. What can never start has none.
+wait, or twice as many as the last one started. What fewer than half of the runs came to is rough too. The same world
+and chance give the same forecast. What can never start has none.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, count, islice
+from itertools import count, islice
 from math import exp, inf, log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from .model import Workload, World
 from .plan import Admit, Reason, Wait
 from .policy import Policy
 from .quota import Tree
+from .score import Values
 from .sketch import ENOUGH, HOUR, Foreseen, Group, stem
 from .snapshot import Snapshot
 from .state import snapshot_of, state_of
@@ -54,10 +57,19 @@ class Forecast:
     is_rough: bool = False
 
 
-def stretched(stretch: float, *, is_late: bool) -> float:
-    """A queue's stretch after one more p90; `is_late`: the start did not come by then. Steps up are nine times as long
-    as those down (online quantile tracking: Gibbs and Candès, NeurIPS 2021)."""
-    return min(max(stretch * exp(STEP * (0.9 if is_late else -0.1)), 1 / MOST_STRETCH), MOST_STRETCH)
+class Future(NamedTuple):
+    """One run: first starts by key, the seconds that it covers, and whether it was cut off before all asked for had
+    started."""
+
+    starts: dict[str, float]
+    seconds: float
+    is_cut: bool
+
+
+def stretched(stretch: float, *, is_late: bool, part: float = 1.0) -> float:
+    """A queue's stretch after one more p90, which counts for `part` of one; `is_late`: the start did not come by then.
+    Steps up are nine times as long as those down (online quantile tracking: Gibbs and Candès, NeurIPS 2021)."""
+    return min(max(stretch * exp(part * STEP * (0.9 if is_late else -0.1)), 1 / MOST_STRETCH), MOST_STRETCH)
 
 
 class Runtimes:
@@ -93,26 +105,25 @@ def forecast(
     line, runtimes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree, snapshot)
     followed = line[:MOST_WAITING]
     near = replace(world, pending=tuple(followed))
-    asked = {one.key for one in followed if only in ("", one.key)}
+    asked = {one.key for one in followed if one.key == only} or {one.key for one in followed}
     bursts, pause = _arrivals(recent, world.now)
     runs = []
     for _ in range(RUNS):
         ahead = _ahead(near, policy, runtimes, chance)
         _expect(ahead, bursts, pause, chance)
         runs.append(_run(ahead, followed, asked))
-    starts = np.array([[run.get(one.key, inf) for one in followed] for run, _ in runs]).reshape(RUNS, -1)
+    work = _work(snapshot, line, runtimes)
+    starts = np.array([_starts(run, line, work, world.now) for run in runs]).reshape(RUNS, -1)
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf")
-    found = {
-        one.key: _stretched(world.now, float(p50), float(p90), runtimes.stretch(one))
-        for one, p50, p90 in zip(followed, halves, most) if p50 < inf
+    seen = Counter(key for run in runs for key in run.starts)
+    return {
+        one.key: _stretched(world.now, Forecast(p50, p90, seen[one.key] < RUNS / 2), runtimes.stretch(one))
+        for one, p50, p90 in zip(line, halves.tolist(), most.tolist()) if p50 < inf
     }
-    is_cut = any(is_cut for _, is_cut in runs)
-    open_ended = [one for one in followed if one.key not in found] if is_cut else []
-    return found | _roughly(snapshot, line, found, runtimes, {one.key for one in (*open_ended, *line[MOST_WAITING:])})
 
 
-def _stretched(now: float, p50: float, p90: float, stretch: float) -> Forecast:
-    return Forecast(p50, max(p50, now + stretch * (p90 - now)))
+def _stretched(now: float, one: Forecast, stretch: float) -> Forecast:
+    return replace(one, p90=max(one.p50, now + stretch * (one.p90 - now)))
 
 
 def line_of(snapshot: Snapshot, policy: Policy) -> list[Workload]:
@@ -138,9 +149,8 @@ def _ahead(world: World, policy: Policy, runtimes: Runtimes, chance: np.random.G
     return Forward(state, policy, work, now=world.now, is_checked=False)
 
 
-def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> tuple[dict[str, float], bool]:
-    """First starts by key in one future, and whether it was cut off before those asked for had started."""
-    hidden = iter(line[MOST_SEEN:])
+def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> Future:
+    hidden, began = iter(line[MOST_SEEN:]), ahead.now
     waiting, starts, depth = {one.key for one in line}, dict[str, float](), len(line[:MOST_SEEN])
     for number, step in enumerate(ahead.steps()):
         began_now = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
@@ -152,8 +162,19 @@ def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> tuple[dic
             depth += len(more)
             ahead.observe(*more)
         if waiting.isdisjoint(asked) or number == MOST_CYCLES:
-            return starts, not waiting.isdisjoint(asked)
-    return starts, False
+            return Future(starts, step.now - began, is_cut=not waiting.isdisjoint(asked))
+    return Future(starts, ahead.now - began, is_cut=False)
+
+
+def _starts(run: Future, line: Sequence[Workload], work: Values, now: float) -> Values:
+    """float64[line]: starts in this run. Who was not followed, or did not start before it was cut off, starts when the
+    work until then is drained, at the pace at which that of those who started was."""
+    starts = np.array([run.starts.get(one.key, inf) for one in line])
+    is_open = starts == inf
+    done = float(work[~is_open].sum()) or (float(work[0]) if run.is_cut else 0.0)
+    is_open[:MOST_WAITING] &= run.is_cut
+    pace = run.seconds / done if done else inf
+    return np.where(is_open, now + np.maximum(run.seconds, pace * np.cumsum(work)), starts)
 
 
 def _arrivals(recent: Sequence[Workload], now: float) -> tuple[list[list[Workload]], float]:
@@ -196,27 +217,13 @@ def _anew(one: Workload, key: str, now: float) -> Workload:
     return replace(fresh, is_active=True, excluded_nodes=(), evictions=(), attained=0.0, last_checkpoint=None)
 
 
-def _roughly(
-    snapshot: Snapshot, line: Sequence[Workload], found: dict[str, Forecast], runtimes: Runtimes, rest: set[str]
-) -> dict[str, Forecast]:
-    """Of `rest`: by the work ahead, as fast as the work of those found is drained."""
+def _work(snapshot: Snapshot, line: Sequence[Workload], runtimes: Runtimes) -> Values:
+    """float64[line]: the part of the cluster that each takes, by the resource of which it takes most, times seconds."""
     whole = dict(zip(snapshot.resources, snapshot.capacity.sum(axis=1).tolist()))
-    ahead = accumulate(_size(one, whole) * runtimes.left(one, 0.5) for one in line)
-    until = {one.key: work for one, work in zip(line, ahead)}
-    last = max(found, key=until.__getitem__, default=None)
-    if not rest or last is None:
-        return {}
-    now, rough = snapshot.now, {}
-    late = max(one.p90 if one.p90 < inf else one.p50 for one in found.values()) - now
-    early = max(one.p50 for one in found.values()) - now
-    for key in rest:
-        times = max(1.0, until[key] / max(until[last], 1e-9))
-        rough[key] = Forecast(now + early * times, now + late * times, is_rough=True)
-    return rough
+    return np.array([max(1e-9, _size(one, whole) * runtimes.left(one, 0.5)) for one in line])
 
 
 def _size(one: Workload, whole: dict[str, int]) -> float:
-    """The part of the cluster that it takes, by the resource of which it takes most."""
     parts = [amount * podset.count / max(1, whole.get(name, 1)) for podset in one.podsets
              for name, amount in podset.pod.requests]  # fmt: skip
     return max(parts, default=0.0)
