@@ -1,13 +1,13 @@
 """When those who wait will start: `decide` run forward, several times, on runtimes and arrivals that are sampled.
 
 The first MOST_WAITING in order are followed in RUNS runs: half of these start a workload by its p50, nine in ten by its
-p90. Who is not followed starts, in each run, when the work ahead is drained at the pace of that run, and is rough. A
+p90. Who is not followed starts, in each run, when the work left ahead is drained at its last pace, and is rough. A
 runtime is drawn from what was learned of the workload's kind, of those longer than it has run already; all of a batch
 that is not known yet draw alike, so that a run in which they are long is one in which all are. Where nothing was
 learned a runtime is exponential, around what the workload or its queue expects, else half the enforced limit, else
 DEFAULT_SECONDS; who has run longer than that, or than any of its kind, goes on about as long again. `decide` itself
-ends at its limit what would run longer. Arrivals come as they did in the last hour, or, where that had fewer than
-ENOUGH, in the last WINDOW seconds, in bursts of alike workloads; where those are too few as well, nothing arrives.
+ends at its limit what would run longer. Arrivals come in bursts of alike workloads: for an hour as they did in the
+last, then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
 
 A p90 is worth what it came to: each queue stretches the wait until its p90 when one has passed without the start, and
 shortens it a ninth as much after a start that came by then, which settles where nine in ten do. What was told to many
@@ -21,6 +21,7 @@ and chance give the same forecast. What can never start has none.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, islice
 from math import exp, inf, log
 from typing import NamedTuple
@@ -57,12 +58,21 @@ class Forecast:
     is_rough: bool = False
 
 
+class Season(NamedTuple):
+    """Bursts that may come until then, and the mean seconds between two."""
+
+    bursts: list[list[Workload]]
+    pause: float
+    until: float
+
+
 class Future(NamedTuple):
-    """One run: first starts by key, the seconds that it covers, and whether it was cut off before all asked for had
-    started."""
+    """One run: first starts by key, the seconds that it covers, the part of the cluster that is at work at its end, and
+    whether it was cut off before all asked for had started."""
 
     starts: dict[str, float]
     seconds: float
+    rate: float
     is_cut: bool
 
 
@@ -96,23 +106,35 @@ class Runtimes:
         return workload.expected_runtime or expected or (DEFAULT_SECONDS if limit is None else limit / 2)
 
 
+class Sizes:
+    """The part of the cluster that a workload takes, by the resource of which it takes most."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._whole = dict(zip(snapshot.resources, snapshot.capacity.sum(axis=1).tolist()))
+
+    def of(self, one: Workload) -> float:
+        parts = [amount * podset.count / max(1, self._whole.get(name, 1)) for podset in one.podsets
+                 for name, amount in podset.pod.requests]  # fmt: skip
+        return max(parts, default=0.0)
+
+
 def forecast(
     world: World, policy: Policy, chance: np.random.Generator, *, recent: Sequence[Workload] = (), only: str = ""
 ) -> dict[str, Forecast]:
     """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them.
     `only`: the key of the one that is asked for; of the others less is told, or nothing."""
     snapshot = snapshot_of(world)
-    line, runtimes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree, snapshot)
+    line, runtimes, sizes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree, snapshot), Sizes(snapshot)
     followed = line[:MOST_WAITING]
     near = replace(world, pending=tuple(followed))
     asked = {one.key for one in followed if one.key == only} or {one.key for one in followed}
-    bursts, pause = _arrivals(recent, world.now)
+    seasons = _seasons(recent, world.now)
     runs = []
     for _ in range(RUNS):
         ahead = _ahead(near, policy, runtimes, chance)
-        _expect(ahead, bursts, pause, chance)
-        runs.append(_run(ahead, followed, asked))
-    work = _work(snapshot, line, runtimes)
+        _expect(ahead, seasons, chance)
+        runs.append(_run(ahead, followed, asked, sizes))
+    work = np.array([sizes.of(one) * runtimes.left(one, 0.5) for one in line])
     starts = np.array([_starts(run, line, work, world.now) for run in runs]).reshape(RUNS, -1)
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf")
     seen = Counter(key for run in runs for key in run.starts)
@@ -149,9 +171,10 @@ def _ahead(world: World, policy: Policy, runtimes: Runtimes, chance: np.random.G
     return Forward(state, policy, work, now=world.now, is_checked=False)
 
 
-def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> Future:
-    hidden, began = iter(line[MOST_SEEN:]), ahead.now
+def _run(ahead: Forward, line: Sequence[Workload], asked: set[str], sizes: Sizes) -> Future:
+    hidden, began, at_work = iter(line[MOST_SEEN:]), ahead.now, dict[str, Workload]()
     waiting, starts, depth = {one.key for one in line}, dict[str, float](), len(line[:MOST_SEEN])
+    is_cut = False
     for number, step in enumerate(ahead.steps()):
         began_now = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
         begun = waiting & began_now
@@ -161,46 +184,50 @@ def _run(ahead: Forward, line: Sequence[Workload], asked: set[str]) -> Future:
         if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(begun)) - depth))):
             depth += len(more)
             ahead.observe(*more)
-        if waiting.isdisjoint(asked) or number == MOST_CYCLES:
-            return Future(starts, step.now - began, is_cut=not waiting.isdisjoint(asked))
-    return Future(starts, ahead.now - began, is_cut=False)
+        is_done, is_cut = waiting.isdisjoint(asked), number == MOST_CYCLES
+        if is_done or is_cut:
+            at_work = {one.key: one for one in step.snapshot.pending if one.key in began_now}
+            break
+    at_work |= {key: one.workload for key, one in ahead.running.items()}
+    rate = sum(map(sizes.of, at_work.values()))
+    return Future(starts, ahead.now - began, rate, is_cut and not waiting.isdisjoint(asked))
 
 
 def _starts(run: Future, line: Sequence[Workload], work: Values, now: float) -> Values:
-    """float64[line]: starts in this run. Who was not followed, or did not start before it was cut off, starts when the
-    work until then is drained, at the pace at which that of those who started was."""
+    """float64[line]: starts in this run. Who was not followed, or did not start before it was cut off, starts when what
+    was left of the work ahead is drained, as fast as at its end."""
     starts = np.array([run.starts.get(one.key, inf) for one in line])
     is_open = starts == inf
-    done = float(work[~is_open].sum()) or (float(work[0]) if run.is_cut else 0.0)
     is_open[:MOST_WAITING] &= run.is_cut
-    pace = run.seconds / done if done else inf
-    return np.where(is_open, now + np.maximum(run.seconds, pace * np.cumsum(work)), starts)
+    left = np.cumsum(np.where(is_open, work, 0.0))
+    return np.where(is_open, now + run.seconds + left / max(run.rate, 1e-9), starts)
 
 
-def _arrivals(recent: Sequence[Workload], now: float) -> tuple[list[list[Workload]], float]:
-    """Bursts that came lately, none where they are too few to tell anything, and the mean seconds between two."""
-    for window in (HOUR, WINDOW):
-        bursts = _bursts(one for one in recent if one.submitted > now - window)
-        if len(bursts) >= ENOUGH:
-            return bursts, window / len(bursts)
-    return [], inf
+def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:
+    """What comes in the next hour is like what came in the last, what comes later like the last day; where the
+    last hour had too few bursts to tell anything, the last day stands for it."""
+    hour, day = (_bursts(one for one in recent if one.submitted > now - window) for window in (HOUR, WINDOW))
+    seasons = [Season(hour, HOUR / max(1, len(hour)), now + HOUR), Season(day, WINDOW / max(1, len(day)), inf)]
+    return [one for one in seasons if len(one.bursts) >= ENOUGH]
 
 
-def _expect(ahead: Forward, bursts: list[list[Workload]], pause: float, chance: np.random.Generator) -> None:
-    """From now on bursts come as often as lately, each like one of those."""
+def _expect(ahead: Forward, seasons: list[Season], chance: np.random.Generator) -> None:
+    """From now on bursts come, each like one of its season."""
     numbers = count(FIRST_COPY)
-    if not bursts:
-        return
 
-    def arrive() -> None:
-        burst, number = bursts[int(chance.integers(len(bursts)))], next(numbers)
+    def arrive(season: Season) -> None:
+        burst, number = season.bursts[int(chance.integers(len(season.bursts)))], next(numbers)
         ahead.observe(*(_anew(one, f"{one.key}-{number}", ahead.now) for one in burst))
-        come_again()
+        go_on()
 
-    def come_again() -> None:
-        ahead.at(ahead.now + float(chance.exponential(pause)), arrive)
+    def go_on() -> None:
+        season = next((one for one in seasons if ahead.now < one.until), None)
+        if season is None:
+            return
+        at = ahead.now + float(chance.exponential(season.pause))
+        ahead.at(min(at, season.until), partial(arrive, season) if at < season.until else go_on)
 
-    come_again()
+    go_on()
 
 
 def _bursts(workloads: Iterable[Workload]) -> list[list[Workload]]:
@@ -215,15 +242,3 @@ def _anew(one: Workload, key: str, now: float) -> Workload:
     """The like of it, with no past."""
     fresh = replace(one, key=key, uid="", submitted=now, deadline=None, after=(), backs_off_until=None, refused="")
     return replace(fresh, is_active=True, excluded_nodes=(), evictions=(), attained=0.0, last_checkpoint=None)
-
-
-def _work(snapshot: Snapshot, line: Sequence[Workload], runtimes: Runtimes) -> Values:
-    """float64[line]: the part of the cluster that each takes, by the resource of which it takes most, times seconds."""
-    whole = dict(zip(snapshot.resources, snapshot.capacity.sum(axis=1).tolist()))
-    return np.array([max(1e-9, _size(one, whole) * runtimes.left(one, 0.5)) for one in line])
-
-
-def _size(one: Workload, whole: dict[str, int]) -> float:
-    parts = [amount * podset.count / max(1, whole.get(name, 1)) for podset in one.podsets
-             for name, amount in podset.pod.requests]  # fmt: skip
-    return max(parts, default=0.0)

@@ -42,7 +42,8 @@ class Mechanics:
 class World:
     def __init__(self, load: Load, policy: Policy, mechanics: Mechanics, *, is_checked: bool = True) -> None:
         self.load, self.mechanics, self._is_strict = load, mechanics, bool(policy.is_strict)
-        self._asks_what_was_learned = policy.ordering is None
+        self._orders_by_what_was_learned = policy.ordering is None
+        self._learns = policy.ordering is None or policy.hold_depth != 0 or any(map(policy.holds, load.pools))
         state = State()
         state.observe(*load.pools, *load.queues, *load.nodes)
         self.jobs = {f"sim/{job.id}": job for job in load.jobs}
@@ -99,7 +100,7 @@ class World:
             checkpoint_interval=self.mechanics.checkpoint_seconds,
             restart_seconds=self.mechanics.restart_seconds,
         )
-        batch = groups(workload)[0] if self._asks_what_was_learned else None
+        batch = groups(workload)[0] if self._orders_by_what_was_learned else None
         likeness = job.user, job.priority, workload.podsets, workload.time_limit, batch
         kind = self._kind[key] = job.queue, *(() if self._is_strict else likeness)
         first = workload.expected_runtime or 0.0
@@ -154,12 +155,14 @@ class World:
             if attempt.has_finished:
                 self._ends[attempt.key] = attempt.end
                 self.ended += 1
-                self._learn(attempt)
+                if self._learns:
+                    self._learn(attempt)
         self.forward.attempts.clear()
         self._books.enter(step)
 
     def _learn(self, attempt: Attempt) -> None:
-        """A queue remembers how long its workloads ran, as its status does on a cluster."""
+        """A queue remembers how long its workloads ran, as its status does on a cluster; nobody asks a policy that
+        neither orders by it nor keeps room."""
         job, progress = self.jobs[attempt.key], self.forward.progress[attempt.key]
         queue = self._queues[job.queue]
         known = learn(dict(queue.ledger.runtimes), workload_of(job, self._pods), progress.work)
