@@ -32,14 +32,14 @@ def spent() -> float:
 
 
 def with_cost(name: str, figures: Iterable[Figure], before: float) -> Iterator[Figure]:
-    """What was measured, if anything was; then the CPU seconds since, and the most memory the process has held so far,
-    other benchmarks before it included."""
+    """What was measured, if anything was; then the CPU seconds since, and the most memory that one process has held so
+    far, other benchmarks before it included."""
     figure = None
     for figure in figures:
         yield figure
     if figure is not None:
         yield Figure(f"{name} in all", (spent() - before,), "CPU s")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
         yield Figure(f"{name} peak memory", (peak,), "MiB", MOST_MEMORY)
 
 

@@ -24,7 +24,7 @@ from bench.replays import FREE, apart, loads, told
 from fairway.controllers.forecast import HORIZONS, horizon
 from fairway.engine import PRESETS, Forecast, Workload, forecast, model
 from fairway.engine.forecast import WINDOW, stretched
-from fairway.engine.model import PodClass
+from fairway.engine.model import Ledger, PodClass
 from fairway.engine.plan import Admit
 from fairway.sim.load import Load, workload_of
 from fairway.sim.world import World
@@ -59,7 +59,7 @@ class Teller:
         self.times = [job.submit for job in load.jobs]
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
-        self.stretches = defaultdict[str, float](lambda: 1.0)
+        self.stretches = defaultdict[str, float](lambda: Ledger().stretch)
         self.open = dict[tuple[str, str], Told]()  # the first forecast of each from each distance, until its p90
         self.heard = set[tuple[str, str]]()  # of whom there was one from there
         self.said: list[Told] = []

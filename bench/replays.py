@@ -40,10 +40,10 @@ class Replay:
     is_valid: bool
     costs: tuple[float, ...]
 
-    def cost(self, title: str) -> Figure:
+    def cost(self, title: str, aim: float | None = None) -> Figure:
         """CPU seconds of the run, and how they grew with the jobs."""
         slope = growth(PARTS, self.costs)
-        return Figure(f"{title} (~ jobs^{slope:.2f})", (self.costs[-1],), "CPU s", is_valid=self.is_valid)
+        return Figure(f"{title} (~ jobs^{slope:.2f})", (self.costs[-1],), "CPU s", aim, is_valid=self.is_valid)
 
 
 def folder(name: str) -> Path | None:

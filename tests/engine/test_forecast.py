@@ -54,7 +54,8 @@ def test_p90_is_stretched_by_what_its_queue_has_learned_and_never_comes_before_p
     def of(stretch: float) -> Forecast:
         before = learned(*range(600, 36_000, 600))
         after = replace(before, ledger=replace(before.ledger, stretch=stretch))
-        return foretold(world(node("n1", 1), after, running, job("a", gpus=1)))["a"]
+        line = [job(name, gpus=1, submitted=NOW - at) for at, name in ((10, "held"), (5, "a"))]
+        return foretold(world(node("n1", 1), after, running, *line))["a"]
 
     plain = of(1.0)
     assert of(2.0) == Forecast(plain.p50, NOW + 2 * (plain.p90 - NOW))
@@ -77,7 +78,7 @@ def test_what_was_told_to_many_at_once_counts_as_one() -> None:
     assert stretch == pytest.approx(stretched(1.0, is_late=True))
 
 
-def test_no_start_is_later_than_the_time_limits_before_it_allow() -> None:
+def test_no_start_of_who_has_a_hold_is_later_than_the_time_limits_before_it_allow() -> None:
     running = runs(job("old", gpus=1, time_limit=20 * MINUTE), "n1", since=NOW - 5 * MINUTE)
     found = foretold(world(node("n1", 1), learned(10 * HOUR), running, job("a", gpus=1)))
     assert found["a"].p90 == pytest.approx(NOW + 15 * MINUTE, abs=31)

@@ -122,7 +122,7 @@ class QueueStatus(Part, frozen=True):
     evicted_gpus: Annotated[dict[str, DecayedAmount], says("Per pool, for its eviction budget.")] = {}
     runtimes: Annotated[tuple[RuntimeSketch, ...], says("Runtimes seen, by user and name.")] = ()
     forecasts: Annotated[tuple[ForecastAccuracy, ...], says("How far off forecasts were, by horizon.")] = ()
-    stretch: Annotated[float, says("How much longer than the runs say p90 is told, by how forecasts came true.")] = 1.0
+    stretch: Annotated[float, says("How much longer than the runs say p90 is told, by how forecasts came true.")] = 2.0
     charged: Annotated[tuple[str, ...], says("Workloads (uids) that are in usage, but not gone yet.")] = ()
     conditions: tuple[Condition, ...] = ()
 

@@ -9,16 +9,17 @@ DEFAULT_SECONDS; who has run longer than that, or than any of its kind, goes on 
 ends at its limit what would run longer. Arrivals come in bursts of alike workloads: for an hour as they did in the
 last, then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
 
-A p90 is worth what it came to: each queue stretches the wait until its p90 when one has passed without the start, and
-shortens it a ninth as much after a start that came by then, which settles where nine in ten do. What was told to many
-at once counts as one, for they are late or in time together.
+A p90 is worth what it came to: each queue stretches the wait until its p90, twofold at first, more when one has passed
+without the start, a ninth as much less after a start that came by then, which settles where nine in ten do. What was
+told to many at once counts as one, for they are late or in time together. Nothing is stretched beyond the moment from
+which a hold keeps room.
 
 Every run is bounded by counts, never by time: MOST_CYCLES cycles, in each of which `decide` sees MOST_SEEN of those who
 wait, or twice as many as the last one started. What fewer than half of the runs came to is rough too. The same world
 and chance give the same forecast. What can never start has none.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,14 +31,14 @@ import numpy as np
 
 from .decide import decide
 from .draft import Draft
-from .forward import Forward
-from .model import Workload, World
+from .forward import Forward, Work
+from .model import Ledger, Workload, World
 from .plan import Admit, Reason, Wait
 from .policy import Policy
 from .quota import Tree
 from .score import Values
 from .sketch import ENOUGH, HOUR, Foreseen, Group, stem
-from .snapshot import Snapshot
+from .snapshot import Mask, Snapshot
 from .state import snapshot_of, state_of
 
 RUNS, MOST_WAITING, MOST_SEEN, MOST_CYCLES = 16, 1_000, 32, 500
@@ -66,12 +67,12 @@ class Season(NamedTuple):
     until: float
 
 
-class Future(NamedTuple):
-    """One run: first starts by key, the seconds that it covers, the part of the cluster that is at work at its end, and
-    whether it was cut off before all asked for had started."""
+class End(NamedTuple):
+    """Of one run: first starts by key, when it ended, the part of the cluster that is at work then, and whether it was
+    cut off before all asked for had started."""
 
     starts: dict[str, float]
-    seconds: float
+    now: float
     rate: float
     is_cut: bool
 
@@ -98,7 +99,7 @@ class Runtimes:
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
         branch = self._tree.branches.get(workload.queue)
-        return branch.queue.ledger.stretch if branch else 1.0
+        return (branch.queue.ledger if branch else Ledger()).stretch
 
     def _mean(self, workload: Workload) -> float:
         expected = self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)
@@ -123,84 +124,95 @@ def forecast(
 ) -> dict[str, Forecast]:
     """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them.
     `only`: the key of the one that is asked for; of the others less is told, or nothing."""
-    snapshot = snapshot_of(world)
-    line, runtimes, sizes = line_of(snapshot, policy), Runtimes(Draft(snapshot, policy).tree, snapshot), Sizes(snapshot)
-    followed = line[:MOST_WAITING]
-    near = replace(world, pending=tuple(followed))
-    asked = {one.key for one in followed if one.key == only} or {one.key for one in followed}
-    seasons = _seasons(recent, world.now)
-    runs = []
-    for _ in range(RUNS):
-        ahead = _ahead(near, policy, runtimes, chance)
-        _expect(ahead, seasons, chance)
-        runs.append(_run(ahead, followed, asked, sizes))
-    work = np.array([sizes.of(one) * runtimes.left(one, 0.5) for one in line])
-    starts = np.array([_starts(run, line, work, world.now) for run in runs]).reshape(RUNS, -1)
-    halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf")
-    seen = Counter(key for run in runs for key in run.starts)
-    return {
-        one.key: _stretched(world.now, Forecast(p50, p90, seen[one.key] < RUNS / 2), runtimes.stretch(one))
-        for one, p50, p90 in zip(line, halves.tolist(), most.tolist()) if p50 < inf
-    }
+    futures = Futures(world, policy, _seasons(recent, world.now), only)
+    runs = [futures.run(chance) for _ in range(RUNS)]
+    starts, seen = (np.array(part).reshape(RUNS, -1) for part in zip(*runs))
+    halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf").tolist()
+    is_rough = (seen.sum(axis=0) < RUNS / 2).tolist()
+    told = {one.key: Forecast(p50, futures.late(one, p90), is_rough=it)
+            for one, p50, p90, it in zip(futures.line, halves, most, is_rough) if p50 < inf}  # fmt: skip
+    return {key: replace(one, p90=max(one.p50, one.p90)) for key, one in told.items()}
 
 
-def _stretched(now: float, one: Forecast, stretch: float) -> Forecast:
-    return replace(one, p90=max(one.p50, now + stretch * (one.p90 - now)))
+class Futures:
+    """What may come of a world; `line`: who waits, in order."""
+
+    def __init__(self, world: World, policy: Policy, seasons: list[Season], only: str = "") -> None:
+        snapshot = snapshot_of(world)
+        self.line, self._holds = line_of(snapshot, policy)
+        self._world, self._policy, self._seasons = world, policy, seasons
+        self._runtimes, self._sizes = Runtimes(Draft(snapshot, policy).tree, snapshot), Sizes(snapshot)
+        self._since = {one.workload.key: one.admitted_at for one in world.running}
+        self._work = np.array([self._sizes.of(one) * self._runtimes.left(one, 0.5) for one in self.line])
+        followed = {one.key for one in self.line[:MOST_WAITING]}
+        self._asked = followed & {only} or followed
+
+    def late(self, one: Workload, p90: float) -> float:
+        """The p90 that is told where the runs say this one: stretched, but not beyond the start of a hold."""
+        longest = self._world.now + self._runtimes.stretch(one) * (p90 - self._world.now)
+        return min(longest, max(p90, self._holds.get(one.key, inf)))
+
+    def run(self, chance: np.random.Generator) -> tuple[Values, Mask]:
+        """One future. float64[line]: starts; bool[line]: whether the run came to them."""
+        work = self._drawn(chance)
+        state = state_of(replace(self._world, pending=tuple(self.line[:MOST_SEEN])))
+        ahead = Forward(state, self._policy, work, now=self._world.now, is_checked=False)
+        _expect(ahead, self._seasons, chance)
+        end = self._follow(ahead)
+        starts = np.array([end.starts.get(one.key, inf) for one in self.line])
+        return self._drained(end, starts), starts < inf
+
+    def _drawn(self, chance: np.random.Generator) -> Work:
+        """The seconds that each works from now on."""
+        parts = defaultdict[Group, float](chance.random)
+
+        def work(workload: Workload) -> float:
+            began, batch = self._since.get(workload.key), self._runtimes.foreseen.unknown_batch(workload)
+            part = parts[batch] if batch else chance.random()
+            ran = 0.0 if began is None else max(0.0, self._world.now - began)
+            return self._runtimes.left(workload, part, ran=ran)
+
+        return work
+
+    def _follow(self, ahead: Forward) -> End:
+        """The run, until those asked for have started or it is cut off."""
+        line = self.line[:MOST_WAITING]
+        hidden, waiting, depth = iter(line[MOST_SEEN:]), {one.key for one in line}, len(line[:MOST_SEEN])
+        starts, last, is_cut = dict[str, float](), dict[str, Workload](), False
+        for number, step in enumerate(ahead.steps()):
+            begun = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
+            starts |= dict.fromkeys(waiting & begun, step.now)
+            depth -= len(waiting & begun)
+            if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(waiting & begun)) - depth))):
+                depth += len(more)
+                ahead.observe(*more)
+            waiting -= begun
+            is_done, is_cut = waiting.isdisjoint(self._asked), number == MOST_CYCLES
+            if is_done or is_cut:
+                last = {one.key: one for one in step.snapshot.pending if one.key in begun}
+                break
+        at_work = last | {key: one.workload for key, one in ahead.running.items()}
+        rate = sum(map(self._sizes.of, at_work.values()))
+        return End(starts, ahead.now, rate, is_cut and not waiting.isdisjoint(self._asked))
+
+    def _drained(self, end: End, starts: Values) -> Values:
+        """`starts`, and of those who were not followed, or did not start before the run was cut off, when what is left
+        of the work ahead is drained, as fast as at its end."""
+        is_open = starts == inf
+        is_open[:MOST_WAITING] &= end.is_cut
+        left = np.cumsum(np.where(is_open, self._work, 0.0))
+        return np.where(is_open, end.now + left / max(end.rate, 1e-9), starts)
 
 
-def line_of(snapshot: Snapshot, policy: Policy) -> list[Workload]:
-    """Who waits and may start some day, in order: by the place in its queue, queues in the order decided."""
+def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float]]:
+    """Who waits and may start some day, in order: by the place in its queue, queues in the order decided. And, by key,
+    from when on room is kept for those that have a hold."""
     pending = {one.key: one for one in snapshot.pending}
     verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
     may = [it for it in verdicts if isinstance(it, Admit) or (isinstance(it, Wait) and it.reason not in NEVER)]
     may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
-    return [pending[it.workload] for it in may]
-
-
-def _ahead(world: World, policy: Policy, runtimes: Runtimes, chance: np.random.Generator) -> Forward:
-    """One future, in which the first that wait are in sight."""
-    since = {one.workload.key: one.admitted_at for one in world.running}
-    parts = defaultdict[Group, float](chance.random)
-
-    def work(workload: Workload) -> float:
-        began, batch = since.get(workload.key), runtimes.foreseen.unknown_batch(workload)
-        part = parts[batch] if batch else chance.random()
-        return runtimes.left(workload, part, ran=0.0 if began is None else max(0.0, world.now - began))
-
-    state = state_of(replace(world, pending=world.pending[:MOST_SEEN]))
-    return Forward(state, policy, work, now=world.now, is_checked=False)
-
-
-def _run(ahead: Forward, line: Sequence[Workload], asked: set[str], sizes: Sizes) -> Future:
-    hidden, began, at_work = iter(line[MOST_SEEN:]), ahead.now, dict[str, Workload]()
-    waiting, starts, depth = {one.key for one in line}, dict[str, float](), len(line[:MOST_SEEN])
-    is_cut = False
-    for number, step in enumerate(ahead.steps()):
-        began_now = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
-        begun = waiting & began_now
-        starts |= dict.fromkeys(begun, step.now)
-        waiting -= begun
-        depth -= len(begun)
-        if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(begun)) - depth))):
-            depth += len(more)
-            ahead.observe(*more)
-        is_done, is_cut = waiting.isdisjoint(asked), number == MOST_CYCLES
-        if is_done or is_cut:
-            at_work = {one.key: one for one in step.snapshot.pending if one.key in began_now}
-            break
-    at_work |= {key: one.workload for key, one in ahead.running.items()}
-    rate = sum(map(sizes.of, at_work.values()))
-    return Future(starts, ahead.now - began, rate, is_cut and not waiting.isdisjoint(asked))
-
-
-def _starts(run: Future, line: Sequence[Workload], work: Values, now: float) -> Values:
-    """float64[line]: starts in this run. Who was not followed, or did not start before it was cut off, starts when what
-    was left of the work ahead is drained, as fast as at its end."""
-    starts = np.array([run.starts.get(one.key, inf) for one in line])
-    is_open = starts == inf
-    is_open[:MOST_WAITING] &= run.is_cut
-    left = np.cumsum(np.where(is_open, work, 0.0))
-    return np.where(is_open, now + run.seconds + left / max(run.rate, 1e-9), starts)
+    holds = {it.workload: it.starts_at for it in may if isinstance(it, Wait) and it.starts_at is not None}
+    return [pending[it.workload] for it in may], holds
 
 
 def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:

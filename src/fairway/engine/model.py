@@ -340,7 +340,7 @@ class Ledger:
     budget_since: float | None = None
     evicted: tuple[tuple[str, Decayed], ...] = ()  # pool → milli-GPU in the token bucket, drained linearly
     runtimes: tuple[tuple[tuple[str, str], Sketch], ...] = ()  # (user, name) → runtimes; "" = wider group
-    stretch: float = 1.0  # of the wait until p90, so that nine in ten start by then
+    stretch: float = 2.0  # of the wait until p90, so that nine in ten start by then; as long as little was learned: 2
 
 
 @dataclass(frozen=True, slots=True)
