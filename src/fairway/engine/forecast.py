@@ -129,9 +129,10 @@ def forecast(
     starts, seen = (np.array(part).reshape(RUNS, -1) for part in zip(*runs))
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf").tolist()
     is_rough = (seen.sum(axis=0) < RUNS / 2).tolist()
-    told = {one.key: Forecast(p50, futures.late(one, p90), is_rough=it)
-            for one, p50, p90, it in zip(futures.line, halves, most, is_rough) if p50 < inf}  # fmt: skip
-    return {key: replace(one, p90=max(one.p50, one.p90)) for key, one in told.items()}
+    return {
+        one.key: Forecast(p50, max(p50, futures.late(one, p90)), rough)
+        for one, p50, p90, rough in zip(futures.line, halves, most, is_rough) if p50 < inf
+    }
 
 
 class Futures:
@@ -201,7 +202,7 @@ class Futures:
         is_open = starts == inf
         is_open[:MOST_WAITING] &= end.is_cut
         left = np.cumsum(np.where(is_open, self._work, 0.0))
-        return np.where(is_open, end.now + left / max(end.rate, 1e-9), starts)
+        return np.where(is_open, end.now + left / end.rate, starts) if end.rate else starts
 
 
 def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float]]:
@@ -216,8 +217,8 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
 
 
 def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:
-    """What comes in the next hour is like what came in the last, what comes later like the last day; where the
-    last hour had too few bursts to tell anything, the last day stands for it."""
+    """What comes in the next hour is like what came in the last, what comes later like the last day; where the last hour
+    had too few bursts to tell anything, the day stands for it."""
     hour, day = (_bursts(one for one in recent if one.submitted > now - window) for window in (HOUR, WINDOW))
     seasons = [Season(hour, HOUR / max(1, len(hour)), now + HOUR), Season(day, WINDOW / max(1, len(day)), inf)]
     return [one for one in seasons if len(one.bursts) >= ENOUGH]
