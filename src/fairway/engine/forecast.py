@@ -217,8 +217,8 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
 
 
 def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:
-    """What comes in the next hour is like what came in the last, what comes later like the last day; where the last hour
-    had too few bursts to tell anything, the day stands for it."""
+    """What comes in the next hour is like what came in the last, what comes later like the last day; where the last
+    hour had too few bursts to tell anything, the day stands for it."""
     hour, day = (_bursts(one for one in recent if one.submitted > now - window) for window in (HOUR, WINDOW))
     seasons = [Season(hour, HOUR / max(1, len(hour)), now + HOUR), Season(day, WINDOW / max(1, len(day)), inf)]
     return [one for one in seasons if len(one.bursts) >= ENOUGH]
