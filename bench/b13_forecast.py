@@ -1,11 +1,11 @@
 """B13, forecasts: what was foretold of those who wait, against when they started.
 
 A trace is replayed under `fairway`, each queue with a pool of its own by itself. At MOMENTS moments evenly spread over
-its time, as soon as somebody waits, a forecast is made from what the scheduler knows then: runtimes learned so far, who
-came lately, and how earlier forecasts came true: of each workload the first from each distance, as on a cluster. Each
-is judged by the first start that followed. The error is |p50 - start| as a part of the wait that was left; coverage is
-how many started by their p90; how wide the ranges were is told beside it, for p90 = never is no answer. The first
-MOST_DAYS are replayed, or BENCH_DAYS.
+its time, as soon as somebody waits, a forecast is made from what a scheduler knows then: all who wait, runtimes learned
+so far, who came lately, and how earlier forecasts came true: of each workload the first from each distance, as on a
+cluster. Each is judged by the first start that followed. The error is |p50 - start| as a part of the wait that was
+left; coverage is how many started by their p90; how wide the ranges were is told beside it, for p90 = never is no
+answer. Rough forecasts count like the others. The first MOST_DAYS are replayed, or BENCH_DAYS.
 """
 
 import sys
