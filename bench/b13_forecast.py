@@ -39,7 +39,6 @@ class Told(NamedTuple):
     key: str
     now: float
     forecast: Forecast
-    part: float  # for which it is learned from: one, shared by all that were told so at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,9 @@ class Teller:
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
         self.stretches = defaultdict[str, float](lambda: Ledger().stretch)
-        self.open = dict[tuple[str, str], Told]()  # the first forecast of each from each distance, until its p90
+        # of the first forecast of each from each distance, until it is learned from: p90, and for which part of one it
+        # counts, shared by all that were told at once
+        self.open = dict[tuple[str, str], tuple[float, float]]()
         self.heard = set[tuple[str, str]]()  # of whom there was one from there
         self.said: list[Told] = []
         self.starts: dict[str, float] = {}
@@ -73,9 +74,9 @@ class Teller:
                 self._learn((key, name), now)
 
     def _learn(self, at: tuple[str, str], now: float) -> None:
-        if one := self.open.pop(at, None):
-            queue, is_late = self.queues[one.key], now > one.forecast.p90
-            self.stretches[queue] = stretched(self.stretches[queue], is_late=is_late, part=one.part)
+        if at in self.open:
+            queue, (p90, part) = self.queues[at[0]], self.open.pop(at)
+            self.stretches[queue] = stretched(self.stretches[queue], is_late=now > p90, part=part)
 
     def is_due(self, now: float) -> bool:
         return bool(self.due) and now >= self.due[0]
@@ -83,18 +84,18 @@ class Teller:
     def ask(self, world: model.World, now: float) -> None:
         """A forecast of all who wait."""
         self.due = self.due[bisect_right(self.due, now) :]
-        for at in [at for at, one in self.open.items() if one.forecast.p90 < now]:
+        for at in [at for at, (p90, _) in self.open.items() if p90 < now]:
             self._learn(at, now)
         queues = tuple(
             replace(one, ledger=replace(one.ledger, stretch=self.stretches[one.name])) for one in world.queues
         )
         found = forecast(replace(world, queues=queues), PRESETS["fairway"], self.chance, recent=self.recent(now))
-        at = {(key, horizon(one.p50 - now)): one for key, one in found.items()}
-        many = Counter(self.queues[key] for key, _ in at.keys() - self.heard)
-        said = {it: Told(it[0], now, one, 1 / max(1, many[self.queues[it[0]]])) for it, one in at.items()}
-        self.said += said.values()
-        self.open |= {it: one for it, one in said.items() if it not in self.heard}
-        self.heard |= said.keys()
+        self.said += [Told(key, now, one) for key, one in found.items()]
+        from_where = [(key, horizon(one.p50 - now)) for key, one in found.items()]
+        new = [at for at in from_where if at not in self.heard]
+        many = Counter(self.queues[key] for key, _ in new)
+        self.open |= {(key, name): (found[key].p90, 1 / many[self.queues[key]]) for key, name in new}
+        self.heard.update(new)
 
     def recent(self, now: float) -> list[Workload]:
         pods: dict[PodClass, PodClass] = {}
@@ -103,9 +104,8 @@ class Teller:
 
     def judged(self) -> Iterator[Judged]:
         for one in self.said:
-            if self.starts.get(one.key, one.now) > one.now:
-                wait, p50, p90 = self.starts[one.key] - one.now, one.forecast.p50 - one.now, one.forecast.p90 - one.now
-                yield Judged(wait, p50, p90)
+            if (wait := self.starts.get(one.key, one.now) - one.now) > 0:
+                yield Judged(wait, one.forecast.p50 - one.now, one.forecast.p90 - one.now)
 
 
 def replayed(load: Load) -> tuple[list[Judged], bool]:

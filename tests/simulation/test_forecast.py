@@ -1,6 +1,5 @@
 """Forecasts on a whole control plane under virtual time: told to those who wait, and measured when they start."""
 
-
 import pytest
 from simworld import Thing, World, is_true, job, node
 from test_life import START, play

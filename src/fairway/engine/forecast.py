@@ -182,19 +182,20 @@ class Futures:
         starts, last, is_cut = dict[str, float](), dict[str, Workload](), False
         for number, step in enumerate(ahead.steps()):
             begun = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
-            starts |= dict.fromkeys(waiting & begun, step.now)
-            depth -= len(waiting & begun)
-            if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(waiting & begun)) - depth))):
+            first = waiting & begun
+            starts |= dict.fromkeys(first, step.now)
+            waiting -= first
+            depth -= len(first)
+            if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(first)) - depth))):
                 depth += len(more)
                 ahead.observe(*more)
-            waiting -= begun
-            is_done, is_cut = waiting.isdisjoint(self._asked), number == MOST_CYCLES
+            is_done = waiting.isdisjoint(self._asked)
+            is_cut = number == MOST_CYCLES and not is_done
             if is_done or is_cut:
                 last = {one.key: one for one in step.snapshot.pending if one.key in begun}
                 break
         at_work = last | {key: one.workload for key, one in ahead.running.items()}
-        rate = sum(map(self._sizes.of, at_work.values()))
-        return End(starts, ahead.now, rate, is_cut and not waiting.isdisjoint(self._asked))
+        return End(starts, ahead.now, sum(map(self._sizes.of, at_work.values())), is_cut)
 
     def _drained(self, end: End, starts: Values) -> Values:
         """`starts`, and of those who were not followed, or did not start before the run was cut off, when what is left
