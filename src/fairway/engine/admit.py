@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import chain
 
 from .claims import over_share
-from .cycle import RANK, Cycle, Why
+from .cycle import Cycle
 from .door import delay, over_guaranteed, over_limit, refusal
 from .explain import explain
 from .model import Workload
 from .order import is_aged
-from .plan import Facts, Reason, Verdict, Wait
+from .plan import RANK, Facts, Reason, Verdict, Wait, Why
 from .quota import Account, Demand
 from .stream import Stream, is_quiet, may_stream
 

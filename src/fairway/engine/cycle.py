@@ -13,7 +13,7 @@ import numpy as np
 from .draft import Draft
 from .model import GPU, Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
-from .plan import Admit, Facts, Keep, Reason, Verdict, Wait
+from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
 from .policy import Policy
 from .quota import Account, Demand
 from .resources import counts_of
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .stream import Stream
     from .victims import Field, Victim
 
-Why = tuple[Reason, Facts]
-RANK = {reason: rank for rank, reason in enumerate(Reason)}
 SHARED = RANK[Reason.BUDGET_SPENT]
 """From this reason on, what one is told holds for all that are like it."""
 HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))

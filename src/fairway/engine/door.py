@@ -7,9 +7,9 @@ user claims is held against the strictest ancestor. Room, holds and victims are 
 from collections.abc import Callable
 from operator import attrgetter
 
-from .cycle import Cycle, Why
+from .cycle import Cycle
 from .model import GPU, Queue, Workload
-from .plan import Facts, Reason
+from .plan import Facts, Reason, Why
 from .quota import Account, Branch, Demand
 from .resources import DEVICE, counts_of
 

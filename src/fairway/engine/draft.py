@@ -56,6 +56,7 @@ class Draft:
         self.last = NOWHERE
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self.log: list[int] = []  # rows in the order written
+        self.returns = 0  # how often room came back, or in sight again
         self.sight: Sight | None = None  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
@@ -325,6 +326,7 @@ class Draft:
         self.free[:, row] -= amounts
         self.device_free[row] -= devices
         self.log.append(row)
+        self.returns += 1
 
     def _vector(self, pod: PodClass, memory: int) -> Columns:
         vector = self._vectors.get((id(pod), memory))
@@ -341,6 +343,7 @@ class Draft:
         for column, amount in self._needs[key]:
             cells[column, row] -= amount * count
         self.log.append(row)
+        self.returns += count < 0
         if self.residents is not None:
             self.residents.setdefault(pod, Counter())[row] += count
 

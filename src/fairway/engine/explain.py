@@ -14,10 +14,10 @@ import numpy as np
 from .affinity import follows
 from .devices import device_room
 from .draft import Draft
-from .fit import MOST_KEPT, Counts, Kind, Need, count_room, labels_of, open_nodes, pool_row, remember
+from .fit import MOST_KEPT, Counts, Kind, Memo, Need, count_room, labels_of, open_nodes, pool_row, remember
 from .model import PODS
 from .place import Ask, place, sight_of
-from .plan import Facts, Reason
+from .plan import RANK, Facts, Reason, Why
 from .resources import DEVICE
 from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
@@ -27,9 +27,18 @@ Part = tuple[str, Kind, int]
 
 
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> tuple[Reason, Facts]:
-    """Reason and facts of the pool that comes closest, the first of equals."""
-    ranks, told = list(Reason), [_in_pool(draft, ask, pool) for pool in pools]
-    return max(told, key=lambda one: ranks.index(one[0]), default=(Reason.NEVER_FITS, Facts(detail="no pool")))
+    """Reason and facts of the pool that comes closest, the first of equals. Where nobody reads figures it is the same
+    as long as the nodes stay."""
+    if draft.policy.tells_why:
+        return _closest(draft, ask, pools)
+    known, workload = _emptied(draft).snapshot.memo.told, ask.workload
+    key = id(workload.podsets), workload.topology, workload.excluded_nodes, ask.counts, ask.strategy, tuple(pools)
+    return (known.get(key) or remember(known, key, (workload.podsets, _closest(draft, ask, pools))))[1]
+
+
+def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
+    told = [_in_pool(draft, ask, pool) for pool in pools]
+    return max(told, key=lambda one: RANK[one[0]], default=(Reason.NEVER_FITS, Facts(detail="no pool")))
 
 
 def _in_pool(draft: Draft, ask: Ask, pool: str) -> tuple[Reason, Facts]:
@@ -73,8 +82,8 @@ def _emptied(draft: Draft) -> Draft:
             devices[row, : len(whole)] = whole
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
         free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=(),
-                       pending=(), queues={})
-        memo.emptied, memo.fitting = (key, Draft(free)), {}
+                       pending=(), queues={}, memo=Memo())
+        memo.emptied = key, Draft(free)
     return memo.emptied[1]
 
 

@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .labels import CORDON, NAME, holds, tolerates
-from .model import GPU, Expression, Node, PodClass, Running, Selector, Sketch, Taint, Term, Workload
+from .model import GPU, Admission, Expression, Node, PodClass, Running, Selector, Sketch, Taint, Term, Workload
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
 
 if TYPE_CHECKING:
     from .draft import Draft
+    from .plan import Why
     from .presets import Rated
+    from .quota import Demand
     from .sketch import Kin, Lengths
     from .topology import Tree
 
@@ -90,11 +92,14 @@ class Memo:
         self._has_groups: bool | None = None
         self.trees: dict[str, Tree] = {}
         self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
-        self.fitting: dict[object, tuple[object, bool]] = {}  # by what is asked of them: whether that fits
+        self.fitting: dict[object, tuple[object, bool]] = {}  # by what is asked: whether that fits
+        self.told: dict[object, tuple[object, Why]] = {}  # and why not now, where nobody reads figures
         self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
         self.standing: dict[int, Rated[Running]] = {}
         self.lengths: dict[int, tuple[Sketch, Lengths]] = {}  # of what was learned, by identity
         self.kin: dict[int, tuple[Workload, Kin]] = {}  # by identity
+        self.offered: dict[object, dict[str, Demand]] = {}  # what usable nodes have, by pool
+        self.sound: dict[int, tuple[Admission, bool]] = {}  # whether all nodes are in use, by identity
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
 
     def has_groups(self, snapshot: Snapshot) -> bool:

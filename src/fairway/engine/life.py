@@ -6,23 +6,24 @@ who has lost pods asks only for those, beside the others.
 
 from collections import defaultdict
 
-import numpy as np
-
 from .cycle import Cycle
+from .fit import remember
 from .give import elsewhere
 from .grow import extend, idle
-from .model import Running
+from .model import Admission, Running
 from .plan import Cause, Ending, Evict, Finish, Verdict
+from .snapshot import Snapshot
 
 PATIENCE = 60.0
 """Seconds in which lost pods must find a place, and a victim be gone after its grace."""
+MOST_SOUND = 1 << 16
+"""Admissions of which it is remembered whether their nodes are in use."""
 
 
 def release(cycle: Cycle) -> None:
     """Time limits, suspensions, drains, lost nodes and pods, windows that open, dependencies that failed."""
-    unfit = {cycle.snapshot.nodes[row].name for row in np.flatnonzero(~cycle.snapshot.is_usable)}
     for one in cycle.snapshot.running:
-        if one.is_leaving or _goes_on(one, cycle, unfit):
+        if one.is_leaving or _goes_on(one, cycle):
             continue
         if (verdict := _stop(one, cycle)) is not None:
             cycle.say(verdict)
@@ -51,12 +52,22 @@ def _fail_dependents(cycle: Cycle) -> None:
                 failed.append(key)
 
 
-def _goes_on(one: Running, cycle: Cycle, unfit: set[str]) -> bool:
+def _goes_on(one: Running, cycle: Cycle) -> bool:
     """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
-    workload, nodes = one.workload, one.admission.nodes
+    workload = one.workload
     if one.lost or not workload.is_active or not cycle.is_endless(workload):
         return False
-    return cycle.snapshot.row_of.keys() >= nodes and unfit.isdisjoint(nodes)
+    return _is_sound(one.admission, cycle.snapshot)
+
+
+def _is_sound(admission: Admission, snapshot: Snapshot) -> bool:
+    """Whether all its nodes are there and in use; remembered as long as the nodes stay."""
+    known, key = snapshot.memo.sound, id(admission)
+    if key not in known:
+        rows = [snapshot.row_of.get(name) for name in admission.nodes]
+        is_sound = all(row is not None and bool(snapshot.is_usable[row]) for row in rows)
+        remember(known, key, (admission, is_sound), MOST_SOUND)
+    return known[key][1]
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:

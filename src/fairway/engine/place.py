@@ -75,8 +75,19 @@ def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
     """Where the pods asked for go, podset by podset, or None if they do not all fit. What already stands beside is not
     repeated; a podset without pods to place is left out."""
     sight = sight_of(draft)
+    if _is_short(sight, ask, pool):
+        return None
     run = _run(sight, ask, pool)
     return _gang(sight, ask, pool) if run is None else run.next()
+
+
+def _is_short(sight: Sight, ask: Ask, pool: str) -> bool:
+    """Whether a podset asks for more than is free in sum, which is so for most who wait."""
+    for podset, count in zip(ask.workload.podsets, ask.counts):
+        need = sight.kind(podset.pod, pool).need
+        if dict(zip(need.columns, need.amounts)).get(need.packed, 0) * count > sight.spare(pool, need.packed):
+            return True
+    return False
 
 
 def again(draft: "Draft", ask: Ask, pool: str) -> Callable[[], Placements | None]:

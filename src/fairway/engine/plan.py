@@ -37,6 +37,9 @@ class Reason(StrEnum):
     REFUSED = "Refused"
 
 
+RANK = {reason: rank for rank, reason in enumerate(Reason)}
+
+
 class Cause(StrEnum):
     """Why a running workload is evicted."""
 
@@ -81,6 +84,8 @@ class Facts:
     until: float | None = None  # BackingOff, Reserved, HeldFor: when this ends
     detail: str = ""  # a name that is missing, a node or device fault
 
+
+Why = tuple[Reason, Facts]
 
 @dataclass(frozen=True, slots=True)
 class Admit:

@@ -12,6 +12,7 @@ from math import log
 from operator import attrgetter
 from typing import TypeVar
 
+from .fit import remember
 from .model import GPU, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, counts_of, slices
@@ -109,14 +110,12 @@ class Tree:
 
     def _grow(self) -> None:
         snapshot, pools = self.snapshot, {pool.name: row for row, pool in enumerate(self.snapshot.pools)}
-        named = {quota.pool for branch in self.branches.values() for quota in branch.queue.quotas}
-        live = snapshot.is_usable & (snapshot.pool_of >= 0)
-        rows = {name: live & (snapshot.pool_of == row) for name, row in pools.items() if name in named}
-        masks = {ALL: live, **rows}
-        self.capacity = {name: self._sum(snapshot.capacity, mask) for name, mask in masks.items()}
+        named = frozenset(quota.pool for branch in self.branches.values() for quota in branch.queue.quotas)
+        offered, key = snapshot.memo.offered, (snapshot.resources, named)
+        self.capacity = offered.get(key) or remember(offered, key, self._sums(snapshot.capacity, named))
         self._dealt: Mapping[str, Demand] = self.capacity
         if snapshot.outside.any():
-            self._dealt = {name: self._sum(snapshot.capacity - snapshot.outside, mask) for name, mask in masks.items()}
+            self._dealt = self._sums(snapshot.capacity - snapshot.outside, named)
         for branch in self.branches.values():
             if (parent := self.branches.get(branch.queue.parent)) is not None:
                 parent.children.append(branch)
@@ -137,6 +136,13 @@ class Tree:
         for branch in branches:
             yield branch
             yield from self._walk(branch.children)
+
+    def _sums(self, columns: Columns, named: frozenset[str]) -> dict[str, Demand]:
+        """What usable nodes have of each resource, in the pools that quotas name, and in all."""
+        snapshot = self.snapshot
+        live = snapshot.is_usable & (snapshot.pool_of >= 0)
+        masks = {pool.name: live & (snapshot.pool_of == row) for row, pool in enumerate(snapshot.pools)}
+        return {name: self._sum(columns, mask) for name, mask in {ALL: live, **masks}.items() if name in {*named, ALL}}
 
     def _sum(self, columns: Columns, mask: Mask) -> dict[str, int]:
         total = dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))

@@ -18,7 +18,7 @@ import numpy as np
 
 from .affinity import looks_beside
 from .devices import choose, room_of
-from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of, remember
+from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of, pool_row, remember
 from .model import NodeShare, PodClass, PodSet, PodSetPlacement
 from .resources import DEVICE
 from .score import (
@@ -55,6 +55,7 @@ class Sight:
         self.met: dict[object, Mask | None] = {}  # nodes asked for once; the key tells the mask by identity
         self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
         self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
+        self._spare: dict[tuple[str, int], tuple[int, int]] = {}  # with how often room had come back by then
         self._typical: Typical | None = None
         self._standing: dict[PodClass, Counts] = {}
         self._counted = 0
@@ -71,6 +72,15 @@ class Sight:
         if key not in self.masks:
             return remember(self.masks, key, feasible(self.draft.snapshot, kind.pod, kind.pool))
         return self.masks[key]
+
+    def spare(self, pool: str, column: int) -> int:
+        """No less than what is free of a resource in a pool, in sum: counted anew only when room came back."""
+        draft, key = self.draft, (pool, column)
+        known = self._spare.get(key)
+        if known is None or known[1] != draft.returns:
+            rows = draft.snapshot.pool_of == pool_row(draft.snapshot, pool)
+            known = self._spare[key] = int(np.maximum(draft.free[column, rows], 0).sum()), draft.returns
+        return known[0]
 
     def room(self, kind: Kind) -> Counts:
         """int64[node]: pods of the class that each node could take now. Not to be written."""

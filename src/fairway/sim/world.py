@@ -16,9 +16,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from fairway.engine import Admit, Gone, PodClass, Policy, Snapshot, State, Verdict, Wait, Workload, model, world_of
-from fairway.engine.cycle import RANK, SHARED
+from fairway.engine.cycle import SHARED
 from fairway.engine.forward import Attempt, Forward, Step
 from fairway.engine.model import GPU, Node
+from fairway.engine.plan import RANK
 from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import groups, learn
 

@@ -5,6 +5,7 @@ what the snapshot says is free is believed. Nothing here judges.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from fairway.engine.model import Admission, NodeShare, Pod, PodSet, PodSetPlacement, Queue, Running, Workload
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
-from fairway.engine.snapshot import Columns, Snapshot
+from fairway.engine.snapshot import Columns, Mask, Snapshot
 
 from .layout import Item, Layout
 
@@ -23,7 +24,8 @@ Path = tuple[Queue, ...]
 
 class Case:
     """`starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that hold their room
-    until they are gone. `stands`: pods that run now, those told to leave too. `told`: the starts promised before."""
+    until they are gone. `stands`: pods that run now, those told to leave too. `told`: the starts promised before.
+    `unsettled`: who was leaving or promised before."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot, self.plan = snapshot, plan
@@ -35,9 +37,9 @@ class Case:
         self.running = {one.workload.key: one for one in snapshot.running}
         self.starts: list[Item] = []
         self.leaves = [_alone(snapshot, pod) for pod in snapshot.pods if pod.is_leaving]
-        for one in snapshot.running:
-            if one.is_leaving or one.is_promised:
-                self._go_on(one)
+        self.unsettled = [one for one in snapshot.running if one.is_leaving or one.is_promised]
+        for one in self.unsettled:
+            self._go_on(one)
         self.told = range(len(self.starts))
         givers: dict[str, tuple[str, ...]] = {}
         for resize in self.of(Resize):
@@ -62,10 +64,17 @@ class Case:
 
     @cached_property
     def stands(self) -> list[Item]:
+        return self._standing(self.snapshot.running)
+
+    def standing_on(self, nodes: Collection[str]) -> list[Item]:
+        """Those of them that use one of these nodes."""
+        return self._standing([one for one in self.snapshot.running if uses(one.admission, nodes)])
+
+    def _standing(self, running: Iterable[Running]) -> list[Item]:
         told = {self.starts[at].key for at in self.told}
         return [
             Item(one.workload, one.admission, "stands")
-            for one in self.snapshot.running if not one.is_leaving and one.workload.key not in told
+            for one in running if not one.is_leaving and one.workload.key not in told
         ]
 
     def _change(self, one: Running, verdict: Evict | Finish | Resize, givers: tuple[str, ...]) -> None:
@@ -118,12 +127,17 @@ class Case:
     def free(self) -> Columns:
         """int64[cell]: what is left, with what was promised before, which starts."""
         free = np.concatenate((self.snapshot.free.ravel(), self.snapshot.device_free.ravel()))
-        return free + self.laid.total(self.told)
+        return free + self.laid.total(self.told) if self.told else free
 
     @cached_property
     def taken(self) -> Columns:
         """int64[cell]: what the starts take."""
         return self.laid.total(range(len(self.starts)))
+
+    @cached_property
+    def is_short(self) -> Mask:
+        """bool[cell]: where more is taken than there is."""
+        return (self.taken > self.free) & (self.taken > 0)
 
     @cached_property
     def paths(self) -> dict[str, Path]:
@@ -149,6 +163,15 @@ class Case:
         default = next((one.default_time_limit for one in path if one.default_time_limit is not None), None)
         bounds = (default if own is None else own, *(one.max_time_limit for one in path))
         return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def uses(admission: Admission, nodes: Collection[str]) -> bool:
+    """Whether it is on one of these nodes."""
+    for placement in admission.podsets:
+        for share in placement.nodes:
+            if share.node in nodes:
+                return True
+    return False
 
 
 def inherited(path: Path, name: str, default: float) -> float:

@@ -258,7 +258,7 @@ def delays(case: Case, wait: Wait, held: Layout) -> Found:
     """Who takes room of a hold and stays too long; only what stands on its nodes is looked at."""
     laid, items, size, names = case.laid, case.laid.items, case.snapshot.free.size, held.items[0].admission.nodes
     late = [at for at, item in enumerate(case.starts) if stays(case, item, wait)]
-    near = [item for item in case.stands if not names.isdisjoint(item.admission.nodes)]
+    near = case.standing_on(names)
     ending = Layout(case.snapshot, [item for item in near if not stays(case, item, wait)])
     gone = {item.key for item in ending.items}
     leaving = [at for at in range(len(case.starts), len(items)) if items[at].key not in gone]

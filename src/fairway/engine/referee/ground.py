@@ -45,13 +45,13 @@ def pools(case: Case) -> Found:
 
 def nodes(case: Case) -> Found:
     laid, snapshot = case.laid, case.snapshot
-    is_tainted = np.array([*(bool(node.taints) for node in snapshot.nodes), False])
+    is_tainted = np.array([row >= 0 and bool(snapshot.nodes[row].taints) for row in laid.row.tolist()], np.bool_)
     is_picky = np.array([bool(pod.node_selector or pod.affinity or pod.volumes) for pod, _ in laid.kinds], np.bool_)
     for item, entry in laid.decided(~np.append(snapshot.is_usable, True)[laid.row]):
         node, pod = snapshot.nodes[laid.row[entry]], laid.kinds[laid.kind[entry]][0]
         if not (node.is_up and tolerates(pod.tolerations, CORDON)):
             yield item.key, f"{node.name} is not usable"
-    for item, entry in laid.decided((is_tainted[laid.row] | is_picky[laid.kind]) & (laid.row >= 0)):
+    for item, entry in laid.decided((is_tainted | is_picky[laid.kind]) & (laid.row >= 0)):
         node = snapshot.nodes[laid.row[entry]]
         if why := unfit(node, laid.kinds[laid.kind[entry]][0]):
             yield item.key, f"{node.name}: {why}"
@@ -94,7 +94,9 @@ def rooms(case: Case) -> Found:
 def overdrawn(case: Case, cells: range) -> Iterator[tuple[str, int]]:
     """Who takes what is not there, and of which cell: when those they wait for are gone and all who need no others have
     started, or when all are gone."""
-    is_short = (case.taken > case.free) & (case.taken > 0)
+    if not case.is_short.any():
+        return
+    is_short = case.is_short.copy()
     is_short[: cells.start] = is_short[cells.stop :] = False
     for cell, takers in case.laid.takers(is_short).items():
         free, leaving, sound = int(case.free[cell]), defaultdict[str, int](int), list[tuple[int, tuple[str, ...]]]()

@@ -116,10 +116,11 @@ class Layout:
         of_nodes = self.form[entry] * size + column * nodes + self.row[entry], amounts[entry, column]
         of_devices = np.array(list(self._given(size)), np.int64).reshape(-1, 2).T
         place, amount = np.concatenate((of_nodes, of_devices), axis=1)
-        places, where = np.unique(place, return_inverse=True)
-        total = np.zeros(len(places), np.int64)
-        np.add.at(total, where, amount)
-        return np.array((*np.divmod(places, size), total))
+        order = np.argsort(place, kind="stable")
+        place = place[order]
+        first = np.flatnonzero(np.diff(place, prepend=-1))
+        total = np.add.reduceat(amount[order], first) if len(first) else amount
+        return np.array((*np.divmod(place[first], size), total))
 
     def _given(self, size: int) -> Iterator[tuple[int, int]]:
         first, slots = self.snapshot.free.size, self.snapshot.device_free.shape[1]
@@ -133,9 +134,11 @@ class Layout:
 
     def total(self, items: Sequence[int]) -> Columns:
         """int64[cell]: what these items take."""
+        found = np.zeros(self.snapshot.free.size + self.snapshot.device_free.size, np.int64)
+        if not items:
+            return found
         times = np.bincount(self.form_of[items], minlength=len(self.forms))
         form, cell, amount = self.takes
-        found = np.zeros(self.snapshot.free.size + self.snapshot.device_free.size, np.int64)
         np.add.at(found, cell, amount * times[form])
         return found
 

@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 
 from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Share, Workload
-from fairway.engine.plan import Reason, Wait
+from fairway.engine.plan import RANK, Reason, Wait
 from fairway.engine.resources import DEVICE, counts_of
 from fairway.engine.snapshot import Columns, Mask, Snapshot
 
@@ -20,7 +20,6 @@ from .case import Case, halves
 from .ground import Found
 from .layout import Item, Layout, with_profiles
 
-PLACE = {reason: place for place, reason in enumerate(Reason)}
 CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_ALLOWED, Reason.QUEUE_STOPPED,
                      Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING))
 """Reasons that can be told from a workload and its queues alone."""
@@ -46,7 +45,7 @@ def reasons(case: Case) -> Found:
         if asker and asker.is_active and not asker.refused:
             is_plain = asker.queue in opened and asker.backs_off_until is None and not asker.after
             why = None if is_plain else refusal(case, asker)
-            if told is not why and (told in CERTAIN or (why and PLACE[told] > PLACE[why])):
+            if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
                 yield wait.workload, f"{told}, but {why}"
 
 

@@ -5,7 +5,7 @@ several workloads that together take too much, those decided last are at fault.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fairway.engine.plan import Admit, Ending, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.resources import counts_of
@@ -20,8 +20,9 @@ from .queues import budgets, cores, doors, limits, reasons
 
 def total(case: Case) -> Found:
     known = case.waiting.keys() | case.running.keys()
-    yield from ((key, "no verdict") for key in sorted(known - case.verdicts.keys()))
-    yield from ((key, "unknown workload") for key in sorted(case.verdicts.keys() - known))
+    if known != case.verdicts.keys():
+        yield from ((key, "no verdict") for key in sorted(known - case.verdicts.keys()))
+        yield from ((key, "unknown workload") for key in sorted(case.verdicts.keys() - known))
     if len(case.verdicts) < len(case.plan.verdicts):
         times = Counter(verdict.workload for verdict in case.plan.verdicts)
         yield from ((key, f"{count} verdicts") for key, count in times.items() if count > 1)
@@ -30,15 +31,16 @@ def total(case: Case) -> Found:
 def kinds(case: Case) -> Found:
     """Pending: Admit, Wait, or Finish for what it came after. Running: Keep, Evict, Resize, Finish; leaving: Keep.
     Promised: the same admission, after those it waited for that are still leaving."""
-    leaving = {key for key, one in case.running.items() if one.is_leaving}
-    promised = {key for key, one in case.running.items() if one.is_promised} - leaving
-    stands, waiting = case.running.keys() - leaving - promised, case.waiting.keys()
-    allowed: dict[type[Verdict], set[str]] = {
-        Admit: waiting | promised, Wait: set(waiting), Keep: stands | leaving, Resize: stands,
-        Evict: stands | promised, Finish: stands | promised | waiting,
+    leaving = {one.workload.key for one in case.unsettled if one.is_leaving}
+    promised = {one.workload.key for one in case.unsettled} - leaving
+    running, waiting = case.running.keys(), case.waiting.keys()
+    allowed: dict[type[Verdict], tuple[Collection[str], Collection[str]]] = {
+        Admit: ({*waiting, *promised}, ()), Wait: (waiting, ()), Keep: (running, promised),
+        Resize: (running, leaving | promised), Evict: (running, leaving), Finish: ({*running, *waiting}, leaving),
     }
     for verdict in case.plan.verdicts:
-        if verdict.workload not in allowed[type(verdict)]:
+        those, others = allowed[type(verdict)]
+        if verdict.workload not in those or verdict.workload in others:
             yield verdict.workload, type(verdict).__name__
     leaves = {item.key for item in case.leaves}
     for key in sorted(promised):
