@@ -53,7 +53,12 @@ def add(sketch: Sketch, seconds: float) -> Sketch:
 
 def faded(sketch: Sketch) -> Sketch:
     """What was seen counts a little less, as it does before one more is added to it."""
-    return Sketch(tuple([(seconds, round(weight * KEEP, 3)) for seconds, weight in sketch.points if weight > FAINT]))
+    return Sketch(tuple([(seconds, _less(weight)) for seconds, weight in sketch.points if weight > FAINT]))
+
+
+@lru_cache(1 << 16)
+def _less(weight: float) -> float:
+    return round(weight * KEEP, 3)
 
 
 def merge(sketches: Iterable[Sketch]) -> Sketch:
@@ -206,8 +211,9 @@ class Learned:
         now, runtimes = self._snapshot.now, self._runtimes
         for one in self._snapshot.running:
             if one.admitted_at is not None and (queue := one.workload.queue) in runtimes:
-                for group in self.kin(one.workload).groups[: self.aged]:
-                    ages[queue, group].append(now - one.admitted_at)
+                groups, age = self.kin(one.workload).groups, now - one.admitted_at
+                for group in groups[: self.aged]:
+                    ages[queue, group].append(age)
         return ages
 
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
