@@ -61,13 +61,20 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    path, asked = cycle.tree.branches[workload.queue].path, cycle.asked(workload, pool)
-    if not any(governs(at, pool, asked) for at in path):
+    if not _is_governed(workload, pool, cycle):
         return [*found, _preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else found
     preempt = _preempt(workload, pool, cycle)
     reclaim = _reclaim(workload, pool, cycle)
     entitled = [] if over_share(workload, pool, cycle) else [reclaim]
     return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]
+
+
+def _is_governed(workload: Workload, pool: str, cycle: Cycle) -> bool:
+    """Whether its queue, or one above, has a quota for any of what it asks for there."""
+    if not cycle.accounts(workload, pool):
+        return False
+    path, asked = cycle.tree.branches[workload.queue].path, cycle.asked(workload, pool)
+    return any(governs(at, pool, asked) for at in path)
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> Claim:

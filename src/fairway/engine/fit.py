@@ -56,13 +56,15 @@ class Ground(Protocol):
 
 class Need(NamedTuple):
     """What a pod of a class takes in a pool: rows of `free` and amounts, its pod slot included; whole devices, or
-    milli-GPU of a shared one. `packed`: the row that packing looks at. `is_known`: all it asks for has a row."""
+    milli-GPU of a shared one. `packed`: the row that packing looks at, and `size` the amount of it. `is_known`: all it
+    asks for has a row."""
 
     columns: tuple[int, ...]
     amounts: tuple[int, ...]
     devices: int
     share: int
     packed: int
+    size: int
     is_known: bool
 
 
@@ -230,7 +232,8 @@ def need_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Need:
     whole = 0 if share else takes.get(GPU, 0) // DEVICE
     accelerators = sorted(column for column in columns if "/" in snapshot.resources[column])
     packed = accelerators[0] if accelerators else 0
-    return Need(columns, tuple(takes[name] for name in known), whole, share, packed, is_known)
+    size = takes.get(snapshot.resources[packed], 0)
+    return Need(columns, tuple(takes[name] for name in known), whole, share, packed, size, is_known)
 
 
 def count_room(ground: Ground, need: Need, rows: Where) -> Counts:

@@ -85,7 +85,7 @@ def _is_short(sight: Sight, ask: Ask, pool: str) -> bool:
     """Whether a podset asks for more than is free in sum, which is so for most who wait."""
     for podset, count in zip(ask.workload.podsets, ask.counts):
         need = sight.kind(podset.pod, pool).need
-        if dict(zip(need.columns, need.amounts)).get(need.packed, 0) * count > sight.spare(pool, need.packed):
+        if need.size * count > sight.spare(pool, need.packed):
             return True
     return False
 
