@@ -5,7 +5,8 @@ its time, as soon as somebody waits, a forecast is made from what a scheduler kn
 so far, who came lately, and how earlier forecasts came true: of each workload the first from each distance, as on a
 cluster. Each is judged by the first start that followed. The error is |p50 - start| as a part of the wait that was
 left; coverage is how many started by their p90; how wide the ranges were is told beside it, for p90 = never is no
-answer. Rough forecasts count like the others. The first MOST_DAYS are replayed, or BENCH_DAYS.
+answer. Rough forecasts, to which most runs did not come before they were cut off, count like the others; the error
+of those that are not is told beside. The first MOST_DAYS are replayed, or BENCH_DAYS.
 """
 
 import sys
@@ -48,6 +49,7 @@ class Judged:
     wait: float
     p50: float
     p90: float
+    is_rough: bool
 
 
 class Teller:
@@ -105,7 +107,7 @@ class Teller:
     def judged(self) -> Iterator[Judged]:
         for one in self.said:
             if (wait := self.starts.get(one.key, one.now) - one.now) > 0:
-                yield Judged(wait, one.forecast.p50 - one.now, one.forecast.p90 - one.now)
+                yield Judged(wait, one.forecast.p50 - one.now, one.forecast.p90 - one.now, one.forecast.is_rough)
 
 
 def replayed(load: Load) -> tuple[list[Judged], bool]:
@@ -135,10 +137,13 @@ def _figures(load: Load, parts: Sequence[tuple[list[Judged], bool]]) -> Iterator
     if not found:
         print(f"B13 {load.name}: skipped, nobody waited when asked", file=sys.stderr)
         return
-    errors = tuple(abs(one.p50 - one.wait) / one.wait for one in found)
+    errors = [abs(one.p50 - one.wait) / one.wait for one in found]
+    firm = [error for error, one in zip(errors, found) if not one.is_rough]
     covered = 100 * sum(one.wait <= one.p90 for one in found) / len(found)
     title = f"B13 {load.name}, {len(found)} forecasts"
     yield Figure(f"{title}: error of p50", (100 * median(errors),), "% of wait", 25.0, is_valid=is_valid)
+    if firm:
+        yield Figure(f"{title}: of p50, {len(firm)} not rough", (100 * median(firm),), "% of wait", is_valid=is_valid)
     yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid)
     widths = tuple(one.p90 / one.wait for one in found)
     yield Figure(f"{title}: p90 over the wait", (median(widths),), "", is_valid=is_valid)
