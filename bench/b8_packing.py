@@ -6,7 +6,8 @@ as arrived. Pods are placed by the engine's own `place` under the strategies com
 given twice. The figure is the mean, over arrivals that round to 100 % of the cluster's GPUs, of the GPUs allocated.
 
 The weights of our own score were chosen on cpu050, cpu200, default, gpushare40, gpushare80, gpuspec20, multigpu20 and
-multigpu40. That scarce models need a term was seen on gpuspec10; the other lists had no part in it.
+multigpu40. That scarce models need a term was seen on gpuspec10; the other lists had no part in it. How FGD's ties are
+broken for pods without GPUs was chosen on cpu200, cpu250, default, gpushare60 and gpuspec20, by five of the seeds.
 """
 
 import csv

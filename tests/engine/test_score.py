@@ -57,3 +57,10 @@ def test_fragmentation_keeps_nodes_that_others_depend_on():
 
 def test_best_fit_leaves_the_least_of_cpu_and_gpu_together():
     assert placed(job("a", gpus=1), node("n1", 4, cpu=64), node("n2", 4, cpu=16), strategy="BestFit") == "n2"
+
+
+def test_of_nodes_equal_by_fragments_a_pod_without_gpus_takes_the_one_with_the_least_left():
+    typical = [job(f"w{at}", gpus=1, cpu=1) for at in range(8)]
+    nodes = node("n1", 4, cpu=64), node("n2", 4, cpu=64), runs(job("y", gpus=2), "n2")
+    assert placed(job("a", cpu=1), *nodes, *typical, strategy="FGD") == "n2"
+    assert placed(job("a", gpus=1), node("n1", 4, cpu=64), node("n2", 4, cpu=32), *typical, strategy="FGD") == "n1"

@@ -26,6 +26,8 @@ WISH = 10.0
 """What a whole preference weighs against packing."""
 STRANDED, SOUGHT = 0.1, 0.05
 """What a node's GPUs weigh that lose their CPU, and what it weighs that a node is the only one for others."""
+TIE = 1e-3
+"""What tells nodes apart that are equal in whole per cent."""
 BUSY = 700
 """Milli of its capacity from which on a node's measured use counts as risk."""
 
@@ -156,8 +158,10 @@ def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
 
 def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
     """FGD: how little of the node's free GPUs the pod would make useless for typical pods, in whole per cent. That
-    small differences are ties matters: without, openb packs 0.5 points worse."""
-    return _percent(_kept(typical, ground, kind, rows))
+    small differences are ties matters: without, openb packs 0.5 points worse. Of nodes that are equal for a pod without
+    GPUs the one with the least left, where the paper takes the first by name."""
+    scores, takes_gpus = _percent(_kept(typical, ground, kind, rows)), kind.need.devices or kind.need.share
+    return scores if takes_gpus else scores + TIE * best_fit(ground, kind, rows)
 
 
 def kept_useful(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
