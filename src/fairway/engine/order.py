@@ -135,7 +135,7 @@ def is_aged(workload: Workload, tree: Tree) -> bool:
     return tree.snapshot.now - workload.submitted >= longest
 
 
-LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "user", "grace")
+LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace")
 ALIKE = attrgetter(*LIKENESS)
 
 
@@ -183,7 +183,8 @@ class Line:
 
     def _likeness(self, one: Workload) -> tuple[object, ...]:
         """What the verdict of a blocked workload depends on, apart from its line."""
-        return id(one.podsets), id(one.topology), ALIKE(one), stem(one.name) if self.is_learned else ""
+        kin = (one.user, stem(one.name)) if self.is_learned else ()
+        return id(one.podsets), id(one.topology), ALIKE(one), kin
 
 
 class Seat:
