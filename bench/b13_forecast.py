@@ -5,8 +5,9 @@ its time, as soon as somebody waits, a forecast is made from what a scheduler kn
 so far, who came lately, and how earlier forecasts came true: of each workload the first from each distance, as on a
 cluster. Each is judged by the first start that followed. The error is |p50 - start| as a part of the wait that was
 left; coverage is how many started by their p90; how wide the ranges were is told beside it, for p90 = never is no
-answer. Rough forecasts, to which most runs did not come before they were cut off, count like the others; the error
-of those that are not is told beside. The first MOST_DAYS are replayed, or BENCH_DAYS.
+answer. Rough forecasts, to which most runs did not come before they were cut off, count like the others. Where the
+error is, is told last: of those that are not rough, and by how far ahead they were told. The first MOST_DAYS are
+replayed, or BENCH_DAYS.
 """
 
 import sys
@@ -137,13 +138,20 @@ def _figures(load: Load, parts: Sequence[tuple[list[Judged], bool]]) -> Iterator
     if not found:
         print(f"B13 {load.name}: skipped, nobody waited when asked", file=sys.stderr)
         return
-    errors = [abs(one.p50 - one.wait) / one.wait for one in found]
-    firm = [error for error, one in zip(errors, found) if not one.is_rough]
     covered = 100 * sum(one.wait <= one.p90 for one in found) / len(found)
     title = f"B13 {load.name}, {len(found)} forecasts"
-    yield Figure(f"{title}: error of p50", (100 * median(errors),), "% of wait", 25.0, is_valid=is_valid)
-    if firm:
-        yield Figure(f"{title}: of p50, {len(firm)} not rough", (100 * median(firm),), "% of wait", is_valid=is_valid)
+    yield Figure(f"{title}: error of p50", (_error(found),), "% of wait", 25.0, is_valid=is_valid)
     yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid)
     widths = tuple(one.p90 / one.wait for one in found)
     yield Figure(f"{title}: p90 over the wait", (median(widths),), "", is_valid=is_valid)
+    parts = {"not rough": [one for one in found if not one.is_rough]}
+    parts |= {f"told {name} ahead": [one for one in found if horizon(one.p50) == name] for name, _ in HORIZONS}
+    for which, those in parts.items():
+        if those:
+            said = f"B13 {load.name}, {len(those)} {which}: error of p50"
+            yield Figure(said, (_error(those),), "% of wait", is_valid=is_valid)
+
+
+def _error(those: Sequence[Judged]) -> float:
+    """Per cent of the wait that was left, the median."""
+    return 100 * median(abs(one.p50 - one.wait) / one.wait for one in those)

@@ -26,6 +26,7 @@ from bench.replays import apart, cut, replay
 
 from fairway.engine.model import PodClass, Topology, Workload, amounts
 from fairway.engine.state import snapshot_of
+from fairway.sim.load import Load
 from fairway.sim.synthetic import generate
 from fairway.sim.trace import read
 
@@ -145,6 +146,19 @@ def test_forecasts_are_judged_by_the_first_start_that_followed(tmp_path: Path, m
     monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
     judged, is_sound = b13_forecast.replayed(read(tmp_path / "philly"))
     assert is_sound and judged and all(one.wait > 0 and one.p50 <= one.p90 for one in judged)
+
+
+def test_it_is_told_of_which_forecasts_the_error_is() -> None:
+    judged = [b13_forecast.Judged(600, 300, 900, is_rough=False), b13_forecast.Judged(7200, 7200, 900, is_rough=True)]
+    found = {one.name: one.value for one in b13_forecast._figures(Load("box", (), ()), [(judged, True)])}
+    assert found == {
+        "B13 box, 2 forecasts: error of p50": 25,
+        "B13 box, 2 forecasts: within p90": 50,
+        "B13 box, 2 forecasts: p90 over the wait": 0.8125,
+        "B13 box, 1 not rough: error of p50": 50,
+        "B13 box, 1 told 10m ahead: error of p50": 50,
+        "B13 box, 1 told 6h ahead: error of p50": 0,
+    }
 
 
 @pytest.mark.parametrize("name", sorted(OF_TRACES))
