@@ -144,9 +144,9 @@ def _figures(load: Load, parts: Sequence[tuple[list[Judged], bool]]) -> Iterator
     yield Figure(f"{title}: within p90", (covered,), "%", 85.0, is_rate=True, is_valid=is_valid)
     widths = tuple(one.p90 / one.wait for one in found)
     yield Figure(f"{title}: p90 over the wait", (median(widths),), "", is_valid=is_valid)
-    parts = {"not rough": [one for one in found if not one.is_rough]}
-    parts |= {f"told {name} ahead": [one for one in found if horizon(one.p50) == name] for name, _ in HORIZONS}
-    for which, those in parts.items():
+    groups = {"not rough": [one for one in found if not one.is_rough]}
+    groups |= {f"told {name} ahead": [one for one in found if horizon(one.p50) == name] for name, _ in HORIZONS}
+    for which, those in groups.items():
         if those:
             said = f"B13 {load.name}, {len(those)} {which}: error of p50"
             yield Figure(said, (_error(those),), "% of wait", is_valid=is_valid)

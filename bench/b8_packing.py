@@ -147,6 +147,8 @@ def published() -> dict[str, dict[str, float]]:
 
 SEEDS = range(42, 52)
 """Those of the published experiment."""
+Packed = tuple[str, float, tuple[float, ...]]
+"""A list, what was published for it, and what was reached, by seed."""
 TOLERANCE = 0.3
 """Points by which a list may stay behind the published mean."""
 COMPARED = (
@@ -165,20 +167,20 @@ def run(rounds: int = 5) -> Iterator[Figure]:
         print(f"B8 needs the public traces; there are none at {traces()}", file=sys.stderr)
         return
     nodes = rows_of(traces() / "raw" / "openb_node_list_gpu_node.csv.gz")
-    lists = {file: requests_of(rows_of(traces() / "raw" / f"{file}.csv.gz")) for file in sorted(published())}
+    goals = dict(sorted(published().items()))
+    lists = {file: requests_of(rows_of(traces() / "raw" / f"{file}.csv.gz")) for file in goals}
     with ProcessPoolExecutor() as pool:
         asked = {(strategy, file): [pool.submit(allocated, nodes, requests, strategy, seed) for seed in SEEDS]
                  for _, strategy, _, _ in COMPARED for file, requests in lists.items()}  # fmt: skip
         for name, strategy, policy, above in COMPARED:
-            told = [(file, tuple(one.result() for one in asked[strategy, file])) for file in lists]
-            yield from _figures(name, policy, above, told)
+            told = [(file, goals[file][policy], tuple(one.result() for one in asked[strategy, file])) for file in lists]
+            yield from _figures(name, f"{policy}, published", above, told)
 
 
-def _figures(name: str, policy: str, above: float, told: Sequence[tuple[str, tuple[float, ...]]]) -> Iterator[Figure]:
+def _figures(name: str, named: str, above: float, told: Sequence[Packed]) -> Iterator[Figure]:
     """What was reached on each list, the median of its seeds, and on the mean of the lists, of the means of theirs."""
-    goals, named = [published()[file][policy] for file, _ in told], f"{policy}, published"
-    for (file, samples), goal in zip(told, goals):
+    for file, goal, samples in told:
         title = f"B8 {name} {file.removeprefix('openb_pod_list_')}"
         yield Figure(title, samples, "% allocated", goal - TOLERANCE, goal, named, is_rate=True)
-    mean, goal = (float(np.mean([samples for _, samples in told])),), float(np.mean(goals))
+    mean, goal = (float(np.mean([samples for _, _, samples in told])),), float(np.mean([goal for _, goal, _ in told]))
     yield Figure(f"B8 {name}, mean of {len(told)} lists", mean, "% allocated", goal + above, goal, named, is_rate=True)

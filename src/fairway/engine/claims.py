@@ -71,10 +71,8 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
 
 def _is_governed(workload: Workload, pool: str, cycle: Cycle) -> bool:
     """Whether its queue, or one above, has a quota for any of what it asks for there."""
-    if not cycle.accounts(workload, pool):
-        return False
-    path, asked = cycle.tree.branches[workload.queue].path, cycle.asked(workload, pool)
-    return any(governs(at, pool, asked) for at in path)
+    asked = cycle.asked(workload, pool)
+    return any(asked.get(resource) for account in cycle.accounts(workload, pool) for resource in account.resources)
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> Claim:

@@ -56,7 +56,7 @@ class Draft:
         self.last = NOWHERE
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self.log: list[int] = []  # rows in the order written
-        self.returns = 0  # how often room came back, or in sight again
+        self.returns = 0  # how often room may have come back, or in sight again
         self.sight: Sight | None = None  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told

@@ -26,7 +26,7 @@ Part = tuple[str, Kind, int]
 """Name, class and number of the pods asked for of a podset."""
 
 
-def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> tuple[Reason, Facts]:
+def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
     """Reason and facts of the pool that comes closest, the first of equals. Where nobody reads figures it is the same
     as long as the nodes stay."""
     if draft.policy.tells_why:
@@ -41,7 +41,7 @@ def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
     return max(told, key=lambda one: RANK[one[0]], default=(Reason.NEVER_FITS, Facts(detail="no pool")))
 
 
-def _in_pool(draft: Draft, ask: Ask, pool: str) -> tuple[Reason, Facts]:
+def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     snapshot = draft.snapshot
     if pool_row(snapshot, pool) < 0:
         return Reason.NEVER_FITS, Facts(pool=pool, detail=pool)

@@ -94,7 +94,7 @@ class Memo:
         self._has_groups: bool | None = None
         self.trees: dict[str, Tree] = {}
         self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
-        self.fitting: dict[object, tuple[object, bool]] = {}  # by what is asked: whether that fits
+        self.fitting: dict[object, tuple[object, bool]] = {}  # of such nodes, by what is asked: whether it fits
         self.told: dict[object, tuple[object, Why]] = {}  # and why not now, where nobody reads figures
         self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
         self.standing: dict[int, Rated[Running]] = {}

@@ -62,12 +62,12 @@ def _goes_on(one: Running, cycle: Cycle) -> bool:
 
 def _is_sound(admission: Admission, snapshot: Snapshot) -> bool:
     """Whether all its nodes are there and in use; remembered as long as the nodes stay."""
-    known, key = snapshot.memo.sound, id(admission)
-    if key not in known:
+    known = snapshot.memo.sound.get(id(admission))
+    if known is None:
         rows = [snapshot.row_of.get(name) for name in admission.nodes]
         is_sound = all(row is not None and bool(snapshot.is_usable[row]) for row in rows)
-        remember(known, key, (admission, is_sound), MOST_SOUND)
-    return known[key][1]
+        known = remember(snapshot.memo.sound, id(admission), (admission, is_sound), MOST_SOUND)
+    return known[1]
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:

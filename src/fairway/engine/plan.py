@@ -38,6 +38,7 @@ class Reason(StrEnum):
 
 
 RANK = {reason: rank for rank, reason in enumerate(Reason)}
+"""By precedence."""
 
 
 class Cause(StrEnum):
@@ -86,6 +87,7 @@ class Facts:
 
 
 Why = tuple[Reason, Facts]
+
 
 @dataclass(frozen=True, slots=True)
 class Admit:

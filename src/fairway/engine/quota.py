@@ -109,7 +109,7 @@ class Tree:
     # The tree and what is live in it
 
     def _grow(self) -> None:
-        snapshot, pools = self.snapshot, {pool.name: row for row, pool in enumerate(self.snapshot.pools)}
+        snapshot, pools = self.snapshot, self.pools
         named = frozenset(quota.pool for branch in self.branches.values() for quota in branch.queue.quotas)
         offered, key = snapshot.memo.offered, (snapshot.resources, named)
         self.capacity = offered.get(key) or remember(offered, key, self._sums(snapshot.capacity, named))
@@ -141,8 +141,9 @@ class Tree:
         """What usable nodes have of each resource, in the pools that quotas name, and in all."""
         snapshot = self.snapshot
         live = snapshot.is_usable & (snapshot.pool_of >= 0)
-        masks = {pool.name: live & (snapshot.pool_of == row) for row, pool in enumerate(snapshot.pools)}
-        return {name: self._sum(columns, mask) for name, mask in {ALL: live, **masks}.items() if name in {*named, ALL}}
+        rows = [(name, row) for row, name in enumerate(self.pools) if name in named]
+        masks = {ALL: live, **{name: live & (snapshot.pool_of == row) for name, row in rows}}
+        return {name: self._sum(columns, mask) for name, mask in masks.items()}
 
     def _sum(self, columns: Columns, mask: Mask) -> dict[str, int]:
         total = dict(zip(self.snapshot.resources, columns[:, mask].sum(axis=1).tolist()))

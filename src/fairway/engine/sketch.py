@@ -211,9 +211,8 @@ class Learned:
         now, runtimes = self._snapshot.now, self._runtimes
         for one in self._snapshot.running:
             if one.admitted_at is not None and (queue := one.workload.queue) in runtimes:
-                groups, age = self.kin(one.workload).groups, now - one.admitted_at
-                for group in groups[: self.aged]:
-                    ages[queue, group].append(age)
+                for group in self.kin(one.workload).groups[: self.aged]:
+                    ages[queue, group].append(now - one.admitted_at)
         return ages
 
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:

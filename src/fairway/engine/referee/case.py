@@ -127,7 +127,7 @@ class Case:
     def free(self) -> Columns:
         """int64[cell]: what is left, with what was promised before, which starts."""
         free = np.concatenate((self.snapshot.free.ravel(), self.snapshot.device_free.ravel()))
-        return free + self.laid.total(self.told) if self.told else free
+        return free + self.laid.total(self.told)
 
     @cached_property
     def taken(self) -> Columns:
@@ -167,11 +167,7 @@ class Case:
 
 def uses(admission: Admission, nodes: Collection[str]) -> bool:
     """Whether it is on one of these nodes."""
-    for placement in admission.podsets:
-        for share in placement.nodes:
-            if share.node in nodes:
-                return True
-    return False
+    return any(share.node in nodes for placement in admission.podsets for share in placement.nodes)
 
 
 def inherited(path: Path, name: str, default: float) -> float:

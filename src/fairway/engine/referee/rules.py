@@ -5,7 +5,7 @@ several workloads that together take too much, those decided last are at fault.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from fairway.engine.plan import Admit, Ending, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.resources import counts_of
@@ -33,14 +33,13 @@ def kinds(case: Case) -> Found:
     Promised: the same admission, after those it waited for that are still leaving."""
     leaving = {one.workload.key for one in case.unsettled if one.is_leaving}
     promised = {one.workload.key for one in case.unsettled} - leaving
-    running, waiting = case.running.keys(), case.waiting.keys()
-    allowed: dict[type[Verdict], tuple[Collection[str], Collection[str]]] = {
-        Admit: ({*waiting, *promised}, ()), Wait: (waiting, ()), Keep: (running, promised),
-        Resize: (running, leaving | promised), Evict: (running, leaving), Finish: ({*running, *waiting}, leaving),
+    stands, waiting = case.running.keys() - leaving - promised, case.waiting.keys()
+    allowed: dict[type[Verdict], set[str]] = {
+        Admit: waiting | promised, Wait: set(waiting), Keep: stands | leaving, Resize: stands,
+        Evict: stands | promised, Finish: stands | promised | waiting,
     }
     for verdict in case.plan.verdicts:
-        those, others = allowed[type(verdict)]
-        if verdict.workload not in those or verdict.workload in others:
+        if verdict.workload not in allowed[type(verdict)]:
             yield verdict.workload, type(verdict).__name__
     leaves = {item.key for item in case.leaves}
     for key in sorted(promised):
