@@ -26,7 +26,6 @@ from bench.replays import apart, cut, replay
 
 from fairway.engine.model import PodClass, Topology, Workload, amounts
 from fairway.engine.state import snapshot_of
-from fairway.sim.load import Load
 from fairway.sim.synthetic import generate
 from fairway.sim.trace import read
 
@@ -141,24 +140,33 @@ def test_packing_is_told_by_list_and_on_the_mean_for_fgd_best_fit_and_ours(
     assert [one.aim for one in figures[1::2]] == [95, 92.7, 95.1]
 
 
-def test_forecasts_are_judged_by_the_first_start_that_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", b13_forecast.CASES.values())
+def test_forecasts_are_judged_by_the_first_start_that_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: b13_forecast.Case
+) -> None:
     write(tmp_path, "philly")
     monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
-    judged, is_sound = b13_forecast.replayed(read(tmp_path / "philly"))
-    assert is_sound and judged and all(one.wait > 0 and one.p50 <= one.p90 for one in judged)
+    found = b13_forecast.replayed(read(tmp_path / "philly"), case)
+    assert found.is_valid and found.judged and all(one.wait > 0 and one.p50 <= one.p90 for one in found.judged)
+    assert max(found.waits) >= max(one.wait for one in found.judged)
 
 
 def test_it_is_told_of_which_forecasts_the_error_is() -> None:
     judged = [b13_forecast.Judged(600, 300, 900, is_rough=False), b13_forecast.Judged(7200, 7200, 900, is_rough=True)]
-    found = {one.name: one.value for one in b13_forecast._figures(Load("box", (), ()), [(judged, True)])}
-    assert found == {
+    part = b13_forecast.Replayed(judged, [0.0, 7800.0], is_valid=True)
+    found = list(b13_forecast._figures("box", "", [part]))
+    assert {one.name: one.value for one in found} == {
         "B13 box, 2 forecasts: error of p50": 25,
         "B13 box, 2 forecasts: within p90": 50,
         "B13 box, 2 forecasts: p90 over the wait": 0.8125,
+        "B13 box: mean wait": 3900,
         "B13 box, 1 not rough: error of p50": 50,
         "B13 box, 1 told 10m ahead: error of p50": 50,
         "B13 box, 1 told 6h ahead: error of p50": 0,
     }
+    assert [one.aim for one in found[:2]] == [25, 85]
+    beside = list(b13_forecast._figures("box", ", under easy", [part]))
+    assert [one.value for one in beside] == [25, 50, 0.8125, 3900] and {one.aim for one in beside} == {None}
 
 
 @pytest.mark.parametrize("name", sorted(OF_TRACES))

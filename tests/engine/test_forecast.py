@@ -36,6 +36,14 @@ def test_it_starts_when_what_was_learned_of_the_running_one_is_over() -> None:
     assert found["a"] == Forecast(NOW + 50 * MINUTE, NOW + 50 * MINUTE)
 
 
+def test_a_runtime_that_is_known_is_not_drawn() -> None:
+    running = runs(job("old", gpus=1), "n1", since=NOW - 10 * MINUTE)
+    told = world(node("n1", 1), learned(HOUR), running, job("a", gpus=1), job("b", gpus=1, submitted=NOW))
+    known = {"ns/old": 30 * MINUTE, "ns/a": 7 * MINUTE}
+    found = forecast(told, PRESETS["fifo"], np.random.default_rng(7), known=known)
+    assert [found[f"ns/{name}"].p50 - NOW for name in "ab"] == [20 * MINUTE, 27 * MINUTE]
+
+
 def test_only_runtimes_longer_than_it_has_run_already_count() -> None:
     running = runs(job("old", gpus=1), "n1", since=NOW - 30 * MINUTE)
     found = foretold(world(node("n1", 1), learned(10 * MINUTE, HOUR), running, job("a", gpus=1)))

@@ -20,7 +20,7 @@ and chance give the same forecast. What can never start has none.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
@@ -84,13 +84,15 @@ def stretched(stretch: float, *, is_late: bool, part: float = 1.0) -> float:
 
 
 class Runtimes:
-    """How long workloads run, as a distribution of each."""
+    """How long workloads run, as a distribution of each, but for those whose runtime is known, in seconds."""
 
-    def __init__(self, tree: Tree, snapshot: Snapshot) -> None:
-        self._tree, self.foreseen = tree, Foreseen(snapshot)
+    def __init__(self, tree: Tree, snapshot: Snapshot, known: Mapping[str, float]) -> None:
+        self._tree, self.foreseen, self._known = tree, Foreseen(snapshot), known
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
+        if workload.key in self._known:
+            return max(0.0, self._known[workload.key] - ran)
         whole = self.foreseen.quantile(workload, part, ran)
         if whole is not None:
             return whole - ran
@@ -120,11 +122,13 @@ class Sizes:
 
 
 def forecast(
-    world: World, policy: Policy, chance: np.random.Generator, *, recent: Sequence[Workload] = (), only: str = ""
-) -> dict[str, Forecast]:
+    world: World, policy: Policy, chance: np.random.Generator, *,
+    recent: Sequence[Workload] = (), known: Mapping[str, float] | None = None, only: str = "",
+) -> dict[str, Forecast]:  # fmt: skip
     """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them.
-    `only`: the key of the one that is asked for; of the others less is told, or nothing."""
-    futures = Futures(world, policy, _seasons(recent, world.now), only)
+    `known`: runtimes in seconds, by key, that are known for certain. `only`: the key of the one that is asked for; of
+    the others less is told, or nothing."""
+    futures = Futures(world, policy, _seasons(recent, world.now), known or {}, only)
     runs = [futures.run(chance) for _ in range(RUNS)]
     starts, seen = (np.array(part).reshape(RUNS, -1) for part in zip(*runs))
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf").tolist()
@@ -138,11 +142,13 @@ def forecast(
 class Futures:
     """What may come of a world; `line`: who waits, in order."""
 
-    def __init__(self, world: World, policy: Policy, seasons: list[Season], only: str = "") -> None:
+    def __init__(
+        self, world: World, policy: Policy, seasons: list[Season], known: Mapping[str, float], only: str
+    ) -> None:
         snapshot = snapshot_of(world)
         self.line, self._holds = line_of(snapshot, policy)
         self._world, self._policy, self._seasons = world, policy, seasons
-        self._runtimes, self._sizes = Runtimes(Draft(snapshot, policy).tree, snapshot), Sizes(snapshot)
+        self._runtimes, self._sizes = Runtimes(Draft(snapshot, policy).tree, snapshot, known), Sizes(snapshot)
         self._since = {one.workload.key: one.admitted_at for one in world.running}
         self._work = np.array([self._sizes.of(one) * self._runtimes.left(one, 0.5) for one in self.line])
         followed = {one.key for one in self.line[:MOST_WAITING]}
