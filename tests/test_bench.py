@@ -158,15 +158,16 @@ def test_it_is_told_of_which_forecasts_the_error_is() -> None:
     assert {one.name: one.value for one in found} == {
         "B13 box, 2 forecasts: error of p50": 25,
         "B13 box, 2 forecasts: within p90": 50,
+        "B13 box, 2 forecasts: off nine in ten": 40,
         "B13 box, 2 forecasts: p90 over the wait": 0.8125,
         "B13 box: mean wait": 3900,
         "B13 box, 1 not rough: error of p50": 50,
         "B13 box, 1 told 10m ahead: error of p50": 50,
         "B13 box, 1 told 6h ahead: error of p50": 0,
     }
-    assert [one.aim for one in found[:2]] == [25, 85]
+    assert [one.aim for one in found[:3]] == [25, None, 5]
     beside = list(b13_forecast._figures("box", ", under easy", [part]))
-    assert [one.value for one in beside] == [25, 50, 0.8125, 3900] and {one.aim for one in beside} == {None}
+    assert [one.value for one in beside] == [25, 50, 40, 0.8125, 3900] and {one.aim for one in beside} == {None}
 
 
 @pytest.mark.parametrize("name", sorted(OF_TRACES))
