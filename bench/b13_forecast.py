@@ -14,7 +14,7 @@ MOST_DAYS are replayed, or BENCH_DAYS.
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ import numpy as np
 from bench.figure import Figure
 from bench.replays import FREE, apart, loads, told
 
-from fairway.controllers.forecast import HORIZONS, horizon
 from fairway.engine import PRESETS, Forecast, Workload, forecast, model
-from fairway.engine.forecast import WINDOW, stretched
+from fairway.engine.forecast import WINDOW
 from fairway.engine.model import Ledger, PodClass
 from fairway.engine.plan import Admit
+from fairway.engine.track import HORIZONS, Outcome, Track, horizon, learned
 from fairway.sim.load import Load, workload_of
 from fairway.sim.world import World
 
@@ -85,24 +85,17 @@ class Teller:
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
         self.stretches = defaultdict[str, float](lambda: Ledger().stretch)
-        # of the first forecast of each from each distance, until it is learned from: p90, and for which part of one it
-        # counts, shared by all that were told at once
-        self.open = dict[tuple[str, str], tuple[float, float]]()
-        self.heard = set[tuple[str, str]]()  # of whom there was one from there
+        self.track = Track()
         self.said: list[Told] = []
-        self.starts: dict[str, float] = {}
+        self.starts: dict[str, float] = {}  # the first of each
 
     def started(self, key: str, now: float) -> None:
-        """The first time; its forecasts are learned from."""
-        if key not in self.starts:
-            self.starts[key] = now
-            for name, _ in HORIZONS:
-                self._learn((key, name), now)
+        self.starts.setdefault(key, now)
+        self._learn(key, self.track.started(key, now))
 
-    def _learn(self, at: tuple[str, str], now: float) -> None:
-        if at in self.open:
-            queue, (p90, part) = self.queues[at[0]], self.open.pop(at)
-            self.stretches[queue] = stretched(self.stretches[queue], is_late=now > p90, part=part)
+    def _learn(self, key: str, outcomes: Sequence[Outcome]) -> None:
+        queue = self.queues[key]
+        self.stretches[queue] = learned(self.stretches[queue], outcomes)
 
     def is_due(self, now: float) -> bool:
         return bool(self.due) and now >= self.due[0]
@@ -110,19 +103,15 @@ class Teller:
     def ask(self, world: model.World, now: float) -> None:
         """A forecast of all who wait."""
         self.due = self.due[bisect_right(self.due, now) :]
-        for at in [at for at, (p90, _) in self.open.items() if p90 < now]:
-            self._learn(at, now)
+        for key in self.track:
+            self._learn(key, self.track.waits_on(key, now))
         queues = tuple(
             replace(one, ledger=replace(one.ledger, stretch=self.stretches[one.name])) for one in world.queues
         )
         told = replace(world, queues=queues)
         found = forecast(told, self.policy, self.chance, recent=self.recent(now), known=self.known)
         self.said += [Told(key, now, one) for key, one in found.items()]
-        from_where = [(key, horizon(one.p50 - now)) for key, one in found.items()]
-        new = [at for at in from_where if at not in self.heard]
-        many = Counter(self.queues[key] for key, _ in new)
-        self.open |= {(key, name): (found[key].p90, 1 / many[self.queues[key]]) for key, name in new}
-        self.heard.update(new)
+        self.track.tell(now, world.pending, found)
 
     def recent(self, now: float) -> list[Workload]:
         pods: dict[PodClass, PodClass] = {}

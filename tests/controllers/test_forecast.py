@@ -1,13 +1,8 @@
 """How far off forecasts were, as a queue remembers it."""
 
 from fairway.api.types import ForecastAccuracy
-from fairway.controllers.forecast import MEMORY, Outcome, accuracy, horizon
-
-
-def test_how_far_ahead_it_was_told_is_a_word() -> None:
-    assert [horizon(seconds) for seconds in (-5, 600, 601, 3600, 86_400, 1e9)] == [
-        "10m", "10m", "1h", "1h", "1d", "longer",
-    ]  # fmt: skip
+from fairway.controllers.forecast import MEMORY, accuracy
+from fairway.engine.track import Outcome
 
 
 def test_an_accuracy_is_the_mean_of_what_came_nearest_first() -> None:

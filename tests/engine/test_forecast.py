@@ -8,7 +8,7 @@ import pytest
 from builders import NOW, job, node, queue, runs, world
 
 from fairway.engine import PRESETS, Forecast, Workload, World, forecast
-from fairway.engine.forecast import MOST_WAITING, WINDOW, stretched
+from fairway.engine.forecast import MOST_WAITING, WINDOW
 from fairway.engine.model import Ledger, Sketch
 
 HOUR, MINUTE = 3_600.0, 60.0
@@ -68,22 +68,6 @@ def test_p90_is_stretched_by_what_its_queue_has_learned_and_never_comes_before_p
     plain = of(1.0)
     assert of(2.0) == Forecast(plain.p50, NOW + 2 * (plain.p90 - NOW))
     assert of(0.01) == Forecast(plain.p50, plain.p50)
-
-
-def test_a_stretch_settles_where_nine_in_ten_start_by_p90() -> None:
-    waits, stretch, in_time = np.random.default_rng(7).exponential(100.0, 4_000), 1.0, 0
-    for wait in waits:
-        is_late = bool(wait > 30.0 * stretch)  # the runs said 30 s
-        in_time += not is_late
-        stretch = stretched(stretch, is_late=is_late)
-    assert in_time / len(waits) == pytest.approx(0.9, abs=0.02)
-
-
-def test_what_was_told_to_many_at_once_counts_as_one() -> None:
-    stretch = 1.0
-    for _ in range(8):
-        stretch = stretched(stretch, is_late=True, part=1 / 8)
-    assert stretch == pytest.approx(stretched(1.0, is_late=True))
 
 
 def test_no_start_of_who_has_a_hold_is_later_than_the_time_limits_before_it_allow() -> None:

@@ -11,10 +11,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,6 +23,7 @@ from fairway.api.types import ForecastAccuracy, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import workload
 from fairway.engine import Forecast, Plan, Policy, Snapshot, Wait, Workload, forecast, world_of
 from fairway.engine.forecast import WINDOW
+from fairway.engine.track import HORIZONS, Outcome, Track
 
 from .means import Means
 from .status import holds, is_over, since
@@ -35,34 +34,7 @@ MOVED = 0.1
 SEED = 1  # the same each time: a forecast moves because the world does, not by chance
 MOST_RECENT = 1_000
 MEMORY = 200  # starts that an accuracy is the mean of
-HORIZONS = (("10m", 600.0), ("1h", 3_600.0), ("6h", 21_600.0), ("1d", 86_400.0), ("longer", inf))
 log = logging.getLogger(__name__)
-
-
-class Told(NamedTuple):
-    """`part`: one, shared by all of a queue that were told so at once."""
-
-    at: float
-    forecast: Forecast
-    part: float
-    is_late: bool = False  # its p90 has passed, and that was learned
-
-    @property
-    def due(self) -> float:
-        """Until when a start is in time."""
-        return max(self.forecast.p90, self.at + MINUTE)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a forecast: seconds between its p50 and the start, None of one that waits on beyond p90; whether it
-    came by p90; whether that it did not `was_learned` before; for which `part` of one it is learned from."""
-
-    horizon: str
-    error: float | None
-    is_covered: bool
-    was_learned: bool = False
-    part: float = 1.0
 
 
 class Forecasts:
@@ -70,7 +42,7 @@ class Forecasts:
 
     def __init__(self, means: Means, policy: Policy, learn: Callable[[str, Outcome], None]) -> None:
         self.means, self.policy, self.learn = means, policy, learn
-        self._told: dict[str, dict[str, Told]] = {}  # by workload and horizon, the first
+        self._track = Track()
         self._starts: Counter[str] = Counter()
         self._covered: Counter[str] = Counter()
         self._is_due = asyncio.Event()
@@ -91,7 +63,7 @@ class Forecasts:
             self._count_started()
             snapshot = self.means.facts.state.snapshot(began)
             took = await self._round(snapshot) if snapshot.pending else 0.0
-            if snapshot.pending or self._told:
+            if snapshot.pending or self._track:
                 self._is_due.set()
             await clock.until(began + max(MINUTE, took * REST))
 
@@ -124,7 +96,7 @@ class Forecasts:
     async def _tell(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:
         """Written one after the other, no faster than the settings say; who has none any more is told so too."""
         means, pause = self.means, 1.0 / self.means.settings.refreshes_per_second
-        self._keep(snapshot, found)
+        self._track.tell(snapshot.now, snapshot.pending, found)
         for one in snapshot.pending:
             seen, new = means.view.workloads.get(one.key), found.get(one.key)
             if seen and is_news(seen.status, new, now=snapshot.now):
@@ -133,37 +105,19 @@ class Forecasts:
 
     # How good they were
 
-    def _keep(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:
-        """What is told for the first time from its distance."""
-        now = snapshot.now
-        from_where = {key: horizon(one.p50 - now) for key, one in found.items()}
-        new = [one for one in snapshot.pending
-               if one.key in found and from_where[one.key] not in self._told.get(one.key, {})]  # fmt: skip
-        many = Counter(one.queue for one in new)
-        for one in new:
-            told = Told(now, found[one.key], 1 / many[one.queue])
-            self._told.setdefault(one.key, {})[from_where[one.key]] = told
-
     def _count_started(self) -> None:
-        """Who waits no longer started, or is no more; who waits on beyond p90 is late whenever it starts."""
-        for key in list(self._told):
+        """Who waits no longer started, or is no more."""
+        for key in self._track:
             seen = self.means.view.workloads.get(key)
             start = since(seen.status, "Admitted") if seen else None
             if seen and start is not None:
-                for name, one in self._told.pop(key).items():
-                    error = abs(start - one.forecast.p50)
-                    self._count(seen.spec.queue, Outcome(name, error, start <= one.due, one.is_late, one.part))
+                for one in self._track.started(key, start):
+                    self._count(seen.spec.queue, one)
             elif seen is None or is_over(seen.status) or not seen.spec.active:
-                del self._told[key]
+                self._track.forget(key)
             else:
-                self._learn_late(seen.spec.queue, self._told[key])
-
-    def _learn_late(self, queue: str, told: dict[str, Told]) -> None:
-        now = self.means.now()
-        for name, one in told.items():
-            if not one.is_late and now > one.due:
-                told[name] = one._replace(is_late=True)
-                self.learn(queue, Outcome(name, None, is_covered=False, part=one.part))
+                for one in self._track.waits_on(key, self.means.now()):
+                    self.learn(seen.spec.queue, one)
 
     def _count(self, queue: str, one: Outcome) -> None:
         metrics, name = self.means.metrics, one.horizon
@@ -172,11 +126,6 @@ class Forecasts:
         self._covered[name] += one.is_covered
         metrics.forecast_coverage.labels(name).set(self._covered[name] / self._starts[name])
         self.learn(queue, one)
-
-
-def horizon(seconds: float) -> str:
-    """How far ahead, in a word."""
-    return next(name for name, most in HORIZONS if seconds <= most)
 
 
 def accuracy(before: Iterable[ForecastAccuracy], outcomes: Iterable[Outcome]) -> tuple[ForecastAccuracy, ...]:

@@ -23,12 +23,12 @@ from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import admission, key_of
 from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts
-from fairway.engine.forecast import stretched
+from fairway.engine.track import Outcome, learned
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.kinds import Ref
 
-from .forecast import Outcome, accuracy
+from .forecast import accuracy
 from .means import Means
 from .status import is_over, since
 from .workloads import FINALIZER, held_by, value_of
@@ -184,9 +184,7 @@ class Queues:
                 queue = dataclasses.replace(queue, ledger=charge(queue, use, now=now, half_life=half_life))
                 charged.append(uid)
         ledger, forecasts = evicted(queue.ledger, news.evicted, now=now), accuracy(seen.status.forecasts, news.outcomes)
-        for outcome in [one for one in news.outcomes if not one.was_learned]:
-            new = stretched(ledger.stretch, is_late=not outcome.is_covered, part=outcome.part)
-            ledger = dataclasses.replace(ledger, stretch=new)
+        ledger = dataclasses.replace(ledger, stretch=learned(ledger.stretch, news.outcomes))
         shown = replace(self._shown(queue, seen.status), charged=tuple(charged), forecasts=forecasts)
         return queues.ledger_status(ledger, shown)
 

@@ -9,10 +9,8 @@ DEFAULT_SECONDS; who has run longer than that, or than any of its kind, goes on 
 ends at its limit what would run longer. Arrivals come in bursts of alike workloads: for an hour as they did in the
 last, then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
 
-A p90 is worth what it came to: each queue stretches the wait until its p90, twofold at first, more when one has passed
-without the start, a ninth as much less after a start that came by then, which settles where nine in ten do. What was
-told to many at once counts as one, for they are late or in time together. Nothing is stretched beyond the moment from
-which a hold keeps room.
+The wait until p90 is stretched as much as its queue has learned to (track.py), twofold at first, but not beyond the
+moment from which a hold keeps room.
 
 Every run is bounded by counts, never by time: MOST_CYCLES cycles, in each of which `decide` sees MOST_SEEN of those who
 wait, or twice as many as the last one started. What fewer than half of the runs came to is rough too. The same world
@@ -24,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
-from math import exp, inf, log
+from math import inf, log
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +44,6 @@ DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
-STEP, MOST_STRETCH = 0.4, 64.0
 NEVER = tuple(Reason)[: tuple(Reason).index(Reason.NEVER_FITS) + 1]
 
 
@@ -75,12 +72,6 @@ class End(NamedTuple):
     now: float
     rate: float
     is_cut: bool
-
-
-def stretched(stretch: float, *, is_late: bool, part: float = 1.0) -> float:
-    """A queue's stretch after one more p90, which counts for `part` of one; `is_late`: the start did not come by then.
-    Steps up are nine times as long as those down (online quantile tracking: Gibbs and Candès, NeurIPS 2021)."""
-    return min(max(stretch * exp(part * STEP * (0.9 if is_late else -0.1)), 1 / MOST_STRETCH), MOST_STRETCH)
 
 
 class Runtimes:
