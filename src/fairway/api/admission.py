@@ -148,9 +148,8 @@ def _read(review: Review) -> None:
     except Malformed as error:
         raise owners.told(review.kind, error) from None
     least = _part(_part(review.new, "metadata"), "annotations").get(f"{GROUP}/min-count")
-    if review.old is None and least and owners.number(str(least)) > made.spec.pod_sets[-1].count:
-        most = f"at most its pods, which are {made.spec.pod_sets[-1].count}, is allowed"
-        raise Malformed(f"found {shown(least)}; {most}", owners.annotated("min-count"))
+    if review.old is None:
+        owners.check_least(str(least or ""), made)
 
 
 def _managed(review: Review) -> Thing:

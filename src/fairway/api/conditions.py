@@ -110,7 +110,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}",
     Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{missing}",
     Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee{missing}",
-    Reason.RESERVED: "{needs}; the room is reserved{until}",
+    Reason.RESERVED: "{needs}; the room is reserved{since}{until}",
     Reason.HELD_FOR: "{needs}; the room is kept for a workload before it{until}",
     Reason.WAITING_FOR_VICTIMS: "its room is promised, those who leave it are not gone",
     Reason.OVER_SHARE: "{room}; queue {queue} has its share and may take no more",
@@ -140,6 +140,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "queue": facts.queue or workload.queue, "level": facts.level, "needs": needs, "most": most, "missing": missing,
         "room": short if missing else most,
         "detail": f": {facts.detail}" if facts.detail else "",
+        "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
         "until": f" until {time_text(facts.until)}" if facts.until is not None else "",
     }  # fmt: skip
 

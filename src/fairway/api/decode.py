@@ -81,7 +81,7 @@ def _words(node: inspect.Type, steps: Sequence[str]) -> list[str]:
     """The words that an enumeration at `steps` below `node` allows."""
     for step in steps:
         node = _plain(node)
-        if isinstance(node, inspect.StructType):
+        if isinstance(node, inspect.StructType | inspect.DataclassType):
             node = next(field.type for field in node.fields if field.encode_name == step)
         elif isinstance(node, inspect.DictType):
             node = node.value_type

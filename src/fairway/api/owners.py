@@ -306,6 +306,13 @@ def _podset(said: PodSetSpec, owner: objects.Metadata, least: str = "") -> PodSe
     )
 
 
+def check_least(text: str, made: WorkloadObject) -> None:
+    """What the annotation for the fewest pods says is no more than there are. Raises Malformed."""
+    most = made.spec.pod_sets[-1].count
+    if text and number(text) > most:
+        raise Malformed(f"found {shown(text)}; at most its pods, which are {most}, is allowed", annotated("min-count"))
+
+
 def number(text: str) -> int:
     """A count in an annotation or label."""
     if not (text.isascii() and text.isdecimal() and len(text) < 7):

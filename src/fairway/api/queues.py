@@ -96,7 +96,7 @@ def ledger(said: types.QueueStatus) -> model.Ledger:
         budget_spent=spent.gpu_hours * HOUR,
         budget_since=moment("budgetSpent.since", spent.since),
         evicted=tuple((pool, _decayed(one, _base(model.GPU))) for pool, one in sorted(said.evicted_gpus.items())),
-        runtimes=tuple(((one.user, one.name), model.Sketch(one.points)) for one in said.runtimes),
+        runtimes=tuple(((one.user, one.name), model.Sketch(one.points)) for one in said.runtimes if one.points),
         stretch=said.stretch,
     )
 

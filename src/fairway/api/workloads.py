@@ -121,7 +121,7 @@ def priority_class(spec: types.WorkloadSpec, default: str) -> str:
 def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[model.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
-    content = namespace, msgspec.msgpack.encode(spec.pod_sets)
+    content = namespace, msgspec.json.encode(spec.pod_sets)
     if content in reading.known:
         return reading.known[content]
     found = tuple(

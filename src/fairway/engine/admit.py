@@ -122,7 +122,8 @@ def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
     first = min(keeps, key=lambda keep: keep.since)
     if first.owner:
         return [(Reason.HELD_FOR, Facts(blocking=(first.owner,), until=first.since))]
-    return [(Reason.RESERVED, Facts(queue=first.queue, until=first.since))]
+    since = first.since if first.since > cycle.now else None
+    return [(Reason.RESERVED, Facts(queue=first.queue, since=since, until=first.until))]
 
 
 def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Why:

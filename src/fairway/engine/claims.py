@@ -24,6 +24,7 @@ from .resources import DEVICE
 from .sketch import HOUR
 
 MIN_RUNTIME, MAX_EVICTIONS = 600.0, 6
+SOON = 1.0  # seconds until what was given at a moment may be taken back
 TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 
@@ -270,19 +271,19 @@ def has_run(one: Running, least: float, cycle: Cycle) -> bool:
     time unknown is not protected."""
     if one.admitted_at is None or (cycle.now >= one.admitted_at + least and cycle.now > one.admitted_at):
         return True
-    cycle.wake(one.admitted_at + least)
+    cycle.wake(max(one.admitted_at + least, cycle.now + SOON))
     return False
 
 
 def is_worn(one: Running, cycle: Cycle, *, is_within: bool) -> bool:
     """It was evicted too often in a day already; that counts for nothing where the taker stays within guaranteed."""
-    history = one.workload.evictions
-    if not history or is_within:
+    if is_within:
         return False
-    recent = [past.time for past in history if past.reason in TAKEN and cycle.now - past.time < DAY]
+    recent = [past.time for past in one.workload.evictions if past.reason in TAKEN and cycle.now - past.time < DAY]
     if len(recent) < cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS):
         return False
-    cycle.wake(min(recent, default=cycle.now) + DAY)
+    if recent:
+        cycle.wake(min(recent) + DAY)
     return True
 
 

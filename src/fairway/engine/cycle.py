@@ -6,6 +6,7 @@ podset starts with, the nodes excluded, the pools of a queue, and why a likeness
 
 from collections import Counter, defaultdict
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,6 +67,16 @@ class Cycle:
         """The answer may change by itself then."""
         if self.now < time and (self.again_at is None or time < self.again_at):
             self.again_at = time
+
+    def foresee(self) -> None:
+        """Wake when time alone changes what is asked or kept: windows begin and end, and who waits too long goes
+        first."""
+        for keep in self.timeline.keeps:
+            self.wake(keep.since)
+            self.wake(keep.until)
+        if any(queue.max_wait is not None for queue in self.snapshot.queues.values()):
+            for one in self.snapshot.pending:
+                self.wake(one.submitted + self.tree.inherited(one.queue, attrgetter("max_wait"), inf))
 
     def say(self, verdict: Verdict) -> Verdict:
         self.verdicts[verdict.workload] = verdict

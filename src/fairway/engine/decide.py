@@ -20,6 +20,7 @@ from .snapshot import Snapshot
 def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     """One verdict for each pending and each running workload; same input, equal plan; the input is not changed."""
     cycle = Cycle(snapshot, policy)
+    cycle.foresee()  # windows, and who will have waited too long
     release(cycle)  # time limits, drains, lost nodes, windows that open
     replace_lost(cycle)  # pods lost from running gangs
     waiting = [one for one in snapshot.pending if one.key not in cycle.verdicts]

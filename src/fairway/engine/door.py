@@ -44,7 +44,9 @@ def _forbids(queue: Queue, workload: Workload) -> str:
     if queue.allows_nonpreemptible is False and not workload.preemptible:
         return "not preemptible"
     if queue.max_time_limit is not None and (workload.time_limit or 0) > queue.max_time_limit:
-        return f"time limit {workload.time_limit:g}"
+        return f"time limit {workload.time_limit:g} s"
+    if queue.pools and workload.pools and not set(queue.pools) & set(workload.pools):
+        return f"pools {', '.join(workload.pools)}"
     return ""
 
 

@@ -15,7 +15,7 @@ from .claims import claims, own, stays_fair
 from .cycle import Cycle
 from .door import over_guaranteed, over_limit
 from .labels import selects
-from .model import Admission, Running, Workload
+from .model import Admission, Disruption, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .quota import Account, Demand
@@ -65,8 +65,7 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
                 trial.keep()
                 return _settle(search, admission)
             if bounds is LIMITS:
-                stuck = {gift.key for gift in search.taken if field.cycle.draft.running[gift.key].moves_to is None}
-                stuck = stuck if admission else {gift.key for gift in search.taken[:1]}
+                stuck = _stuck(search) if admission else {gift.key for gift in search.taken[:1]}
             is_unfair = admission is not None and field.claim.cause is not Cause.CONSOLIDATED and bounds is LIMITS
             bounds = SHARES if is_unfair else LIMITS
             barred = barred if is_unfair else barred | stuck
@@ -79,6 +78,15 @@ def _take(field: Field, workload: Workload) -> Verdict | None:
         else:
             tries -= 1
     return None
+
+
+def _stuck(search: Search) -> set[str]:
+    """Who found no place elsewhere; where all did, who may not be moved."""
+    running = search.cycle.draft.running
+    stays = {gift.key for gift in search.taken if running[gift.key].moves_to is None}
+    if stays or search.field.claim.cause is not Cause.CONSOLIDATED:
+        return stays
+    return _over_budget([gift.victim.one for gift in search.taken], search.cycle)
 
 
 def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission | None:
@@ -233,25 +241,31 @@ def is_fair(search: Search) -> bool:
     cycle, draft = search.cycle, search.cycle.draft
     evicted = [gift.victim.one for gift in search.taken if draft.running[gift.key].moves_to is None]
     if search.field.claim.cause is Cause.CONSOLIDATED:
-        return not evicted and _keeps_budgets([gift.victim.one for gift in search.taken], cycle)
+        return not evicted and not _over_budget([gift.victim.one for gift in search.taken], cycle)
     if search.field.claim.cause is Cause.RECLAIMED or search.field.claim.is_mixed:
         others = [one for one in evicted if one.workload.queue != search.workload.queue]
         return _is_entitled(search) and stays_fair(search.workload, others, search.field.pool, cycle)
     return True
 
 
-def _keeps_budgets(moved: list[Running], cycle: Cycle) -> bool:
-    """No PodDisruptionBudget loses more pods than it allows."""
+def _over_budget(moved: list[Running], cycle: Cycle) -> set[str]:
+    """Who may not be moved with the others, of the first PodDisruptionBudget that would lose more pods than it allows:
+    those whose pods alone are more, else the last."""
     for budget in cycle.snapshot.disruptions:
-        namespace, pods = budget.key.partition("/")[0], 0
-        for one in moved:
-            counts = counts_of(one.workload.podsets, one.admission)
-            for podset, count in zip(one.workload.podsets, counts):
-                if podset.pod.namespace == namespace and selects(budget.selector, dict(podset.pod.labels)):
-                    pods += count
-        if pods > budget.allowed:
-            return False
-    return True
+        pods = {one.workload.key: count for one in moved if (count := _under(budget, one))}
+        if sum(pods.values()) > budget.allowed:
+            return {key for key, count in pods.items() if count > budget.allowed} or {list(pods)[-1]}
+    return set()
+
+
+def _under(budget: Disruption, one: Running) -> int:
+    """How many of its pods a budget speaks of."""
+    namespace = budget.key.partition("/")[0]
+    counts = zip(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
+    return sum(
+        count for podset, count in counts
+        if podset.pod.namespace == namespace and selects(budget.selector, dict(podset.pod.labels))
+    )  # fmt: skip
 
 
 def _settle(search: Search, admission: Admission) -> Verdict:

@@ -31,8 +31,9 @@ def release(cycle: Cycle) -> None:
             cycle.draft.leave(one.workload.key, moves_to)
             if moves_to:
                 cycle.timeline.stay(one.workload, moves_to)
-    for key in cycle.timeline.trespassers():
-        if key not in cycle.verdicts:
+    for key, due in cycle.timeline.trespassers().items():
+        cycle.wake(due)
+        if key not in cycle.verdicts and due <= cycle.now:
             cycle.say(Evict(key, Cause.RESERVED))
             cycle.draft.leave(key)
     _fail_dependents(cycle)

@@ -44,11 +44,14 @@ class Preference:
     term: Term
 
 
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     key: str
     value: str = ""
-    effect: str = "NoSchedule"
+    effect: Effect = "NoSchedule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Toleration:
     key: str = ""
     operator: Literal["Exists", "Equal"] = "Equal"
     value: str = ""
-    effect: str = ""
+    effect: Effect | Literal[""] = ""
 
 
 @dataclass(frozen=True, slots=True)

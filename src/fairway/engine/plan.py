@@ -82,6 +82,7 @@ class Facts:
     other_pool: str = ""  # a pool, likewise
     is_bound: bool = False  # without what its topology requires it would start now
     shorter_limit: float | None = None  # a time limit with which it would start now
+    since: float | None = None  # Reserved: when this begins, if it is not so yet
     until: float | None = None  # BackingOff, Reserved, HeldFor: when this ends
     detail: str = ""  # a name that is missing, a node or device fault
 

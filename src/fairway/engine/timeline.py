@@ -11,17 +11,18 @@ one may evict it; so it is with who is only trusted, by what was learned, to end
 reservation if it can be gone, grace included, when that begins.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .draft import Draft
 from .model import GPU, Admission, Reservation, Running, Workload
-from .place import Ask, place
+from .place import Ask, Placements, place
 from .resources import DEVICE
 
 CERTAIN = 0.9
@@ -32,9 +33,9 @@ Room = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Keep:
-    """Room spoken for from `since` on. `owner`: key of the held workload, or "" and `queue`, whose workloads a
-    reservation is for ("" nobody), with `members`, those below it. `left`: row → what others may use of it then:
-    amounts by resource column, milli-GPU by device slot."""
+    """Room spoken for from `since` on, a reservation's `until` it ends. `owner`: key of the held workload, or "" and
+    `queue`, whose workloads a reservation is for ("" nobody), with `members`, those below it. `left`: row → what others
+    may use of it then: amounts by resource column, milli-GPU by device slot."""
 
     since: float
     owner: str
@@ -42,9 +43,18 @@ class Keep:
     left: dict[int, tuple[Room, Room]]
     admission: Admission | None = None
     members: frozenset[str] = frozenset()
+    until: float = inf
 
     def is_for(self, workload: Workload) -> bool:
         return workload.key == self.owner if self.owner else workload.queue in self.members
+
+
+class Left(NamedTuple):
+    """What a Keep leaves of each row while others go; whether the draft `is_seen` without the rest."""
+
+    keep: Keep
+    rooms: dict[int, tuple[Room, Room]]
+    is_seen: bool = True
 
 
 def window(one: Reservation, now: float) -> tuple[float, float] | None:
@@ -127,12 +137,13 @@ class Timeline:
                         keep.left[row] = left
         return owner
 
-    def against(self, workload: Workload, *, at_risk: bool = False) -> list[Keep]:
-        """The Keeps it could delay, not its own. A preemptible workload delays a reservation only from so long before
-        as its grace lasts."""
+    def against(self, workload: Workload, *, at_risk: bool = False, begins: float | None = None) -> list[Keep]:
+        """The Keeps it could delay if it began then (default: now), not its own. A preemptible workload delays a
+        reservation only from so long before as its grace lasts."""
         if not self.keeps:
             return []
-        end, gone_by = self.end(workload), self.draft.snapshot.now + workload.grace
+        begins = self.draft.snapshot.now if begins is None else begins
+        end, gone_by = self.end(workload) + (begins - self.draft.snapshot.now), begins + workload.grace
         keeps = [keep for keep in self.keeps if keep.since < end and not keep.is_for(workload)]
         if not workload.preemptible:
             return keeps
@@ -158,31 +169,47 @@ class Timeline:
 
     def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Keep | None:
         """Let those go whose end is known, earliest first: at once as many as it takes for the sum to do, then moment
-        by moment until it fits."""
+        by moment until it fits, beside the reservations that it would meet from then on."""
         draft, releases = self.draft, self._releases()
         with self.kept(workload) as keeps, draft.trial():
-            lefts = [(keep, dict(keep.left)) for keep in keeps]
+            lefts = [Left(keep, dict(keep.left)) for keep in keeps]
+            later = [Left(keep, dict(keep.left), is_seen=False) for keep in self.keeps
+                     if not keep.owner and not any(keep is one for one in keeps)]  # fmt: skip
             at = self._enough(ask, pool, releases)
             for row, (since, key) in enumerate(releases):
-                self._let_go(key, lefts)
+                self._let_go(key, (*lefts, *later))
                 is_last = row + 1 == len(releases) or releases[row + 1][0] > since
-                if row >= at and is_last and (placed := place(draft, ask, pool)) is not None:
+                if row >= at and is_last and (placed := self._place(ask, pool, since, later)) is not None:
                     return self._keep(workload, Admission(pool, placed), since)
         return None
 
-    def _let_go(self, key: str, lefts: list[tuple[Keep, dict[int, tuple[Room, Room]]]]) -> None:
+    def _place(self, ask: Ask, pool: str, begins: float, later: Sequence[Left]) -> Placements | None:
+        """Where it fits at that moment, beside the reservations that it would delay if it began then."""
+        if not later:
+            return place(self.draft, ask, pool)
+        against = self.against(ask.workload, begins=begins)
+        with self.draft.trial():
+            for one in later:
+                for row, left in one.rooms.items() if any(one.keep is keep for keep in against) else ():
+                    self.draft.cover(row, *left)
+            return place(self.draft, ask, pool)
+
+    def _let_go(self, key: str, lefts: Sequence[Left]) -> None:
         """It is gone; of what it held, no more comes in sight than Keeps leave. A hold counted on its going already;
-        what a reservation is short of grows less."""
+        what a reservation is short of grows less, unless it did not count what starts and ends before it."""
         draft = self.draft
         workload, admission = draft.started.get(key) or (draft.running[key].workload, draft.running[key].admission)
         footprint = list(draft.footprint(workload.podsets, admission)) if lefts else []
+        counted = self.against(workload) if lefts and key in draft.started else self.keeps
         draft.vanish(key)
-        for keep, left in lefts:
+        for one in lefts:
+            grows = not one.keep.owner and any(one.keep is keep for keep in counted)
             for row, amounts, devices in footprint:
-                if row in left:
-                    if not keep.owner:
-                        left[row] = left[row][0] + amounts, left[row][1] + devices
-                    draft.cover(row, *left[row])
+                if row in one.rooms:
+                    room, slots = one.rooms[row]
+                    one.rooms[row] = (room + amounts, slots + devices) if grows else (room, slots)
+                    if one.is_seen:
+                        draft.cover(row, *one.rooms[row])
 
     def _enough(self, ask: Ask, pool: str, releases: list[tuple[float, str]]) -> int:
         """The first release with which what is free in sum reaches what is asked, of every resource."""
@@ -213,7 +240,7 @@ class Timeline:
         taken = {row: snapshot.capacity[:, row] for row in rows} | self._portion(one, own)
         if taken:
             left = {row: self._rest(row, amounts, own[:, row]) for row, amounts in sorted(taken.items())}
-            self.keeps.append(Keep(when[0], "", one.queue, left, members=members))
+            self.keeps.append(Keep(when[0], "", one.queue, left, members=members, until=when[1]))
 
     def _portion(self, one: Reservation, own: Room) -> dict[int, Room]:
         """What is reserved of which node of a pool: what its queue holds first, then what is free, in whole devices,
@@ -249,20 +276,20 @@ class Timeline:
         gpus = self.draft.snapshot.resources.index(GPU)
         return rest, devices if rest[gpus] > 0 or not taken[gpus] else np.zeros_like(devices)
 
-    def trespassers(self) -> list[str]:
-        """Who must go, youngest first, because a reservation begins before its grace is over: preemptible workloads of
-        other queues on room that would be missing."""
-        found: dict[str, None] = {}
+    def trespassers(self) -> dict[str, float]:
+        """Who must go and from when on, youngest first, because a reservation begins before its grace is over:
+        preemptible workloads of other queues on room that would be missing."""
+        found, now = dict[str, float](), self.draft.snapshot.now
         for keep in self.keeps:
             short = {row: -amounts for row, (amounts, _) in keep.left.items() if (amounts < 0).any()}
             missing = {} if keep.owner else short
             ordered = sorted(self.draft.running.values(), key=lambda one: (-(one.admitted_at or 0.0), one.workload.key))
             for one in ordered if missing else ():
-                workload, by = one.workload, self.draft.snapshot.now + one.workload.grace
-                if one.is_leaving or not workload.preemptible or keep.is_for(workload) or keep.since > by:
+                workload, due = one.workload, keep.since - one.workload.grace
+                if one.is_leaving or not workload.preemptible or keep.is_for(workload):
                     continue
                 for row, amounts, _ in self.draft.footprint(workload.podsets, one.admission):
                     if row in missing and ((missing[row] > 0) & (amounts > 0)).any():
-                        missing[row] = missing[row] - amounts
-                        found[workload.key] = None
-        return list(found)
+                        missing[row] = missing[row] - amounts if due <= now else missing[row]
+                        found[workload.key] = min(due, found.get(workload.key, inf))
+        return found

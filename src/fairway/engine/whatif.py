@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .decide import decide
 from .model import GPU, Gone, PodSet, Running, Topology, Workload, World, amounts
-from .plan import Admit, Facts, Wait
+from .plan import Admit, Facts, Reason, Wait
 from .policy import Policy
 from .resources import DEVICE
 from .state import state_of
@@ -120,5 +120,6 @@ def _unbound(ours: Workload) -> Workload:
 
 
 def _limit(world: World, wait: Wait) -> float:
-    """The longest that ends before what stands against it, in whole minutes."""
-    return 0.0 if wait.facts.until is None else (wait.facts.until - world.now) // MINUTE * MINUTE
+    """The longest that ends before what stands against it, in whole minutes; none ends before what has begun."""
+    begins = wait.facts.since if wait.reason is Reason.RESERVED else wait.facts.until
+    return 0.0 if begins is None else max(0.0, (begins - world.now) // MINUTE * MINUTE)

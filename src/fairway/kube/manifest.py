@@ -108,8 +108,10 @@ def _opened(said: object, kind: str) -> Iterator[object]:
         for one in said:
             yield from _opened(one, kind)
     elif isinstance(said, dict) and str(said.get("kind", "")).endswith("List") and "items" in said:
-        inner = str(said["kind"]).removesuffix("List")
-        for one in said["items"] or ():
+        inner, items = str(said["kind"]).removesuffix("List"), said["items"] or []
+        if not isinstance(items, list):
+            raise ValueError(f"{said['kind']}: items: found {items!r:.60}; a list is allowed")
+        for one in items:
             known = {"apiVersion": said.get("apiVersion"), "kind": inner} if inner and isinstance(one, dict) else {}
             yield from _opened({**known, **one} if known else one, inner)
     else:

@@ -99,7 +99,7 @@ class Cluster:
     def standing(self, owner: Owner) -> str:
         """The key of the Workload that stands for an owner, by its references or by its name; "" for none."""
         space, kind, name = owner
-        named = f"{space}/{owners.name_of(kind, name)}"
+        named = f"{space}/{name if kind == 'Workload' else owners.name_of(kind, name)}"
         return self.stands.get(owner) or (named if named in self.parts[WorkloadObject] else "")
 
     def labels(self, namespace: str) -> dict[str, str]:
@@ -211,6 +211,8 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
         cluster.stands[space, kind, name] = key
         if everything or owners.queue_of(owner.metadata, cluster.labels(space)):
             made = within(f"{kind} {space}/{name}:", owners.OWNERS[group, kind].workload, kind, said)
+            least = owner.metadata.annotations.get(f"{GROUP}/min-count", "")
+            within(f"{kind} {space}/{name}:", owners.check_least, least, made)
             if rest := _rest(made, owner, placed[space, kind, name]):
                 known[key] = rest
     waiting: dict[Owner, list[PodObject]] = {}

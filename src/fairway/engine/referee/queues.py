@@ -79,6 +79,7 @@ def takes(queue: Queue, workload: Workload) -> bool:
         and (queue.max_priority is None or workload.priority <= queue.max_priority)
         and (queue.max_time_limit is None or (workload.time_limit or 0) <= queue.max_time_limit)
         and (workload.preemptible or queue.allows_nonpreemptible is not False)
+        and (not queue.pools or not workload.pools or not set(queue.pools).isdisjoint(workload.pools))
     )
 
 
