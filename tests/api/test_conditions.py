@@ -66,6 +66,13 @@ def test_the_example_of_the_interfaces_is_said_so():
             "needs 8 nvidia.com/gpu; the most free in any is 4; together there is enough; "
             "with 1 of main it would start now",
         ),
+        (
+            Reason.RESERVED,
+            {"since": 60.0, "until": 120.0, "shorter_limit": 30.0},
+            "needs a place; the room is reserved from 1970-01-01T00:01:00Z until 1970-01-01T00:02:00Z; "
+            "with a time limit of 30s it would start now",
+        ),
+        (Reason.RESERVED, {"until": 120.0}, "needs a place; the room is reserved until 1970-01-01T00:02:00Z"),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],
 )

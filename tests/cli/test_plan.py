@@ -143,6 +143,14 @@ def test_pods_of_a_running_workload_are_not_counted_twice():
     assert entries(NODE, runs, *pods, workload(gpus=4))["ns/w"]["verdict"] == "Admit"
 
 
+def test_pods_that_a_workload_itself_owns_are_not_counted_twice():
+    admission = {"pool": "default", "podSets": [{"name": "worker", "nodes": [{"node": "n1", "count": 1}]}]}
+    owner = [{"apiVersion": OWN, "kind": "Workload", "name": "a", "uid": "1"}]
+    runs, its = workload("a", 4, status={"admission": admission}), pod("p", "n1", metadata={"ownerReferences": owner})
+    its["spec"] |= template(4)["spec"]
+    assert entries(NODE, runs, its, workload(gpus=4))["ns/w"]["verdict"] == "Admit"
+
+
 def test_pods_of_a_waiting_owner_are_not_counted_beside_it():
     waiting = pod("a-0", metadata={"ownerReferences": OF_JOB, "labels": MANAGED})
     assert entries(NODE, job(), waiting).keys() == {"ns/job-a"}
@@ -179,6 +187,8 @@ def test_an_annotation_of_a_job_is_mirrored():
     assert entries(NODE, elastic)["ns/job-a"]["verdict"] == "Admit"
     early = job("b", metadata={"annotations": {"fairway.dev/after": "a"}, "labels": MANAGED})
     assert entries(NODE, job(), early)["ns/job-b"]["reason"] == "DependencyPending"
+    said = refusal(NODE, job(metadata={"annotations": {"fairway.dev/min-count": "2"}, "labels": MANAGED}))
+    assert said.endswith("[fairway.dev/min-count]: found '2'; at most its pods, which are 1, is allowed")
 
 
 JOB_SET = {
@@ -272,6 +282,24 @@ def test_all_waiting_is_an_answer_too():
     assert json.loads(result.stdout)["verdicts"][0]["verdict"] == "Wait"
 
 
+def test_a_list_whose_items_are_none_is_refused():
+    for items in (5, True, "abc", {"a": 1}):
+        said = refusal({"apiVersion": "v1", "kind": "List", "items": items})
+        assert said == f"fairway: standard input: List: items: found {items!r}; a list is allowed"
+
+
+def test_a_number_beyond_64_bits_is_read_or_refused_never_a_crash():
+    huge = workload()
+    huge["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = 10**30
+    result = ask(json.dumps({"kind": "List", "items": [NODE, huge]}), "-o", "json")
+    assert [entry["reason"] for entry in json.loads(result.stdout)["verdicts"]] == ["NeverFits"]
+
+
+def test_a_sketch_without_points_says_nothing():
+    status = {"runtimes": [{"user": "", "name": "", "points": []}]}
+    assert entries(NODE, one_of("Queue", "default", {}, status=status), workload())["ns/w"]["verdict"] == "Admit"
+
+
 def test_nothing_to_decide_is_an_answer_too():
     result = ask("", "-o", "json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, {"verdicts": [], "shares": {}, "againAt": None})
@@ -313,6 +341,14 @@ def with_podset(**said):
         (
             with_podset(template={"metadata": {"annotations": {"fairway.dev/gpu-fraction": "1.5"}}}),
             "metadata.annotations[fairway.dev/gpu-fraction]: found '1.5'; a fraction above 0 and below 1 is allowed",
+        ),
+        (
+            with_podset(template=template(tolerations=[{"operator": "Is"}])),
+            "spec.podSets[0].template.spec.tolerations[0].operator: found 'Is'; one of Equal, Exists is allowed",
+        ),
+        (
+            with_podset(template=template(tolerations=[{"effect": "No"}])),
+            "tolerations[0].effect: found 'No'; one of NoExecute, NoSchedule, PreferNoSchedule is allowed",
         ),
         ({"workloadType": "Serving"}, "spec.workloadType: found 'Serving'; one of Inference, Interactive, Training"),
         ({"timeLimit": "1 day"}, "spec.timeLimit: found '1 day'; a duration such as 90s"),

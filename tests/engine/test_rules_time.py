@@ -5,7 +5,7 @@ from builders import NOW, job, meets, node, plan_of, queue, runs, table, verdict
 
 from fairway.engine import Policy
 from fairway.engine.model import GPU, Ended, Ledger, Pool, Reservation, Sketch
-from fairway.engine.plan import Reason
+from fairway.engine.plan import Admit, Reason
 
 HOUR, DAY, WEEK = 3600.0, 86400.0, 604800.0
 
@@ -178,6 +178,42 @@ WINDOWS = table(
 @WINDOWS
 def test_reservations(things, expected) -> None:
     meets(things, expected)
+
+
+@pytest.mark.parametrize(("reservation", "after"), [
+    (kept(-HOUR), HOUR), (kept(HOUR), HOUR), (kept(-DAY - HOUR, repeat="Daily"), HOUR), (kept(-3 * HOUR), None),
+])  # fmt: skip
+def test_the_answer_changes_when_a_window_begins_or_ends(reservation: Reservation, after: float | None) -> None:
+    again = plan_of(node("n", 4), queue("q"), reservation, fixed("w")).again_at
+    assert again == (None if after is None else NOW + after)
+
+
+def test_who_must_leave_before_a_window_is_looked_at_again_in_time() -> None:
+    plan = plan_of(node("n", 4), queue("q"), kept(HOUR), runs(job("r", gpus=1, grace=40.0), "n"))
+    assert plan.again_at == NOW + HOUR - 40
+
+
+def test_the_answer_changes_when_one_has_waited_too_long() -> None:
+    things = node("n", 4), queue("q", max_wait=HOUR), runs(job("r", gpus=4), "n"), job("w", gpus=4, submitted=NOW - 600)
+    assert plan_of(*things).again_at == NOW + HOUR - 600
+
+
+def test_a_window_that_is_on_and_one_to_come_are_told_as_they_are() -> None:
+    for begins, since in ((-60.0, None), (HOUR, NOW + HOUR)):
+        told = verdicts(plan_of(node("n", 4), queue("q", 4), kept(begins), fixed("w")))["w"].facts
+        assert (told.since, told.until) == (since, NOW + begins + 2 * HOUR)
+
+
+def test_no_hold_runs_into_a_window() -> None:
+    for ends, starts in ((0.5, NOW + HOUR / 2), (1, None)):
+        things = node("n", 4), queue("q", 9), until(ends, gpus=4), kept(2.5 * HOUR), fixed("w", 4, time_limit=2 * HOUR)
+        assert verdicts(plan_of(*things))["w"].starts_at == starts
+
+
+def test_what_starts_and_ends_before_a_window_gives_nothing_of_it_to_a_hold() -> None:
+    first, second = fixed("v", 4, time_limit=HOUR / 2, priority=1), fixed("w", 4, time_limit=2 * HOUR)
+    told = verdicts(plan_of(node("n", 4), queue("q", 9), kept(HOUR), first, second))
+    assert isinstance(told["v"], Admit) and told["w"].starts_at is None
 
 
 GONE = table(

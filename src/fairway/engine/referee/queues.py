@@ -24,7 +24,7 @@ CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_AL
                      Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING))
 """Reasons that can be told from a workload and its queues alone."""
 NOTHING, NEVER = Share(0), Share(1 << 62)
-HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf)
+HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf, pools=("",))
 """Who takes this one takes everybody."""
 
 
