@@ -143,10 +143,11 @@ def replayed(load: Load, case: Case) -> Replayed:
 def run(rounds: int = 1) -> Iterator[Figure]:
     """`rounds` is not used: the same load gives the same figures. As many replays at once as there are processors."""
     with ProcessPoolExecutor() as pool:
+        found = [load for _, load in loads(TRACES, "B13", MOST_DAYS)]
         asked = [(load.name, which, [pool.submit(replayed, part, case) for part in apart(load)])
-                 for _, load in loads(TRACES, "B13", MOST_DAYS) for which, case in CASES.items()]  # fmt: skip
-        for load, which, parts in asked:
-            yield from _figures(load, which, [one.result() for one in parts])
+                 for which, case in CASES.items() for load in found]  # fmt: skip
+        for name, which, parts in asked:
+            yield from _figures(name, which, [one.result() for one in parts])
 
 
 def _figures(load: str, which: str, parts: Sequence[Replayed]) -> Iterator[Figure]:
