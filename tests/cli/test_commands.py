@@ -165,6 +165,17 @@ def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
     assert said.count("\n") == 1 and "no workload 'nobody'" in said
 
 
+def test_a_name_that_two_workloads_go_by_is_refused_until_one_is_meant(machine: Machine) -> None:
+    for name in ("same", "job-same"):
+        machine.run("submit", "--name", name, "--gpus", "9", "--", "true")
+        machine.until(f"job/{name}", "Pending")
+    said = machine.run("cancel", "job-same", status=2)
+    which = "say workload/job-same or workload/job-job-same"
+    assert said == f"fairway: 'job-same' is the name of several workloads; {which}\n"
+    assert machine.run("cancel", "job/job-same") == "job-same cancelled\n"
+    assert machine.run("cancel", "workload/job-same") == "same cancelled\n"
+
+
 def test_metrics_are_for_this_machine_alone(machine: Machine) -> None:
     port = int((machine.folder / "settings.yaml").read_text().split()[1])
     asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
