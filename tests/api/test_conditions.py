@@ -66,6 +66,11 @@ def test_the_example_of_the_interfaces_is_said_so():
             "needs 8 nvidia.com/gpu; the most free in any is 4; together there is enough; "
             "with 1 of main it would start now",
         ),
+        (
+            Reason.DEPENDENCY_PENDING,
+            {"blocking": ("ns/a",), "detail": "ns/a"},
+            "it comes after workloads that have not succeeded: ns/a",
+        ),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],
 )
