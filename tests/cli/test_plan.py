@@ -367,6 +367,16 @@ def test_other_objects_that_cannot_be_read_are_told_with_their_field(bad, words)
 def test_a_name_that_two_workloads_have_is_ambiguous_in_after():
     said = refusal(NODE, job(), pod("a", metadata={"labels": MANAGED}), workload(spec={"after": ["a"]}))
     assert "Workload ns/w: spec.after: found 'a', which is the name of ns/job-a and ns/pod-a" in said
+    said = refusal(NODE, job(), job("job-a"), workload(spec={"after": ["job-a"]}))
+    assert "which is the name of ns/job-a and ns/job-job-a; workload/NAME of one is allowed" in said
+
+
+def test_an_after_says_with_a_kind_which_of_two_it_means():
+    ended = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    found = [NODE, job(**ended), job("job-a"), workload(spec={"after": ["workload/job-a"]})]
+    assert verdicts(decide(found))["w"].startswith("Admit")
+    found[-1]["spec"]["after"] = ["job/job-a"]
+    assert verdicts(decide(found))["w"] == "Wait DependencyPending"
 
 
 @pytest.mark.parametrize(
