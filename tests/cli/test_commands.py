@@ -172,6 +172,7 @@ def test_a_name_that_two_workloads_go_by_is_refused_until_one_is_meant(machine: 
     said = machine.run("cancel", "job-same", status=2)
     which = "say workload/job-same or workload/job-job-same"
     assert said == f"fairway: 'job-same' is the name of several workloads; {which}\n"
+    assert "--after: 'job-same' is" in machine.run("submit", "--after", "job-same", "--", "true", status=2)
     assert machine.run("cancel", "job/job-same") == "job-same cancelled\n"
     assert machine.run("cancel", "workload/job-same") == "same cancelled\n"
 

@@ -64,14 +64,19 @@ async def workloads(client: Client, namespace: str, queue: str = "") -> list[dic
 
 async def find(client: Client, namespace: str, job: str) -> Found:
     """The workload that `job` names in `namespace`."""
+    if found := await sought(client, namespace, job):
+        return found
+    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
+
+
+async def sought(client: Client, namespace: str, job: str) -> Found | None:
+    """The workload that `job` names, if there is one yet; several are a Problem."""
     everything = [Found(it) for it in await workloads(client, namespace)]
     named = [it for it in everything if job in it.names]
-    if not named:
-        raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
     if len(named) > 1:
         names = " or ".join(f"workload/{it.ref.name}" for it in named)
         raise Problem(f"{job!r} is the name of several workloads; say {names}")
-    return named[0]
+    return named[0] if named else None
 
 
 async def pods_of(client: Client, found: Found) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ from fairway.kube.transport import Request
 
 from .act import print_log
 from .connect import on_cluster
-from .find import seen
-from .main import Problem
+from .find import seen, sought
+from .main import Problem, told
 from .output import output_option, show
 from .whatif import dry_run as foretell
 
@@ -54,6 +54,9 @@ HERE = "fairway.dev/this-machine"
 @on_cluster
 async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, output: str, **options: Any) -> int:
     """Queue a program: fairway submit --gpus 2 -- python train.py"""
+    with told(Problem, by="--after: "):
+        for one in options["after"]:
+            await sought(client, namespace, one)
     job = await _job(client, SimpleNamespace(**options))
     if dry_run:
         answer, lines = await foretell(client, job, namespace)
