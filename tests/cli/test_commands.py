@@ -79,7 +79,14 @@ def test_a_program_runs_where_it_was_submitted_and_its_log_is_followed(machine: 
 
 
 def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
-    machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
+    said = machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
+    assert "\nfairway: sad failed: " in said and said.count("\n") == 2
+
+
+def test_a_follower_of_a_job_that_fails_before_it_runs_is_told_why(machine: Machine) -> None:
+    machine.run("submit", "--name", "first", "--", "false")
+    said = machine.run("submit", "--name", "second", "--after", "first", "--follow", "--", "true", status=1)
+    assert "\nfairway: second failed: DependencyFailed: " in said and said.count("\n") == 2
 
 
 def test_what_waits_says_why_and_what_is_suspended_goes_on(machine: Machine) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from fairway.api.owners import name_of
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
@@ -62,10 +63,11 @@ async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, ou
         answer, lines = await foretell(client, job, namespace)
         show(output, answer, lambda: click.echo("\n".join(lines)))
         return 0
-    name = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]["name"]
+    meta = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]
+    name = meta["name"]
     made = {"name": name, "namespace": namespace, "queue": options["queue"], "workload": f"job-{name}"}
     show(output, made, lambda: click.echo(f"{name} queued in {options['queue']}", err=follow))
-    return await _follow(client, Ref(kinds.JOBS, name, namespace)) if follow else 0
+    return await _follow(client, Ref(kinds.JOBS, name, namespace), meta["uid"]) if follow else 0
 
 
 async def _job(client: Client, order: SimpleNamespace) -> dict[str, Any]:
@@ -165,12 +167,12 @@ def _known(option: str, word: str, names: Collection[str]) -> str:
     return found[0]
 
 
-async def _follow(client: Client, job: Ref) -> int:
+async def _follow(client: Client, job: Ref, uid: str) -> int:
     """The logs of all workers as they are written, to their ends; 0 if the job succeeds, else 1."""
     printing: dict[str, asyncio.Task[None]] = {}  # by uid of pod
     watching = asyncio.create_task(_print_all(client, job, printing))
     try:
-        return int(await _end(client, job) != "Complete")
+        return await _end(client, job, uid)
     finally:
         watching.cancel()
         await asyncio.gather(*printing.values())
@@ -184,12 +186,43 @@ async def _print_all(client: Client, job: Ref, printing: dict[str, asyncio.Task[
                 printing[pod["metadata"]["uid"]] = asyncio.create_task(print_log(client, pod, follow=True))
 
 
-async def _end(client: Client, job: Ref) -> str:
+async def _end(client: Client, job: Ref, uid: str) -> int:
+    """0 once the Job is complete; a Problem once it or its Workload has failed, which may be before it ever runs."""
+    ends = [asyncio.create_task(it) for it in (_end_of_job(client, job), _failure(client, job, uid))]
+    try:
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        return next(it for it in ends if it in done).result()
+    finally:
+        for it in ends:
+            it.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+
+async def _end_of_job(client: Client, job: Ref) -> int:
     async with aclosing(seen(client, Selection(job.kind, job.namespace, fields=f"metadata.name={job.name}"))) as states:
         async for change, state in states:
             if change == "DELETED":
                 raise Problem(f"{job.name} was deleted", exit_code=1)
             for one in (state.get("status") or {}).get("conditions") or ():
-                if one["status"] == "True" and one["type"] in ("Complete", "Failed"):
-                    return str(one["type"])
+                if one["status"] == "True" and one["type"] == "Complete":
+                    return 0
+                if one["status"] == "True" and one["type"] == "Failed":
+                    raise _failed(job, one)
     raise AssertionError("what is seen has no end")
+
+
+async def _failure(client: Client, job: Ref, uid: str) -> int:
+    """A Problem once the Job's Workload has failed. One that an older Job of this name left does not count."""
+    named = Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={name_of(job.kind.name, job.name)}")
+    async with aclosing(seen(client, named)) as states:
+        async for _, state in states:
+            is_ours = any(it["uid"] == uid for it in state["metadata"].get("ownerReferences") or ())
+            said = state.get("status") or {}
+            if is_ours and said.get("phase") == "Failed":
+                raise _failed(job, said)
+    raise AssertionError("what is seen has no end")
+
+
+def _failed(job: Ref, said: dict[str, Any]) -> Problem:
+    why = (f"{job.name} failed", said.get("reason"), said.get("message"))
+    return Problem(": ".join(filter(None, why)), exit_code=1)
