@@ -226,6 +226,26 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "no such command" in machine.run("frobnicate", status=2).lower()
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--gpus 1.5", "--gpus: '1.5' is no number of GPUs; use 2, or a fraction of one such as 0.5"),
+        ("--gpus nan", "--gpus: 'nan' is no number of GPUs; use 2, or a fraction of one such as 0.5"),
+        ("--memory 12Q", "--memory: found '12Q'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
+        ("--cpus inf", "--cpus: found 'inf'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
+        ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
+        ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
+        ("--name UPPER_case", '--name: Invalid value: "UPPER_case": a lowercase '),
+        ("--env =x", '--env: Invalid value: "": a valid environment variable name must '),
+        ("--queue a/b/c", '--queue: Invalid value: "a/b/c": a valid label must '),
+        ("--dry-run --cpus -1", "--cpus: found '-1'; a quantity that is not negative is allowed"),
+    ],
+)
+def test_an_option_that_the_server_refuses_is_told_by_its_name(machine: Machine, words: str, told: str) -> None:
+    said = machine.run("submit", *words.split(), "--", "true", status=2)
+    assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(machine: Machine, shell: str) -> None:
     assert "_FAIRWAY_COMPLETE" in machine.run("completion", shell)

@@ -8,8 +8,9 @@ real cluster it runs in an image, so --image is needed there.
 import asyncio
 import os
 import re
-from collections.abc import Collection
-from contextlib import aclosing
+from collections.abc import Collection, Iterator
+from contextlib import aclosing, contextmanager
+from math import nan
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ import click
 
 from fairway.api.owners import name_of
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
 
@@ -31,6 +32,13 @@ from .whatif import dry_run as foretell
 RECORDED = re.compile(r"PATH|HOME|LANG|VIRTUAL_ENV|CONDA_.*|PYTHON.*")
 HERE = "fairway.dev/this-machine"
 """The image of a Job that runs as a process of this machine; no registry has it."""
+
+FIELDS = {
+    "metadata.name": "--name", "metadata.labels": "--queue", "[cpu]": "--cpus", "[memory]": "--memory",
+    "[nvidia.com/gpu]": "--gpus", "/gpu-fraction]": "--gpus", ".env[": "--env", ".image": "--image",
+    "/time-limit]": "--time-limit", "/min-count]": "--min-workers", "/after]": "--after",
+}  # fmt: skip
+"""What is in the path of a field → the option that it comes from."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -60,14 +68,28 @@ async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, ou
             await sought(client, namespace, one)
     job = await _job(client, SimpleNamespace(**options))
     if dry_run:
-        answer, lines = await foretell(client, job, namespace)
+        with _by_option():
+            answer, lines = await foretell(client, job, namespace)
         show(output, answer, lambda: click.echo("\n".join(lines)))
         return 0
-    meta = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]
+    with _by_option():
+        meta = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]
     name = meta["name"]
     made = {"name": name, "namespace": namespace, "queue": options["queue"], "workload": f"job-{name}"}
     show(output, made, lambda: click.echo(f"{name} queued in {options['queue']}", err=follow))
     return await _follow(client, Ref(kinds.JOBS, name, namespace), meta["uid"]) if follow else 0
+
+
+@contextmanager
+def _by_option() -> Iterator[None]:
+    """A Job that the server finds malformed is wrong use: told by the option that the field comes from."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (400, 422):
+            raise
+        options = [(name, it.message) for it in error.causes for part, name in FIELDS.items() if part in it.field]
+        raise Problem(": ".join(options[0]) if options else error.message) from error
 
 
 async def _job(client: Client, order: SimpleNamespace) -> dict[str, Any]:
@@ -99,9 +121,12 @@ def _annotations(order: SimpleNamespace) -> dict[str, str]:
 
 def _is_fraction(gpus: str) -> bool:
     try:
-        return 0 < float(gpus or 0) < 1
-    except ValueError as error:
-        raise Problem(f"--gpus: {gpus!r} is no number; use 2, or a fraction such as 0.5") from error
+        number = float(gpus or 0)
+    except ValueError:
+        number = nan
+    if 0 < number < 1 or (number >= 0 and number.is_integer()):
+        return number % 1 > 0
+    raise Problem(f"--gpus: {gpus!r} is no number of GPUs; use 2, or a fraction of one such as 0.5")
 
 
 def _pod(order: SimpleNamespace, *, here: bool) -> dict[str, Any]:
