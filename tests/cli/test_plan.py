@@ -303,6 +303,7 @@ def with_podset(**said):
         (with_podset(count=2, minCount=3), "spec.podSets[0].minCount: found 3; at most count, which is 2, is allowed"),
         (with_podset(count=-1), "spec.podSets[0].count: found -1; int >= 0 is allowed"),
         (with_podset(count="4"), "spec.podSets[0].count: found '4'; int is allowed"),
+        (with_podset(minCount="4"), "spec.podSets[0].minCount: found '4'; int is allowed"),
         ({"podSets": []}, "spec.podSets: absent; at least one podset is needed"),
         ({"podSets": [{"name": "w"}, {"name": "w"}]}, "spec.podSets: found 'w' twice"),
         (
@@ -356,7 +357,7 @@ def one_of(kind, name, spec, api_version=OWN, **more):
         ),
         (
             job(metadata={"annotations": {"fairway.dev/preemptible": "maybe"}, "labels": MANAGED}),
-            "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'",
+            "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'; true or false is allowed",
         ),
     ],
 )
