@@ -72,7 +72,10 @@ def keep(folder: Path, record: Record, *, most: int) -> None:
 
 def read(path: Path) -> Record:
     """The record in a file; RecordError if there is none that can be read."""
-    head, _, packed = path.read_bytes().partition(b"\n")
+    try:
+        head, _, packed = path.read_bytes().partition(b"\n")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from error
     version = head.removeprefix(FORMAT)
     if not head.startswith(FORMAT) or not version.isdigit():
         raise RecordError(f"{path} is not a record of a decision")

@@ -5,7 +5,7 @@ import pytest
 from fairway.api import owners
 from fairway.api.decode import decode
 from fairway.api.objects import JobObject, PodObject
-from fairway.api.owners import OWNERS, name_of, pod_group, queue_of
+from fairway.api.owners import OWNERS, called, name_of, pod_group, queue_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import TopologySpec
 
@@ -28,6 +28,13 @@ def test_the_workload_is_named_after_its_owner_and_owned_by_it():
     (ref,) = made.metadata.owner_references
     assert (ref.api_version, ref.kind, ref.name, ref.uid, ref.controller) == ("batch/v1", "Job", "a", "7", True)
     assert name_of("PyTorchJob", "a") == "pytorchjob-a"
+
+
+def test_a_workload_goes_by_its_name_and_its_owners_each_with_its_kind():
+    assert called("job-a", [("Job", "a")]) == {"job-a", "workload/job-a", "a", "job/a"}
+    pods = [("Pod", "left"), ("Pod", "right")]
+    assert called("pod-pair", pods) > {"pair", "pod/pair", "left", "pod/right"}
+    assert called("w", []) == {"w", "workload/w"}
 
 
 @pytest.mark.parametrize(

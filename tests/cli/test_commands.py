@@ -79,7 +79,14 @@ def test_a_program_runs_where_it_was_submitted_and_its_log_is_followed(machine: 
 
 
 def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
-    machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
+    said = machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
+    assert "\nfairway: sad failed: " in said and said.count("\n") == 2
+
+
+def test_a_follower_of_a_job_that_fails_before_it_runs_is_told_why(machine: Machine) -> None:
+    machine.run("submit", "--name", "first", "--", "false")
+    said = machine.run("submit", "--name", "second", "--after", "first", "--follow", "--", "true", status=1)
+    assert "\nfairway: second failed: DependencyFailed: " in said and said.count("\n") == 2
 
 
 def test_what_waits_says_why_and_what_is_suspended_goes_on(machine: Machine) -> None:
@@ -165,6 +172,18 @@ def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
     assert said.count("\n") == 1 and "no workload 'nobody'" in said
 
 
+def test_a_name_that_two_workloads_go_by_is_refused_until_one_is_meant(machine: Machine) -> None:
+    for name in ("same", "job-same"):
+        machine.run("submit", "--name", name, "--gpus", "9", "--", "true")
+        machine.until(f"job/{name}", "Pending")
+    said = machine.run("cancel", "job-same", status=2)
+    which = "say workload/job-same or workload/job-job-same"
+    assert said == f"fairway: 'job-same' is the name of several workloads; {which}\n"
+    assert "--after: 'job-same' is" in machine.run("submit", "--after", "job-same", "--", "true", status=2)
+    assert machine.run("cancel", "job/job-same") == "job-same cancelled\n"
+    assert machine.run("cancel", "workload/job-same") == "same cancelled\n"
+
+
 def test_metrics_are_for_this_machine_alone(machine: Machine) -> None:
     port = int((machine.folder / "settings.yaml").read_text().split()[1])
     asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
@@ -205,6 +224,26 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert machine.run(status=2).startswith("Usage: ")
     assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
     assert "no such command" in machine.run("frobnicate", status=2).lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--gpus 1.5", "--gpus: '1.5' is no number of GPUs; use 2, or a fraction of one such as 0.5"),
+        ("--gpus nan", "--gpus: 'nan' is no number of GPUs; use 2, or a fraction of one such as 0.5"),
+        ("--memory 12Q", "--memory: found '12Q'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
+        ("--cpus inf", "--cpus: found 'inf'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
+        ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
+        ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
+        ("--name UPPER_case", '--name: Invalid value: "UPPER_case": a lowercase '),
+        ("--env =x", '--env: Invalid value: "": a valid environment variable name must '),
+        ("--queue a/b/c", '--queue: Invalid value: "a/b/c": a valid label must '),
+        ("--dry-run --cpus -1", "--cpus: found '-1'; a quantity that is not negative is allowed"),
+    ],
+)
+def test_an_option_that_the_server_refuses_is_told_by_its_name(machine: Machine, words: str, told: str) -> None:
+    said = machine.run("submit", *words.split(), "--", "true", status=2)
+    assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

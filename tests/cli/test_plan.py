@@ -331,6 +331,7 @@ def with_podset(**said):
         (with_podset(count=2, minCount=3), "spec.podSets[0].minCount: found 3; at most count, which is 2, is allowed"),
         (with_podset(count=-1), "spec.podSets[0].count: found -1; int >= 0 is allowed"),
         (with_podset(count="4"), "spec.podSets[0].count: found '4'; int is allowed"),
+        (with_podset(minCount="4"), "spec.podSets[0].minCount: found '4'; int is allowed"),
         ({"podSets": []}, "spec.podSets: absent; at least one podset is needed"),
         ({"podSets": [{"name": "w"}, {"name": "w"}]}, "spec.podSets: found 'w' twice"),
         (
@@ -392,7 +393,7 @@ def one_of(kind, name, spec, api_version=OWN, **more):
         ),
         (
             job(metadata={"annotations": {"fairway.dev/preemptible": "maybe"}, "labels": MANAGED}),
-            "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'",
+            "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'; true or false is allowed",
         ),
     ],
 )
@@ -403,6 +404,16 @@ def test_other_objects_that_cannot_be_read_are_told_with_their_field(bad, words)
 def test_a_name_that_two_workloads_have_is_ambiguous_in_after():
     said = refusal(NODE, job(), pod("a", metadata={"labels": MANAGED}), workload(spec={"after": ["a"]}))
     assert "Workload ns/w: spec.after: found 'a', which is the name of ns/job-a and ns/pod-a" in said
+    said = refusal(NODE, job(), job("job-a"), workload(spec={"after": ["job-a"]}))
+    assert "which is the name of ns/job-a and ns/job-job-a; workload/NAME of one is allowed" in said
+
+
+def test_an_after_says_with_a_kind_which_of_two_it_means():
+    ended = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    found = [NODE, job(**ended), job("job-a"), workload(spec={"after": ["workload/job-a"]})]
+    assert verdicts(decide(found))["w"].startswith("Admit")
+    found[-1]["spec"]["after"] = ["job/job-a"]
+    assert verdicts(decide(found))["w"] == "Wait DependencyPending"
 
 
 @pytest.mark.parametrize(

@@ -51,5 +51,11 @@ def test_a_policy_that_is_not_there_is_told(recorded):
 
 def test_what_is_no_record_is_told(tmp_path):
     (tmp_path / "x").write_text("hello")
-    assert replay(tmp_path / "x").exit_code == replay(tmp_path / "none").exit_code == 2
+    assert replay(tmp_path / "x").exit_code == 2
     assert len(replay(tmp_path / "x").stderr.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_told_as_plan_tells_it(tmp_path):
+    said, planned = replay(tmp_path / "none"), CliRunner().invoke(cli, ["plan", "-f", str(tmp_path / "none")])
+    assert (said.exit_code, said.stderr) == (planned.exit_code, planned.stderr)
+    assert said.stderr.endswith("none: No such file or directory\n")

@@ -81,6 +81,12 @@ class World:
     async def is_in(self, name: str, *phases: str) -> bool:
         return await self.phase(name) in phases
 
+    async def says(self, name: str, words: str) -> bool:
+        """Whether it waits for its predecessors, and says so with these words."""
+        found = [it for it in await self.client.list(Selection(kinds.WORKLOADS)) if it["metadata"]["name"] == name]
+        said = found[0].get("status", {}) if found else {}
+        return said.get("reason") == "DependencyPending" and said["message"].endswith(words)
+
     async def annotate(self, job: str, **said: str | None) -> None:
         """With our annotations, on a Job."""
         notes = {f"fairway.dev/{key.replace('_', '-')}": value for key, value in said.items()}

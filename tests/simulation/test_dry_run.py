@@ -52,6 +52,16 @@ def test_what_can_never_start_has_no_start_in_sight() -> None:
     assert why.startswith("would wait: NeverFits: ") and when == "  forecast: no start is in sight"
 
 
+def test_an_ambiguous_after_of_another_workload_is_no_reason_not_to_answer() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(job("same", cpu="64"), job("job-same", cpu="64"))
+        await world.apply(job("late", annotations={"fairway.dev/after": "job-same"}))
+        await world.until(lambda: world.is_in("job-late", "Pending"))
+        return await asked(world)
+
+    assert play(story, node("n1", cpu=2)) == ["would start now on n1 (1 pod) of pool default"]
+
+
 def test_it_says_what_would_help_a_job_that_waits() -> None:
     async def story(world: World) -> tuple[list[str], list[str]]:
         await world.apply(queue("small", cpu=1), job("a", labels={"fairway.dev/queue": "small"}))

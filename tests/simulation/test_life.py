@@ -395,6 +395,40 @@ def test_a_workload_whose_predecessor_failed_fails_and_one_whose_succeeded_start
     assert play(story, node("n1")) == ("Failed", "DependencyFailed", "")
 
 
+def test_what_comes_after_a_job_that_is_made_later_starts_when_that_has_succeeded() -> None:
+    async def story(world: World) -> None:
+        await world.apply(job("late", annotations={"fairway.dev/after": "early"}))
+        await world.until(lambda: world.says("job-late", "default/early"))
+        await world.apply(job("early", seconds=5))
+        await world.until(lambda: world.is_in("job-late", "Running"), seconds=30)
+        assert await world.phase("job-early") == "Succeeded"
+
+    play(story, node("n1"))
+
+
+def test_an_after_that_two_workloads_go_by_is_told_and_waits_until_one_of_them_is_meant() -> None:
+    async def story(world: World) -> None:
+        await world.apply(job("same", seconds=5), job("job-same"))
+        await world.apply(job("late", annotations={"fairway.dev/after": "job-same"}))
+        which = "default/job-same, which is workload/job-job-same or workload/job-same: say which"
+        await world.until(lambda: world.says("job-late", which))
+        await world.annotate("late", after="workload/job-same")
+        await world.until(lambda: world.is_in("job-late", "Running"), seconds=30)
+
+    play(story, node("n1", cpu=8))
+
+
+def test_an_after_is_clear_again_when_the_other_workload_of_its_name_is_gone() -> None:
+    async def story(world: World) -> None:
+        await world.apply(job("same", seconds=5), job("job-same"))
+        await world.apply(job("late", annotations={"fairway.dev/after": "job-same"}))
+        await world.until(lambda: world.says("job-late", "say which"))
+        await world.delete(kinds.JOBS, "job-same")
+        await world.until(lambda: world.is_in("job-late", "Running"), seconds=30)
+
+    play(story, node("n1", cpu=8))
+
+
 def test_a_gang_that_loses_a_pod_restarts_whole() -> None:
     async def story(world: World) -> tuple[set[str], set[str], Thing]:
         await world.apply(job("g", seconds=100, cpu="1", parallelism=3, completions=3, completionMode="Indexed"))

@@ -74,9 +74,10 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
 
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
-    """Who stands in its way, a clause."""
-    hold, there = "hold" if len(facts.blocking) > 1 else "holds", " there" if _is_somewhere(facts) else ""
-    return [f"{names(facts.blocking, workload, queues)} {hold} it{there}"] if facts.blocking else []
+    """Who stands in its way, a clause; not who is the detail, which the head has told."""
+    blocking = [key for key in facts.blocking if key != facts.detail]
+    hold, there = "hold" if len(blocking) > 1 else "holds", " there" if _is_somewhere(facts) else ""
+    return [f"{names(blocking, workload, queues)} {hold} it{there}"] if blocking else []
 
 
 def _is_somewhere(facts: Facts) -> bool:

@@ -54,6 +54,8 @@ def _malformed(error: str, said: object, form: type[object]) -> Malformed:
     where, found = next(_found(said, steps, got), (steps, None))
     if message.startswith("Invalid enum"):
         expected = f"one of {', '.join(_words(inspect.type_info(form), steps))}"
+    expected = expected.removesuffix(" | null")
+    expected = "true or false" if expected == "bool" else expected
     return Malformed(f"found {shown(found)}; {expected} is allowed", _path(where))
 
 

@@ -1,7 +1,7 @@
 """From what the user calls a JOB to the objects behind it.
 
-JOB is the name of a Workload, of its owner, or of a group of bare pods. Two workloads of one name (a Job and a pod,
-say) are ambiguous: the error names them, and the Workload's own name always works.
+JOB is the name of a Workload, of its owner, or of a group of bare pods. A name that two workloads go by (a Job and a
+pod, say) is ambiguous: the error names them. `workload/NAME` names one always, `job/NAME` the Job.
 """
 
 from collections.abc import AsyncIterator
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from fairway.api.owners import called
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -41,6 +42,11 @@ class Found:
         return self.owners[0].name if len(self.owners) == 1 else self.ref.name.removeprefix("pod-")
 
     @property
+    def names(self) -> set[str]:
+        """All that it may be called."""
+        return called(self.ref.name, ((it.kind.name, it.name) for it in self.owners))
+
+    @property
     def status(self) -> dict[str, Any]:
         return self.workload.get("status") or {}
 
@@ -58,14 +64,19 @@ async def workloads(client: Client, namespace: str, queue: str = "") -> list[dic
 
 async def find(client: Client, namespace: str, job: str) -> Found:
     """The workload that `job` names in `namespace`."""
+    if found := await sought(client, namespace, job):
+        return found
+    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
+
+
+async def sought(client: Client, namespace: str, job: str) -> Found | None:
+    """The workload that `job` names, if there is one yet; several are a Problem."""
     everything = [Found(it) for it in await workloads(client, namespace)]
-    named = [it for it in everything if it.ref.name == job] or [it for it in everything if it.name == job]
-    if not named:
-        raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
+    named = [it for it in everything if job in it.names]
     if len(named) > 1:
-        names = ", ".join(it.ref.name for it in named)
-        raise Problem(f"{job!r} is the name of several workloads: {names}; use one of these names")
-    return named[0]
+        names = " or ".join(f"workload/{it.ref.name}" for it in named)
+        raise Problem(f"{job!r} is the name of several workloads; say {names}")
+    return named[0] if named else None
 
 
 async def pods_of(client: Client, found: Found) -> list[dict[str, Any]]:

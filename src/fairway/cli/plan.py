@@ -63,7 +63,7 @@ def replay(file: str, output: str) -> None:
     from fairway.record import RecordError, read
     from fairway.sim.answer import answer_of
 
-    with told(OSError, RecordError):
+    with told(RecordError):
         record = read(Path(file))
     if record.policy not in PRESETS:
         raise Problem(f"{file}: was decided by policy {record.policy!r}, which this version does not have")

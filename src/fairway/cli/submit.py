@@ -8,28 +8,37 @@ real cluster it runs in an image, so --image is needed there.
 import asyncio
 import os
 import re
-from collections.abc import Collection
-from contextlib import aclosing
+from collections.abc import Collection, Iterator
+from contextlib import aclosing, contextmanager
+from math import nan
 from types import SimpleNamespace
 from typing import Any
 
 import click
 
+from fairway.api.owners import name_of
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
 
 from .act import print_log
 from .connect import on_cluster
-from .find import seen
-from .main import Problem
+from .find import seen, sought
+from .main import Problem, told
 from .output import output_option, show
 from .whatif import dry_run as foretell
 
 RECORDED = re.compile(r"PATH|HOME|LANG|VIRTUAL_ENV|CONDA_.*|PYTHON.*")
 HERE = "fairway.dev/this-machine"
 """The image of a Job that runs as a process of this machine; no registry has it."""
+
+FIELDS = {
+    "metadata.name": "--name", "metadata.labels": "--queue", "[cpu]": "--cpus", "[memory]": "--memory",
+    "[nvidia.com/gpu]": "--gpus", "/gpu-fraction]": "--gpus", ".env[": "--env", ".image": "--image",
+    "/time-limit]": "--time-limit", "/min-count]": "--min-workers", "/after]": "--after",
+}  # fmt: skip
+"""What is in the path of a field → the option that it comes from."""
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -54,15 +63,33 @@ HERE = "fairway.dev/this-machine"
 @on_cluster
 async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, output: str, **options: Any) -> int:
     """Queue a program: fairway submit --gpus 2 -- python train.py"""
+    with told(Problem, by="--after: "):
+        for one in options["after"]:
+            await sought(client, namespace, one)
     job = await _job(client, SimpleNamespace(**options))
     if dry_run:
-        answer, lines = await foretell(client, job, namespace)
+        with _by_option():
+            answer, lines = await foretell(client, job, namespace)
         show(output, answer, lambda: click.echo("\n".join(lines)))
         return 0
-    name = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]["name"]
+    with _by_option():
+        meta = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]
+    name = meta["name"]
     made = {"name": name, "namespace": namespace, "queue": options["queue"], "workload": f"job-{name}"}
     show(output, made, lambda: click.echo(f"{name} queued in {options['queue']}", err=follow))
-    return await _follow(client, Ref(kinds.JOBS, name, namespace)) if follow else 0
+    return await _follow(client, Ref(kinds.JOBS, name, namespace), meta["uid"]) if follow else 0
+
+
+@contextmanager
+def _by_option() -> Iterator[None]:
+    """A Job that the server finds malformed is wrong use: told by the option that the field comes from."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (400, 422):
+            raise
+        options = [(name, it.message) for it in error.causes for part, name in FIELDS.items() if part in it.field]
+        raise Problem(": ".join(options[0]) if options else error.message) from error
 
 
 async def _job(client: Client, order: SimpleNamespace) -> dict[str, Any]:
@@ -94,9 +121,12 @@ def _annotations(order: SimpleNamespace) -> dict[str, str]:
 
 def _is_fraction(gpus: str) -> bool:
     try:
-        return 0 < float(gpus or 0) < 1
-    except ValueError as error:
-        raise Problem(f"--gpus: {gpus!r} is no number; use 2, or a fraction such as 0.5") from error
+        number = float(gpus or 0)
+    except ValueError:
+        number = nan
+    if 0 < number < 1 or (number >= 0 and number.is_integer()):
+        return number % 1 > 0
+    raise Problem(f"--gpus: {gpus!r} is no number of GPUs; use 2, or a fraction of one such as 0.5")
 
 
 def _pod(order: SimpleNamespace, *, here: bool) -> dict[str, Any]:
@@ -162,12 +192,12 @@ def _known(option: str, word: str, names: Collection[str]) -> str:
     return found[0]
 
 
-async def _follow(client: Client, job: Ref) -> int:
+async def _follow(client: Client, job: Ref, uid: str) -> int:
     """The logs of all workers as they are written, to their ends; 0 if the job succeeds, else 1."""
     printing: dict[str, asyncio.Task[None]] = {}  # by uid of pod
     watching = asyncio.create_task(_print_all(client, job, printing))
     try:
-        return int(await _end(client, job) != "Complete")
+        return await _end(client, job, uid)
     finally:
         watching.cancel()
         await asyncio.gather(*printing.values())
@@ -181,12 +211,43 @@ async def _print_all(client: Client, job: Ref, printing: dict[str, asyncio.Task[
                 printing[pod["metadata"]["uid"]] = asyncio.create_task(print_log(client, pod, follow=True))
 
 
-async def _end(client: Client, job: Ref) -> str:
+async def _end(client: Client, job: Ref, uid: str) -> int:
+    """0 once the Job is complete; a Problem once it or its Workload has failed, which may be before it ever runs."""
+    ends = [asyncio.create_task(it) for it in (_end_of_job(client, job), _failure(client, job, uid))]
+    try:
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        return next(it for it in ends if it in done).result()
+    finally:
+        for it in ends:
+            it.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+
+async def _end_of_job(client: Client, job: Ref) -> int:
     async with aclosing(seen(client, Selection(job.kind, job.namespace, fields=f"metadata.name={job.name}"))) as states:
         async for change, state in states:
             if change == "DELETED":
                 raise Problem(f"{job.name} was deleted", exit_code=1)
             for one in (state.get("status") or {}).get("conditions") or ():
-                if one["status"] == "True" and one["type"] in ("Complete", "Failed"):
-                    return str(one["type"])
+                if one["status"] == "True" and one["type"] == "Complete":
+                    return 0
+                if one["status"] == "True" and one["type"] == "Failed":
+                    raise _failed(job, one)
     raise AssertionError("what is seen has no end")
+
+
+async def _failure(client: Client, job: Ref, uid: str) -> int:
+    """A Problem once the Job's Workload has failed. One that an older Job of this name left does not count."""
+    named = Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={name_of(job.kind.name, job.name)}")
+    async with aclosing(seen(client, named)) as states:
+        async for _, state in states:
+            is_ours = any(it["uid"] == uid for it in state["metadata"].get("ownerReferences") or ())
+            said = state.get("status") or {}
+            if is_ours and said.get("phase") == "Failed":
+                raise _failed(job, said)
+    raise AssertionError("what is seen has no end")
+
+
+def _failed(job: Ref, said: dict[str, Any]) -> Problem:
+    why = (f"{job.name} failed", said.get("reason"), said.get("message"))
+    return Problem(": ".join(filter(None, why)), exit_code=1)

@@ -76,7 +76,7 @@ async def _world(client: Client, *more: tuple[Kind, Thing]) -> "World":
     found = [*((of, it) for of, them in zip(READ, lists) for it in them), *more]
     things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in found)
     with told(Malformed):
-        return read(things, now=float(int(client.clock.now())))
+        return read(things, now=float(int(client.clock.now())), is_live=True)
 
 
 def _lines(said: Thing, now: float) -> list[str]:

@@ -26,6 +26,7 @@ from fairway.kube.kinds import Kind
 
 from .bind import by_podset, holds_room, less, packed, place_of, strays
 from .cases import Cases, key_of_pod
+from .names import Names
 from .view import Seen, View
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Refusal:
 
 class Facts:
     def __init__(self, view: View, cases: Cases, state: State) -> None:
-        self.view, self.cases, self.state = view, cases, state
+        self.view, self.cases, self.state, self.names = view, cases, state, Names()
         self.refusals: dict[str, Refusal] = {}
         self.promises: dict[str, tuple[Admission, tuple[str, ...]]] = {}
         self.malformed: dict[str, str] = {}
@@ -76,7 +77,7 @@ class Facts:
         elif isinstance(seen, JobObject):
             self._stale.add(f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}")
         elif kind == kinds.WORKLOADS:
-            self._stale.add(key)
+            self._stale.update({key}, self.names.note(key, old and old.metadata, new and new.metadata))
         else:  # a queue's namespaces, a workload's priority
             self._queues_stale = True
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
@@ -205,17 +206,11 @@ class Facts:
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
         refusal = self.refusals.get(key)
-        after = tuple(self._named(fact.namespace, one) for one in fact.after)
+        after = tuple(self.names.meant(one, key) for one in fact.after)
         if refusal is None:
             return replace(fact, after=after)
         until = max(refusal.until, fact.backs_off_until or 0.0)
         return replace(fact, after=after, backs_off_until=until, refused=refusal.why)
-
-    def _named(self, namespace: str, key: str) -> str:
-        """The workload that an `after` names, by its own name or its owner's."""
-        name = key.partition("/")[2]
-        names = (f"{namespace}/{one}" for one in (name, name_of("Job", name), name_of("Pod", name)))
-        return next((one for one in names if one in self.view.workloads), key)
 
     def _read(self, key: str, read: Callable[..., T], *said: object) -> T | None:
         try:

@@ -33,11 +33,13 @@ MERGE, STRATEGIC, JSON_PATCH = (
 
 
 class ApiError(Exception):
-    """The server said no. `reason` is Kubernetes' word (NotFound, Conflict, Expired …), `body` what it sent."""
+    """The server said no. `reason` is Kubernetes' word (NotFound, Conflict, Expired …), `body` what it sent, `causes`
+    what it says of single fields."""
 
     def __init__(self, status: int, reason: str = "", message: str = "", body: bytes = b"") -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status, self.reason, self.message, self.body = status, reason, message, body
+        self.causes: list[Cause] = []
 
     @classmethod
     def of(cls, status: int, body: bytes) -> "ApiError":
@@ -45,13 +47,27 @@ class ApiError(Exception):
             said = msgspec.json.decode(body, type=_Status)
         except msgspec.MsgspecError:
             return cls(status, "", body[:200].decode(errors="replace"), body)
-        return cls(status or said.code, said.reason, said.message, body)
+        error = cls(status or said.code, said.reason, said.message, body)
+        error.causes = (said.details and said.details.causes) or []
+        return error
+
+
+class Cause(msgspec.Struct):
+    """A fault of one field of what was sent."""
+
+    field: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[Cause] | None = None
 
 
 class _Status(msgspec.Struct):
     code: int = 0
     reason: str = ""
     message: str = ""
+    details: _Details | None = None
 
 
 class _ListMeta(msgspec.Struct, rename={"version": "resourceVersion", "next": "continue"}):

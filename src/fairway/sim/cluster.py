@@ -107,8 +107,11 @@ class Cluster:
         return found.metadata.labels if isinstance(found, objects.NamespaceObject) else {}
 
 
-def read(manifests: Iterable[object], *, everything: bool = False, now: float | None = None) -> World:
-    """The World of these objects; `everything`: pods and jobs count that are not managed. Raises Malformed."""
+def read(
+    manifests: Iterable[object], *, everything: bool = False, now: float | None = None, is_live: bool = False
+) -> World:
+    """The World of these objects; `everything`: pods and jobs count that are not managed. Raises Malformed; not for an
+    ambiguous `after` where the cluster `is_live`: there its workload waits, and is told so."""
     said = [cleaned(manifest) for manifest in manifests]
     cluster = Cluster()
     for one in said:
@@ -116,7 +119,7 @@ def read(manifests: Iterable[object], *, everything: bool = False, now: float | 
     around, nodes = _around(cluster), _nodes(cluster)
     pools = cluster.each(types.NodePoolObject, queues.pool)
     known = _workloads(cluster, everything=everything)
-    aliases = _aliases(known)
+    aliases = {name: keys for name, keys in _aliases(known).items() if len(keys) == 1 or not is_live}
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
     written = cluster.parts[WorkloadObject]
     facts = [
@@ -264,12 +267,13 @@ def _used(cluster: Cluster, around: Surroundings, running: set[str]) -> Iterator
 
 
 def _aliases(known: Mapping[str, WorkloadObject]) -> dict[str, list[str]]:
-    """The workloads that a name in a namespace may mean: one of that name, else those whose owner has it."""
+    """The workloads that a name in a namespace may mean."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for key, one in known.items():
-        for ref in one.metadata.owner_references:
-            found[f"{one.metadata.namespace}/{ref.name}"].append(key)
-    return {**found, **{key: [key] for key in known}}
+        refs = ((ref.kind, ref.name) for ref in one.metadata.owner_references)
+        for name in owners.called(one.metadata.name, refs):
+            found[f"{one.metadata.namespace}/{name}"].append(key)
+    return found
 
 
 def _after(one: Workload, aliases: Mapping[str, list[str]]) -> Workload:
@@ -281,7 +285,7 @@ def _after(one: Workload, aliases: Mapping[str, list[str]]) -> Workload:
         meant = aliases.get(name, [name])
         if len(meant) > 1:
             message = f"found {shown(name.partition('/')[2])}, which is the name of {' and '.join(meant)}"
-            raise Malformed(f"{message}; the name of one workload is allowed", f"Workload {one.key}: spec.after")
+            raise Malformed(f"{message}; workload/NAME of one is allowed", f"Workload {one.key}: spec.after")
         keys += meant
     return replace(one, after=tuple(keys))
 
