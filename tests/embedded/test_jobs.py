@@ -31,15 +31,28 @@ async def bind_all(client: Client) -> None:
         await client.clock.sleep(0.25)
 
 
-def play(story: Callable[[Client], Awaitable[None]]) -> None:
-    """Runs a story in a cluster whose pods last as annotated."""
+def slow(transport: Transport, clock: VirtualClock) -> Transport:
+    """The answer to a write comes after the watch has told of it."""
+
+    async def exchange(request: Request) -> Response:
+        response = await transport(request)
+        if request.method != "GET":
+            await clock.sleep(0.01)
+        return response
+
+    return exchange
+
+
+def play(story: Callable[[Client], Awaitable[None]], *, binds: bool = True) -> None:
+    """Runs a story in a cluster whose pods last as annotated, once they are bound."""
     clock, chance = VirtualClock(1_000_000.0), seeded(1)
 
     async def main() -> None:
         server = await serve(clock, chance)
         client = Client(server.handle, clock, chance)
-        work = (server.tend(), Jobs(client).run(), Hollow(client, lambda _: True).run(), bind_all(client))
-        async with running(*work):
+        controller = Client(slow(server.handle, clock), clock, chance)
+        work = (server.tend(), Jobs(controller).run(), Hollow(client, lambda _: True).run())
+        async with running(*work, *([bind_all(client)] if binds else [])):
             await story(client)
 
     clock.run(main())
@@ -187,6 +200,20 @@ def test_suspending_takes_the_pods_away_and_resuming_starts_anew_without_a_failu
         assert [it["status"] for it in status["conditions"] if it["type"] == "Suspended"] == ["False"]
 
     play(story)
+
+
+def test_suspending_again_and_again_before_the_pods_have_a_node_is_no_failure():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", backoffLimit=0, parallelism=3, completions=3))
+        for is_suspended in (True, False) * 5:
+            await client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"suspend": is_suspended}})
+            await client.clock.sleep(1)
+            status = await job_status(client, "a")
+            assert len(await pods_of(client, "a")) == status.get("active", 0) == (0 if is_suspended else 3)
+            assert not is_true(status, "FailureTarget") and not status["terminating"]
+            assert not any(status["uncountedTerminatedPods"].values())
+
+    play(story, binds=False)
 
 
 def test_a_pod_deleted_by_somebody_else_counts_as_failed_and_is_replaced():

@@ -119,6 +119,13 @@ class Jobs:
             del assumed[name]
         return list((self._owned[key] | {name: pod for name, (pod, _) in assumed.items()}).values())
 
+    def _known(self, key: str, pod: Pod) -> Pod | None:
+        """A pod as it is now; None once it was seen to go, which may be before the answer to what made it go."""
+        name = pod.metadata.name
+        assumed = self._assumed[key].get(name)
+        known = assumed.pod if assumed else self._owned[key].get(name)
+        return known if known and known.metadata.uid == pod.metadata.uid else None
+
     def _assume(self, key: str, pod: Pod) -> None:
         self._assumed[key][pod.metadata.name] = Assumed(pod, self.clock.now() + ASSUMED_SECONDS)
         self.agenda.note(key, self.clock.now() + ASSUMED_SECONDS)
@@ -132,9 +139,9 @@ class Jobs:
 
     async def _delete(self, key: str, job: Job, pod: Pod) -> None:
         await self.client.delete(_ref(pod), uid=pod.metadata.uid)
-        known = next((it for it in self._pods(key) if it.metadata.uid == pod.metadata.uid), pod)  # released since
-        gone = replace(known.metadata, deletion_timestamp=time_text(self.clock.now()))
-        self._assume(key, replace(known, metadata=gone))
+        if known := self._known(key, pod):  # released since, or gone already
+            gone = replace(known.metadata, deletion_timestamp=time_text(self.clock.now()))
+            self._assume(key, replace(known, metadata=gone))
         self.events.tell(_about(job), "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
 
     async def _create(self, key: str, job: Job, pod: dict[str, Any]) -> None:
