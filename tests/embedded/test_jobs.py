@@ -18,7 +18,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
 from fairway.node.hollow import Hollow
 
-FOREVER = 10_000.0
+FOREVER, ANSWER_SECONDS = 10_000.0, 0.01
 
 
 async def bind_all(client: Client) -> None:
@@ -37,7 +37,7 @@ def slow(transport: Transport, clock: VirtualClock) -> Transport:
     async def exchange(request: Request) -> Response:
         response = await transport(request)
         if request.method != "GET":
-            await clock.sleep(0.01)
+            await clock.sleep(ANSWER_SECONDS)
         return response
 
     return exchange
@@ -68,6 +68,16 @@ async def state(client: Client, name: str, kind: str) -> dict[str, Any]:
     async def holds() -> Any:
         status = await job_status(client, name)
         return status if is_true(status, kind) else None
+
+    return await until(client, FOREVER, holds)
+
+
+async def pending(client: Client, name: str, count: int) -> list[dict[str, Any]]:
+    """The job's pods, when there are so many."""
+
+    async def holds() -> Any:
+        pods = await pods_of(client, name)
+        return pods if len(pods) == count else None
 
     return await until(client, FOREVER, holds)
 
@@ -212,6 +222,34 @@ def test_suspending_again_and_again_before_the_pods_have_a_node_is_no_failure():
             assert len(await pods_of(client, "a")) == status.get("active", 0) == (0 if is_suspended else 3)
             assert not is_true(status, "FailureTarget") and not status["terminating"]
             assert not any(status["uncountedTerminatedPods"].values())
+
+    play(story, binds=False)
+
+
+def test_a_job_fails_at_once_when_its_only_pod_is_deleted_before_it_has_a_node():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", backoffLimit=0))
+        [pod] = await pending(client, "a", 1)
+        at = client.clock.now()
+        await client.delete(Ref(kinds.PODS, pod["metadata"]["name"], "default"))
+        assert (await state(client, "a", "Failed"))["failed"] == 1
+        assert client.clock.now() - at < 5
+
+    play(story, binds=False)
+
+
+def test_a_pod_that_was_gone_before_its_making_was_answered_is_made_again():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a"))
+        await client.clock.sleep(ANSWER_SECONDS / 2)
+        [pod] = await pods_of(client, "a")
+        place = Ref(kinds.PODS, pod["metadata"]["name"], "default")
+        await client.patch(place, {"metadata": {"finalizers": None}})
+        await client.delete(place)
+        assert await pods_of(client, "a") == []
+        at = client.clock.now()
+        await pending(client, "a", 1)
+        assert client.clock.now() - at < 31
 
     play(story, binds=False)
 

@@ -103,7 +103,8 @@ class Jobs:
         if step.status != job.status:
             await self._write(key, job, step.status)
         await self._release(key, step.release)
-        return step.again_at
+        times = [step.again_at, *(until for _, until in self._assumed[key].values())]
+        return min(filter(None, times), default=None)
 
     def _settle(self, key: str, job: Job) -> Step:
         own = [pod for pod in self._pods(key) if _uid(pod) == job.metadata.uid]
@@ -128,7 +129,6 @@ class Jobs:
 
     def _assume(self, key: str, pod: Pod) -> None:
         self._assumed[key][pod.metadata.name] = Assumed(pod, self.clock.now() + ASSUMED_SECONDS)
-        self.agenda.note(key, self.clock.now() + ASSUMED_SECONDS)
 
     async def _change(self, key: str, job: Job, step: Step) -> None:
         await self._release(key, [pod for pod in step.remove if pod.is_tracked])
@@ -166,7 +166,8 @@ class Jobs:
             if error.status != 404:
                 raise
             return
-        self._assume(key, msgspec.convert(made, Pod))
+        if self._known(key, pod):
+            self._assume(key, msgspec.convert(made, Pod))
 
     async def _write(self, key: str, job: Job, status: JobStatus) -> None:
         meta = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
