@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cluster import is_true, job, job_status, pods_of, running, serve, until
 from msgspec import convert
+from msgspec.structs import replace
 
 from fairway.clock import Chance, VirtualClock, seeded
 from fairway.embedded.jobs import Jobs
@@ -165,6 +166,16 @@ def test_a_job_past_its_deadline_fails_and_its_pods_stop():
     play(story)
 
 
+def test_a_deadline_stays_the_reason_when_no_failure_is_allowed():
+    async def story(client: Client) -> None:
+        limits = {"activeDeadlineSeconds": 30, "backoffLimit": 0}
+        await client.create(kinds.JOBS, job("a", annotations=lasting(500), parallelism=2, **limits))
+        status = await state(client, "a", "Failed")
+        assert {it["reason"] for it in status["conditions"]} == {"DeadlineExceeded"} and status["failed"] == 2
+
+    play(story)
+
+
 def test_a_finished_job_goes_when_its_time_to_live_is_over():
     async def story(client: Client) -> None:
         await client.create(kinds.JOBS, job("a", annotations=lasting(5), ttlSecondsAfterFinished=100))
@@ -308,9 +319,10 @@ def test_restarts_inside_pods_count_towards_the_limit():
     container = {"name": "main", "restartCount": 2}
     pod = convert({"spec": {"restartPolicy": "OnFailure"}, "status": {"containerStatuses": [container]}}, Pod)
     for limit, conditions in ((2, ["FailureTarget"]), (3, [])):
-        settled = settle(convert({"spec": {"backoffLimit": limit}}, Job), [pod], 0.0)
-        assert [it.type for it in settled.status.conditions] == conditions
-        assert settled.stop == ((pod,) if conditions else ())
+        limited = convert({"spec": {"backoffLimit": limit}}, Job)
+        settled = settle(limited, [pod], 0.0)
+        assert [it.type for it in settled.status.conditions] == conditions and not settled.stop
+        assert settle(replace(limited, status=settled.status), [pod], 0.0).stop == ((pod,) if conditions else ())
 
 
 def test_indexes_are_written_as_kubernetes_does():
