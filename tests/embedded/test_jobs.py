@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cluster import is_true, job, job_status, pods_of, running, serve, until
 from msgspec import convert
+from msgspec.structs import replace
 
 from fairway.clock import Chance, VirtualClock, seeded
 from fairway.embedded.jobs import Jobs
@@ -18,7 +19,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
 from fairway.node.hollow import Hollow
 
-FOREVER = 10_000.0
+FOREVER, ANSWER_SECONDS = 10_000.0, 0.01
 
 
 async def bind_all(client: Client) -> None:
@@ -31,15 +32,28 @@ async def bind_all(client: Client) -> None:
         await client.clock.sleep(0.25)
 
 
-def play(story: Callable[[Client], Awaitable[None]]) -> None:
-    """Runs a story in a cluster whose pods last as annotated."""
+def slow(transport: Transport, clock: VirtualClock) -> Transport:
+    """The answer to a write comes after the watch has told of it."""
+
+    async def exchange(request: Request) -> Response:
+        response = await transport(request)
+        if request.method != "GET":
+            await clock.sleep(ANSWER_SECONDS)
+        return response
+
+    return exchange
+
+
+def play(story: Callable[[Client], Awaitable[None]], *, binds: bool = True) -> None:
+    """Runs a story in a cluster whose pods last as annotated, once they are bound."""
     clock, chance = VirtualClock(1_000_000.0), seeded(1)
 
     async def main() -> None:
         server = await serve(clock, chance)
         client = Client(server.handle, clock, chance)
-        work = (server.tend(), Jobs(client).run(), Hollow(client, lambda _: True).run(), bind_all(client))
-        async with running(*work):
+        controller = Client(slow(server.handle, clock), clock, chance)
+        work = (server.tend(), Jobs(controller).run(), Hollow(client, lambda _: True).run())
+        async with running(*work, *([bind_all(client)] if binds else [])):
             await story(client)
 
     clock.run(main())
@@ -55,6 +69,16 @@ async def state(client: Client, name: str, kind: str) -> dict[str, Any]:
     async def holds() -> Any:
         status = await job_status(client, name)
         return status if is_true(status, kind) else None
+
+    return await until(client, FOREVER, holds)
+
+
+async def pending(client: Client, name: str, count: int) -> list[dict[str, Any]]:
+    """The job's pods, when there are so many."""
+
+    async def holds() -> Any:
+        pods = await pods_of(client, name)
+        return pods if len(pods) == count else None
 
     return await until(client, FOREVER, holds)
 
@@ -142,6 +166,16 @@ def test_a_job_past_its_deadline_fails_and_its_pods_stop():
     play(story)
 
 
+def test_a_deadline_stays_the_reason_when_no_failure_is_allowed():
+    async def story(client: Client) -> None:
+        limits = {"activeDeadlineSeconds": 30, "backoffLimit": 0}
+        await client.create(kinds.JOBS, job("a", annotations=lasting(500), parallelism=2, **limits))
+        status = await state(client, "a", "Failed")
+        assert {it["reason"] for it in status["conditions"]} == {"DeadlineExceeded"} and status["failed"] == 2
+
+    play(story)
+
+
 def test_a_finished_job_goes_when_its_time_to_live_is_over():
     async def story(client: Client) -> None:
         await client.create(kinds.JOBS, job("a", annotations=lasting(5), ttlSecondsAfterFinished=100))
@@ -187,6 +221,48 @@ def test_suspending_takes_the_pods_away_and_resuming_starts_anew_without_a_failu
         assert [it["status"] for it in status["conditions"] if it["type"] == "Suspended"] == ["False"]
 
     play(story)
+
+
+def test_suspending_again_and_again_before_the_pods_have_a_node_is_no_failure():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", backoffLimit=0, parallelism=3, completions=3))
+        for is_suspended in (True, False) * 5:
+            await client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"suspend": is_suspended}})
+            await client.clock.sleep(1)
+            status = await job_status(client, "a")
+            assert len(await pods_of(client, "a")) == status.get("active", 0) == (0 if is_suspended else 3)
+            assert not is_true(status, "FailureTarget") and not status["terminating"]
+            assert not any(status["uncountedTerminatedPods"].values())
+
+    play(story, binds=False)
+
+
+def test_a_job_fails_at_once_when_its_only_pod_is_deleted_before_it_has_a_node():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", backoffLimit=0))
+        [pod] = await pending(client, "a", 1)
+        at = client.clock.now()
+        await client.delete(Ref(kinds.PODS, pod["metadata"]["name"], "default"))
+        assert (await state(client, "a", "Failed"))["failed"] == 1
+        assert client.clock.now() - at < 5
+
+    play(story, binds=False)
+
+
+def test_a_pod_that_was_gone_before_its_making_was_answered_is_made_again():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a"))
+        await client.clock.sleep(ANSWER_SECONDS / 2)
+        [pod] = await pods_of(client, "a")
+        place = Ref(kinds.PODS, pod["metadata"]["name"], "default")
+        await client.patch(place, {"metadata": {"finalizers": None}})
+        await client.delete(place)
+        assert await pods_of(client, "a") == []
+        at = client.clock.now()
+        await pending(client, "a", 1)
+        assert client.clock.now() - at < 31
+
+    play(story, binds=False)
 
 
 def test_a_pod_deleted_by_somebody_else_counts_as_failed_and_is_replaced():
@@ -243,9 +319,10 @@ def test_restarts_inside_pods_count_towards_the_limit():
     container = {"name": "main", "restartCount": 2}
     pod = convert({"spec": {"restartPolicy": "OnFailure"}, "status": {"containerStatuses": [container]}}, Pod)
     for limit, conditions in ((2, ["FailureTarget"]), (3, [])):
-        settled = settle(convert({"spec": {"backoffLimit": limit}}, Job), [pod], 0.0)
-        assert [it.type for it in settled.status.conditions] == conditions
-        assert settled.stop == ((pod,) if conditions else ())
+        limited = convert({"spec": {"backoffLimit": limit}}, Job)
+        settled = settle(limited, [pod], 0.0)
+        assert [it.type for it in settled.status.conditions] == conditions and not settled.stop
+        assert settle(replace(limited, status=settled.status), [pod], 0.0).stop == ((pod,) if conditions else ())
 
 
 def test_indexes_are_written_as_kubernetes_does():

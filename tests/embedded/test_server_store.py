@@ -125,6 +125,17 @@ async def test_what_cannot_be_used_is_refused_in_one_line_and_stays_as_it_is(tmp
     assert digest(path) == before
 
 
+async def test_a_disk_that_takes_no_more_is_not_called_damage(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    await filled(path)
+    before = digest(path)
+    program = ("import resource; from fairway.embedded.database import Database; "
+               f"resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); Database({str(path)!r})")
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr.splitlines()[-1]
+    assert "cannot be read or written" in said and "free some space" in said and "damaged" not in said
+    assert digest(path) == before
+
+
 async def test_a_place_where_no_file_can_be_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="cannot be opened"):
         Database(str(tmp_path / "absent" / "db"))

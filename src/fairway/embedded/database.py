@@ -146,8 +146,8 @@ def _sentence(path: str, error: sqlite3.Error) -> str:
         return f"{path} is in use by another process: stop that one first, or choose another data directory"
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return f"{path} cannot be opened ({error}): check the directory and its permissions"
-    if code == sqlite3.SQLITE_FULL:
-        return f"no space left for {path}: free some, then start again"
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+        return f"{path} cannot be read or written ({error}): free some space, or check the disk, then start again"
     return _damaged(path, str(error))
 
 

@@ -103,7 +103,8 @@ class Jobs:
         if step.status != job.status:
             await self._write(key, job, step.status)
         await self._release(key, step.release)
-        return step.again_at
+        times = [step.again_at, *(until for _, until in self._assumed[key].values())]
+        return min(filter(None, times), default=None)
 
     def _settle(self, key: str, job: Job) -> Step:
         own = [pod for pod in self._pods(key) if _uid(pod) == job.metadata.uid]
@@ -119,9 +120,15 @@ class Jobs:
             del assumed[name]
         return list((self._owned[key] | {name: pod for name, (pod, _) in assumed.items()}).values())
 
+    def _known(self, key: str, pod: Pod) -> Pod | None:
+        """A pod as it is now; None once it was seen to go, which may be before the answer to what made it go."""
+        name = pod.metadata.name
+        assumed = self._assumed[key].get(name)
+        known = assumed.pod if assumed else self._owned[key].get(name)
+        return known if known and known.metadata.uid == pod.metadata.uid else None
+
     def _assume(self, key: str, pod: Pod) -> None:
         self._assumed[key][pod.metadata.name] = Assumed(pod, self.clock.now() + ASSUMED_SECONDS)
-        self.agenda.note(key, self.clock.now() + ASSUMED_SECONDS)
 
     async def _change(self, key: str, job: Job, step: Step) -> None:
         await self._release(key, [pod for pod in step.remove if pod.is_tracked])
@@ -132,9 +139,9 @@ class Jobs:
 
     async def _delete(self, key: str, job: Job, pod: Pod) -> None:
         await self.client.delete(_ref(pod), uid=pod.metadata.uid)
-        known = next((it for it in self._pods(key) if it.metadata.uid == pod.metadata.uid), pod)  # released since
-        gone = replace(known.metadata, deletion_timestamp=time_text(self.clock.now()))
-        self._assume(key, replace(known, metadata=gone))
+        if known := self._known(key, pod):  # released since, or gone already
+            gone = replace(known.metadata, deletion_timestamp=time_text(self.clock.now()))
+            self._assume(key, replace(known, metadata=gone))
         self.events.tell(_about(job), "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
 
     async def _create(self, key: str, job: Job, pod: dict[str, Any]) -> None:
@@ -159,7 +166,8 @@ class Jobs:
             if error.status != 404:
                 raise
             return
-        self._assume(key, msgspec.convert(made, Pod))
+        if self._known(key, pod):
+            self._assume(key, msgspec.convert(made, Pod))
 
     async def _write(self, key: str, job: Job, status: JobStatus) -> None:
         meta = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}

@@ -237,9 +237,11 @@ def _failure(tally: Tally) -> Condition | None:
 
 
 def _failing(tally: Tally, why: Condition) -> Step:
-    """Failed only when no pod of it runs: until then the pods are stopped, and counted."""
+    """Failed only when no pod of it runs: until then the pods are stopped, and counted. The reason is written before:
+    a failure by being stopped must not become the reason."""
     if tally.active or tally.terminating:
-        return Step(_counts(tally, why), stop=tally.active, release=tally.ended)
+        stop = tally.active if why in tally.job.status.conditions else ()
+        return Step(_counts(tally, why), stop=stop, release=tally.ended)
     failed = Condition("Failed", "True", why.reason, why.message)
     return Step(_closed(tally, why, failed), release=tally.ended)
 
