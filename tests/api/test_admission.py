@@ -76,6 +76,18 @@ def test_only_the_controller_says_when_a_workload_was_submitted():
     assert kept["metadata"]["annotations"] == {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}
 
 
+def test_only_the_controller_says_what_became_of_a_workload():
+    held = {**workload(), "status": {"admission": {"pool": "p"}}}
+    with pytest.raises(Refused, match="status: only the controller writes it") as told:
+        let_in("Workload", held, old=workload())
+    assert told.value.forbidden
+    with pytest.raises(Refused):
+        let_in("Workload", workload(), old=held)
+    assert let_in("Workload", held, old=workload(), is_trusted=True) == held
+    assert let_in("Workload", held, old=held) == held
+    assert let_in("Queue", {**held, "spec": {}}, old={"spec": {}})
+
+
 @pytest.mark.parametrize(
     "spec, said",
     [

@@ -73,6 +73,7 @@ def test_the_example_of_the_interfaces_is_said_so():
             "with a time limit of 30s it would start now",
         ),
         (Reason.RESERVED, {"until": 120.0}, "needs a place; the room is reserved until 1970-01-01T00:02:00Z"),
+        (
             Reason.DEPENDENCY_PENDING,
             {"blocking": ("ns/a",), "detail": "ns/a"},
             "it comes after workloads that have not succeeded: ns/a",

@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
+from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response
 
@@ -338,6 +340,20 @@ def test_a_workload_deleted_by_hand_comes_again() -> None:
 
     before, after = play(story, node("n1"))
     assert before != after
+
+
+def test_a_user_cannot_admit_a_workload() -> None:
+    async def story(world: World) -> tuple[int, bool, str]:
+        await world.apply(job("a", gpus=2))
+        await world.until(lambda: world.is_in("job-a", "Pending"))
+        held = {"podSets": [{"name": "main", "nodes": [{"node": "n1", "devices": [[0, 1]]}]}]}
+        status = {"status": {"admission": held, "conditions": [{"type": "Admitted", "status": "True"}]}}
+        with pytest.raises(ApiError) as refused:
+            await world.client.patch(Ref(kinds.WORKLOADS, "job-a", "default"), status, subresource="status")
+        await world.clock.sleep(10)
+        return refused.value.status, (await world.job("a"))["spec"]["suspend"], await world.phase("job-a")
+
+    assert play(story, node("n1")) == (403, True, "Pending")
 
 
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:

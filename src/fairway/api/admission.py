@@ -21,7 +21,7 @@ from .workloads import Reading
 Thing: TypeAlias = dict[str, object]
 Said: TypeAlias = Mapping[str, object]
 Cause: TypeAlias = tuple[str, str, str]
-INVALID = "FieldValueInvalid"
+INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 CONTROLLERS = "system:serviceaccount:kube-system:"
 DEFAULT_SCHEDULER = "default-scheduler"
 DEEPEST = 32
@@ -58,7 +58,10 @@ class Review:
 
 def admit(review: Review) -> tuple[Thing, list[str]]:
     """The object as it is to be stored, and warnings; raises Refused."""
-    if review.operation not in ("CREATE", "UPDATE") or _is_same(review):
+    if review.operation not in ("CREATE", "UPDATE"):
+        return review.new, []
+    _keep_status(review)
+    if _is_same(review):
         return review.new, []
     try:
         if review.group == GROUP:
@@ -69,6 +72,14 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
     except Malformed as error:
         raise Refused([(error.field, INVALID, error.message)]) from None
     return review.new, []
+
+
+def _keep_status(review: Review) -> None:
+    """Only the controller writes what became of a Workload; of a new one the server drops it."""
+    if (review.group, review.kind) != (GROUP, "Workload") or review.old is None or review.is_trusted:
+        return
+    if _part(review.old, "status") != _part(review.new, "status"):
+        raise Refused([("status", FORBIDDEN, "only the controller writes it")], forbidden=True)
 
 
 def _is_same(review: Review) -> bool:

@@ -128,7 +128,7 @@ class Registry:
         new = {**old, "metadata": dict(old["metadata"])}
         _take(new, thing, "status")
         self._shape(new, old, write=write)
-        return old if new == old else self.replace(new, write)
+        return old if new == old else self.replace(self._admitted(new, old, write=write), write)
 
     def replace(self, thing: Thing, write: Write) -> Thing:
         """Stages the object as it is; its end, if it is being deleted and nothing keeps it any more."""
