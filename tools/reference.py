@@ -32,7 +32,7 @@ REASONS = {
     Reason.LEVEL_UNKNOWN: "No allowed pool has the topology level that is required.",
     Reason.NEVER_FITS: "It would not fit if everything else were gone.",
     Reason.BACKING_OFF: "It was evicted because it did not start, or refused, and is tried again later.",
-    Reason.DEPENDENCY_PENDING: "A workload named in `after` has not succeeded yet.",
+    Reason.DEPENDENCY_PENDING: "A workload named in `after` has not succeeded yet, or two go by that name.",
     Reason.BUDGET_SPENT: "With its time limit it could overrun the budget of the queue or one above it.",
     Reason.OVER_LIMIT: "A limit of the queue or one above it leaves too little.",
     Reason.OVER_GUARANTEED: "It is not preemptible, and the guaranteed amounts do not cover it.",
@@ -150,13 +150,14 @@ def _type(field: dict) -> str:
 
 def _cli() -> str:
     text = "`fairway` and `kubectl fairway` are the same program. Exit status: 0 done, 1 the answer is no, 2 wrong use."
+    job = "JOB is the name of a Workload or of its owner. Where two go by it, `workload/NAME` or `job/NAME` says which."
     parts = []
     above = click.Context(cli, info_name="fairway", **cli.context_settings)
     for name in COMMANDS:
         command = cli.get_command(above, name)
         context = click.Context(command, parent=above, info_name=name, max_content_width=100)
         parts.append(f"## fairway {name}\n\n```\n{command.get_help(context)}\n```\n")
-    return _page("Commands", text, *parts)
+    return _page("Commands", f"{text}\n\n{job}", *parts)
 
 
 def _settings() -> str:

@@ -4,8 +4,9 @@ import pytest
 
 from fairway.api import owners
 from fairway.api.decode import decode
+from fairway.api.names import called
 from fairway.api.objects import JobObject, PodObject
-from fairway.api.owners import OWNERS, called, name_of, pod_group, queue_of
+from fairway.api.owners import OWNERS, name_of, pod_group, queue_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import TopologySpec
 

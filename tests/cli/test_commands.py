@@ -217,6 +217,11 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     assert re.search(r"on [01]\b", said)
 
 
+def test_what_submits_and_cancels_does_not_load_the_engine() -> None:
+    said = "import sys, fairway.cli.submit, fairway.cli.act; sys.exit('fairway.engine' in sys.modules)"
+    subprocess.run([sys.executable, "-c", said], check=True)
+
+
 def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)

@@ -5,7 +5,7 @@ pods of a Deployment, StatefulSet or of nobody are workloads each (`pod-a`), or 
 Workload is named after the group, and made when all its pods are there.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ from fairway.engine.model import PodClass
 
 from . import objects
 from .decode import decode
+from .names import name_of
 from .pods import pod_class
 from .quantities import Malformed, shown, within
 from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
@@ -206,20 +207,6 @@ def queue_of(meta: objects.Metadata, namespace_labels: Mapping[str, str]) -> str
     if objects.QUEUE in meta.labels:
         return meta.labels[objects.QUEUE]
     return DEFAULT_QUEUE if namespace_labels.get(objects.MANAGED) == "true" else ""
-
-
-def name_of(kind: str, name: str) -> str:
-    """The name of the Workload of an owner."""
-    return f"{kind.lower()}-{name}"
-
-
-def called(name: str, refs: Iterable[tuple[str, str]]) -> set[str]:
-    """What people may call the Workload `name`, owned by `refs` (kind, name): its own name, an owner's, of a gang the
-    group's. What these leave open, the kind before them tells: `workload/job-a`, `job/a`."""
-    group = name.removeprefix(name_of(POD[1], ""))
-    gang = {(POD[1], group)} if group != name else set()
-    owned = {*refs, *gang}
-    return {name, f"workload/{name}", *(own for _, own in owned), *(f"{kind.lower()}/{own}" for kind, own in owned)}
 
 
 def workload_of(kind: tuple[str, str], owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:

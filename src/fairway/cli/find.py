@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairway.api.owners import called
+from fairway.api.names import called
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection

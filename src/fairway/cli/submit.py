@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from fairway.api.owners import name_of
+from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection

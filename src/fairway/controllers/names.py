@@ -6,8 +6,8 @@ waits, and the key says what is ambiguous. Whoever asked for a name is told when
 
 from collections import defaultdict
 
+from fairway.api.names import called
 from fairway.api.objects import Metadata
-from fairway.api.owners import called
 
 
 class Names:

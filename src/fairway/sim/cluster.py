@@ -15,6 +15,7 @@ import msgspec
 
 from fairway.api import objects, owners, queues, types
 from fairway.api.decode import cleaned, decode
+from fairway.api.names import called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
 from fairway.api.owners import DEFAULT_QUEUE
@@ -271,7 +272,7 @@ def _aliases(known: Mapping[str, WorkloadObject]) -> dict[str, list[str]]:
     found: defaultdict[str, list[str]] = defaultdict(list)
     for key, one in known.items():
         refs = ((ref.kind, ref.name) for ref in one.metadata.owner_references)
-        for name in owners.called(one.metadata.name, refs):
+        for name in called(one.metadata.name, refs):
             found[f"{one.metadata.namespace}/{name}"].append(key)
     return found
 
