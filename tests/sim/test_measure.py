@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairway.sim.load import Job
-from fairway.sim.measure import Outcome, Run, Series, jain, measure, waits
+from fairway.sim.measure import Outcome, Run, Series, jain, measure, waits, within
 
 
 def outcome(name: str, *times: float, queue: str = "q", gpus: int = 1000) -> Outcome:
@@ -51,3 +51,10 @@ def test_fairness_is_one_when_alike_and_falls_when_one_queue_waits() -> None:
 
 def test_waits_are_sorted() -> None:
     assert waits([outcome("a", 0, 30, 40, 10), outcome("b", 0, 5, 15, 10)]).tolist() == [5.0, 30.0]
+
+
+def test_only_the_time_between_two_moments_counts() -> None:
+    series = Series(*(np.array(one, np.float64) for one in ([0, 10, 20], [8, 8, 8], [0, 8, 0], [0, 0, 0])))
+    found = within(series, 10, 15)
+    assert (found.times.tolist(), found.held.tolist()) == ([10, 15], [8, 8])
+    assert measure([], found).utilisation == 1.0 and measure([], series).utilisation == 0.5

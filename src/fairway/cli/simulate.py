@@ -1,7 +1,7 @@
 """`fairway simulate`: a load under one or several policies, as a table, and as a report where asked."""
 
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,18 +18,21 @@ PATH = click.Path(path_type=Path)
 @click.command()
 @click.option("--trace", "folder", type=PATH, metavar="DIR", help="A trace: jobs.csv.gz, nodes.csv.gz or pools.csv.")
 @click.option("--synthetic", metavar="NAME", help="A load that is shipped: box, diurnal, bursty, failures, estimates.")
-@click.option("--nodes", type=PATH, metavar="FILE", help="Other nodes than the trace's: a nodes.csv or nodes.csv.gz.")
+@click.option("--nodes", type=PATH, metavar="FILE", help="Other nodes than the load's: a nodes.csv or nodes.csv.gz.")
 @click.option("--policy", default="fairway", show_default=True, metavar="P,P,…", help="One or several presets.")
 @click.option("--load", "factor", default=1.0, metavar="X", help="Scale the arrivals: 2 = twice as many in a time.")
-@click.option("--seed", default=42, show_default=True, help="Repeats a synthetic load exactly.")
+@click.option("--seed", type=click.IntRange(0), default=42, show_default=True, help="Repeats a synthetic load exactly.")
 @click.option("--until", metavar="T", help="Only jobs submitted before this time, e.g. 7d.")
 @click.option("--out", type=PATH, metavar="DIR", help="Write report.html, metrics.json and jobs.csv there.")
 @output_option
 def simulate(policy: str, seed: int, out: Path | None, output: str, **options: Any) -> None:
     """Run a load under policies, in virtual time, and compare what came of it."""
-    from fairway.sim.simulate import BrokenPlan, metrics, write
+    from fairway.sim.simulate import BrokenPlan, metrics, prepare, write
 
     load = _load(seed, SimpleNamespace(**options))
+    with told(OSError, by="--out: "):
+        if out:
+            prepare(out)
     with told(BrokenPlan, by="this is a defect of the policy, please report it: ", exit_code=1):
         results = _run(load, _policies(policy))
     show(output, metrics(load, seed, results), lambda: _print(results))
@@ -54,17 +57,23 @@ def _load(seed: int, asked: SimpleNamespace) -> Any:
     from fairway.api.quantities import duration
     from fairway.sim import load, synthetic, trace
 
-    if bool(asked.folder) == bool(asked.synthetic) or (asked.nodes and asked.synthetic):
-        raise Problem("name either --trace DIR (and --nodes FILE) or --synthetic NAME")
-    if asked.factor <= 0:
-        raise Problem(f"--load: {asked.factor} is not above 0; 1 is the load as it is")
+    if bool(asked.folder) == bool(asked.synthetic):
+        raise Problem("name either --trace DIR or --synthetic NAME")
+    if not 1e-3 <= asked.factor <= 1e3:
+        raise Problem(f"--load: {asked.factor} is not between 0.001 and 1000; 1 is the load as it is")
     if asked.synthetic and asked.synthetic not in synthetic.names():
         raise Problem(f"--synthetic: {asked.synthetic!r} is not known; there are: {', '.join(synthetic.names())}")
-    with told(trace.TraceError, ValueError):
+    with told(ValueError, by="--until: "):
         end = duration(asked.until) if asked.until else None
+    with told(trace.TraceError):
         named = asked.synthetic
         whole = synthetic.generate(named, seed) if named else trace.read(asked.folder, nodes=asked.nodes)
-    return load.until(load.scaled(whole, asked.factor), end)
+        if named and asked.nodes:
+            whole = replace(whole, nodes=trace.read_nodes(asked.nodes, whole.jobs), outages=())
+    found = load.until(load.scaled(whole, asked.factor), end)
+    if not found.jobs:
+        raise Problem(f"--until: no job is submitted before {asked.until}; the first is after it")
+    return found
 
 
 def _run(load: Any, policies: list[str]) -> Any:

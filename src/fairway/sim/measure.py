@@ -114,6 +114,15 @@ def _mean(values: Floats) -> float:
     return float(values.mean()) if values.size else 0.0
 
 
+def within(series: Series, begin: float, end: float) -> Series:
+    """The part of it between two moments; what held before the first holds from it on."""
+    moments = np.append(series.times[(series.times > begin) & (series.times < end)], end)
+    times = np.concatenate(([begin], moments))
+    row = np.maximum(np.searchsorted(series.times, times, side="right") - 1, 0)
+    levels = (series.capacity[row], series.held[row], series.stranded[row])
+    return Series(times, *levels, series.queues, series.by_queue[:, row] if series.queues else series.by_queue)
+
+
 def _ratio(series: Series, part: Floats, whole: Floats) -> float:
     """Of two step functions: the integral of one over the other's."""
     lasted = np.diff(series.times)

@@ -4,8 +4,8 @@
   const colours = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"];
   const colour = row => colours[row % colours.length];
   const width = Math.min(1040, document.body.clientWidth - 20);
-  const days = (u, splits) => splits.map(v => +(v / 86400).toFixed(2) + "d");
   const seconds = v => v < 120 ? v + "s" : v < 7200 ? +(v / 60).toFixed(1) + "m" : v < 172800 ? +(v / 3600).toFixed(1) + "h" : +(v / 86400).toFixed(1) + "d";
+  const times = (u, splits) => splits.map(v => seconds(v));
 
   function place(id, caption, options, values) {
     const parent = document.getElementById(id);
@@ -31,7 +31,7 @@
     return [[...last.keys()], [...last.values()]];
   })));
 
-  const overTime = {axes: [{values: days}, {}]};
+  const overTime = {axes: [{values: times}, {}]};
   for (const name of data.policies) {
     const one = data.series[name];
     place("utilisation", name, {...overTime, series: [{label: "time"}, steps("held", 0, {fill: "#1f77b430"}), steps("there", 8)]}, [one.times, one.held, one.capacity]);
@@ -56,7 +56,7 @@
     };
     place("gantt", `${name}: the ${chart.shown} runs with most GPU-time, of ${chart.runs}; a colour for each queue: ${chart.queues.join(", ")}`, {
       height: Math.max(180, Math.min(700, 40 + 14 * chart.nodes.length)),
-      axes: [{values: days}, {size: 110, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], values: (u, splits) => splits.map(v => chart.nodes[v] ?? "")}],
+      axes: [{values: times}, {size: 110, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], values: (u, splits) => splits.map(v => chart.nodes[v] ?? "")}],
       scales: {x: {time: false, range: [from, to]}, y: {range: [0, Math.max(1, chart.nodes.length)]}},
       series: [{label: "time"}, {label: "node", paths: () => null, points: {show: false}}],
       hooks: {draw: [draw]},

@@ -50,8 +50,9 @@ def _cdf(sorted_waits: Floats) -> list[list[float]]:
     """Wait in seconds (at least 1: the axis is logarithmic) and the part of jobs that waited no longer."""
     if not sorted_waits.size:
         return [[], []]
-    part = np.linspace(0, 1, min(POINTS, sorted_waits.size))
-    return [np.maximum(1.0, np.quantile(sorted_waits, part)).round(1).tolist(), part.round(5).tolist()]
+    count = sorted_waits.size
+    upto = np.unique(np.linspace(1, count, min(POINTS, count)).astype(np.int64))
+    return [np.maximum(1.0, sorted_waits[upto - 1]).round(1).tolist(), (upto / count).round(5).tolist()]
 
 
 def _series(series: Series) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -114,9 +115,15 @@ def metrics(load: Load, seed: int, results: Mapping[str, Result]) -> dict[str, o
     }
 
 
+def prepare(folder: Path) -> None:
+    """The folder, made and tried before anything is simulated for it. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    TemporaryFile(dir=folder).close()
+
+
 def write(folder: Path, load: Load, seed: int, results: Mapping[str, Result]) -> None:
     """report.html, metrics.json, and jobs.csv of the first policy, jobs-<policy>.csv of the others."""
-    folder.mkdir(parents=True, exist_ok=True)
+    prepare(folder)
     is_partial = any(it.is_partial for it in results.values())
     title = f"{load.name}: {len(load.jobs):,} jobs on {len(load.nodes):,} nodes, seed {seed}"
     shown = {name: (it.measures, it.series, it.outcomes) for name, it in results.items()}

@@ -8,8 +8,11 @@ TraceError of one line: file, line, column.
 
 import csv
 import gzip
-from collections.abc import Callable, Iterator
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +22,7 @@ from .load import GIB, GPU_PRODUCT, Job, Load, gpu_queues
 
 T = TypeVar("T")
 Row = dict[str, str]
+JOB_COLUMNS = ("job_id", "submit_time_s", "duration_s", "num_workers", "gpus_per_worker")
 
 POOL_LABEL = "fairway.dev/trace-pool"
 SHAPE = amounts({GPU: 8000, CPU: 96_000, MEMORY: 768 * GIB, PODS: 110})
@@ -29,20 +33,72 @@ class TraceError(Exception):
     """A trace that cannot be read: one line with file, line and column."""
 
 
+class _Row:
+    """A line of a table, whose faults name file, line and column."""
+
+    def __init__(self, path: Path, line: int, values: Row) -> None:
+        self._path, self._line, self._values = path, line, values
+
+    def text(self, column: str) -> str:
+        return self._values.get(column) or ""
+
+    def number(self, column: str, least: float = 0) -> float:
+        """A finite one, no less than that."""
+        try:
+            found = float(self.text(column))
+        except ValueError:
+            found = nan
+        if not least <= found < inf:
+            raise self.fault(column, f"a number from {least:g}")
+        return found
+
+    def whole(self, column: str, least: int) -> int:
+        found = self.number(column, least)
+        if found % 1:
+            raise self.fault(column, f"a whole number from {least}")
+        return int(found)
+
+    def maybe(self, column: str, unit: int) -> int | None:
+        """In thousandths or bytes, as `unit` says; None where it is unknown."""
+        return round(unit * self.number(column)) if self.text(column) else None
+
+    def fault(self, column: str, needed: str) -> TraceError:
+        return TraceError(f"{self._path}:{self._line}: {column}: found {self.text(column)!r}, need {needed}")
+
+
 def read(folder: Path, *, nodes: Path | None = None) -> Load:
     """The load of a trace; `nodes` (a nodes.csv or .csv.gz) replaces the cluster that the folder describes."""
-    jobs = sorted(_read_jobs(folder / "jobs.csv.gz"), key=lambda job: job.submit)
+    jobs = sorted(_named(_read_jobs(folder / "jobs.csv.gz"), "job_id"), key=lambda job: job.submit)
     names = sorted({job.queue for job in jobs})
     if nodes is None and (folder / "pools.csv").exists():
         return _in_pools(folder, tuple(jobs), names)
-    cluster = tuple(_read_nodes(nodes or folder / "nodes.csv.gz", needs_devices=any(job.gpus % 1000 for job in jobs)))
+    cluster = read_nodes(nodes or folder / "nodes.csv.gz", jobs)
     return Load(folder.name, cluster, tuple(jobs), (Pool("default"),), gpu_queues(names))
+
+
+def read_nodes(path: Path, jobs: Sequence[Job]) -> tuple[Node, ...]:
+    """The nodes of a nodes.csv or .csv.gz, for these jobs."""
+    return tuple(_named(_read_nodes(path, needs_devices=any(job.gpus % 1000 for job in jobs)), "node_id"))
+
+
+def _named(found: Iterable[tuple[_Row, str, T]], column: str) -> Iterator[T]:
+    """Those found, each with a name of its own."""
+    seen = set[str]()
+    for row, name, one in found:
+        if not name or name in seen:
+            raise row.fault(column, "a name of its own")
+        seen.add(name)
+        yield one
 
 
 def _in_pools(folder: Path, jobs: tuple[Job, ...], names: list[str]) -> Load:
     jobs = tuple(replace(job, gpu_types=()) for job in jobs)  # its nodes are all of one model
-    sizes = {row.text("queue"): row.whole("nodes") for row in _rows(folder / "pools.csv")}
-    if set(sizes) == {"*"}:
+    rows = ((row, row.text("queue"), (row.text("queue"), row.whole("nodes", 1)))
+            for row in _rows(folder / "pools.csv", ("queue", "nodes")))  # fmt: skip
+    sizes = dict(_named(rows, "queue"))
+    if "*" in sizes and len(sizes) > 1:
+        raise TraceError(f"{folder / 'pools.csv'}: queue: found '*', which is one pool for all, beside others")
+    if "*" in sizes:
         return Load(folder.name, _alike("n", sizes["*"], ()), jobs, (Pool("default"),), gpu_queues(names))
     if missing := [name for name in names if name not in sizes]:
         raise TraceError(f"{folder / 'pools.csv'}: no nodes for queue {missing[0]!r} of the jobs")
@@ -55,75 +111,57 @@ def _alike(prefix: str, count: int, labels: tuple[tuple[str, str], ...]) -> tupl
     return tuple(Node(f"{prefix}{index:04d}", labels, SHAPE) for index in range(count))
 
 
-def _read_jobs(path: Path) -> Iterator[Job]:
-    for row in _rows(path):
-        yield Job(
+def _read_jobs(path: Path) -> Iterator[tuple[_Row, str, Job]]:
+    for row in _rows(path, JOB_COLUMNS):
+        yield row, row.text("job_id"), Job(
             id=row.text("job_id"),
             submit=row.number("submit_time_s"),
             duration=row.number("duration_s"),
-            workers=row.whole("num_workers"),
+            workers=row.whole("num_workers", 1),
             gpus=round(1000 * row.number("gpus_per_worker")),
-            cpus=row.maybe("cpus_per_worker", lambda it: round(1000 * float(it))),
-            memory=row.maybe("mem_gib_per_worker", lambda it: round(GIB * float(it))),
+            cpus=row.maybe("cpus_per_worker", 1000),
+            memory=row.maybe("mem_gib_per_worker", GIB),
             gpu_types=tuple(filter(None, row.text("gpu_type").split("|"))),
             user=row.text("user"),
             queue=row.text("queue") or "default",
             priority=int(row.text("priority")) if row.text("priority").lstrip("-").isdecimal() else 0,
-            estimate=row.maybe("requested_time_s", float),
-        )
+            estimate=row.number("requested_time_s", 1) if row.text("requested_time_s") else None,
+        )  # fmt: skip
 
 
-def _read_nodes(path: Path, *, needs_devices: bool) -> Iterator[Node]:
-    for row in _rows(path):
-        gpus, product = row.whole("gpus"), row.text("gpu_type")
-        yield Node(
+def _read_nodes(path: Path, *, needs_devices: bool) -> Iterator[tuple[_Row, str, Node]]:
+    for row in _rows(path, ("node_id", "gpus")):
+        gpus, product = row.whole("gpus", 0), row.text("gpu_type")
+        yield row, row.text("node_id"), Node(
             row.text("node_id"),
             tuple(sorted({GPU_PRODUCT: product, "fairway.dev/rack": row.text("rack")}.items())),
-            _shape(gpus, row.maybe("cpus", float), row.maybe("mem_gib", float)),
+            _shape(gpus, row.maybe("cpus", 1000), row.maybe("mem_gib", GIB)),
             chooser="Scheduler" if needs_devices else "Kubelet",
             devices=tuple(Device(index) for index in range(gpus)) if needs_devices else (),
-        )
+        )  # fmt: skip
 
 
-def _shape(gpus: int, cpus: float | None, memory: float | None) -> Amounts:
+def _shape(gpus: int, cpus: int | None, memory: int | None) -> Amounts:
     return amounts({
         GPU: 1000 * gpus,
-        CPU: PLENTY if cpus is None else round(1000 * cpus),
-        MEMORY: PLENTY if memory is None else round(GIB * memory),
+        CPU: PLENTY if cpus is None else cpus,
+        MEMORY: PLENTY if memory is None else memory,
         PODS: 1000,
     })  # fmt: skip
 
 
-class _Row:
-    """A line of a table, whose faults name file, line and column."""
-
-    def __init__(self, path: Path, line: int, values: Row) -> None:
-        self._path, self._line, self._values = path, line, values
-
-    def text(self, column: str) -> str:
-        return self._values.get(column) or ""
-
-    def number(self, column: str) -> float:
-        return self._read(column, float)
-
-    def whole(self, column: str) -> int:
-        return self._read(column, int)
-
-    def maybe(self, column: str, read: Callable[[str], T]) -> T | None:
-        return self._read(column, read) if self.text(column) else None
-
-    def _read(self, column: str, read: Callable[[str], T]) -> T:
-        try:
-            return read(self.text(column))
-        except ValueError as error:
-            found = f"found {self.text(column)!r}" if column in self._values else "there is no such column"
-            raise TraceError(f"{self._path}:{self._line}: {column}: {found}, need a number") from error
-
-
-def _rows(path: Path) -> Iterator[_Row]:
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[_Row]:
+    """The lines of a table that has at least these columns, and at least one line."""
     try:
-        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
-            for line, values in enumerate(csv.DictReader(file), 2):
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            table = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", newline=""))
+            if missing := [one for one in columns if one not in (table.fieldnames or ())]:
+                raise TraceError(f"{path}:1: {missing[0]}: there is no such column; {', '.join(columns)} are needed")
+            line = 1
+            for line, values in enumerate(table, 2):
                 yield _Row(path, line, values)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f"{path}: cannot be read: {error}") from error
+            if line == 1:
+                raise TraceError(f"{path}: there is no line below the head; one at least is needed")
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TraceError(f"{path}: cannot be read: {why}") from error

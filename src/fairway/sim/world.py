@@ -24,7 +24,7 @@ from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import groups, learn
 
 from .load import Job, Load, workload_of
-from .measure import Floats, Outcome, Run, Series
+from .measure import Floats, Outcome, Run, Series, within
 
 SHOWN = 4
 Kind = tuple[object, ...]
@@ -80,7 +80,11 @@ class World:
         return replace(known, pending=(*known.pending, *hidden))
 
     def series(self) -> Series:
-        return self._books.series(self.outcomes())
+        """From the first submission to the last end."""
+        outcomes = self.outcomes()
+        ends = [run.end for it in outcomes for run in it.runs]
+        series = self._books.series(outcomes)
+        return within(series, min(it.job.submit for it in outcomes), max(ends)) if ends else series
 
     # What happens from outside
 
