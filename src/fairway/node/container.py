@@ -64,7 +64,7 @@ def holder(lock: Path) -> int:
     """The pid of the process that holds a lock; asking does not take it."""
     try:
         file = os.open(lock, os.O_RDWR)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
