@@ -38,7 +38,7 @@ from fairway.node.runner import Runner
 from .database import Database, Unusable
 from .gate import CONTROLLER, gate
 from .http import HttpServer
-from .identity import Identity, identity
+from .identity import Identity, identity, write_private
 from .jobs import Jobs
 from .kinds import builtin_kinds
 from .registry import Registry
@@ -200,7 +200,7 @@ class _Cluster:
                     why = f"port {each} cannot be used: {error.strerror}; choose another with --port"
                     raise UpError(why) from error
                 continue
-            (self.folder / "port").write_text(str(http.port))
+            write_private(self.folder / "port", str(http.port))
             self.identity.write_kubeconfig(http.port)
             return http
         raise AssertionError("the last try returns or raises")
@@ -228,7 +228,7 @@ class _Cluster:
                 control(self._control_config()),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
-            (self.folder / "ready").write_text(str(os.getpid()))
+            write_private(self.folder / "ready", str(os.getpid()))
             await stopping.wait()
             for task in running:
                 task.cancel()

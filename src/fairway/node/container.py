@@ -177,6 +177,7 @@ def stop(attempt: Attempt, grace: float, why: str) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}")
+    draft.touch(mode=0o600)
     draft.write_bytes(content)
     draft.rename(path)
 
