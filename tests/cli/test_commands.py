@@ -211,6 +211,25 @@ def test_settings_that_cannot_be_are_one_line(machine: Machine, text: str, said:
     assert found.startswith("fairway: --config: wrong.yaml: ") and said in found and found.count("\n") == 1
 
 
+@pytest.mark.parametrize("how", [(), ("--detach",)], ids=["up", "detach"])
+def test_a_cluster_that_cannot_be_started_is_one_line(machine: Machine, how: tuple[str, ...]) -> None:
+    def said(*options: str, status: int = 2) -> str:
+        found = machine.run("up", *how, *options, status=status)
+        assert found.count("fairway: ") == found.count("\n") == 1
+        return found
+
+    (machine.folder / "wrong.yaml").write_text("policy: nope")
+    (machine.folder / "file").write_text("")
+    assert "file cannot be a data directory: " in said("--data-dir", "file", status=1)
+    assert "no cluster runs on " in machine.run("down", "--data-dir", "file", status=1)
+    assert "/proc/nope cannot be a data directory: " in said("--data-dir", "/proc/nope", status=1)
+    assert "wrong.yaml: each object must be" in said("--data-dir", "other", "--nodes", "wrong.yaml", status=1)
+    assert "--config: wrong.yaml: " in said("--data-dir", "other", "--config", "wrong.yaml")
+    assert "--cpus: found 'x'; " in said("--data-dir", "other", "--cpus", "x")
+    assert "--memory: found 'banana'; " in said("--data-dir", "other", "--memory", "banana")
+    assert "--port" in said("--data-dir", "other", "--port", "99999")
+
+
 def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     program = ("sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     said = machine.run("submit", "--name", "part", "--gpus", "0.5", "--follow", "--", *program)

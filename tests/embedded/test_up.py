@@ -22,6 +22,7 @@ from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref, Selection
 from fairway.node.container import holder
+from fairway.node.ports import port_of
 
 ALONE = [sys.executable, str(Path(__file__).with_name("alone.py"))]
 
@@ -127,8 +128,14 @@ async def test_down_ends_what_a_killed_cluster_left_running(folder: Path):
 
 async def test_what_is_kept_is_for_its_owner_only(folder: Path):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for name in ("kubeconfig", "state.db", "token", "controller/kubeconfig"):
-        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600, name
+    async with client_of(folder) as client:
+        pod = await run_pod(client, "sleep 100")
+    ports, place = folder / "pods/ports", folder / "pods" / pod["metadata"]["uid"]
+    port_of("a gang", ports)
+    ours = [*folder.iterdir(), folder / "controller/kubeconfig", ports, place, *place.glob("containers/*/*/*")]
+    assert len(ours) > 15
+    for file in ours:
+        assert stat.S_IMODE(file.stat().st_mode) == (0o700 if file.is_dir() else 0o600), file
 
 
 async def test_hollow_nodes_of_a_file_stand_beside_this_machine(tmp_path: Path):

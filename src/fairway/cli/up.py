@@ -22,11 +22,20 @@ PATH = click.Path(path_type=Path)
 CONFIG = click.option("--config", default="", metavar="FILE", help="A YAML file of settings.")
 
 
+def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> str:
+    from fairway.api.quantities import Malformed, parse
+
+    with told(Malformed, by=f"{option.opts[0]}: "):
+        parse(chosen or 0)
+    return chosen
+
+
 @click.command()
 @FOLDER
-@click.option("--port", default=0, metavar="P", help="The API server's port; default: that of last time.")
-@click.option("--cpus", default="", metavar="N", help="Offer so many CPUs.")
-@click.option("--memory", default="", metavar="M", help="Offer so much memory, e.g. 16Gi.")
+@click.option("--port", default=0, type=click.IntRange(0, 65_535), metavar="P",
+              help="The API server's port; default: that of last time.")
+@click.option("--cpus", default="", metavar="N", help="Offer so many CPUs.", callback=_quantity)
+@click.option("--memory", default="", metavar="M", help="Offer so much memory, e.g. 16Gi.", callback=_quantity)
 @click.option("--fake-gpus", type=click.IntRange(min=0), metavar="N", help="Offer so many GPUs that are not there.")
 @click.option("--nodes", type=PATH, metavar="FILE", help="More nodes, whose pods only pretend to run.")
 @CONFIG
@@ -38,8 +47,9 @@ def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
     file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
     from fairway.embedded.up import UpError
 
+    settings = read_settings(config)
     with told(UpError, exit_code=1):
-        asyncio.run(_detach(folder) if detach else _up(folder, config, offer))
+        asyncio.run(_detach(folder) if detach else _up(folder, settings, offer))
 
 
 async def _detach(folder: Path) -> None:
@@ -52,11 +62,10 @@ async def _detach(folder: Path) -> None:
     click.echo(str(folder / "kubeconfig"))
 
 
-async def _up(folder: Path, config: str, offer: dict[str, Any]) -> None:
+async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
     from fairway.clock import Chance, Clock
     from fairway.embedded.up import Options, up
 
-    settings = read_settings(config)
     settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
 
     async def decide(kubeconfig: Path) -> None:

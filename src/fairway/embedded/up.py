@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from fairway.api.crds import crds
-from fairway.api.quantities import Malformed
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -39,7 +38,7 @@ from fairway.node.runner import Runner
 from .database import Database, Unusable
 from .gate import CONTROLLER, gate
 from .http import HttpServer
-from .identity import Identity, identity
+from .identity import Identity, identity, write_private
 from .jobs import Jobs
 from .kinds import builtin_kinds
 from .registry import Registry
@@ -74,13 +73,12 @@ class Options:
 async def up(options: Options, *, clock: Clock, chance: Chance, control: Control) -> None:
     """Runs the cluster until it is told to stop; `control` runs from when it is ready."""
     folder = options.data_dir
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with held(folder):
         try:
             machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=options.fake_gpus)
             hollow = nodes_of(options.nodes, clock.now(), machine=machine.name) if options.nodes else []
             database = Database(str(folder / "state.db"))
-        except (Unusable, Malformed, NodesError) as error:
+        except (Unusable, NodesError) as error:
             raise UpError(str(error)) from error
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
@@ -107,21 +105,21 @@ async def down(folder: Path, clock: Clock) -> None:
 
 async def detach(command: Sequence[str], folder: Path, clock: Clock) -> None:
     """Starts `command`, a `fairway up` on this data directory, in the background; returns when it is ready."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / "up.log").open("ab") as log:
+    with os.fdopen(_opened(folder, "up.log"), "ab") as log:
         start = log.tell()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     while _read(folder / "ready") != str(child.pid):
         if child.poll() is not None:
             said = (folder / "up.log").read_bytes()[start:].decode(errors="replace").strip()
-            raise UpError(said.rpartition("\n")[2] or f"the cluster ended at once; see {folder / 'up.log'}")
+            last = said.rpartition("\n")[2].removeprefix("fairway: ")
+            raise UpError(last or f"the cluster ended at once; see {folder / 'up.log'}")
         await clock.sleep(LOOK_SECONDS)
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """The lock of a data directory. A POSIX lock: closing any file of that name in this process would lose it."""
-    lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = _opened(folder, "lock")
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -131,6 +129,16 @@ def held(folder: Path) -> Iterator[None]:
     finally:
         (folder / "ready").unlink(missing_ok=True)
         os.close(lock)
+
+
+def _opened(folder: Path, name: str) -> int:
+    """A file of a data directory, for its owner only; both are made where they are not."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(folder / name, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+    except OSError as error:
+        why = f"{folder} cannot be a data directory: {error.strerror}; choose another with --data-dir"
+        raise UpError(why) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +200,7 @@ class _Cluster:
                     why = f"port {each} cannot be used: {error.strerror}; choose another with --port"
                     raise UpError(why) from error
                 continue
-            (self.folder / "port").write_text(str(http.port))
+            write_private(self.folder / "port", str(http.port))
             self.identity.write_kubeconfig(http.port)
             return http
         raise AssertionError("the last try returns or raises")
@@ -220,7 +228,7 @@ class _Cluster:
                 control(self._control_config()),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
-            (self.folder / "ready").write_text(str(os.getpid()))
+            write_private(self.folder / "ready", str(os.getpid()))
             await stopping.wait()
             for task in running:
                 task.cancel()

@@ -64,7 +64,7 @@ def holder(lock: Path) -> int:
     """The pid of the process that holds a lock; asking does not take it."""
     try:
         file = os.open(lock, os.O_RDWR)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
     try:
         asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -177,6 +177,7 @@ def stop(attempt: Attempt, grace: float, why: str) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}")
+    draft.touch(mode=0o600)
     draft.write_bytes(content)
     draft.rename(path)
 

@@ -24,6 +24,7 @@ def port_of(gang: str, file: Path) -> int:
     for oldest in list(chosen)[:-MOST]:
         del chosen[oldest]
     draft = file.with_suffix(".new")
+    draft.touch(mode=0o600)
     draft.write_text(json.dumps(chosen))
     draft.rename(file)
     return chosen[gang]

@@ -192,6 +192,7 @@ class Runner:
         around = Surroundings(self.base, sources, await self._peers(pod), port, self.capacity)
         env = environment(pod, container, around)
         argv = command(container, env)
+        own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
             place.mkdir(parents=True, exist_ok=True)
         where = make_volumes(pod, own / "volumes", sources)
