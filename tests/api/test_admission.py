@@ -247,6 +247,39 @@ def test_pods_that_are_not_ours_to_place_are_not_gated(left):
     assert new["spec"].get("schedulerName") != "fairway"
 
 
+GPU = [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+
+
+@pytest.mark.parametrize("field", ["nodeName", "schedulerName"])
+def test_nobody_takes_accelerators_past_the_queue(field):
+    spec = {field: "other"}
+
+    def told(kind, new, group=""):
+        with pytest.raises(Refused) as refused:
+            let_in(kind, new, group=group, user="system:serviceaccount:kube-system:job-controller")
+        ((path, _, message),) = refused.value.causes
+        assert refused.value.forbidden and message.endswith("only Fairway places pods with accelerators")
+        return path
+
+    assert told("Pod", pod(containers=GPU, **spec)) == f"spec.{field}"
+    assert told("Pod", pod("Job", containers=GPU, **spec)) == f"spec.{field}"
+    made = job(template={"spec": {"containers": GPU, **spec}})
+    assert told("Job", made, group="batch") == told("Deployment", made, group="apps") == f"spec.template.spec.{field}"
+    shared = pod(**spec)
+    shared["metadata"]["annotations"] = {"fairway.dev/gpu-fraction": "0.5"}
+    assert told("Pod", shared) == f"spec.{field}"
+    assert let_in("Pod", pod(containers=GPU, **spec), group="", is_trusted=True)
+
+
+def test_only_the_controller_says_which_devices_a_pod_has():
+    plain, claiming = pod(), pod()
+    claiming["metadata"]["annotations"] = {"fairway.dev/assigned-devices": "3"}
+    assert "fairway.dev/assigned-devices" not in let_in("Pod", claiming, group="")["metadata"]["annotations"]
+    assert "fairway.dev/assigned-devices" not in let_in("Pod", claiming, group="", old=plain)["metadata"]["annotations"]
+    kept = let_in("Pod", plain, group="", old=claiming)
+    assert kept["metadata"]["annotations"]["fairway.dev/assigned-devices"] == "3"
+
+
 def test_a_deployment_hands_its_queue_and_a_gate_to_its_pods():
     meta = {
         "name": "d",

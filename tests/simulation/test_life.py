@@ -356,6 +356,19 @@ def test_a_user_cannot_admit_a_workload() -> None:
     assert play(story, node("n1")) == (403, True, "Pending")
 
 
+def test_a_pod_stays_where_it_is_whatever_its_annotation_is_changed_to() -> None:
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(pod("a", cpu="1", gpus=1))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        said = {"metadata": {"annotations": {"fairway.dev/assigned-devices": "3"}}}
+        await world.client.patch(Ref(kinds.PODS, "a", "default"), said)
+        await world.clock.sleep(10)
+        found = await world.client.get(Ref(kinds.PODS, "a", "default"))
+        return found["metadata"]["annotations"]["fairway.dev/assigned-devices"], await world.phase("pod-a")
+
+    assert play(story, node("n1", gpus=4)) == ("0", "Running")
+
+
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:
     async def story(world: World) -> tuple[list[Thing], str, Thing]:
         await world.apply(job("a", seconds=50))

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from . import owners, queues, workloads
 from .decode import cleaned, decode
-from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, SUBMITTED, USER, PodObject
-from .pods import ALONE
-from .quantities import Malformed, duration, duration_text, shown
+from .objects import ASSIGNED, GATE, GROUP, MANAGED, QUEUE, SCHEDULER, SUBMITTED, USER, PodObject, PodTemplate
+from .pods import ALONE, pod_class
+from .quantities import Malformed, duration, duration_text, shown, within
 from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
@@ -112,7 +112,7 @@ def _ours(review: Review) -> Thing:
             _reservation(decode(said, ReservationObject), review)
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
-            _keep_place(review)
+            _keep(SUBMITTED, review)
             _workload(decode(said, WorkloadObject), review)
     return review.new
 
@@ -171,15 +171,20 @@ def _managed(review: Review) -> Thing:
         if review.operation == "CREATE":
             *path, last = owners.OWNERS[kind].suspend
             _at(new, path)[last] = True
-        for template in _templates(new):
+        for where, template in _templates(new):
+            _check_place(template, where, review)
             _steer(template)
     elif kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
-        for template in _templates(new):
+        for where, template in _templates(new):
+            _check_place(template, where, review)
             _inherit(template, new)
             _gate(template)
-    elif kind == ("", "Pod") and review.operation == "CREATE":
-        _pod(review)
+    elif kind == ("", "Pod"):
+        _keep(ASSIGNED, review)
+        if review.operation == "CREATE":
+            _check_place(new, "", review)
+            _pod(review)
     return new
 
 
@@ -210,15 +215,32 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
 
 
-def _keep_place(review: Review) -> None:
-    """Only the controller says when a workload was submitted."""
-    if review.is_trusted:
+def _keep(note: str, review: Review) -> None:
+    """Only the controller writes this annotation."""
+    said, now = (_part(_part(one, "metadata"), "annotations").get(note) for one in (review.old or {}, review.new))
+    if review.is_trusted or said == now:
         return
     notes = _at(review.new, ("metadata", "annotations"))
-    said = _part(_part(review.old or {}, "metadata"), "annotations").get(SUBMITTED)
-    notes.pop(SUBMITTED, None)
+    notes.pop(note, None)
     if said is not None:
-        notes[SUBMITTED] = said
+        notes[note] = said
+
+
+def _check_place(pod: Thing, path: str, review: Review) -> None:
+    """Who asks for accelerators takes none past the queue: neither its node nor its scheduler is the user's choice."""
+    spec = _part(pod, "spec")
+    own = {"nodeName": (None, ""), "schedulerName": (None, "", DEFAULT_SCHEDULER, SCHEDULER)}
+    chosen = [name for name, free in own.items() if spec.get(name) not in free]
+    if chosen and not review.is_trusted and within(path, _asks_accelerators, pod):
+        field = f"{path}.spec.{chosen[0]}".lstrip(".")
+        why = f"found {shown(spec[chosen[0]])}; only Fairway places pods with accelerators"
+        raise Refused([(field, FORBIDDEN, why)], forbidden=True)
+
+
+def _asks_accelerators(pod: Thing) -> bool:
+    """Any extended resource counts: they are whole devices, and nobody else keeps count of them."""
+    asked = pod_class(decode(cleaned(pod), PodTemplate), "")
+    return bool(asked.gpu_fraction or asked.gpu_memory or any("/" in name for name, _ in asked.requests))
 
 
 def _steer(pod: Thing) -> None:
@@ -228,7 +250,7 @@ def _steer(pod: Thing) -> None:
 
 
 def _gate(pod: Thing) -> None:
-    """A pod that has a node already is left alone: it counts as used room."""
+    """A pod that has a node already is left alone: it counts as used room. It asks for no accelerators."""
     spec = _at(pod, ("spec",))
     if spec.get("nodeName"):
         return
@@ -246,17 +268,17 @@ def _inherit(template: Thing, owner: Thing) -> None:
             _at(template, ("metadata", name)).update({**said, **_part(_part(template, "metadata"), name)})
 
 
-def _templates(said: object) -> Iterator[Thing]:
-    """Every pod template in an object, however deep."""
+def _templates(said: object, path: str = "") -> Iterator[tuple[str, Thing]]:
+    """Every pod template in an object, however deep, with its path."""
     if isinstance(said, dict):
         for key, value in said.items():
             if key == "template" and isinstance(value, dict) and "containers" in _part(value, "spec"):
-                yield value
+                yield f"{path}.{key}".lstrip("."), value
             else:
-                yield from _templates(value)
+                yield from _templates(value, f"{path}.{key}".lstrip("."))
     elif isinstance(said, list):
-        for value in said:
-            yield from _templates(value)
+        for index, value in enumerate(said):
+            yield from _templates(value, f"{path}[{index}]")
 
 
 def _at(new: Thing, path: Sequence[str]) -> Thing:
