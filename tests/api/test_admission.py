@@ -199,11 +199,20 @@ def test_the_user_of_a_job_does_not_change():
         ({"fairway.dev/workload-type": "Fun"}, "fairway.dev/workload-type"),
         ({"fairway.dev/deadline": "noon"}, "fairway.dev/deadline"),
         ({"fairway.dev/time-limit": "soon"}, "fairway.dev/time-limit"),
+        ({"fairway.dev/start-timeout": "banana"}, "fairway.dev/start-timeout"),
+        ({"fairway.dev/idle-timeout": "x"}, "fairway.dev/idle-timeout"),
         ({"fairway.dev/min-count": "2"}, "fairway.dev/min-count"),
     ],
 )
 def test_an_annotation_that_makes_no_sense_is_refused(annotations, field):
     assert refusal("Job", job(annotations), group="batch").startswith(f"metadata.annotations[{field}]: found")
+
+
+def test_a_job_of_more_pods_than_a_workload_may_have_is_refused():
+    said = refusal("Job", job(parallelism=200_000), group="batch")
+    assert said == "spec.parallelism: found 200000; int <= 100000 is allowed"
+    assert let_in("Job", job(parallelism=200_000, completions=5), group="batch")
+    assert refusal("Job", job(parallelism=200_000), group="batch", old=job()) == said
 
 
 def test_a_request_that_makes_no_sense_is_refused_with_its_path():

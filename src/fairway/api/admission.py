@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from . import owners, queues, workloads
 from .decode import cleaned, decode
 from .objects import ASSIGNED, GATE, GROUP, MANAGED, QUEUE, SCHEDULER, SUBMITTED, USER, PodObject, PodTemplate
@@ -119,6 +121,8 @@ def _ours(review: Review) -> Thing:
 
 def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
+    queues.seconds("spec.startTimeout", said.spec.start_timeout)
+    queues.seconds("spec.idleTimeout", said.spec.idle_timeout)
     longest = _longest(said.spec.queue, review.lookup)
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
@@ -154,8 +158,8 @@ def _read(review: Review) -> None:
         return
     if not made.spec.pod_sets:
         return
-    try:
-        _workload(made, review)
+    try:  # as its Workload will be read: refused later, nobody would be told
+        _workload(decode(msgspec.json.decode(msgspec.json.encode(made)), WorkloadObject), review)
     except Malformed as error:
         raise owners.told(review.kind, error) from None
     least = _part(_part(review.new, "metadata"), "annotations").get(f"{GROUP}/min-count")
