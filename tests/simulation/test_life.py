@@ -172,6 +172,22 @@ def test_a_deleted_pod_of_nobody_takes_its_workload_with_it() -> None:
     assert play(story, node("n1")) == []
 
 
+def test_a_deleted_group_does_not_come_back_however_long_its_pods_take_to_stop() -> None:
+    async def story(world: World) -> list[Thing]:
+        group = {"labels": {"fairway.dev/group": "g", "fairway.dev/group-size": "3"}}
+        await world.apply(*(pod(f"g-{index}", cpu="1", seconds=None, **group) for index in range(3)))
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        world.dead.add("n1")
+        for index in range(3):
+            await world.delete(kinds.PODS, f"g-{index}")
+        await world.clock.sleep(5)
+        await world.heal(node("n1"))
+        await world.clock.sleep(30)
+        return [*await world.pods(), *await world.client.list(Selection(kinds.WORKLOADS))]
+
+    assert play(story, node("n1")) == []
+
+
 def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     async def story(world: World) -> tuple[float, Thing, list[Thing]]:
         await world.apply(job("a", seconds=1000, gpus=2))

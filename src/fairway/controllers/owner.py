@@ -117,6 +117,10 @@ class PodsOwner:
     def is_stopped(self) -> bool:
         return not any(map(holds_room, self.pods))
 
+    def is_deleted(self) -> bool:
+        """All its pods are told to go, and none for the sake of its node: nobody wants them back."""
+        return all(pod.metadata.deletion_timestamp and not _is_disrupted(pod) for pod in self.pods)
+
     def about(self) -> About:
         pod = self.pods[0].metadata
         return About(kinds.PODS, pod.name, pod.uid, pod.namespace)
@@ -141,8 +145,11 @@ def is_lost(pod: PodObject) -> bool:
     """It ended for no fault of its own: its node or kubelet would not, or could not, run it (any more)."""
     if pod.status.phase != "Failed":
         return False
-    disrupted = any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
-    return disrupted or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
+    return _is_disrupted(pod) or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
+
+
+def _is_disrupted(pod: PodObject) -> bool:
+    return any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
 
 
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:

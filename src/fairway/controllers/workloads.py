@@ -56,6 +56,9 @@ class Life:
             return await self._orphaned(case, said)
         if outcome := owner.outcome():
             return await self._end(case, Said(outcome.reason, outcome.message), succeeded=outcome.succeeded)
+        if isinstance(owner, PodsOwner) and owner.is_deleted() and not holds(said.status, "Evicted"):
+            await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
+            return None
         await self._mirror(case.key, said, owner)
         if said.status.admission is not None and holds(said.status, "Evicted"):
             return await self._leave(case, said, owner)
