@@ -68,6 +68,15 @@ def test_the_user_does_not_change():
     assert let_in("Workload", workload(queue="other"), old=old)["spec"]["user"] == "ann"
 
 
+def test_a_workload_that_holds_room_keeps_its_queue():
+    held = {**workload(queue="a"), "status": {"admission": {"pool": "p"}}}
+    moved = {**workload(queue="b"), "status": held["status"]}
+    said = refusal("Workload", moved, old=held)
+    assert said == "spec.queue: does not change while the workload holds room"
+    assert let_in("Workload", moved, old=held, is_trusted=True)["spec"]["queue"] == "b"
+    assert let_in("Workload", workload(queue="b"), old=workload(queue="a"))["spec"]["queue"] == "b"
+
+
 def test_only_the_controller_says_when_a_workload_was_submitted():
     early = {**workload(), "metadata": {"name": "w", "annotations": {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}}}
     assert "fairway.dev/submitted" not in let_in("Workload", early)["metadata"]["annotations"]

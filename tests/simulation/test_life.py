@@ -358,6 +358,24 @@ def test_a_workload_deleted_by_hand_comes_again() -> None:
     assert before != after
 
 
+def test_a_job_that_runs_stays_in_its_queue_until_it_next_waits() -> None:
+    async def story(world: World) -> list[str]:
+        kind = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "spec": {}}
+        await world.apply(*({**kind, "metadata": {"name": name}} for name in "ab"))
+        await world.apply(job("j", labels={"fairway.dev/queue": "a"}))
+        await world.until(lambda: world.is_in("job-j", "Running"))
+        await world.client.patch(Ref(kinds.JOBS, "j", "default"), {"metadata": {"labels": {"fairway.dev/queue": "b"}}})
+        await world.clock.sleep(10)
+        seen = [(await world.workload("job-j"))["spec"]["queue"]]
+        await world.annotate("j", active="false")
+        await world.until(lambda: world.is_in("job-j", "Suspended"))
+        await world.annotate("j", active="true")
+        await world.until(lambda: world.is_in("job-j", "Running"))
+        return [*seen, (await world.workload("job-j"))["spec"]["queue"]]
+
+    assert play(story, node("n1")) == ["a", "b"]
+
+
 def test_a_user_cannot_admit_a_workload() -> None:
     async def story(world: World) -> tuple[int, bool, str]:
         await world.apply(job("a", gpus=2))

@@ -115,6 +115,7 @@ def _ours(review: Review) -> Thing:
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
             _keep(SUBMITTED, review)
+            _hold(review)
             _workload(decode(said, WorkloadObject), review)
     return review.new
 
@@ -228,6 +229,17 @@ def _keep(note: str, review: Review) -> None:
     notes.pop(note, None)
     if said is not None:
         notes[note] = said
+
+
+def _hold(review: Review) -> None:
+    """A workload that holds room keeps its queue and its podsets, which were asked whether it may."""
+    old = review.old or {}
+    before, now = _part(old, "spec"), _part(review.new, "spec")
+    if review.is_trusted or not _part(_part(old, "status"), "admission"):
+        return
+    for name in ("queue", "podSets"):
+        if before.get(name) != now.get(name):
+            raise Malformed("does not change while the workload holds room", f"spec.{name}")
 
 
 def _check_place(pod: Thing, path: str, review: Review) -> None:

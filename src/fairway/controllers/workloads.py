@@ -88,13 +88,13 @@ class Life:
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
-        """The spec follows the owner's labels and annotations; its podsets only while it holds no room."""
+        """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room."""
         desired = self._desired(owner)
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
-            spec = replace(spec, pod_sets=said.spec.pod_sets)
+            spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
         if patch := change(said.spec, spec):
             await self.means.patch(key, said, {"spec": patch})
 
