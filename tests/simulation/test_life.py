@@ -444,18 +444,27 @@ def test_a_job_is_stopped_at_its_time_limit_and_fails() -> None:
     assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "TimeLimit", 1)
 
 
-def test_a_workload_whose_predecessor_failed_fails_and_one_whose_succeeded_starts() -> None:
-    async def story(world: World) -> tuple[str, str, str]:
+def test_a_job_whose_predecessor_failed_fails_without_a_pod_and_one_whose_succeeded_starts() -> None:
+    async def story(world: World) -> tuple[str, str, Thing]:
         bad = job("bad", seconds=5, backoffLimit=0)
         bad["spec"]["template"]["metadata"]["annotations"]["fairway.dev/exit-code"] = "1"
         after = {"annotations": {"fairway.dev/after": "bad"}}
         await world.apply(bad, job("good", seconds=5), job("late", **after))
         await world.apply(job("next", annotations={"fairway.dev/after": "good"}))
         await world.until(lambda: world.is_in("job-next", "Running"), seconds=30)
-        await world.until(lambda: world.is_in("job-late", "Failed"), seconds=30)
-        return await world.phase("job-bad"), (await world.workload("job-late"))["status"]["reason"], ""
+        await world.until(lambda: is_failed(world, "late"), seconds=30)
+        made = [it for it in await world.client.list(Selection(kinds.EVENTS)) if it["reason"] == "SuccessfulCreate"]
+        assert "late" not in [it["involvedObject"]["name"] for it in made]
+        why = (await world.workload("job-late"))["status"]["reason"]
+        return await world.phase("job-bad"), why, await world.job("late")
 
-    assert play(story, node("n1")) == ("Failed", "DependencyFailed", "")
+    bad, why, late = play(story, node("n1"))
+    assert (bad, why) == ("Failed", "DependencyFailed")
+    assert [it["reason"] for it in late["status"]["conditions"] if it["type"] == "Failed"] == ["DeadlineExceeded"]
+
+
+async def is_failed(world: World, name: str) -> bool:
+    return is_true(await world.job(name), "Failed")
 
 
 def test_a_gang_that_loses_a_pod_restarts_whole() -> None:

@@ -26,7 +26,6 @@ from .bind import holds_room, is_over, ref_of, remove
 
 MANIFESTS = "fairway.dev/pods"
 LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
-DEADLINE_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,9 @@ class JobOwner:
         await self._set(client, {"suspend": False} if self.job.spec.suspend else {})
 
     async def fail(self, client: Client) -> None:
-        """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed."""
-        await self._set(client, {"activeDeadlineSeconds": DEADLINE_SECONDS})
+        """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed. While
+        it is suspended no deadline counts; resumed with this one, it makes no pod."""
+        await self._set(client, {"suspend": False, "activeDeadlineSeconds": 0})
 
     async def _set(self, client: Client, spec: dict[str, object]) -> None:
         meta = self.job.metadata

@@ -34,7 +34,7 @@ from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
 from .cases import Case
 from .means import Means
-from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
+from .owner import MANIFESTS, JobOwner, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -243,7 +243,9 @@ class Life:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
         owner = case.owner
         if owner is not None and owner.outcome() is None:
-            fails = said.status.phase == "Failed" and said.status.admission is not None
+            is_its_own = any(one.uid == owner.about().uid for one in said.metadata.owner_references)
+            can_fail = isinstance(owner, JobOwner) or said.status.admission is not None  # else pods stay at their gates
+            fails = said.status.phase == "Failed" and is_its_own and can_fail
             await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
         if FINALIZER not in said.metadata.finalizers:
             return None
