@@ -289,6 +289,13 @@ def test_nobody_takes_accelerators_past_the_queue(field):
     assert let_in("Pod", pod(containers=GPU, **spec), group="", is_trusted=True)
 
 
+def test_only_the_controller_says_what_pods_are_made_again():
+    made = workload()
+    made["metadata"]["annotations"] = {"fairway.dev/pods": "others"}
+    assert let_in("Workload", made)["metadata"]["annotations"] == {}
+    assert let_in("Workload", made, is_trusted=True)["metadata"]["annotations"] == {"fairway.dev/pods": "others"}
+
+
 def test_only_the_controller_says_which_devices_a_pod_has():
     plain, claiming = pod(), pod()
     claiming["metadata"]["annotations"] = {"fairway.dev/assigned-devices": "3"}

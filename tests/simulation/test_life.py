@@ -403,6 +403,27 @@ def test_a_pod_stays_where_it_is_whatever_its_annotation_is_changed_to() -> None
     assert play(story, node("n1", gpus=4)) == ("0", "Running")
 
 
+def test_a_workload_that_a_user_wrote_queues_like_any_and_goes_when_it_is_deleted() -> None:
+    async def story(world: World) -> list[str]:
+        template = job("t")["spec"]["template"]
+        spec = {"podSets": [{"name": "main", "count": 1, "template": template}]}
+        await world.apply(priority("high", 1000))
+        await world.client.create(kinds.WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+        await world.until(lambda: world.is_in("w", "Admitted"))
+        await world.clock.sleep(10)
+        seen = [await world.phase("w")]
+        await world.apply(job("urgent", seconds=20, pod={"priorityClassName": "high"}))
+        await world.until(lambda: world.is_in("job-urgent", "Running"), seconds=10)
+        seen.append(await world.phase("w"))
+        await world.until(lambda: world.is_in("w", "Admitted"))
+        await world.client.delete(Ref(kinds.WORKLOADS, "w", "default"))
+        await world.apply(job("next"))
+        await world.until(lambda: world.is_in("job-next", "Running"), seconds=10)
+        return [*seen, await world.phase("w")]
+
+    assert play(story, node("n1", cpu=2)) == ["Admitted", "Pending", ""]
+
+
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:
     async def story(world: World) -> tuple[list[Thing], str, Thing]:
         await world.apply(job("a", seconds=50))

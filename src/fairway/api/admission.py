@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from . import owners, queues, workloads
+from . import objects, owners, queues, workloads
 from .decode import cleaned, decode
-from .objects import ASSIGNED, GATE, GROUP, MANAGED, QUEUE, SCHEDULER, SUBMITTED, USER, PodObject, PodTemplate
+from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
 from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
@@ -114,7 +114,8 @@ def _ours(review: Review) -> Thing:
             _reservation(decode(said, ReservationObject), review)
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
-            _keep(SUBMITTED, review)
+            _keep(objects.SUBMITTED, review)
+            _keep(objects.MANIFESTS, review)
             _hold(review)
             _workload(decode(said, WorkloadObject), review)
     return review.new
@@ -186,7 +187,7 @@ def _managed(review: Review) -> Thing:
             _inherit(template, new)
             _gate(template)
     elif kind == ("", "Pod"):
-        _keep(ASSIGNED, review)
+        _keep(objects.ASSIGNED, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)

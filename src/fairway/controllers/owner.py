@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from fairway.api import owners
-from fairway.api.objects import ACTIVE, GATE, SCHEDULER, JobObject, PodObject
+from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -24,7 +24,6 @@ from fairway.kube.kinds import Ref
 
 from .bind import holds_room, is_over, ref_of, remove
 
-MANIFESTS = "fairway.dev/pods"
 LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
 
 

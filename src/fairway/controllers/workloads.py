@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api.decode import change
-from fairway.api.objects import SUBMITTED, OwnerReference, PodObject
+from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -34,7 +34,7 @@ from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
 from .cases import Case
 from .means import Means
-from .owner import MANIFESTS, JobOwner, Owner, PodsOwner, is_lost, keep, remake
+from .owner import JobOwner, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -107,12 +107,20 @@ class Life:
         return replace(said, spec=replace(said.spec, priority_class_name=name))
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
-        """Its owner is gone. Where nobody collects, we do; but never a bare pod that is being made again."""
+        """Its owner is gone, unless its user wrote it. Where nobody collects, we do; but never a bare pod that is being
+        made again."""
         is_between = holds(said.status, "Evicted") and said.status.admission is not None
         if is_between and not said.metadata.owner_references and MANIFESTS in said.metadata.annotations:
             await remake(self.means.client, said, ())
+        elif SUBMITTED not in said.metadata.annotations:
+            await self.means.write(case.key, self._of_nobody)
         elif await self._is_gone(said):
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
+
+    def _of_nobody(self, said: WorkloadObject) -> WorkloadStatus:
+        """It has no pods to wait for: evicted it leaves at once."""
+        status = life.leave(said.status, now=self.means.now())
+        return status if status.admission else life.suspend(status, is_active=said.spec.active)
 
     async def _is_gone(self, said: WorkloadObject) -> bool:
         """Whether the server says so too: the view may not have heard of an owner that is new."""
