@@ -68,6 +68,15 @@ def test_the_user_does_not_change():
     assert let_in("Workload", workload(queue="other"), old=old)["spec"]["user"] == "ann"
 
 
+def test_a_workload_that_holds_room_keeps_its_queue():
+    held = {**workload(queue="a"), "status": {"admission": {"pool": "p"}}}
+    moved = {**workload(queue="b"), "status": held["status"]}
+    said = refusal("Workload", moved, old=held)
+    assert said == "spec.queue: does not change while the workload holds room"
+    assert let_in("Workload", moved, old=held, is_trusted=True)["spec"]["queue"] == "b"
+    assert let_in("Workload", workload(queue="b"), old=workload(queue="a"))["spec"]["queue"] == "b"
+
+
 def test_only_the_controller_says_when_a_workload_was_submitted():
     early = {**workload(), "metadata": {"name": "w", "annotations": {"fairway.dev/submitted": "2020-01-01T00:00:00Z"}}}
     assert "fairway.dev/submitted" not in let_in("Workload", early)["metadata"]["annotations"]
@@ -199,11 +208,20 @@ def test_the_user_of_a_job_does_not_change():
         ({"fairway.dev/workload-type": "Fun"}, "fairway.dev/workload-type"),
         ({"fairway.dev/deadline": "noon"}, "fairway.dev/deadline"),
         ({"fairway.dev/time-limit": "soon"}, "fairway.dev/time-limit"),
+        ({"fairway.dev/start-timeout": "banana"}, "fairway.dev/start-timeout"),
+        ({"fairway.dev/idle-timeout": "x"}, "fairway.dev/idle-timeout"),
         ({"fairway.dev/min-count": "2"}, "fairway.dev/min-count"),
     ],
 )
 def test_an_annotation_that_makes_no_sense_is_refused(annotations, field):
     assert refusal("Job", job(annotations), group="batch").startswith(f"metadata.annotations[{field}]: found")
+
+
+def test_a_job_of_more_pods_than_a_workload_may_have_is_refused():
+    said = refusal("Job", job(parallelism=200_000), group="batch")
+    assert said == "spec.parallelism: found 200000; int <= 100000 is allowed"
+    assert let_in("Job", job(parallelism=200_000, completions=5), group="batch")
+    assert refusal("Job", job(parallelism=200_000), group="batch", old=job()) == said
 
 
 def test_a_request_that_makes_no_sense_is_refused_with_its_path():
@@ -245,6 +263,46 @@ def test_pods_that_are_not_ours_to_place_are_not_gated(left):
     new = let_in("Pod", left, group="")
     assert "schedulingGates" not in new["spec"]
     assert new["spec"].get("schedulerName") != "fairway"
+
+
+GPU = [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+
+
+@pytest.mark.parametrize("field", ["nodeName", "schedulerName"])
+def test_nobody_takes_accelerators_past_the_queue(field):
+    spec = {field: "other"}
+
+    def told(kind, new, group=""):
+        with pytest.raises(Refused) as refused:
+            let_in(kind, new, group=group, user="system:serviceaccount:kube-system:job-controller")
+        ((path, _, message),) = refused.value.causes
+        assert refused.value.forbidden and message.endswith("only Fairway places pods with accelerators")
+        return path
+
+    assert told("Pod", pod(containers=GPU, **spec)) == f"spec.{field}"
+    assert told("Pod", pod("Job", containers=GPU, **spec)) == f"spec.{field}"
+    made = job(template={"spec": {"containers": GPU, **spec}})
+    assert told("Job", made, group="batch") == told("Deployment", made, group="apps") == f"spec.template.spec.{field}"
+    shared = pod(**spec)
+    shared["metadata"]["annotations"] = {"fairway.dev/gpu-fraction": "0.5"}
+    assert told("Pod", shared) == f"spec.{field}"
+    assert let_in("Pod", pod(containers=GPU, **spec), group="", is_trusted=True)
+
+
+def test_only_the_controller_says_what_pods_are_made_again():
+    made = workload()
+    made["metadata"]["annotations"] = {"fairway.dev/pods": "others"}
+    assert let_in("Workload", made)["metadata"]["annotations"] == {}
+    assert let_in("Workload", made, is_trusted=True)["metadata"]["annotations"] == {"fairway.dev/pods": "others"}
+
+
+def test_only_the_controller_says_which_devices_a_pod_has():
+    plain, claiming = pod(), pod()
+    claiming["metadata"]["annotations"] = {"fairway.dev/assigned-devices": "3"}
+    assert "fairway.dev/assigned-devices" not in let_in("Pod", claiming, group="")["metadata"]["annotations"]
+    assert "fairway.dev/assigned-devices" not in let_in("Pod", claiming, group="", old=plain)["metadata"]["annotations"]
+    kept = let_in("Pod", plain, group="", old=claiming)
+    assert kept["metadata"]["annotations"]["fairway.dev/assigned-devices"] == "3"
 
 
 def test_a_deployment_hands_its_queue_and_a_gate_to_its_pods():

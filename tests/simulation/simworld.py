@@ -203,10 +203,11 @@ def job(name: str, *, seconds: float = 100, cpu: str = "2", gpus: int = 0, **sai
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template, **said}}
 
 
-def pod(name: str, *, seconds: float | None = 100, cpu: str = "2", **said: Any) -> Thing:
+def pod(name: str, *, seconds: float | None = 100, cpu: str = "2", gpus: int = 0, **said: Any) -> Thing:
     """A bare pod; `said`: labels, annotations."""
+    requests = {"cpu": cpu} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     container = {"name": "main", "image": "busybox", "command": ["sleep", "100"],
-                 "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}  # fmt: skip
+                 "resources": {"requests": requests, "limits": requests}}  # fmt: skip
     notes = ({} if seconds is None else {DURATION: f"{seconds}s"}) | said.pop("annotations", {})
     meta = {"name": name, "namespace": "default", "annotations": notes, **said}
     spec = {"restartPolicy": "Never", "containers": [container]}

@@ -172,6 +172,22 @@ def test_a_deleted_pod_of_nobody_takes_its_workload_with_it() -> None:
     assert play(story, node("n1")) == []
 
 
+def test_a_deleted_group_does_not_come_back_however_long_its_pods_take_to_stop() -> None:
+    async def story(world: World) -> list[Thing]:
+        group = {"labels": {"fairway.dev/group": "g", "fairway.dev/group-size": "3"}}
+        await world.apply(*(pod(f"g-{index}", cpu="1", seconds=None, **group) for index in range(3)))
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        world.dead.add("n1")
+        for index in range(3):
+            await world.delete(kinds.PODS, f"g-{index}")
+        await world.clock.sleep(5)
+        await world.heal(node("n1"))
+        await world.clock.sleep(30)
+        return [*await world.pods(), *await world.client.list(Selection(kinds.WORKLOADS))]
+
+    assert play(story, node("n1")) == []
+
+
 def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     async def story(world: World) -> tuple[float, Thing, list[Thing]]:
         await world.apply(job("a", seconds=1000, gpus=2))
@@ -342,6 +358,24 @@ def test_a_workload_deleted_by_hand_comes_again() -> None:
     assert before != after
 
 
+def test_a_job_that_runs_stays_in_its_queue_until_it_next_waits() -> None:
+    async def story(world: World) -> list[str]:
+        kind = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "spec": {}}
+        await world.apply(*({**kind, "metadata": {"name": name}} for name in "ab"))
+        await world.apply(job("j", labels={"fairway.dev/queue": "a"}))
+        await world.until(lambda: world.is_in("job-j", "Running"))
+        await world.client.patch(Ref(kinds.JOBS, "j", "default"), {"metadata": {"labels": {"fairway.dev/queue": "b"}}})
+        await world.clock.sleep(10)
+        seen = [(await world.workload("job-j"))["spec"]["queue"]]
+        await world.annotate("j", active="false")
+        await world.until(lambda: world.is_in("job-j", "Suspended"))
+        await world.annotate("j", active="true")
+        await world.until(lambda: world.is_in("job-j", "Running"))
+        return [*seen, (await world.workload("job-j"))["spec"]["queue"]]
+
+    assert play(story, node("n1")) == ["a", "b"]
+
+
 def test_a_user_cannot_admit_a_workload() -> None:
     async def story(world: World) -> tuple[int, bool, str]:
         await world.apply(job("a", gpus=2))
@@ -354,6 +388,40 @@ def test_a_user_cannot_admit_a_workload() -> None:
         return refused.value.status, (await world.job("a"))["spec"]["suspend"], await world.phase("job-a")
 
     assert play(story, node("n1")) == (403, True, "Pending")
+
+
+def test_a_pod_stays_where_it_is_whatever_its_annotation_is_changed_to() -> None:
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(pod("a", cpu="1", gpus=1))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        said = {"metadata": {"annotations": {"fairway.dev/assigned-devices": "3"}}}
+        await world.client.patch(Ref(kinds.PODS, "a", "default"), said)
+        await world.clock.sleep(10)
+        found = await world.client.get(Ref(kinds.PODS, "a", "default"))
+        return found["metadata"]["annotations"]["fairway.dev/assigned-devices"], await world.phase("pod-a")
+
+    assert play(story, node("n1", gpus=4)) == ("0", "Running")
+
+
+def test_a_workload_that_a_user_wrote_queues_like_any_and_goes_when_it_is_deleted() -> None:
+    async def story(world: World) -> list[str]:
+        template = job("t")["spec"]["template"]
+        spec = {"podSets": [{"name": "main", "count": 1, "template": template}]}
+        await world.apply(priority("high", 1000))
+        await world.client.create(kinds.WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+        await world.until(lambda: world.is_in("w", "Admitted"))
+        await world.clock.sleep(10)
+        seen = [await world.phase("w")]
+        await world.apply(job("urgent", seconds=20, pod={"priorityClassName": "high"}))
+        await world.until(lambda: world.is_in("job-urgent", "Running"), seconds=10)
+        seen.append(await world.phase("w"))
+        await world.until(lambda: world.is_in("w", "Admitted"))
+        await world.client.delete(Ref(kinds.WORKLOADS, "w", "default"))
+        await world.apply(job("next"))
+        await world.until(lambda: world.is_in("job-next", "Running"), seconds=10)
+        return [*seen, await world.phase("w")]
+
+    assert play(story, node("n1", cpu=2)) == ["Admitted", "Pending", ""]
 
 
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:
@@ -397,18 +465,27 @@ def test_a_job_is_stopped_at_its_time_limit_and_fails() -> None:
     assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "TimeLimit", 1)
 
 
-def test_a_workload_whose_predecessor_failed_fails_and_one_whose_succeeded_starts() -> None:
-    async def story(world: World) -> tuple[str, str, str]:
+def test_a_job_whose_predecessor_failed_fails_without_a_pod_and_one_whose_succeeded_starts() -> None:
+    async def story(world: World) -> tuple[str, str, Thing]:
         bad = job("bad", seconds=5, backoffLimit=0)
         bad["spec"]["template"]["metadata"]["annotations"]["fairway.dev/exit-code"] = "1"
         after = {"annotations": {"fairway.dev/after": "bad"}}
         await world.apply(bad, job("good", seconds=5), job("late", **after))
         await world.apply(job("next", annotations={"fairway.dev/after": "good"}))
         await world.until(lambda: world.is_in("job-next", "Running"), seconds=30)
-        await world.until(lambda: world.is_in("job-late", "Failed"), seconds=30)
-        return await world.phase("job-bad"), (await world.workload("job-late"))["status"]["reason"], ""
+        await world.until(lambda: is_failed(world, "late"), seconds=30)
+        made = [it for it in await world.client.list(Selection(kinds.EVENTS)) if it["reason"] == "SuccessfulCreate"]
+        assert "late" not in [it["involvedObject"]["name"] for it in made]
+        why = (await world.workload("job-late"))["status"]["reason"]
+        return await world.phase("job-bad"), why, await world.job("late")
 
-    assert play(story, node("n1")) == ("Failed", "DependencyFailed", "")
+    bad, why, late = play(story, node("n1"))
+    assert (bad, why) == ("Failed", "DependencyFailed")
+    assert [it["reason"] for it in late["status"]["conditions"] if it["type"] == "Failed"] == ["DeadlineExceeded"]
+
+
+async def is_failed(world: World, name: str) -> bool:
+    return is_true(await world.job(name), "Failed")
 
 
 def test_what_comes_after_a_job_that_is_made_later_starts_when_that_has_succeeded() -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from . import owners, queues, workloads
+import msgspec
+
+from . import objects, owners, queues, workloads
 from .decode import cleaned, decode
-from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, SUBMITTED, USER, PodObject
-from .pods import ALONE
-from .quantities import Malformed, duration, duration_text, shown
+from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
+from .pods import ALONE, pod_class
+from .quantities import Malformed, duration, duration_text, shown, within
 from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
@@ -112,13 +114,17 @@ def _ours(review: Review) -> Thing:
             _reservation(decode(said, ReservationObject), review)
         case "Workload":
             _claim(review.new, ("spec", "user"), review)
-            _keep_place(review)
+            _keep(objects.SUBMITTED, review)
+            _keep(objects.MANIFESTS, review)
+            _hold(review)
             _workload(decode(said, WorkloadObject), review)
     return review.new
 
 
 def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
+    queues.seconds("spec.startTimeout", said.spec.start_timeout)
+    queues.seconds("spec.idleTimeout", said.spec.idle_timeout)
     longest = _longest(said.spec.queue, review.lookup)
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"
@@ -154,8 +160,8 @@ def _read(review: Review) -> None:
         return
     if not made.spec.pod_sets:
         return
-    try:
-        _workload(made, review)
+    try:  # as its Workload will be read: refused later, nobody would be told
+        _workload(decode(msgspec.json.decode(msgspec.json.encode(made)), WorkloadObject), review)
     except Malformed as error:
         raise owners.told(review.kind, error) from None
     least = _part(_part(review.new, "metadata"), "annotations").get(f"{GROUP}/min-count")
@@ -171,15 +177,20 @@ def _managed(review: Review) -> Thing:
         if review.operation == "CREATE":
             *path, last = owners.OWNERS[kind].suspend
             _at(new, path)[last] = True
-        for template in _templates(new):
+        for where, template in _templates(new):
+            _check_place(template, where, review)
             _steer(template)
     elif kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
-        for template in _templates(new):
+        for where, template in _templates(new):
+            _check_place(template, where, review)
             _inherit(template, new)
             _gate(template)
-    elif kind == ("", "Pod") and review.operation == "CREATE":
-        _pod(review)
+    elif kind == ("", "Pod"):
+        _keep(objects.ASSIGNED, review)
+        if review.operation == "CREATE":
+            _check_place(new, "", review)
+            _pod(review)
     return new
 
 
@@ -210,15 +221,43 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
 
 
-def _keep_place(review: Review) -> None:
-    """Only the controller says when a workload was submitted."""
-    if review.is_trusted:
+def _keep(note: str, review: Review) -> None:
+    """Only the controller writes this annotation."""
+    said, now = (_part(_part(one, "metadata"), "annotations").get(note) for one in (review.old or {}, review.new))
+    if review.is_trusted or said == now:
         return
     notes = _at(review.new, ("metadata", "annotations"))
-    said = _part(_part(review.old or {}, "metadata"), "annotations").get(SUBMITTED)
-    notes.pop(SUBMITTED, None)
+    notes.pop(note, None)
     if said is not None:
-        notes[SUBMITTED] = said
+        notes[note] = said
+
+
+def _hold(review: Review) -> None:
+    """A workload that holds room keeps its queue and its podsets, which were asked whether it may."""
+    old = review.old or {}
+    before, now = _part(old, "spec"), _part(review.new, "spec")
+    if review.is_trusted or not _part(_part(old, "status"), "admission"):
+        return
+    for name in ("queue", "podSets"):
+        if before.get(name) != now.get(name):
+            raise Malformed("does not change while the workload holds room", f"spec.{name}")
+
+
+def _check_place(pod: Thing, path: str, review: Review) -> None:
+    """Who asks for accelerators takes none past the queue: neither its node nor its scheduler is the user's choice."""
+    spec = _part(pod, "spec")
+    own = {"nodeName": (None, ""), "schedulerName": (None, "", DEFAULT_SCHEDULER, SCHEDULER)}
+    chosen = [name for name, free in own.items() if spec.get(name) not in free]
+    if chosen and not review.is_trusted and within(path, _asks_accelerators, pod):
+        field = f"{path}.spec.{chosen[0]}".lstrip(".")
+        why = f"found {shown(spec[chosen[0]])}; only Fairway places pods with accelerators"
+        raise Refused([(field, FORBIDDEN, why)], forbidden=True)
+
+
+def _asks_accelerators(pod: Thing) -> bool:
+    """Any extended resource counts: they are whole devices, and nobody else keeps count of them."""
+    asked = pod_class(decode(cleaned(pod), PodTemplate), "")
+    return bool(asked.gpu_fraction or asked.gpu_memory or any("/" in name for name, _ in asked.requests))
 
 
 def _steer(pod: Thing) -> None:
@@ -228,7 +267,7 @@ def _steer(pod: Thing) -> None:
 
 
 def _gate(pod: Thing) -> None:
-    """A pod that has a node already is left alone: it counts as used room."""
+    """A pod that has a node already is left alone: it counts as used room. It asks for no accelerators."""
     spec = _at(pod, ("spec",))
     if spec.get("nodeName"):
         return
@@ -246,17 +285,17 @@ def _inherit(template: Thing, owner: Thing) -> None:
             _at(template, ("metadata", name)).update({**said, **_part(_part(template, "metadata"), name)})
 
 
-def _templates(said: object) -> Iterator[Thing]:
-    """Every pod template in an object, however deep."""
+def _templates(said: object, path: str = "") -> Iterator[tuple[str, Thing]]:
+    """Every pod template in an object, however deep, with its path."""
     if isinstance(said, dict):
         for key, value in said.items():
             if key == "template" and isinstance(value, dict) and "containers" in _part(value, "spec"):
-                yield value
+                yield f"{path}.{key}".lstrip("."), value
             else:
-                yield from _templates(value)
+                yield from _templates(value, f"{path}.{key}".lstrip("."))
     elif isinstance(said, list):
-        for value in said:
-            yield from _templates(value)
+        for index, value in enumerate(said):
+            yield from _templates(value, f"{path}[{index}]")
 
 
 def _at(new: Thing, path: Sequence[str]) -> Thing:

@@ -264,6 +264,8 @@ def told(kind: str, error: Malformed) -> Malformed:
     for name, (field, _) in MIRRORED.items():
         if within_spec == field:
             return Malformed(error.message, annotated(name))
+    if (kind, within_spec) == ("Job", "podSets[0].count"):
+        return Malformed(error.message, "spec.parallelism")
     place = within_spec.removeprefix("podSets[0].template.")
     if place == within_spec or kind not in ("Job", "Pod"):
         return error

@@ -46,7 +46,7 @@ def within(path: str, read: Callable[[*Rest], T], *values: *Rest) -> T:
     try:
         return read(*values)
     except Malformed as error:
-        joint = "" if not error.field or error.field.startswith("[") else " " if path.endswith(":") else "."
+        joint = "" if not (path and error.field) or error.field[0] == "[" else " " if path[-1] == ":" else "."
         raise Malformed(error.message, f"{path}{joint}{error.field}") from None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from fairway.api import owners
-from fairway.api.objects import ACTIVE, GATE, SCHEDULER, JobObject, PodObject
+from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject
 from fairway.api.types import WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -24,9 +24,7 @@ from fairway.kube.kinds import Ref
 
 from .bind import holds_room, is_over, ref_of, remove
 
-MANIFESTS = "fairway.dev/pods"
 LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
-DEADLINE_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +68,9 @@ class JobOwner:
         await self._set(client, {"suspend": False} if self.job.spec.suspend else {})
 
     async def fail(self, client: Client) -> None:
-        """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed."""
-        await self._set(client, {"activeDeadlineSeconds": DEADLINE_SECONDS})
+        """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed. While
+        it is suspended no deadline counts; resumed with this one, it makes no pod."""
+        await self._set(client, {"suspend": False, "activeDeadlineSeconds": 0})
 
     async def _set(self, client: Client, spec: dict[str, object]) -> None:
         meta = self.job.metadata
@@ -117,6 +116,10 @@ class PodsOwner:
     def is_stopped(self) -> bool:
         return not any(map(holds_room, self.pods))
 
+    def is_deleted(self) -> bool:
+        """All its pods are told to go, and none for the sake of its node: nobody wants them back."""
+        return all(pod.metadata.deletion_timestamp and not _is_disrupted(pod) for pod in self.pods)
+
     def about(self) -> About:
         pod = self.pods[0].metadata
         return About(kinds.PODS, pod.name, pod.uid, pod.namespace)
@@ -141,8 +144,11 @@ def is_lost(pod: PodObject) -> bool:
     """It ended for no fault of its own: its node or kubelet would not, or could not, run it (any more)."""
     if pod.status.phase != "Failed":
         return False
-    disrupted = any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
-    return disrupted or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
+    return _is_disrupted(pod) or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
+
+
+def _is_disrupted(pod: PodObject) -> bool:
+    return any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
 
 
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:

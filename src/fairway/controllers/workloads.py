@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api.decode import change
-from fairway.api.objects import SUBMITTED, OwnerReference, PodObject
+from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -34,7 +34,7 @@ from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
 from .cases import Case
 from .means import Means
-from .owner import MANIFESTS, Owner, PodsOwner, is_lost, keep, remake
+from .owner import JobOwner, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -56,6 +56,9 @@ class Life:
             return await self._orphaned(case, said)
         if outcome := owner.outcome():
             return await self._end(case, Said(outcome.reason, outcome.message), succeeded=outcome.succeeded)
+        if isinstance(owner, PodsOwner) and owner.is_deleted() and not holds(said.status, "Evicted"):
+            await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
+            return None
         await self._mirror(case.key, said, owner)
         if said.status.admission is not None and holds(said.status, "Evicted"):
             return await self._leave(case, said, owner)
@@ -85,13 +88,13 @@ class Life:
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
-        """The spec follows the owner's labels and annotations; its podsets only while it holds no room."""
+        """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room."""
         desired = self._desired(owner)
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
-            spec = replace(spec, pod_sets=said.spec.pod_sets)
+            spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
         if patch := change(said.spec, spec):
             await self.means.patch(key, said, {"spec": patch})
 
@@ -104,12 +107,20 @@ class Life:
         return replace(said, spec=replace(said.spec, priority_class_name=name))
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
-        """Its owner is gone. Where nobody collects, we do; but never a bare pod that is being made again."""
+        """Its owner is gone, unless its user wrote it. Where nobody collects, we do; but never a bare pod that is being
+        made again."""
         is_between = holds(said.status, "Evicted") and said.status.admission is not None
         if is_between and not said.metadata.owner_references and MANIFESTS in said.metadata.annotations:
             await remake(self.means.client, said, ())
+        elif SUBMITTED not in said.metadata.annotations:
+            await self.means.write(case.key, self._of_nobody)
         elif await self._is_gone(said):
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
+
+    def _of_nobody(self, said: WorkloadObject) -> WorkloadStatus:
+        """It has no pods to wait for: evicted it leaves at once."""
+        status = life.leave(said.status, now=self.means.now())
+        return status if status.admission else life.suspend(status, is_active=said.spec.active)
 
     async def _is_gone(self, said: WorkloadObject) -> bool:
         """Whether the server says so too: the view may not have heard of an owner that is new."""
@@ -240,7 +251,9 @@ class Life:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
         owner = case.owner
         if owner is not None and owner.outcome() is None:
-            fails = said.status.phase == "Failed" and said.status.admission is not None
+            is_its_own = any(one.uid == owner.about().uid for one in said.metadata.owner_references)
+            can_fail = isinstance(owner, JobOwner) or said.status.admission is not None  # else pods stay at their gates
+            fails = said.status.phase == "Failed" and is_its_own and can_fail
             await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
         if FINALIZER not in said.metadata.finalizers:
             return None
