@@ -283,6 +283,8 @@ def test_nobody_takes_accelerators_past_the_queue(field):
     assert told("Pod", pod("Job", containers=GPU, **spec)) == f"spec.{field}"
     made = job(template={"spec": {"containers": GPU, **spec}})
     assert told("Job", made, group="batch") == told("Deployment", made, group="apps") == f"spec.template.spec.{field}"
+    stopped = {**made, "metadata": {**made["metadata"], "annotations": {"fairway.dev/active": "false"}}}
+    assert let_in("Job", stopped, group="batch", old=made)
     shared = pod(**spec)
     shared["metadata"]["annotations"] = {"fairway.dev/gpu-fraction": "0.5"}
     assert told("Pod", shared) == f"spec.{field}"

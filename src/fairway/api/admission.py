@@ -177,13 +177,13 @@ def _managed(review: Review) -> Thing:
         if review.operation == "CREATE":
             *path, last = owners.OWNERS[kind].suspend
             _at(new, path)[last] = True
-        for where, template in _templates(new):
-            _check_place(template, where, review)
+        _check_templates(review)
+        for _, template in _templates(new):
             _steer(template)
     elif kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
-        for where, template in _templates(new):
-            _check_place(template, where, review)
+        _check_templates(review)
+        for _, template in _templates(new):
             _inherit(template, new)
             _gate(template)
     elif kind == ("", "Pod"):
@@ -241,6 +241,14 @@ def _hold(review: Review) -> None:
     for name in ("queue", "podSets"):
         if before.get(name) != now.get(name):
             raise Malformed("does not change while the workload holds room", f"spec.{name}")
+
+
+def _check_templates(review: Review) -> None:
+    """Those that are new: an owner that was let in once can still be suspended or resized."""
+    before = dict(_templates(review.old))
+    for where, template in _templates(review.new):
+        if template != before.get(where):
+            _check_place(template, where, review)
 
 
 def _check_place(pod: Thing, path: str, review: Review) -> None:
