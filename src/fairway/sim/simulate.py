@@ -72,17 +72,20 @@ def compare(
     context = multiprocessing.get_context("spawn")
     stop, words = context.Event(), context.SimpleQueue()
     workers = min(len(policies), multiprocessing.cpu_count())
-    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(stop, words)) as pool:
-        futures = {name: pool.submit(_one, load, name, mechanics) for name in policies}
-        waiting = set(futures.values())
-        while waiting:
-            try:
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # inherited: who is made now hears of `stop` alone
+    try:
+        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(stop, words)) as pool:
+            futures = {name: pool.submit(_one, load, name, mechanics) for name in policies}
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+            waiting = set(futures.values())
+            while waiting:
                 waiting = wait(waiting, timeout=WORD_SECONDS).not_done
                 while not words.empty():
                     tell(*words.get())
-            except KeyboardInterrupt:
-                stop.set()
-        return {name: future.result() for name, future in futures.items()}
+            return {name: future.result() for name, future in futures.items()}
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _channel: list[tuple[Event, "SimpleQueue[tuple[str, int]]"]] = []
@@ -91,7 +94,6 @@ start of a process and in no other way."""
 
 
 def _begin(stop: Event, words: "SimpleQueue[tuple[str, int]]") -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and says when to stop
     _channel.append((stop, words))
 
 
