@@ -164,7 +164,8 @@ def test_a_gang_of_bare_pods_goes_by_the_name_of_its_group(machine: Machine) -> 
 def test_a_simulation_is_told_as_data(machine: Machine) -> None:
     said = machine.run("simulate", "--synthetic", "box", "--until", "6h", "-o", "json")
     assert json.loads(said)["policies"]["fairway"]["makespan"] > 0
-    assert "--nodes" in machine.run("simulate", "--synthetic", "box", "--nodes", "nodes.csv", status=2)
+    said = machine.run("simulate", "--synthetic", "box", "--nodes", "none.csv", status=2)
+    assert said == "fairway: none.csv: cannot be read: No such file or directory\n"
 
 
 def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
