@@ -139,7 +139,7 @@ class Draft:
         if key in self.started:
             workload, admission = self.started.pop(key)
             self._both(workload, admission, -1)
-            self._note(lambda: self.started.update({key: (workload, admission)}))
+            self.note(lambda: self.started.update({key: (workload, admission)}))
             return
         one = self.running[key]
         if one.is_leaving:  # given back ahead already
@@ -164,7 +164,7 @@ class Draft:
             self._hold(key, replace(self.running[key], admission=admission))
         else:
             self.started[key] = workload, admission
-            self._note(lambda: self.started.update({key: (workload, before)}))
+            self.note(lambda: self.started.update({key: (workload, before)}))
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
@@ -184,7 +184,8 @@ class Draft:
 
     # What a change is made of; each remembers how to undo itself
 
-    def _note(self, undo: Callable[[], object]) -> None:
+    def note(self, undo: Callable[[], object]) -> None:
+        """How to undo what was just changed beside the draft, at the end of a trial."""
         if self._depth:
             self._undo.append(undo)
 
@@ -193,19 +194,19 @@ class Draft:
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         if self.later:
             self.later._charge(workload.podsets, admission, times)
-        self._note(lambda: self._both(workload, admission, -times))
+        self.note(lambda: self._both(workload, admission, -times))
 
     def _only_later(self, workload: Workload, admission: Admission, times: int) -> None:
         self.ahead()._charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
-        self._note(lambda: self._only_later(workload, admission, -times))
+        self.note(lambda: self._only_later(workload, admission, -times))
 
     def _shrink(self, key: str, whole: Admission | None) -> None:
         """It has lost some of its pods, or got back all of them (None)."""
         before = self.shrunk.pop(key, None)
         if whole:
             self.shrunk[key] = whole
-        self._note(lambda: self._shrink(key, before))
+        self.note(lambda: self._shrink(key, before))
 
     def _exit(self, key: str, admission: Admission) -> None:
         """Note that it leaves these nodes, or some of them."""
@@ -214,7 +215,7 @@ class Draft:
                 keys = self.exits.setdefault(self.snapshot.row_of.get(share.node, -1), set())
                 if key not in keys:
                     keys.add(key)
-                    self._note(partial(keys.discard, key))
+                    self.note(partial(keys.discard, key))
 
     def leavers(self, admission: Admission) -> tuple[str, ...]:
         """Whom something that holds these places waits for: those that leave its nodes, where room is held twice."""
@@ -236,7 +237,7 @@ class Draft:
             self.running[key] = then
         else:
             del self.running[key]
-        self._note(lambda: self._hold(key, before))
+        self.note(lambda: self._hold(key, before))
 
     def ahead(self) -> "Draft":
         """The room once all who leave are gone."""
@@ -320,7 +321,7 @@ class Draft:
             hidden = np.maximum(view.free[:, row] - np.maximum(amounts, 0), 0)
             parts = np.maximum(view.device_free[row] - np.maximum(devices, 0), 0)
             view._withhold(row, hidden, parts)
-            self._note(partial(view._withhold, row, -hidden, -parts))
+            self.note(partial(view._withhold, row, -hidden, -parts))
 
     def _withhold(self, row: int, amounts: Columns, devices: Columns) -> None:
         self.free[:, row] -= amounts

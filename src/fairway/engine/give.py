@@ -200,8 +200,10 @@ def _goes_elsewhere(search: Search) -> bool:
 
 def _move(search: Search) -> None:
     """Whoever fits elsewhere goes there; alike ones are not tried twice. A newcomer who is the first of its kind would
-    have to stand beside those of its kind that move, and one that spreads would have to count them."""
+    have to stand beside those of its kind that move, and one that spreads would have to count them. What Keeps leave is
+    left to each after the newcomer and those before it."""
     cycle, hopeless = search.cycle, search.cycle.hopeless
+    cycle.timeline.stay(search.workload, cycle.draft.started[search.workload.key][1])
     looks = any(bound_to_itself(podset.pod) or podset.pod.spread for podset in search.workload.podsets)
     for gift in reversed(search.field.in_order(search.taken)):
         one = gift.victim.one
@@ -210,6 +212,7 @@ def _move(search: Search) -> None:
                 found = elsewhere(one, cycle, is_whole=search.field.claim.cause is Cause.CONSOLIDATED)
                 if found is not None:
                     cycle.draft.move(gift.key, found)
+                    cycle.timeline.stay(one.workload, found)
                     both = (one.workload, found.pool), (search.workload, search.field.pool)
                     is_within = all(_keeps_limits(*each, cycle) for each in both)
                     if is_within and (not looks or _still_stands(search)):
@@ -271,10 +274,6 @@ def _under(budget: Disruption, one: Running) -> int:
 def _settle(search: Search, admission: Admission) -> Verdict:
     """Say who leaves, who shrinks and who comes."""
     cycle, workload, victims = search.cycle, search.workload, tell(search)
-    cycle.timeline.stay(workload, admission)
-    for gift in search.taken:
-        if (moved := cycle.draft.running[gift.key].moves_to) is not None:
-            cycle.timeline.stay(gift.victim.one.workload, moved)
     others = () if suffices(search, admission) else cycle.draft.leavers(admission)
     return Admit(workload.key, admission, tuple(sorted(victims.union(others))))
 

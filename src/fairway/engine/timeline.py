@@ -14,6 +14,7 @@ reservation if it can be gone, grace included, when that begins.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -121,9 +122,9 @@ class Timeline:
             yield keeps
 
     def stay(self, workload: Workload, admission: Admission) -> str:
-        """Count what it takes of the room that Keeps leave, now that it starts. Returns the owner of the first hold
-        into whose room it starts, "" where it takes nothing of any: what was learned says when it will be gone, and
-        nothing but that owner makes it go."""
+        """Count what it takes of the room that Keeps leave, now that it starts; a trial undoes it. Returns the owner of
+        the first hold into whose room it starts, "" where it takes nothing of any: what was learned says when it will
+        be gone, and nothing but that owner makes it go."""
         owner, footprint = "", list(self.draft.footprint(workload.podsets, admission))
         against, is_bound = self.against(workload), self._limit(workload) is not None
         for keep in against if is_bound or not workload.preemptible else self.keeps:
@@ -134,6 +135,7 @@ class Timeline:
                     if (left[0] < 0).any() or (left[1] < 0).any():
                         owner = owner or keep.owner
                     if stays:
+                        self.draft.note(partial(keep.left.__setitem__, row, keep.left[row]))
                         keep.left[row] = left
         return owner
 
