@@ -213,7 +213,7 @@ async def _print_all(client: Client, job: Ref, printing: dict[str, asyncio.Task[
 
 async def _end(client: Client, job: Ref, uid: str) -> int:
     """0 once the Job is complete; a Problem once it or its Workload has failed, which may be before it ever runs."""
-    ends = [asyncio.create_task(it) for it in (_end_of_job(client, job), _failure(client, job, uid))]
+    ends = [asyncio.create_task(it) for it in (_end_of_job(client, job, uid), _failure(client, job, uid))]
     try:
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         return next(it for it in ends if it in done).result()
@@ -223,7 +223,8 @@ async def _end(client: Client, job: Ref, uid: str) -> int:
         await asyncio.gather(*ends, return_exceptions=True)
 
 
-async def _end_of_job(client: Client, job: Ref) -> int:
+async def _end_of_job(client: Client, job: Ref, uid: str) -> int:
+    """0 once it is complete. Why it failed its Workload knows better, which may have ended it: by a deadline."""
     async with aclosing(seen(client, Selection(job.kind, job.namespace, fields=f"metadata.name={job.name}"))) as states:
         async for change, state in states:
             if change == "DELETED":
@@ -232,20 +233,28 @@ async def _end_of_job(client: Client, job: Ref) -> int:
                 if one["status"] == "True" and one["type"] == "Complete":
                     return 0
                 if one["status"] == "True" and one["type"] == "Failed":
-                    raise _failed(job, one)
+                    told = [it["status"] for it in await client.list(_its(job)) if _has_failed(it, uid)]
+                    raise _failed(job, *told[:1] or [one])
     raise AssertionError("what is seen has no end")
 
 
 async def _failure(client: Client, job: Ref, uid: str) -> int:
-    """A Problem once the Job's Workload has failed. One that an older Job of this name left does not count."""
-    named = Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={name_of(job.kind.name, job.name)}")
-    async with aclosing(seen(client, named)) as states:
+    """A Problem once the Job's Workload has failed."""
+    async with aclosing(seen(client, _its(job))) as states:
         async for _, state in states:
-            is_ours = any(it["uid"] == uid for it in state["metadata"].get("ownerReferences") or ())
-            said = state.get("status") or {}
-            if is_ours and said.get("phase") == "Failed":
-                raise _failed(job, said)
+            if _has_failed(state, uid):
+                raise _failed(job, state["status"])
     raise AssertionError("what is seen has no end")
+
+
+def _its(job: Ref) -> Selection:
+    return Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={name_of(job.kind.name, job.name)}")
+
+
+def _has_failed(workload: dict[str, Any], uid: str) -> bool:
+    """The Workload of this very Job; one that an older Job of its name left does not count."""
+    is_ours = any(it["uid"] == uid for it in workload["metadata"].get("ownerReferences") or ())
+    return is_ours and (workload.get("status") or {}).get("phase") == "Failed"
 
 
 def _failed(job: Ref, said: dict[str, Any]) -> Problem:
