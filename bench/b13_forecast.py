@@ -123,7 +123,6 @@ class Teller:
             if (wait := self.starts.get(one.key, one.now) - one.now) > 0:
                 yield Judged(wait, one.forecast.p50 - one.now, one.forecast.p90 - one.now, one.forecast.is_rough)
 
-
     def waits(self) -> list[float]:
         return [start - job.submit for job in self.load.jobs if (start := self.starts.get(f"sim/{job.id}")) is not None]
 

@@ -30,8 +30,8 @@ def simulate(policy: str, seed: int, out: Path | None, output: str, **options: A
     from fairway.sim.simulate import BrokenPlan, metrics, prepare, write
 
     load = _load(seed, SimpleNamespace(**options))
-    with told(OSError, by="--out: "):
-        if out:
+    if out:
+        with told(OSError, by="--out: "):
             prepare(out)
     with told(BrokenPlan, by="this is a defect of the policy, please report it: ", exit_code=1):
         results = _run(load, _policies(policy))

@@ -32,7 +32,7 @@ Limit = Callable[[Workload], float | None]
 Room = NDArray[np.int64]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Keep:
     """Room spoken for from `since` on, a reservation's `until` it ends. `owner`: key of the held workload, or "" and
     `queue`, whose workloads a reservation is for ("" nobody), with `members`, those below it. `left`: row → what others
@@ -128,7 +128,7 @@ class Timeline:
         owner, footprint = "", list(self.draft.footprint(workload.podsets, admission))
         against, is_bound = self.against(workload), self._limit(workload) is not None
         for keep in against if is_bound or not workload.preemptible else self.keeps:
-            stays = any(keep is one for one in against)
+            stays = keep in against
             for row, amounts, devices in footprint if not keep.is_for(workload) else ():
                 if row in keep.left:
                     left = keep.left[row][0] - amounts, keep.left[row][1] - devices
@@ -176,7 +176,7 @@ class Timeline:
         with self.kept(workload) as keeps, draft.trial():
             lefts = [Left(keep, dict(keep.left)) for keep in keeps]
             later = [Left(keep, dict(keep.left), is_seen=False) for keep in self.keeps
-                     if not keep.owner and not any(keep is one for one in keeps)]  # fmt: skip
+                     if not keep.owner and keep not in keeps]  # fmt: skip
             at = self._enough(ask, pool, releases)
             for row, (since, key) in enumerate(releases):
                 self._let_go(key, (*lefts, *later))
@@ -192,7 +192,7 @@ class Timeline:
         against = self.against(ask.workload, begins=begins)
         with self.draft.trial():
             for one in later:
-                for row, left in one.rooms.items() if any(one.keep is keep for keep in against) else ():
+                for row, left in one.rooms.items() if one.keep in against else ():
                     self.draft.cover(row, *left)
             return place(self.draft, ask, pool)
 
@@ -205,13 +205,12 @@ class Timeline:
         counted = self.against(workload) if lefts and key in draft.started else self.keeps
         draft.vanish(key)
         for one in lefts:
-            grows = not one.keep.owner and any(one.keep is keep for keep in counted)
-            for row, amounts, devices in footprint:
-                if row in one.rooms:
-                    room, slots = one.rooms[row]
-                    one.rooms[row] = (room + amounts, slots + devices) if grows else (room, slots)
-                    if one.is_seen:
-                        draft.cover(row, *one.rooms[row])
+            grows = not one.keep.owner and one.keep in counted
+            for row, amounts, devices in (part for part in footprint if part[0] in one.rooms):
+                if grows:
+                    one.rooms[row] = one.rooms[row][0] + amounts, one.rooms[row][1] + devices
+                if one.is_seen:
+                    draft.cover(row, *one.rooms[row])
 
     def _enough(self, ask: Ask, pool: str, releases: list[tuple[float, str]]) -> int:
         """The first release with which what is free in sum reaches what is asked, of every resource."""
@@ -292,6 +291,6 @@ class Timeline:
                     continue
                 for row, amounts, _ in self.draft.footprint(workload.podsets, one.admission):
                     if row in missing and ((missing[row] > 0) & (amounts > 0)).any():
-                        missing[row] = missing[row] - amounts if due <= now else missing[row]
+                        missing[row] = missing[row] - amounts * (due <= now)
                         found[workload.key] = min(due, found.get(workload.key, inf))
         return found

@@ -11,6 +11,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
@@ -73,11 +74,10 @@ def compare(
     stop, words = context.Event(), context.SimpleQueue()
     workers = min(len(policies), multiprocessing.cpu_count())
     before = signal.signal(signal.SIGINT, lambda *_: stop.set())
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # inherited: who is made now hears of `stop` alone
     try:
         with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(stop, words)) as pool:
-            futures = {name: pool.submit(_one, load, name, mechanics) for name in policies}
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+            with _deaf():
+                futures = {name: pool.submit(_one, load, name, mechanics) for name in policies}
             waiting = set(futures.values())
             while waiting:
                 waiting = wait(waiting, timeout=WORD_SECONDS).not_done
@@ -86,6 +86,16 @@ def compare(
             return {name: future.result() for name, future in futures.items()}
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """A process made inside never hears an interrupt; this one hears it afterwards."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 _channel: list[tuple[Event, "SimpleQueue[tuple[str, int]]"]] = []

@@ -10,17 +10,15 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
-from typing import TypeVar
 
 from fairway.engine.model import CPU, GPU, MEMORY, PODS, Amounts, Device, Expression, Node, Pool, amounts
 
 from .load import GIB, GPU_PRODUCT, Job, Load, gpu_queues
 
-T = TypeVar("T")
 Row = dict[str, str]
 JOB_COLUMNS = ("job_id", "submit_time_s", "duration_s", "num_workers", "gpus_per_worker")
 
@@ -68,7 +66,7 @@ class _Row:
 
 def read(folder: Path, *, nodes: Path | None = None) -> Load:
     """The load of a trace; `nodes` (a nodes.csv or .csv.gz) replaces the cluster that the folder describes."""
-    jobs = sorted(_named(_read_jobs(folder / "jobs.csv.gz"), "job_id"), key=lambda job: job.submit)
+    jobs = sorted(_read_jobs(folder / "jobs.csv.gz"), key=lambda job: job.submit)
     names = sorted({job.queue for job in jobs})
     if nodes is None and (folder / "pools.csv").exists():
         return _in_pools(folder, tuple(jobs), names)
@@ -78,24 +76,12 @@ def read(folder: Path, *, nodes: Path | None = None) -> Load:
 
 def read_nodes(path: Path, jobs: Sequence[Job]) -> tuple[Node, ...]:
     """The nodes of a nodes.csv or .csv.gz, for these jobs."""
-    return tuple(_named(_read_nodes(path, needs_devices=any(job.gpus % 1000 for job in jobs)), "node_id"))
-
-
-def _named(found: Iterable[tuple[_Row, str, T]], column: str) -> Iterator[T]:
-    """Those found, each with a name of its own."""
-    seen = set[str]()
-    for row, name, one in found:
-        if not name or name in seen:
-            raise row.fault(column, "a name of its own")
-        seen.add(name)
-        yield one
+    return tuple(_read_nodes(path, needs_devices=any(job.gpus % 1000 for job in jobs)))
 
 
 def _in_pools(folder: Path, jobs: tuple[Job, ...], names: list[str]) -> Load:
     jobs = tuple(replace(job, gpu_types=()) for job in jobs)  # its nodes are all of one model
-    rows = ((row, row.text("queue"), (row.text("queue"), row.whole("nodes", 1)))
-            for row in _rows(folder / "pools.csv", ("queue", "nodes")))  # fmt: skip
-    sizes = dict(_named(rows, "queue"))
+    sizes = {row.text("queue"): row.whole("nodes", 1) for row in _rows(folder / "pools.csv", ("queue", "nodes"))}
     if "*" in sizes and len(sizes) > 1:
         raise TraceError(f"{folder / 'pools.csv'}: queue: found '*', which is one pool for all, beside others")
     if "*" in sizes:
@@ -111,9 +97,9 @@ def _alike(prefix: str, count: int, labels: tuple[tuple[str, str], ...]) -> tupl
     return tuple(Node(f"{prefix}{index:04d}", labels, SHAPE) for index in range(count))
 
 
-def _read_jobs(path: Path) -> Iterator[tuple[_Row, str, Job]]:
+def _read_jobs(path: Path) -> Iterator[Job]:
     for row in _rows(path, JOB_COLUMNS):
-        yield row, row.text("job_id"), Job(
+        yield Job(
             id=row.text("job_id"),
             submit=row.number("submit_time_s"),
             duration=row.number("duration_s"),
@@ -126,19 +112,19 @@ def _read_jobs(path: Path) -> Iterator[tuple[_Row, str, Job]]:
             queue=row.text("queue") or "default",
             priority=int(row.text("priority")) if row.text("priority").lstrip("-").isdecimal() else 0,
             estimate=row.number("requested_time_s", 1) if row.text("requested_time_s") else None,
-        )  # fmt: skip
+        )
 
 
-def _read_nodes(path: Path, *, needs_devices: bool) -> Iterator[tuple[_Row, str, Node]]:
+def _read_nodes(path: Path, *, needs_devices: bool) -> Iterator[Node]:
     for row in _rows(path, ("node_id", "gpus")):
         gpus, product = row.whole("gpus", 0), row.text("gpu_type")
-        yield row, row.text("node_id"), Node(
+        yield Node(
             row.text("node_id"),
             tuple(sorted({GPU_PRODUCT: product, "fairway.dev/rack": row.text("rack")}.items())),
             _shape(gpus, row.maybe("cpus", 1000), row.maybe("mem_gib", GIB)),
             chooser="Scheduler" if needs_devices else "Kubelet",
             devices=tuple(Device(index) for index in range(gpus)) if needs_devices else (),
-        )  # fmt: skip
+        )
 
 
 def _shape(gpus: int, cpus: int | None, memory: int | None) -> Amounts:
@@ -151,16 +137,20 @@ def _shape(gpus: int, cpus: int | None, memory: int | None) -> Amounts:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[_Row]:
-    """The lines of a table that has at least these columns, and at least one line."""
+    """The lines of a table that has at least these columns, of which the first names each line, and at least one."""
+    seen = set[str]()
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             table = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", newline=""))
             if missing := [one for one in columns if one not in (table.fieldnames or ())]:
                 raise TraceError(f"{path}:1: {missing[0]}: there is no such column; {', '.join(columns)} are needed")
-            line = 1
             for line, values in enumerate(table, 2):
-                yield _Row(path, line, values)
-            if line == 1:
+                row = _Row(path, line, values)
+                if (name := row.text(columns[0])) in seen or not name:
+                    raise row.fault(columns[0], "a name of its own")
+                seen.add(name)
+                yield row
+            if not seen:
                 raise TraceError(f"{path}: there is no line below the head; one at least is needed")
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
