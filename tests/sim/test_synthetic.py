@@ -27,6 +27,15 @@ def test_estimates_are_round_and_never_too_short() -> None:
     assert all(job.estimate in ESTIMATES and job.estimate >= min(job.duration, ESTIMATES[-1]) for job in jobs)
 
 
+def test_some_users_give_up_and_the_rest_is_the_box() -> None:
+    box, load = generate("box", 1), generate("impatient", 1)
+    patient = [job.patience for job in load.jobs if job.patience is not None]
+    assert 0 < len(patient) < len(load.jobs) / 4 and min(patient) > 0
+    assert [(job.id, job.submit, job.duration) for job in load.jobs] == [
+        (job.id, job.submit, job.duration) for job in box.jobs
+    ]
+
+
 def test_nodes_fail_and_come_back() -> None:
     outages = generate("failures", 1).outages
     assert outages and all(one.start < one.end for one in outages)

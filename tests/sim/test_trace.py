@@ -44,6 +44,13 @@ def test_jobs_are_read_in_the_order_of_submission_and_unknown_is_not_asked_for(t
     assert (second.workers, second.gpus, second.cpus, second.memory, second.priority) == (2, 8000, None, None, 0)
 
 
+def test_a_column_may_say_when_a_user_gives_up(tmp_path: Path) -> None:
+    folder = write_trace(tmp_path)
+    with gzip.open(folder / "jobs.csv.gz", "wt", newline="") as file:
+        csv.writer(file).writerows([(*HEAD, "patience_s"), (*ROWS[0], ""), (*ROWS[1], "90")])
+    assert [job.patience for job in read(folder).jobs] == [90.0, None]
+
+
 def test_each_queue_of_pools_csv_has_nodes_of_its_own(tmp_path: Path) -> None:
     load = read(write_trace(tmp_path))
     assert [pool.name for pool in load.pools] == ["q1", "q2"]

@@ -5,6 +5,7 @@ import pytest
 from fairway.engine import PRESETS
 from fairway.engine.model import GPU, PODS, Node, amounts
 from fairway.sim.load import Job, Load
+from fairway.sim.simulate import simulate
 from fairway.sim.world import Mechanics, World
 
 
@@ -42,6 +43,17 @@ def test_a_large_gang_has_whole_nodes_and_one_part_of_a_node() -> None:
     part = Job("a", 0.0, 100.0, gpus=5000)
     assert starts("strict-fifo", 2, part, Job("b", 0.0, 200.0, workers=11)) == [0.0, 0.0]
     assert starts("strict-fifo", 2, part, Job("b", 0.0, 200.0, workers=12)) == [0.0, 100.0]
+
+
+def test_who_is_cancelled_before_it_starts_is_counted_and_who_runs_then_goes_on() -> None:
+    jobs = (
+        Job("a", 0.0, 100.0, gpus=8000, patience=50.0),
+        Job("b", 0.0, 10.0, gpus=8000, patience=50.0),
+        Job("c", 0.0, 10.0),
+    )
+    found = simulate(Load("", (Node("n", capacity=amounts({GPU: 8000, PODS: 110})),), jobs), "fifo")
+    assert (found.measures.cancelled, found.measures.unfinished) == (1, 0)
+    assert [(it.end, it.is_cancelled) for it in found.outcomes] == [(100.0, False), (-1.0, True), (110.0, False)]
 
 
 def test_the_whole_world_knows_also_who_was_not_shown() -> None:

@@ -17,7 +17,9 @@ PATH = click.Path(path_type=Path)
 
 @click.command()
 @click.option("--trace", "folder", type=PATH, metavar="DIR", help="A trace: jobs.csv.gz, nodes.csv.gz or pools.csv.")
-@click.option("--synthetic", metavar="NAME", help="A load that is shipped: box, diurnal, bursty, failures, estimates.")
+@click.option(
+    "--synthetic", metavar="NAME", help="A shipped load: box, diurnal, bursty, failures, impatient, estimates."
+)
 @click.option("--nodes", type=PATH, metavar="FILE", help="Other nodes than the load's: a nodes.csv or nodes.csv.gz.")
 @click.option("--policy", default="fairway", show_default=True, metavar="P,P,…", help="One or several presets.")
 @click.option("--load", "factor", default=1.0, metavar="X", help="Scale the arrivals: 2 = twice as many in a time.")

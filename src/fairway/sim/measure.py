@@ -5,7 +5,8 @@ until it starts, for one that was stopped it counts queueing again and work done
 slowdown: jct / max(duration, 10 s), at least 1 (Feitelson, Rudolph 1998). Utilisation: GPU-time held / GPU-time there,
 from the first submission to the last end. Fragmentation: of the GPUs free, the part on nodes that are not wholly free,
 weighted by time. Fairness: Jain's index (Jain, Chiu, Hawe 1984) over queues of the part of their jobs' time in the
-system that was work, Σ duration·gpus / Σ jct·gpus. Jobs that have not ended count in nothing but the number of them.
+system that was work, Σ duration·gpus / Σ jct·gpus. Jobs that have not ended, or that their users cancelled before they
+started, count in nothing but the number of them.
 """
 
 from collections.abc import Sequence
@@ -30,13 +31,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a job. `end` is -1 where it has not ended. `lost`: seconds of work done twice."""
+    """What became of a job. `end` is -1 where it has not ended. `lost`: seconds of work done twice. `is_cancelled`: its
+    user gave up before it started."""
 
     job: Job
     end: float = -1.0
     runs: tuple[Run, ...] = ()
     evictions: int = 0
     lost: float = 0.0
+    is_cancelled: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -62,6 +65,7 @@ class Measures:
 
     jobs: int
     unfinished: int
+    cancelled: int
     mean_wait: float
     median_wait: float
     p95_wait: float
@@ -80,13 +84,15 @@ class Measures:
 
 def measure(outcomes: Sequence[Outcome], series: Series) -> Measures:
     ended = [it for it in outcomes if it.has_ended]
+    cancelled = sum(it.is_cancelled for it in outcomes)
     submit, end, duration, gpus = _columns(ended)
     jct = end - submit
     wait = np.maximum(0.0, jct - duration)
     p50, p95, p99, p999 = np.quantile(wait, (0.5, 0.95, 0.99, 0.999)) if ended else (0.0,) * 4
     return Measures(
         jobs=len(outcomes),
-        unfinished=len(outcomes) - len(ended),
+        unfinished=len(outcomes) - len(ended) - cancelled,
+        cancelled=cancelled,
         mean_wait=_mean(wait),
         median_wait=float(p50),
         p95_wait=float(p95),

@@ -4,10 +4,13 @@ Each generator takes a seed and gives a Load. Interarrival times: a Poisson proc
 (Jeon et al., ATC 2019, fig. 2; Hu et al., SC 2021, fig. 2: 1.6 times the mean in the afternoon, weekends at 0.6).
 Runtimes: log-normal with a heavy tail (Hu et al.: median minutes, mean hours). GPUs: powers of two, mostly one (Jeon et
 al., table 2). Users: Zipf. Estimates: round numbers that users favour, above the runtime (Tsafrir, Etsion, Feitelson,
-JSSPP 2005). Node failures: 6.5 per 1,000 node-days (Kokolis et al., HPCA 2025), repair in hours.
+JSSPP 2005). Node failures: 6.5 per 1,000 node-days (Kokolis et al., HPCA 2025), repair in hours. Users who give up: the
+part of jobs that Jeon et al. (table 6) saw killed by their users, their patience exponential as for callers in a line
+(Palm 1957); how long it lasts was measured nowhere we know of, four hours are an assumption.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +23,7 @@ DAY, WEEK = 86_400.0, 604_800.0
 SHAPE = amounts({GPU: 8000, CPU: 96_000, MEMORY: 1024 * GIB, PODS: 110})
 ESTIMATES = np.array([300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400, 172_800, 604_800], np.float64)
 FAILURES_PER_NODE_DAY, REPAIR_SECONDS = 6.5e-3, 4 * 3600.0
+KILLED, PATIENCE_SECONDS = 0.135, 4 * 3600.0
 
 Generator = Callable[[int], Load]
 
@@ -59,6 +63,15 @@ def failures(seed: int) -> Load:
     return Load(load.name, load.nodes, load.jobs, load.pools, load.queues, outages)
 
 
+def impatient(seed: int) -> Load:
+    """Two days of the machine of `box`, some of whose users cancel what has not started when their patience ends."""
+    load, source = box(seed), np.random.default_rng((seed, 1))
+    patience = np.round(source.exponential(PATIENCE_SECONDS, len(load.jobs)), 1)
+    gives_up = source.random(len(load.jobs)) < KILLED
+    jobs = (replace(job, patience=float(at) if up else None) for job, at, up in zip(load.jobs, patience, gives_up))
+    return replace(load, name="impatient", jobs=tuple(jobs))
+
+
 def estimates(seed: int) -> Load:
     """A parallel computer's three weeks: rigid jobs with their users' estimates, one queue; what backfill lives on."""
     source = np.random.default_rng(seed)
@@ -71,7 +84,7 @@ def estimates(seed: int) -> Load:
 
 
 _GENERATORS: dict[str, Generator] = {
-    generator.__name__: generator for generator in (diurnal, box, bursty, failures, estimates)
+    generator.__name__: generator for generator in (diurnal, box, bursty, failures, impatient, estimates)
 }
 
 

@@ -112,6 +112,7 @@ def _read_jobs(path: Path) -> Iterator[Job]:
             queue=row.text("queue") or "default",
             priority=int(row.text("priority")) if row.text("priority").lstrip("-").isdecimal() else 0,
             estimate=row.number("requested_time_s", 1) if row.text("requested_time_s") else None,
+            patience=row.number("patience_s") if row.text("patience_s") else None,
         )
 
 

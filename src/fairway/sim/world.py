@@ -180,8 +180,9 @@ class World:
         if progress is not None and progress.ran is not None and key in self.forward.running and key not in self._ends:
             one = self.forward.running[key]
             runs += (_run(Attempt(key, progress.ran, self.forward.now, one.admission, has_finished=False)),)
-        evictions = max(0, len(self._runs[key]) - (self._ends.get(key, -1.0) >= 0))
-        return Outcome(job, self._ends.get(key, -1.0), runs, evictions, progress.lost if progress else 0.0)
+        end = self._ends.get(key, -1.0)
+        evictions = max(0, len(self._runs[key]) - (end >= 0))
+        return Outcome(job, end, runs, evictions, progress.lost if progress else 0.0, key in self._ends and end < 0)
 
 
 def _run(attempt: Attempt) -> Run:
