@@ -54,6 +54,12 @@ class Metadata(Part, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
+class Object(Part, frozen=True):
+    """What all objects have, and templates of them."""
+
+    metadata: Metadata = Metadata()
+
+
 class Condition(Part, frozen=True):
     type: str
     status: str
@@ -174,8 +180,7 @@ class PodSpec(Part, frozen=True):
     termination_grace_period_seconds: Natural = 30
 
 
-class PodTemplate(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class PodTemplate(Object, frozen=True):
     spec: PodSpec = PodSpec()
 
 
@@ -186,8 +191,7 @@ class PodStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class PodObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class PodObject(Object, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -203,8 +207,7 @@ class NodeStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class NodeObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class NodeObject(Object, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -225,18 +228,16 @@ class JobStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class JobObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class JobObject(Object, frozen=True):
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
 
-class NamespaceObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class NamespaceObject(Object, frozen=True):
+    """A Namespace: its labels are all that is read."""
 
 
-class PriorityClassObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class PriorityClassObject(Object, frozen=True):
     value: Int32 = 0
     global_default: bool = False
 
@@ -250,8 +251,7 @@ class BudgetStatus(Part, frozen=True):
     disruptions_allowed: Int32 | None = None
 
 
-class DisruptionBudgetObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class DisruptionBudgetObject(Object, frozen=True):
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 
@@ -268,10 +268,9 @@ class Zone(Part, frozen=True):
     resources: tuple[ZoneResource, ...] = ()
 
 
-class NodeTopologyObject(Part, frozen=True):
+class NodeTopologyObject(Object, frozen=True):
     """NodeResourceTopology of topology.node.k8s.io; its name is the node's."""
 
-    metadata: Metadata = Metadata()
     zones: tuple[Zone, ...] = ()
 
 
@@ -279,10 +278,9 @@ class ClaimSpec(Part, frozen=True):
     volume_name: str = ""
 
 
-class ClaimObject(Part, frozen=True):
+class ClaimObject(Object, frozen=True):
     """A PersistentVolumeClaim."""
 
-    metadata: Metadata = Metadata()
     spec: ClaimSpec = ClaimSpec()
 
 
@@ -294,8 +292,7 @@ class VolumeSpec(Part, frozen=True):
     node_affinity: VolumeAffinity = VolumeAffinity()
 
 
-class VolumeObject(Part, frozen=True):
+class VolumeObject(Object, frozen=True):
     """A PersistentVolume."""
 
-    metadata: Metadata = Metadata()
     spec: VolumeSpec = VolumeSpec()

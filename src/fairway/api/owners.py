@@ -42,8 +42,7 @@ class JobSetSpec(objects.Part, frozen=True):
     replicated_jobs: tuple[ReplicatedJob, ...] = ()
 
 
-class JobSetObject(objects.Part, frozen=True):
-    metadata: objects.Metadata = objects.Metadata()
+class JobSetObject(objects.Object, frozen=True):
     spec: JobSetSpec = JobSetSpec()
     status: Conditions = Conditions()
 
@@ -62,8 +61,7 @@ class PyTorchSpec(objects.Part, frozen=True):
     elastic_policy: ElasticPolicy = ElasticPolicy()
 
 
-class PyTorchJobObject(objects.Part, frozen=True):
-    metadata: objects.Metadata = objects.Metadata()
+class PyTorchJobObject(objects.Object, frozen=True):
     spec: PyTorchSpec = PyTorchSpec()
     status: Conditions = Conditions()
 
@@ -82,8 +80,7 @@ class RaySpec(objects.Part, frozen=True):
     enable_in_tree_autoscaling: bool = False
 
 
-class RayClusterObject(objects.Part, frozen=True):
-    metadata: objects.Metadata = objects.Metadata()
+class RayClusterObject(objects.Object, frozen=True):
     spec: RaySpec = RaySpec()
     status: Conditions = Conditions()
 

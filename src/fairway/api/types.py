@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from .objects import GROUP, Condition, Int32, LabelSelector, Metadata, Part, PodTemplate
+from .objects import GROUP, Condition, Int32, LabelSelector, Object, Part, PodTemplate
 from .quantities import Quantity
 
 VERSION = f"{GROUP}/v1alpha1"
@@ -127,8 +127,7 @@ class QueueStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class QueueObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class QueueObject(Object, frozen=True):
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
 
@@ -156,8 +155,7 @@ class NodePoolStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class NodePoolObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class NodePoolObject(Object, frozen=True):
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
 
@@ -254,8 +252,7 @@ class WorkloadStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class WorkloadObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class WorkloadObject(Object, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -276,7 +273,6 @@ class ReservationStatus(Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class ReservationObject(Part, frozen=True):
-    metadata: Metadata = Metadata()
+class ReservationObject(Object, frozen=True):
     spec: ReservationSpec = ReservationSpec()
     status: ReservationStatus = ReservationStatus()

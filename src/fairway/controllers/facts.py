@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from fairway.api import nodes, pods, queues, workloads
-from fairway.api.objects import JobObject, PodObject
+from fairway.api.objects import JobObject, Object, PodObject
 from fairway.api.owners import name_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
@@ -27,7 +27,7 @@ from fairway.kube.kinds import Kind
 from .bind import by_podset, holds_room, less, packed, place_of, strays
 from .cases import Cases, key_of_pod
 from .names import Names
-from .view import Seen, View
+from .view import View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Facts:
         self._parting: dict[str, Running] = {}  # by workload, what it loses by shrinking, until it is gone
         self._shrinks: dict[str, Admission] = {}  # what is to be left, until the Workload says so
 
-    def note(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
+    def note(self, kind: Kind, old: Object | None, new: Object | None) -> None:
         """The view told of a change."""
         seen = new or old
         assert seen is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from fairway.api.objects import JobObject, NamespaceObject, PodObject
+from fairway.api.objects import JobObject, NamespaceObject, Object, PodObject
 from fairway.api.owners import name_of
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
@@ -36,7 +36,7 @@ from .means import Means
 from .metrics import Metrics
 from .queues import Queues
 from .scheduler import Scheduler
-from .view import Seen, View
+from .view import View
 
 RECORDINGS = 20
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Control:
             await self._means.client.clock.sleep(self._means.settings.lease_term / 6)
         raise LeaseLost
 
-    def _changed(self, kind: Kind, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, kind: Kind, old: Object | None, new: Object | None) -> None:
         """Noted, never acted upon here."""
         seen = new or old
         assert seen is not None

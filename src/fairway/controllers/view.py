@@ -10,24 +10,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fairway.api import objects, types
+from fairway.api.objects import Object
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Ref, Selection
 
-Seen = (
-    objects.DisruptionBudgetObject | objects.JobObject | objects.NamespaceObject | objects.NodeObject
-    | objects.PodObject | objects.PriorityClassObject | types.NodePoolObject | types.QueueObject
-    | types.ReservationObject | types.WorkloadObject
-)  # fmt: skip
-T = TypeVar("T", bound=Seen)
-Told = Callable[[Kind, Seen | None, Seen | None], None]
+T = TypeVar("T", bound=Object)
+Told = Callable[[Kind, Object | None, Object | None], None]
 
 
 class View:
     def __init__(self, client: Client, told: Told) -> None:
         self._client, self._told = client, told
-        self._informers: dict[Kind, Informer[Seen]] = {}
+        self._informers: dict[Kind, Informer[Object]] = {}
         self.nodes = self._store(kinds.NODES, objects.NodeObject)
         self.pools = self._store(kinds.NODE_POOLS, types.NodePoolObject)
         self.queues = self._store(kinds.QUEUES, types.QueueObject)
@@ -54,7 +50,7 @@ class View:
         for informer in self._informers.values():
             await informer.synced.wait()
 
-    async def shown(self, ref: Ref, test: Callable[[Seen | None], bool]) -> None:
+    async def shown(self, ref: Ref, test: Callable[[Object | None], bool]) -> None:
         await self._informers[ref.kind].shown(f"{ref.namespace}/{ref.name}".lstrip("/"), test)
 
     async def caught_up(self, kind: Kind, written: dict[str, Any]) -> None:

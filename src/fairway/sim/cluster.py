@@ -53,10 +53,9 @@ TO_COME = frozenset(("deadline", "start", "forecast", f"{GROUP}/deadline"))
 OVER = frozenset(("Complete", "Completed", "Succeeded", "Failed"))
 
 
-class OwnerObject(Part, frozen=True):
+class OwnerObject(objects.Object, frozen=True):
     """An owner as far as all owners are alike."""
 
-    metadata: Metadata = Metadata()
     status: owners.Conditions = owners.Conditions()
 
 
