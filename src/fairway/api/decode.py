@@ -81,23 +81,15 @@ def _found(said: object, steps: Sequence[str], got: str) -> Iterator[tuple[list[
 
 def _words(node: inspect.Type, steps: Sequence[str]) -> list[str]:
     """The words that an enumeration at `steps` below `node` allows."""
-    for step in steps:
-        node = _plain(node)
-        if isinstance(node, inspect.StructType | inspect.DataclassType):
-            node = next(field.type for field in node.fields if field.encode_name == step)
-        elif isinstance(node, inspect.DictType):
-            node = node.value_type
-        elif isinstance(node, inspect.VarTupleType):
-            node = node.item_type
-    node = _plain(node)
+    match node:
+        case inspect.Metadata():
+            return _words(node.type, steps)
+        case inspect.UnionType():
+            return _words(next(each for each in node.types if not isinstance(each, inspect.NoneType)), steps)
+        case inspect.StructType() | inspect.DataclassType():
+            return _words(next(one.type for one in node.fields if one.encode_name == steps[0]), steps[1:])
+        case inspect.DictType():
+            return _words(node.value_type, steps[1:])
+        case inspect.VarTupleType():
+            return _words(node.item_type, steps[1:])
     return [str(word) for word in node.values if word] if isinstance(node, inspect.LiteralType) else []
-
-
-def _plain(node: inspect.Type) -> inspect.Type:
-    """A type without its metadata and without None."""
-    while isinstance(node, inspect.Metadata | inspect.UnionType):
-        if isinstance(node, inspect.Metadata):
-            node = node.type
-        else:
-            node = next(each for each in node.types if not isinstance(each, inspect.NoneType))
-    return node

@@ -6,6 +6,7 @@ controllers generate (a job's name, a template's hash) make no class of their ow
 them. What a namespace selector or a claim says depends on other objects: those are given as `Surroundings`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import floor
@@ -89,23 +90,21 @@ def requests_of(pod: Mapping[str, object]) -> model.Amounts:
 
 def requests(spec: objects.PodSpec) -> model.Amounts:
     """What a pod takes of its node, without its pod slot and without zeros."""
-    total: dict[str, int] = {}
+    total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
     for index, container in enumerate(spec.containers):
-        _add(total, within(f"containers[{index}].resources", _asked, container.resources))
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
+        total += within(f"containers[{index}].resources", _asked, container.resources)
     for index, container in enumerate(spec.init_containers):
         asked = within(f"initContainers[{index}].resources", _asked, container.resources)
         if container.restart_policy == "Always":
-            _add(sidecars, asked)
+            sidecars += asked
         else:
-            _raise(peak, {name: asked.get(name, 0) + sidecars.get(name, 0) for name in asked.keys() | sidecars.keys()})
-    _add(total, sidecars)
-    _raise(total, peak)
+            peak |= sidecars + Counter(asked)
+    total = (total + sidecars) | peak
     whole = within("resources", _asked, spec.resources)
-    total |= {name: whole[name] for name in (model.CPU, model.MEMORY) if name in whole}
-    _add(total, within("overhead", _amounts, spec.overhead))
-    return model.amounts({name: most for name, most in total.items() if most})
+    for name in whole.keys() & {model.CPU, model.MEMORY}:
+        total[name] = whole[name]
+    total += within("overhead", _amounts, spec.overhead)
+    return model.amounts({name: min(most, LARGEST) for name, most in total.items()})
 
 
 def _asked(resources: objects.Resources) -> dict[str, int]:
@@ -121,16 +120,6 @@ def _amount(name: str, value: Quantity) -> int:
     if name == model.GPU and exact(str(value)).denominator != 1:
         raise Malformed(f"found {shown(value)}; whole GPUs are allowed, a part of one is annotation {objects.FRACTION}")
     return parse(value, name)
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = min(total.get(name, 0) + amount, LARGEST)
-
-
-def _raise(total: dict[str, int], least: Mapping[str, int]) -> None:
-    for name, amount in least.items():
-        total[name] = max(total.get(name, 0), amount)
 
 
 def _part_of_device(annotations: Labels) -> tuple[int, int]:
