@@ -37,10 +37,6 @@ class Refused(Exception):
         self.causes, self.forbidden = tuple(causes), forbidden
 
 
-def nothing(kind: str, name: str) -> Said | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Review:
     """What is asked: `old` is None for a CREATE. `lookup` finds a Queue or Namespace as it is stored. Trusted is
@@ -55,7 +51,7 @@ class Review:
     user: str = ""
     is_trusted: bool = False
     now: float = 0.0
-    lookup: Callable[[str, str], Said | None] = nothing
+    lookup: Callable[[str, str], Said | None] = lambda kind, name: None
 
 
 def admit(review: Review) -> tuple[Thing, list[str]]:
@@ -88,19 +84,18 @@ def _is_same(review: Review) -> bool:
     """Whether nothing changed that is judged here: what was let in once stays writable."""
     if review.old is None:
         return False
-    before, now = _part(review.old, "metadata"), _part(review.new, "metadata")
-    return review.old.get("spec") == review.new.get("spec") and all(
-        _part(before, name) == _part(now, name) for name in ("labels", "annotations")
-    )
+    marks = (("metadata", "labels"), ("metadata", "annotations"))
+    alike = (_part(review.old, *path) == _part(review.new, *path) for path in marks)
+    return review.old.get("spec") == review.new.get("spec") and all(alike)
 
 
 def is_managed(review: Review) -> bool:
     """Whether a user's object queues: by its label, or by its namespace's."""
     if review.namespace.startswith("kube-"):
         return False
-    space = review.lookup("Namespace", review.namespace) or {}
-    labels = _part(_part(review.new, "metadata"), "labels")
-    return QUEUE in labels or _part(_part(space, "metadata"), "labels").get(MANAGED) == "true"
+    space = review.lookup("Namespace", review.namespace)
+    labels, shared = (_part(one, "metadata", "labels") for one in (review.new, space))
+    return QUEUE in labels or shared.get(MANAGED) == "true"
 
 
 def _ours(review: Review) -> Thing:
@@ -135,7 +130,7 @@ def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | N
     """The longest time limit that a queue and all above it allow."""
     bounds: list[float] = []
     for _ in range(DEEPEST):
-        spec = _part(lookup("Queue", queue) or {}, "spec")
+        spec = _part(lookup("Queue", queue), "spec")
         if longest := _part(spec, "timeLimit").get("max"):
             bounds.append(duration(str(longest)))
         queue = str(spec.get("parent") or "")
@@ -144,7 +139,7 @@ def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | N
 
 def _reservation(said: ReservationObject, review: Review) -> None:
     read = queues.reservation(said)
-    before = _part(review.old or {}, "spec").get("start")
+    before = _part(review.old, "spec").get("start")
     if not read.repeat and read.start + read.duration <= review.now and before != said.spec.start:
         raise Malformed(f"found {said.spec.start}, which is over; a window that ends later is allowed", "spec.start")
 
@@ -164,7 +159,7 @@ def _read(review: Review) -> None:
         _workload(decode(msgspec.json.decode(msgspec.json.encode(made)), WorkloadObject), review)
     except Malformed as error:
         raise owners.told(review.kind, error) from None
-    least = _part(_part(review.new, "metadata"), "annotations").get(f"{GROUP}/min-count")
+    least = _part(review.new, "metadata", "annotations").get(f"{GROUP}/min-count")
     if review.old is None:
         owners.check_least(str(least or ""), made)
 
@@ -172,20 +167,18 @@ def _read(review: Review) -> None:
 def _managed(review: Review) -> Thing:
     """Marked with its user and kept from starting by itself."""
     new, kind = review.new, (review.group, review.kind)
-    if kind in owners.OWNERS:
+    if kind in owners.OWNERS or kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
-        if review.operation == "CREATE":
+        if kind in owners.OWNERS and review.operation == "CREATE":
             *path, last = owners.OWNERS[kind].suspend
             _at(new, path)[last] = True
         _check_templates(review)
         for _, template in _templates(new):
-            _steer(template)
-    elif kind in owners.GATED:
-        _claim(new, ("metadata", "annotations", USER), review)
-        _check_templates(review)
-        for _, template in _templates(new):
-            _inherit(template, new)
-            _gate(template)
+            if kind in owners.GATED:
+                _inherit(template, new)
+                _gate(template)
+            else:
+                _steer(template)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
         if review.operation == "CREATE":
@@ -212,10 +205,7 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
         if not (holder.get(last) and (review.is_trusted or review.user.startswith(CONTROLLERS))):
             holder[last] = review.user
         return
-    before: Said = review.old
-    for step in path[:-1]:
-        before = _part(before, step)
-    first = before.get(last)
+    first = _part(review.old, *path[:-1]).get(last)
     if first is not None and holder.setdefault(last, first) != first:
         field = ".".join(path[:-1]) + (f"[{last}]" if "/" in last else f".{last}")
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
@@ -223,7 +213,7 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
 
 def _keep(note: str, review: Review) -> None:
     """Only the controller writes this annotation."""
-    said, now = (_part(_part(one, "metadata"), "annotations").get(note) for one in (review.old or {}, review.new))
+    said, now = (_part(one, "metadata", "annotations").get(note) for one in (review.old, review.new))
     if review.is_trusted or said == now:
         return
     notes = _at(review.new, ("metadata", "annotations"))
@@ -234,9 +224,8 @@ def _keep(note: str, review: Review) -> None:
 
 def _hold(review: Review) -> None:
     """A workload that holds room keeps its queue and its podsets, which were asked whether it may."""
-    old = review.old or {}
-    before, now = _part(old, "spec"), _part(review.new, "spec")
-    if review.is_trusted or not _part(_part(old, "status"), "admission"):
+    before, now = _part(review.old, "spec"), _part(review.new, "spec")
+    if review.is_trusted or not _part(review.old, "status", "admission"):
         return
     for name in ("queue", "podSets"):
         if before.get(name) != now.get(name):
@@ -288,9 +277,9 @@ def _gate(pod: Thing) -> None:
 def _inherit(template: Thing, owner: Thing) -> None:
     """A template has the queue and our annotations of its owner, where it has none of its own."""
     for name in ("labels", "annotations"):
-        said = {key: text for key, text in _part(_part(owner, "metadata"), name).items() if key.startswith(f"{GROUP}/")}
+        said = {key: text for key, text in _part(owner, "metadata", name).items() if key.startswith(f"{GROUP}/")}
         if said:
-            _at(template, ("metadata", name)).update({**said, **_part(_part(template, "metadata"), name)})
+            _at(template, ("metadata", name)).update({**said, **_part(template, "metadata", name)})
 
 
 def _templates(said: object, path: str = "") -> Iterator[tuple[str, Thing]]:
@@ -319,9 +308,12 @@ def _at(new: Thing, path: Sequence[str]) -> Thing:
     return here
 
 
-def _part(said: Said, name: str) -> Said:
-    part = said.get(name)
-    return part if isinstance(part, dict) else {}
+def _part(said: Said | None, *path: str) -> Said:
+    """The map at a path, empty where there is none."""
+    for step in path:
+        part = (said or {}).get(step)
+        said = part if isinstance(part, dict) else {}
+    return said or {}
 
 
 def _dicts(said: object) -> Iterator[Thing]:

@@ -76,13 +76,10 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     """Who stands in its way, a clause; not who is the detail, which the head has told."""
     blocking = [key for key in facts.blocking if key != facts.detail]
-    hold, there = "hold" if len(blocking) > 1 else "holds", " there" if _is_somewhere(facts) else ""
+    hold = "hold" if len(blocking) > 1 else "holds"
+    # Where a place was named before; room that is missing in sum is missing nowhere in particular.
+    there = " there" if facts.domain and facts.missing is None else ""
     return [f"{names(blocking, workload, queues)} {hold} it{there}"] if blocking else []
-
-
-def _is_somewhere(facts: Facts) -> bool:
-    """Whether a place was named before: room that is missing in sum is missing nowhere in particular."""
-    return bool(facts.domain) and facts.missing is None
 
 
 def would_start(facts: Facts) -> list[str]:

@@ -223,7 +223,7 @@ def _flag(text: str) -> object:
 
 
 def _words(text: str) -> object:
-    return [word for word in text.replace(",", " ").split() if word]
+    return text.replace(",", " ").split()
 
 
 MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
