@@ -126,14 +126,10 @@ def _inner(said: Said, parts: Parts) -> Schema:
             found["required"] = said["required"]
     if isinstance(values := said.get("additionalProperties"), dict):
         found["additionalProperties"] = _structural(values, parts)
-    items = said.get("items") or next(iter(_list(said.get("prefixItems"))), None)
-    if isinstance(items, dict):
-        found["items"] = _structural(items, parts)
+    match said:
+        case {"items": dict(items)} | {"prefixItems": [dict(items), *_]}:
+            found["items"] = _structural(items, parts)
     return found
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def manifest() -> str:

@@ -33,9 +33,8 @@ class DevicePart(Part, frozen=True):
 
 def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
     meta, status = said.metadata, said.status
-    capacity = dict(within("status.allocatable", amounts_of, status.allocatable))
-    if not capacity:
-        capacity = dict(within("status.capacity", amounts_of, status.capacity))
+    offered = within("status.allocatable", amounts_of, status.allocatable)
+    capacity = dict(offered or within("status.capacity", amounts_of, status.capacity))
     capacity.setdefault(PODS, KUBELET_PODS)
     zones = tuple(zone for zone in topology.zones if zone.type in ("Node", "")) if topology else ()
     return Node(
@@ -61,12 +60,9 @@ def chooser(labels: dict[str, str]) -> Literal["Scheduler", "Claim", "Kubelet"]:
     """Who chooses devices; what is not a word we know is left to the kubelet, and so is a node all of whose GPUs are
     slices (MIG) that go by the name of GPUs: there is nothing to share."""
     is_sliced = labels.get(MIG_STRATEGY_LABEL) == "single" and "-MIG-" in labels.get(PRODUCT_LABEL, "-MIG-")
-    match labels.get(CHOOSER):
-        case "Scheduler" if not is_sliced:
-            return "Scheduler"
-        case "Claim":
-            return "Claim"
-    return "Kubelet"
+    if labels.get(CHOOSER) == "Scheduler" and not is_sliced:
+        return "Scheduler"
+    return "Claim" if labels.get(CHOOSER) == "Claim" else "Kubelet"
 
 
 def devices(said: NodeObject, count: int, zones: tuple[Zone, ...]) -> tuple[Device, ...]:

@@ -222,9 +222,7 @@ class JobSpec(Part, frozen=True):
 
 class JobStatus(Part, frozen=True):
     active: Natural = 0
-    ready: Natural = 0
     succeeded: Natural = 0
-    failed: Natural = 0
     conditions: tuple[Condition, ...] = ()
 
 

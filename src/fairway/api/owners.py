@@ -44,7 +44,6 @@ class JobSetSpec(objects.Part, frozen=True):
 
 class JobSetObject(objects.Object, frozen=True):
     spec: JobSetSpec = JobSetSpec()
-    status: Conditions = Conditions()
 
 
 class ReplicaSpec(objects.Part, frozen=True):
@@ -63,15 +62,12 @@ class PyTorchSpec(objects.Part, frozen=True):
 
 class PyTorchJobObject(objects.Object, frozen=True):
     spec: PyTorchSpec = PyTorchSpec()
-    status: Conditions = Conditions()
 
 
-class RayGroup(objects.Part, frozen=True):
+class RayGroup(ReplicaSpec, frozen=True):
     group_name: str = "head"
-    replicas: objects.Natural = 1
     min_replicas: objects.Natural | None = None
     num_of_hosts: objects.Natural = 1
-    template: objects.PodTemplate = objects.PodTemplate()
 
 
 class RaySpec(objects.Part, frozen=True):
@@ -82,7 +78,6 @@ class RaySpec(objects.Part, frozen=True):
 
 class RayClusterObject(objects.Object, frozen=True):
     spec: RaySpec = RaySpec()
-    status: Conditions = Conditions()
 
 
 S = TypeVar("S", objects.JobObject, JobSetObject, PyTorchJobObject, RayClusterObject)
@@ -248,8 +243,7 @@ def mirrored(owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> Worklo
     try:
         spec = decode(said, WorkloadSpec)
     except Malformed as error:
-        name = next(name for name, (field, _) in MIRRORED.items() if error.field.startswith(field))
-        raise Malformed(error.message, annotated(name)) from None
+        raise told("", error) from None
     own = (_podset(one, owner) for one in podsets[:-1])
     last = (_podset(one, owner, least=dict(_notes(owner)).get("min-count", "")) for one in podsets[-1:])
     return replace(spec, topology=_topology(owner), pod_sets=(*own, *last))

@@ -223,11 +223,8 @@ def _lasting(labels: Labels, selectors: Iterable[model.Selector]) -> tuple[tuple
 
 
 def _host_ports(spec: objects.PodSpec) -> Iterator[tuple[str, str, int]]:
-    for container in spec.containers + _sidecars(spec):
+    sidecars = (one for one in spec.init_containers if one.restart_policy == "Always")
+    for container in (*spec.containers, *sidecars):
         for port in container.ports:
             if number := port.host_port or (port.container_port if spec.host_network else 0):
                 yield port.host_ip or "0.0.0.0", port.protocol, number
-
-
-def _sidecars(spec: objects.PodSpec) -> tuple[objects.Container, ...]:
-    return tuple(one for one in spec.init_containers if one.restart_policy == "Always")

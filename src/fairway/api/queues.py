@@ -16,7 +16,7 @@ from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings, selector
 from .quantities import MILLI, Malformed, Quantity, amounts_of, duration, exact, parse, share, time, time_text, within
 
-HOUR, DAY = 3600.0, 86_400.0
+HOUR = 3600.0
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
@@ -31,7 +31,7 @@ def moment(path: str, text: str | None) -> float | None:
 
 def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
     """`around` resolves the namespace selector to names."""
-    spec, meta = said.spec, said.metadata
+    spec, meta, budget = said.spec, said.metadata, said.spec.budget
     usual, longest = within("spec.timeLimit", _time_limits, spec.time_limit)
     return model.Queue(
         name=meta.name,
@@ -51,8 +51,8 @@ def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
         max_time_limit=longest,
         max_wait=seconds("spec.maxWait", spec.max_wait),
         consolidates=None if spec.consolidation is None else spec.consolidation == "WhenStuck",
-        budget=_budget(spec),
-        budget_period=seconds("spec.budget.period", spec.budget.period) if spec.budget else None,
+        budget=int(within("spec.budget.gpuHours", exact, str(budget.gpu_hours)) * 3600) if budget else None,
+        budget_period=seconds("spec.budget.period", budget.period) if budget else None,
         stop=spec.stop_policy,
         created=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
         ledger=within("status", ledger, said.status),
@@ -64,12 +64,6 @@ def _time_limits(said: types.TimeLimits) -> tuple[float | None, float | None]:
     if usual is not None and longest is not None and usual > longest:
         raise Malformed(f"found {said.default}; at most max, which is {said.max}, is allowed", "default")
     return usual, longest
-
-
-def _budget(spec: types.QueueSpec) -> int | None:
-    if spec.budget is None:
-        return None
-    return int(within("spec.budget.gpuHours", exact, str(spec.budget.gpu_hours)) * 3600)
 
 
 def _quota(said: types.QuotaSpec) -> model.Quota:

@@ -9,7 +9,7 @@ deleted or its condition Evicted is newer than Admitted. An admission without co
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -163,9 +163,7 @@ def _eviction(index: int, said: types.EvictionRecord, namespace: str) -> model.E
 
 def _back_off(evictions: Sequence[model.Eviction]) -> float | None:
     """60 s, doubled for each start in a row that timed out, at most an hour."""
-    failed = 0
-    while failed < len(evictions) and evictions[-1 - failed].reason == "StartTimeout":
-        failed += 1
+    failed = len(list(takewhile(lambda it: it.reason == "StartTimeout", reversed(evictions))))
     return evictions[-1].time + min(BACK_OFF * 2 ** (failed - 1), LONGEST_BACK_OFF) if failed else None
 
 
