@@ -30,7 +30,7 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, li
     from fairway.api.owners import name_of
     from fairway.sim.whatif import Case
 
-    job = await client.would_create(kinds.JOBS, job, namespace=namespace)
+    job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)
     world = await _world(client, (kinds.JOBS, job))
     case = Case(world, await policy_of(client), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
     answer = case.answer()

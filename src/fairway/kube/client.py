@@ -9,6 +9,7 @@ values and come out as the msgspec type asked for (default: dict). It does not c
 import builtins
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -25,11 +26,7 @@ WATCH_SECONDS = 300
 PAGE = 500
 LINE_BYTES = 8 << 20
 TRIES = 5
-MERGE, STRATEGIC, JSON_PATCH = (
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/json-patch+json",
-)
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 
 
 class ApiError(Exception):
@@ -126,10 +123,12 @@ class Client:
             for item in page.items or ()
         ]
 
-    async def create(self, kind: Kind, value: dict[str, Any], *, namespace: str = "") -> dict[str, Any]:
-        """Made in `namespace`, or in the one the object names."""
-        place = namespace or value["metadata"].get("namespace", "")
-        return await self._send("POST", kind.path(place), value)
+    async def create(
+        self, kind: Kind, value: dict[str, Any], *, namespace: str = "", dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Made in `namespace`, or in the one the object names; with `dry_run` what would be, and nothing is made."""
+        path = kind.path(namespace or value["metadata"].get("namespace", ""))
+        return await self._send(Request("POST", path, (("dryRun", "All"),) if dry_run else ()), value)
 
     async def ensure(self, kind: Kind, value: dict[str, Any]) -> None:
         """Made, unless one of its name is there."""
@@ -139,19 +138,13 @@ class Client:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def would_create(self, kind: Kind, value: dict[str, Any], *, namespace: str) -> dict[str, Any]:
-        """What `create` would make, if it would; nothing is made."""
-        query, headers = (("dryRun", "All"),), {"content-type": "application/json"}
-        request = Request("POST", kind.path(namespace), query, headers, msgspec.json.encode(value))
-        return msgspec.json.decode(await self.call(request), type=dict[str, Any])
-
     async def update(self, ref: Ref, value: dict[str, Any], *, subresource: str = "") -> dict[str, Any]:
         """Replaced whole; conditional on the resourceVersion that `value` carries, if any."""
-        return await self._send("PUT", ref.path(subresource), value)
+        return await self._send(Request("PUT", ref.path(subresource)), value)
 
     async def patch(self, ref: Ref, change: Any, *, subresource: str = "", form: str = MERGE) -> dict[str, Any]:
         """A merge patch unless `form` says otherwise; conditional if it sets metadata.resourceVersion."""
-        return await self._send("PATCH", ref.path(subresource), change, form=form)
+        return await self._send(Request("PATCH", ref.path(subresource), headers={"content-type": form}), change)
 
     async def delete(self, ref: Ref, *, uid: str = "", grace: int | None = None) -> None:
         """With `uid`, only that very object; what is gone already is no error."""
@@ -161,7 +154,7 @@ class Client:
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         try:
-            await self._send("DELETE", ref.path(), options)
+            await self._send(Request("DELETE", ref.path()), options)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -173,7 +166,7 @@ class Client:
             meta["uid"] = uid
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
-        await self._send("POST", pod.path("binding"), body)
+        await self._send(Request("POST", pod.path("binding")), body)
 
     async def watch(self, selection: Selection, version: str, *, bound: int = LINE_BYTES) -> Events:
         """What happened since `version`, bookmarks included; ends when the server ends it. An ERROR event is raised."""
@@ -183,7 +176,7 @@ class Client:
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(WATCH_SECONDS)),
         )
-        chunks = await self._stream(Request("GET", selection.path(), selection.query() + asked))
+        chunks = await self._answer(Request("GET", selection.path(), selection.query() + asked))
         async with aclosing(lines(chunks, bound)) as read:
             async for line in read:
                 event = msgspec.json.decode(line, type=Event)
@@ -193,30 +186,27 @@ class Client:
 
     async def logs(self, pod: Ref, *, query: tuple[tuple[str, str], ...] = ()) -> AsyncGenerator[bytes, None]:
         """Chunks of the log; `query` as Kubernetes names it: follow, container, tailLines, previous …"""
-        async with aclosing(await self._stream(Request("GET", pod.path("log"), query))) as chunks:
+        async with aclosing(await self._answer(Request("GET", pod.path("log"), query))) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def call(self, request: Request) -> bytes:
         """One exchange with a whole body; the way to anything that has no method here."""
-        response = await self._answer(request)
-        return b"".join([chunk async for chunk in _chunks(response.body)])
+        return b"".join([chunk async for chunk in await self._answer(request)])
 
-    async def _send(self, method: str, path: str, value: Any, *, form: str = "application/json") -> dict[str, Any]:
-        headers = {"content-type": form}
-        body = await self.call(Request(method, path, headers=headers, body=msgspec.json.encode(value)))
+    async def _send(self, request: Request, value: Any) -> dict[str, Any]:
+        headers = {"content-type": "application/json", **request.headers}
+        body = await self.call(replace(request, headers=headers, body=msgspec.json.encode(value)))
         return msgspec.json.decode(body, type=dict[str, Any])
 
-    async def _stream(self, request: Request) -> AsyncGenerator[bytes, None]:
-        return _chunks((await self._answer(request)).body)
-
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """The body, in chunks."""
         for left in reversed(range(TRIES)):
             response = await self.clock.within(REQUEST_SECONDS, self.transport(request))
+            chunks, pause = _chunks(response.body), _retry_after(response)
             if response.status < 400:
-                return response
-            body = b"".join([chunk async for chunk in _chunks(response.body)])
-            pause = _retry_after(response)
+                return chunks
+            body = b"".join([chunk async for chunk in chunks])
             if pause is None or not left:
                 raise ApiError.of(response.status, body)
             await self.clock.sleep(self.chance.jitter(2 * pause))

@@ -64,13 +64,11 @@ class Informer(Generic[T]):
                 if not self._version:
                     await self._list()
                 await self.client.clock.within(WATCH_SECONDS + 30, self._watch())
-            except ApiError as error:
-                if error.status == 410 and self._version:
+            except (ApiError, OSError, msgspec.MsgspecError) as error:
+                if isinstance(error, ApiError) and error.status == 410 and self._version:
                     self._version = ""
                 else:
                     await self._back_off(error)
-            except (OSError, msgspec.MsgspecError) as error:
-                await self._back_off(error)
 
     async def shown(self, key: str, test: Callable[[T | None], bool]) -> None:
         """Returns once what is seen under the key passes `test` (None: nothing is there), or after a while: an object

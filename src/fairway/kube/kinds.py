@@ -14,17 +14,11 @@ class Kind:
     group_version: str = "v1"
     is_namespaced: bool = True
 
-    @property
-    def root(self) -> str:
-        """`/api/v1` for the core group, `/apis/<group>/<version>` for the others."""
-        return f"/{'apis' if '/' in self.group_version else 'api'}/{self.group_version}"
-
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        parts = [self.root]
-        if self.is_namespaced and namespace:
-            parts += ["namespaces", namespace]
-        parts += [self.plural, name, subresource]
-        return "/".join(part for part in parts if part)
+        """Below `/api/v1` for the core group, `/apis/<group>/<version>` for the others."""
+        root = f"/{'apis' if '/' in self.group_version else 'api'}/{self.group_version}"
+        space = f"namespaces/{namespace}" if self.is_namespaced and namespace else ""
+        return "/".join(filter(None, (root, space, self.plural, name, subresource)))
 
 
 @dataclass(frozen=True, slots=True)
