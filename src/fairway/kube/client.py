@@ -159,11 +159,9 @@ class Client:
             if error.status != 404:
                 raise
 
-    async def bind(self, pod: Ref, node: str, *, uid: str = "", annotations: dict[str, str] | None = None) -> None:
-        """The pod gets its node; the annotations are put on the pod in the same write."""
-        meta: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "annotations": annotations or {}}
-        if uid:
-            meta["uid"] = uid
+    async def bind(self, pod: Ref, node: str, *, uid: str, annotations: dict[str, str] | None = None) -> None:
+        """The very pod gets its node; the annotations are put on it in the same write."""
+        meta = {"name": pod.name, "namespace": pod.namespace, "uid": uid, "annotations": annotations or {}}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         await self._send(Request("POST", pod.path("binding")), body)
@@ -235,17 +233,13 @@ async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncGenerator[bytes, N
 async def lines(chunks: AsyncIterator[bytes], bound: int = LINE_BYTES) -> AsyncGenerator[bytes, None]:
     """The chunks' bytes cut at newlines, empty lines left out. A last line that was cut off is dropped: it is no
     event. A line over `bound` bytes is a ConnectionError, before it fills the memory."""
-    held: list[bytes] = []
-    size = 0
+    held = bytearray()
     async with aclosing(_chunks(chunks)) as read:
         async for chunk in read:
-            first, *rest = chunk.split(b"\n")
-            held.append(first)
-            size += len(first)
-            for piece in rest:
-                line = b"".join(held)
-                held, size = [piece], len(piece)
-                if line:
-                    yield line
-            if size > bound:
+            held += chunk
+            if b"\n" in chunk:  # a long line is not searched again with each of its chunks
+                *whole, held = held.split(b"\n")
+                for line in filter(None, whole):
+                    yield bytes(line)
+            if len(held) > bound:
                 raise ConnectionError(f"a line of the stream is longer than {bound} bytes")
