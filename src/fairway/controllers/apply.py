@@ -49,10 +49,6 @@ class Writer:
         self._told: dict[str, Verdict] = {}
         self._heard: dict[str, float] = {}  # when it was told last
 
-    def note(self, key: str) -> None:
-        """Something about the workload changed."""
-        self.agenda.note(key)
-
     def put(self, snapshot: Snapshot, plan: Plan) -> None:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}

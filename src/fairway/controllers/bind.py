@@ -135,18 +135,14 @@ def rank(pod: PodObject) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def devices_of(pod: PodObject) -> tuple[int, ...]:
-    said = pod.metadata.annotations.get(ASSIGNED, "")
-    return tuple(int(index) for index in said.split(",") if index.isdecimal())
-
-
 def is_over(pod: PodObject) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
 def place_of(pod: PodObject) -> Place:
     """Where a bound pod is."""
-    return Place(pod.spec.node_name, devices_of(pod))
+    devices = pod.metadata.annotations.get(ASSIGNED, "").split(",")
+    return Place(pod.spec.node_name, tuple(int(index) for index in devices if index.isdecimal()))
 
 
 def holds_room(pod: PodObject) -> bool:

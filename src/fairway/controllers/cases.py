@@ -78,19 +78,16 @@ class Cases:
         workload = self.view.workloads.get(key)
         pods = tuple(self.pods_of[key].values()) if key in self.pods_of else ()
         namespace, _, name = key.partition("/")
-        labels = self._labels(namespace)
+        space = self.view.namespaces.get(namespace)
+        labels = space.metadata.labels if space else {}
         if name.startswith(name_of("Job", "")):
             job = self.view.jobs.get(f"{namespace}/{name.removeprefix(name_of('Job', ''))}")
             owner = JobOwner(job) if job and queue_of(job.metadata, labels) else None
             return Case(key, workload, owner, pods)
-        ours = tuple(pod for pod in pods if pod.spec.scheduler_name == SCHEDULER and queue_of(pod.metadata, labels))
-        ours = tuple(sorted(ours, key=lambda pod: pod.metadata.name))
-        owner = PodsOwner(namespace, name.removeprefix(name_of("Pod", "")), ours) if ours else None
+        ours = [pod for pod in pods if pod.spec.scheduler_name == SCHEDULER and queue_of(pod.metadata, labels)]
+        ours.sort(key=lambda pod: pod.metadata.name)
+        owner = PodsOwner(namespace, name.removeprefix(name_of("Pod", "")), tuple(ours)) if ours else None
         return Case(key, workload, owner, pods)
-
-    def _labels(self, namespace: str) -> dict[str, str]:
-        found = self.view.namespaces.get(namespace)
-        return found.metadata.labels if found else {}
 
 
 def _is_going(pod: PodObject | None) -> bool:

@@ -160,8 +160,7 @@ class Facts:
 
     def _settle_parting(self, key: str, fact: Fact | None) -> list[PodObject]:
         """The pods of a running workload that have no place in it; told anew once its admission is what was planned."""
-        stands = isinstance(fact, Running) and not fact.is_leaving and not fact.is_promised
-        if not isinstance(fact, Running) or not stands:
+        if not isinstance(fact, Running) or fact.is_leaving or fact.is_promised:
             self._shrinks.pop(key, None)
             self._parting.pop(key, None)
             self._tell("Workload", key + PARTING, None)
@@ -205,12 +204,10 @@ class Facts:
         return replace(fact, waits_for=after) if admission == fact.admission else self._waiting(key, fact.workload)
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
-        refusal = self.refusals.get(key)
-        after = tuple(self.names.meant(one, key) for one in fact.after)
-        if refusal is None:
-            return replace(fact, after=after)
-        until = max(refusal.until, fact.backs_off_until or 0.0)
-        return replace(fact, after=after, backs_off_until=until, refused=refusal.why)
+        fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after))
+        if refusal := self.refusals.get(key):
+            return replace(fact, backs_off_until=max(refusal.until, fact.backs_off_until or 0.0), refused=refusal.why)
+        return fact
 
     def _read(self, key: str, read: Callable[..., T], *said: object) -> T | None:
         try:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
 
@@ -87,10 +88,8 @@ class Forecasts:
         made.sort(key=lambda said: said.metadata.creation_timestamp or "")
         found = []
         for said in made[-MOST_RECENT:]:
-            try:
+            with suppress(Malformed):  # whoever tells facts has logged it
                 found.append(workload(said, reading))
-            except Malformed:
-                continue  # whoever tells facts has logged it
         return tuple(found)
 
     async def _tell(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:

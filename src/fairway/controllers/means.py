@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairway.api.decode import change
+from fairway.api.objects import Object
 from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.api.workloads import key_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.events import Events
-from fairway.kube.kinds import ref
+from fairway.kube.kinds import Kind, ref
 from fairway.kube.lease import Election
 from fairway.settings import Settings
 
@@ -53,24 +55,21 @@ class Means:
             patch = change(seen.status, make(seen))
             if not patch:
                 return True
-            meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
             try:
-                said = {"metadata": meta, "status": patch}
-                made = await self.client.patch(ref(kinds.WORKLOADS, key), said, subresource="status")
+                await self.patch(kinds.WORKLOADS, seen, {"status": patch})
+                return True
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and error.status < 500:
                     return False
                 await self._read_back(key)
-            else:
-                await self.view.caught_up(kinds.WORKLOADS, made)
-                return True
         return False
 
-    async def patch(self, key: str, seen: WorkloadObject, said: dict[str, Any]) -> None:
-        """Changes the Workload itself, over the version seen, and waits until that is seen."""
+    async def patch(self, kind: Kind, seen: Object, said: dict[str, Any]) -> None:
+        """Changes an object, or its status alone, over the version seen, and waits until that is seen."""
         meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
         said = {**said, "metadata": {**said.get("metadata", {}), **meta}}
-        await self.view.caught_up(kinds.WORKLOADS, await self.client.patch(ref(kinds.WORKLOADS, key), said))
+        place, part = ref(kind, key_of(seen.metadata)), "status" if "status" in said else ""
+        await self.view.caught_up(kind, await self.client.patch(place, said, subresource=part))
 
     async def _read_back(self, key: str) -> None:
         """Returns when the view is as new as an answer that was asked for after the failure."""

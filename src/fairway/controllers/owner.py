@@ -23,6 +23,7 @@ from fairway.kube.events import About
 from fairway.kube.kinds import Ref
 
 from .bind import holds_room, is_over, ref_of, remove
+from .status import holds
 
 LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
 
@@ -81,23 +82,21 @@ class JobOwner:
 
 @dataclass(frozen=True, slots=True)
 class PodsOwner:
-    """One bare pod, or all of a group. `pods` are those there are; `is_remade`: nobody else would make them again. A
-    Workload of such pods is owned by none while they are made again, or it would be collected with the old ones."""
+    """One bare pod, or all of a group. `pods` are those there are, at least one; `is_remade`: nobody else would make
+    them again. A Workload of such pods is owned by none while they are made again, or it would be collected with the
+    old ones."""
 
     namespace: str
     name: str
     pods: tuple[PodObject, ...]
 
     @property
-    def is_group(self) -> bool:
-        return bool(self.pods and owners.group_of(self.pods[0].metadata))
-
-    @property
     def is_remade(self) -> bool:
         return not any(pod.metadata.owner_references for pod in self.pods)
 
     def desired(self) -> WorkloadObject | None:
-        return owners.pod_group(self.name, self.pods) if self.is_group else owners.pod(self.pods[0])
+        first = self.pods[0]
+        return owners.pod_group(self.name, self.pods) if owners.group_of(first.metadata) else owners.pod(first)
 
     def outcome(self) -> Outcome | None:
         """How a pod ends that was told to go tells nothing."""
@@ -118,7 +117,7 @@ class PodsOwner:
 
     def is_deleted(self) -> bool:
         """All its pods are told to go, and none for the sake of its node: nobody wants them back."""
-        return all(pod.metadata.deletion_timestamp and not _is_disrupted(pod) for pod in self.pods)
+        return all(pod.metadata.deletion_timestamp and not holds(pod.status, "DisruptionTarget") for pod in self.pods)
 
     def about(self) -> About:
         pod = self.pods[0].metadata
@@ -144,11 +143,8 @@ def is_lost(pod: PodObject) -> bool:
     """It ended for no fault of its own: its node or kubelet would not, or could not, run it (any more)."""
     if pod.status.phase != "Failed":
         return False
-    return _is_disrupted(pod) or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
-
-
-def _is_disrupted(pod: PodObject) -> bool:
-    return any(one.type == "DisruptionTarget" and one.status == "True" for one in pod.status.conditions)
+    is_disrupted = holds(pod.status, "DisruptionTarget")
+    return is_disrupted or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
 
 
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:

@@ -26,7 +26,6 @@ from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amount
 from fairway.engine.track import Outcome, learned
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
-from fairway.kube.kinds import Ref
 
 from .forecast import accuracy
 from .means import Means
@@ -144,19 +143,13 @@ class Queues:
             return again
         patch = change(seen.status, self._status(seen, news))
         if patch:
-            await self._write(seen, patch)
+            await self.means.patch(kinds.QUEUES, seen, {"status": patch})
+            self._written[name] = self.means.now()
             for one in self._ours(name):
                 if is_over(one.status) or one.metadata.deletion_timestamp is not None:
                     self.means.tend(key_of(one.metadata))
         self._told(name, news)
         return None
-
-    async def _write(self, seen: QueueObject, patch: Mapping[str, object]) -> None:
-        name, meta = seen.metadata.name, {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
-        ref = Ref(kinds.QUEUES, name)
-        made = await self.means.client.patch(ref, {"metadata": meta, "status": patch}, subresource="status")
-        self._written[name] = self.means.now()
-        await self.means.view.caught_up(kinds.QUEUES, made)
 
     def _news(self, name: str) -> News:
         return News(dict(self._uses[name]), Counter(self._evicted[name]), list(self._outcomes[name]))

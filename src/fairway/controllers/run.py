@@ -78,7 +78,7 @@ class Control:
             events=Events(client, "fairway"),
             election=Election(client, lease, identity=settings.identity or chance.uid(), term=settings.lease_term),
             wake=lambda: self._scheduler.changed.set(),
-            tend=lambda key: self._writer.note(key),
+            tend=lambda key: self._writer.agenda.note(key),
             must_charge=lambda said: self._queues.must_charge(said),
         )
         policy = policy_of(settings)
@@ -121,16 +121,16 @@ class Control:
         assert seen is not None
         means = self._means
         if isinstance(seen, PodObject):
-            self._writer.note(self._cases.note(old, new, now=means.now()))  # type: ignore[arg-type]
+            self._writer.agenda.note(self._cases.note(old, new, now=means.now()))  # type: ignore[arg-type]
         elif isinstance(seen, JobObject):
             key = f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}"
             self._cases.came(key, seen if new else None)
-            self._writer.note(key)
+            self._writer.agenda.note(key)
         elif kind == kinds.WORKLOADS:
-            self._writer.note(key_of(seen.metadata))
+            self._writer.agenda.note(key_of(seen.metadata))
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
-                self._writer.note(key)
+                self._writer.agenda.note(key)
         means.facts.note(kind, old, new)
         if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
             means.wake()

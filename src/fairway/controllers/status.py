@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from fairway.api.objects import Condition
+from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
 from fairway.api.types import AdmissionStatus, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
@@ -29,7 +29,7 @@ class Said:
     message: str = ""
 
 
-def holds(status: WorkloadStatus, kind: str) -> bool:
+def holds(status: WorkloadStatus | PodStatus, kind: str) -> bool:
     found = condition(status.conditions, kind)
     return found is not None and found.status == "True"
 

@@ -59,7 +59,7 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not holds(said.status, "Evicted"):
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
-        await self._mirror(case.key, said, owner)
+        await self._mirror(said, owner)
         if said.status.admission is not None and holds(said.status, "Evicted"):
             return await self._leave(case, said, owner)
         if said.status.admission is not None and holds(said.status, "Admitted"):
@@ -87,7 +87,7 @@ class Life:
         await self.means.client.ensure(kinds.WORKLOADS, made)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
-    async def _mirror(self, key: str, said: WorkloadObject, owner: Owner) -> None:
+    async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room."""
         desired = self._desired(owner)
         if desired is None:
@@ -96,7 +96,7 @@ class Life:
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
         if patch := change(said.spec, spec):
-            await self.means.patch(key, said, {"spec": patch})
+            await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 
     def _desired(self, owner: Owner) -> WorkloadObject | None:
         """What its owner says, and by its name the class that its priority comes from."""
@@ -196,7 +196,7 @@ class Life:
     def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
         """Nodes whose pods did not get ready, or did not go."""
         own = self.means.cases.pods_of
-        pods = [pod for pod in own.get(key, {}).values() if not _is_ready(pod)]
+        pods = [pod for pod in own.get(key, {}).values() if not holds(pod.status, "Ready")]
         pods += [pod for victim in after for pod in own.get(victim, {}).values()]
         return tuple(sorted({pod.spec.node_name for pod in pods if holds_room(pod)}))
 
@@ -205,28 +205,26 @@ class Life:
     async def _leave(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
         """Evicted: its room is given up when no pod of it is left on a node."""
         if isinstance(owner, PodsOwner) and owner.is_remade and any(pod.spec.node_name for pod in owner.pods):
-            await self._own(case.key, said, ())
+            await self._own(said, ())
         await owner.stop(self.means.client)
         now = self.means.now()
         ends = [self._end_of(pod) for pod in case.pods if holds_room(pod)]
         if not owner.is_stopped() or any(end is None or end > now for end in ends):
             return min((end for end in ends if end is not None and end > now), default=None)
         if isinstance(owner, PodsOwner) and owner.is_remade:
-            if any(pod.spec.node_name for pod in owner.pods):
+            if any(pod.spec.node_name for pod in owner.pods) or not await remake(self.means.client, said, owner.pods):
                 return None
-            if not await remake(self.means.client, said, owner.pods):
-                return None
-            await self._own(case.key, said, owner.pods)
+            await self._own(said, owner.pods)
         self.means.cases.found(case.key)
         await self.means.write(case.key, lambda it: life.leave(it.status, now=self.means.now()))
         return None
 
-    async def _own(self, key: str, said: WorkloadObject, pods: Sequence[PodObject]) -> None:
+    async def _own(self, said: WorkloadObject, pods: Sequence[PodObject]) -> None:
         """The Workload is owned by these pods, and no others."""
         references = [OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods]
         if {one.uid for one in references} != {one.uid for one in said.metadata.owner_references}:
             owners = [msgspec.to_builtins(one) for one in references]
-            await self.means.patch(key, said, {"metadata": {"ownerReferences": owners or None}})
+            await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"ownerReferences": owners or None}})
 
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
@@ -247,7 +245,7 @@ class Life:
         if await self.means.write(case.key, make):
             self.means.wake()
 
-    async def _let_go(self, case: Case, said: WorkloadObject) -> float | None:
+    async def _let_go(self, case: Case, said: WorkloadObject) -> None:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
         owner = case.owner
         if owner is not None and owner.outcome() is None:
@@ -255,15 +253,10 @@ class Life:
             can_fail = isinstance(owner, JobOwner) or said.status.admission is not None  # else pods stay at their gates
             fails = said.status.phase == "Failed" and is_its_own and can_fail
             await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
-        if FINALIZER not in said.metadata.finalizers:
-            return None
-        if said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods)):
-            return None
-        if self.means.must_charge(said):
-            return None
-        left = [one for one in said.metadata.finalizers if one != FINALIZER]
-        await self.means.patch(case.key, said, {"metadata": {"finalizers": left or None}})
-        return None
+        lingers = said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods))
+        if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
+            left = [one for one in said.metadata.finalizers if one != FINALIZER]
+            await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
 
 
 def value_of(said: WorkloadObject) -> Workload:
@@ -290,13 +283,9 @@ def is_rejected(pod: PodObject) -> bool:
 def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
     """Every pod it is to have now is ready, or over already."""
     bound = [pod for pod in case.pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
-    ready = [pod for pod in bound if is_over(pod) or _is_ready(pod)]
+    ready = [pod for pod in bound if is_over(pod) or holds(pod.status, "Ready")]
     wanted = min(owner.wanted(), sum(placement.count for placement in placed.podsets))
     return bool(ready) and len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
-
-
-def _is_ready(pod: PodObject) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
 
 
 def _is_another(seen: Any, old: PodObject) -> bool:
