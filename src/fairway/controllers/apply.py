@@ -53,8 +53,7 @@ class Writer:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}
         queues = {key: one.queue for key, one in workloads.items()}
-        evictions = []
-        for verdict in plan.verdicts:
+        for verdict in sorted(plan.verdicts, key=lambda it: isinstance(it, Evict)):  # they follow who they are for
             _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
             if not self._is_news(verdict):
                 continue
@@ -64,11 +63,9 @@ class Writer:
             if isinstance(verdict, Wait):
                 self._wait(decided)
             elif isinstance(verdict, Evict):
-                evictions.append(decided)
+                self._follow(decided)
             else:
                 self._decide(decided)
-        for decided in evictions:
-            self._follow(decided)
 
     def _is_news(self, verdict: Verdict) -> bool:
         """Whether it says anything that was not said before."""

@@ -102,7 +102,8 @@ def assign(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[tuple[
     given: list[tuple[PodObject, Place]] = []
     for pod in sorted(waiting, key=_turn):
         own = rank(pod)
-        row = own if own is not None and own < len(free) and free[own] else _first(free)
+        first = next((row for row, place in enumerate(free) if place), None)
+        row = own if own is not None and own < len(free) and free[own] else first
         if row is not None and (place := free[row]):
             given.append((pod, place))
             free[row] = None
@@ -114,15 +115,10 @@ def _take(free: list[Place | None], pod: PodObject) -> bool:
     own = place_of(pod)
     rows = [row for row, place in enumerate(free) if place and place.node == own.node]
     fitting = [row for row in rows if free[row] == own]
-    if not fitting and not own.devices:
-        fitting = rows
+    fitting = fitting if fitting or own.devices else rows
     for row in fitting[:1]:
         free[row] = None
     return bool(fitting)
-
-
-def _first(free: Sequence[Place | None]) -> int | None:
-    return next((row for row, place in enumerate(free) if place), None)
 
 
 def _turn(pod: PodObject) -> tuple[bool, int, str, str]:

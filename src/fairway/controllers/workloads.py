@@ -76,8 +76,7 @@ class Life:
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
             return
-        made: dict[str, Any] = msgspec.to_builtins(desired)
-        made |= {"apiVersion": VERSION, "kind": "Workload"}
+        made: dict[str, Any] = {**msgspec.to_builtins(desired), "apiVersion": VERSION, "kind": "Workload"}
         created = made["metadata"].pop("creationTimestamp", None)
         submitted = self.means.cases.submitted(case.key, created, now=self.means.now())
         notes = {SUBMITTED: time_text(submitted)}
