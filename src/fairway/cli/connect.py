@@ -13,6 +13,10 @@ from typing import Any
 
 import click
 
+from fairway.clock import Clock
+from fairway.kube.client import ApiError, Client
+from fairway.kube.config import Config, ConfigError, files, load
+
 from .main import Problem, told
 
 
@@ -24,9 +28,6 @@ def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace; default: the context's.")
     @wraps(command)
     def run(kubeconfig: str, context: str, namespace: str, **said: Any) -> Any:
-        from fairway.kube.client import ApiError
-        from fairway.kube.config import ConfigError, load
-
         try:
             with told(ConfigError):
                 config = load(_files(kubeconfig), context)
@@ -41,10 +42,8 @@ def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     return run
 
 
-async def connected(config: Any, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:
+async def connected(config: Config, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:
     """What `work(client, …)` gives while a connection is open."""
-    from fairway.clock import Clock
-    from fairway.kube.client import Client
     from fairway.kube.http import http_transport
 
     clock = Clock()
@@ -60,7 +59,6 @@ def data_dir(chosen: str | None = None) -> Path:
 
 def _files(chosen: str) -> list[Path]:
     from fairway.embedded.up import is_up
-    from fairway.kube.config import files
 
     own = data_dir()
     is_own = not chosen and not os.environ.get("KUBECONFIG") and is_up(own)

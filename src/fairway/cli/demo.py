@@ -20,7 +20,12 @@ from typing import Any
 
 import click
 
+from fairway.kube.config import load
+from fairway.kube.kinds import NODES, PRIORITY_CLASSES, QUEUES, WORKLOADS, Ref, Selection
+from fairway.kube.manifest import load as read
+
 from .connect import connected
+from .find import seen
 from .main import Problem, cli
 
 PATIENCE_SECONDS = 60.0
@@ -31,9 +36,6 @@ Thing = dict[str, Any]
 @click.option("--fast", is_flag=True, help="Shorter trainings.")
 def demo(fast: bool) -> None:
     """The story of the README, on a cluster of its own that it removes again. Takes less than a minute."""
-    from fairway.kube.config import load
-    from fairway.kube.manifest import load as read
-
     for act in read(Path(__file__).with_name("story.yaml")):
         with tempfile.TemporaryDirectory(prefix="fairway-demo-") as folder:
             _machine("up", folder, "--detach", "--cpus", "8", "--fake-gpus", str(act["gpus"]))
@@ -72,14 +74,10 @@ class Stage:
 
     async def label(self, labels: dict[str, str]) -> None:
         """On the node there is."""
-        from fairway.kube.kinds import NODES, Ref, Selection
-
         node = (await self.client.list(Selection(NODES)))[0]["metadata"]["name"]
         await self.client.patch(Ref(NODES, node), {"metadata": {"labels": labels}})
 
     async def apply(self, things: list[Thing]) -> None:
-        from fairway.kube.kinds import PRIORITY_CLASSES, QUEUES
-
         for thing in things:
             await self.client.create({it.name: it for it in (PRIORITY_CLASSES, QUEUES)}[thing["kind"]], thing)
 
@@ -121,10 +119,6 @@ class Stage:
                 raise Problem(f"demo: {line!r} was not so within {PATIENCE_SECONDS:.0f} s", exit_code=1) from error
 
     async def _is_so(self, name: str, field: str, value: str = "") -> None:
-        from fairway.kube.kinds import QUEUES, WORKLOADS, Selection
-
-        from .find import seen
-
         kind, own = (QUEUES, name.removeprefix("queue/")) if name.startswith("queue/") else (WORKLOADS, f"job-{name}")
         named = Selection(kind, "default" if kind.is_namespaced else "", fields=f"metadata.name={own}")
         async with aclosing(seen(self.client, named)) as states:

@@ -42,11 +42,6 @@ class Found:
         return self.owners[0].name if len(self.owners) == 1 else self.ref.name.removeprefix("pod-")
 
     @property
-    def names(self) -> set[str]:
-        """All that it may be called."""
-        return called(self.ref.name, ((it.kind.name, it.name) for it in self.owners))
-
-    @property
     def status(self) -> dict[str, Any]:
         return self.workload.get("status") or {}
 
@@ -72,7 +67,7 @@ async def find(client: Client, namespace: str, job: str) -> Found:
 async def sought(client: Client, namespace: str, job: str) -> Found | None:
     """The workload that `job` names, if there is one yet; several are a Problem."""
     everything = [Found(it) for it in await workloads(client, namespace)]
-    named = [it for it in everything if job in it.names]
+    named = [it for it in everything if job in called(it.ref.name, ((own.kind.name, own.name) for own in it.owners))]
     if len(named) > 1:
         names = " or ".join(f"workload/{it.ref.name}" for it in named)
         raise Problem(f"{job!r} is the name of several workloads; say {names}")

@@ -11,6 +11,9 @@ from typing import Any
 
 import click
 
+from fairway.clock import Chance, Clock
+from fairway.kube.config import ConfigError, files, in_cluster, load
+
 from .connect import data_dir
 from .main import Problem, told
 
@@ -54,7 +57,6 @@ def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
 
 async def _detach(folder: Path) -> None:
     """The same command again, without --detach, in the background."""
-    from fairway.clock import Clock
     from fairway.embedded.up import detach
 
     again = [argument for argument in sys.argv[1:] if argument != "--detach"]
@@ -63,7 +65,6 @@ async def _detach(folder: Path) -> None:
 
 
 async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
-    from fairway.clock import Chance, Clock
     from fairway.embedded.up import Options, up
 
     settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
@@ -78,8 +79,6 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
 async def control(kubeconfig: Path, settings: Any) -> None:
     """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
     data directory: a restart renews its own lease at once. Its metrics are for this machine."""
-    from fairway.kube.config import load
-
     identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
     await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host))
 
@@ -88,7 +87,6 @@ async def control(kubeconfig: Path, settings: Any) -> None:
 @FOLDER
 def down(folder: Path) -> None:
     """Stop the cluster of this machine: pods get their signal and their grace."""
-    from fairway.clock import Clock
     from fairway.embedded.up import UpError, down
 
     with told(UpError, exit_code=1):
@@ -101,15 +99,12 @@ def down(folder: Path) -> None:
 @CONFIG
 def controller(kubeconfig: str, context: str, config: str) -> None:
     """Run the scheduler against an API server, until it is told to stop."""
-    from fairway.kube.config import ConfigError, files, in_cluster, load
-
     with told(ConfigError):
         inside = None if kubeconfig or context else in_cluster(os.environ)
         asyncio.run(_control(inside or load(files(os.environ, kubeconfig), context), read_settings(config)))
 
 
 async def _control(config: Any, settings: Any) -> None:
-    from fairway.clock import Chance, Clock
     from fairway.controllers.run import run
     from fairway.kube.http import http_transport
 
@@ -122,13 +117,14 @@ async def _control(config: Any, settings: Any) -> None:
 def read_settings(file: str) -> Any:
     """The settings of a YAML file; the defaults without one."""
     from fairway.api import quantities
-    from fairway.kube.manifest import Unreadable, load
+    from fairway.kube.manifest import Unreadable
+    from fairway.kube.manifest import load as read
     from fairway.settings import Settings, SettingsError, settings_of
 
     if not file:
         return Settings()
     with told(Unreadable):
-        values = next(iter(load(file)), {})
+        values = next(iter(read(file)), {})
     if not isinstance(values, dict):
         raise Problem(f"--config: {file}: found {values!r}; settings by name are allowed")
     with told(SettingsError, by=f"--config: {file}: "):
