@@ -63,10 +63,10 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
         return review.new, []
     try:
         if review.group == GROUP:
-            return _ours(review), []
-        if is_managed(review):
+            _ours(review)
+        elif is_managed(review):
             _read(review)
-            return _managed(review), []
+            _managed(review)
     except Malformed as error:
         raise Refused([(error.field, INVALID, error.message)]) from None
     return review.new, []
@@ -98,7 +98,7 @@ def is_managed(review: Review) -> bool:
     return QUEUE in labels or shared.get(MANAGED) == "true"
 
 
-def _ours(review: Review) -> Thing:
+def _ours(review: Review) -> None:
     said = cleaned(review.new)
     match review.kind:
         case "Queue":
@@ -113,7 +113,6 @@ def _ours(review: Review) -> Thing:
             _keep(objects.MANIFESTS, review)
             _hold(review)
             _workload(decode(said, WorkloadObject), review)
-    return review.new
 
 
 def _workload(said: WorkloadObject, review: Review) -> None:
@@ -164,7 +163,7 @@ def _read(review: Review) -> None:
         owners.check_least(str(least or ""), made)
 
 
-def _managed(review: Review) -> Thing:
+def _managed(review: Review) -> None:
     """Marked with its user and kept from starting by itself."""
     new, kind = review.new, (review.group, review.kind)
     if kind in owners.OWNERS or kind in owners.GATED:
@@ -172,8 +171,10 @@ def _managed(review: Review) -> Thing:
         if kind in owners.OWNERS and review.operation == "CREATE":
             *path, last = owners.OWNERS[kind].suspend
             _at(new, path)[last] = True
-        _check_templates(review)
-        for _, template in _templates(new):
+        before = dict(_templates(review.old))
+        for where, template in _templates(new):
+            if template != before.get(where):  # an owner that was let in once can still be suspended or resized
+                _check_place(template, where, review)
             if kind in owners.GATED:
                 _inherit(template, new)
                 _gate(template)
@@ -184,7 +185,6 @@ def _managed(review: Review) -> Thing:
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
-    return new
 
 
 def _pod(review: Review) -> None:
@@ -230,14 +230,6 @@ def _hold(review: Review) -> None:
     for name in ("queue", "podSets"):
         if before.get(name) != now.get(name):
             raise Malformed("does not change while the workload holds room", f"spec.{name}")
-
-
-def _check_templates(review: Review) -> None:
-    """Those that are new: an owner that was let in once can still be suspended or resized."""
-    before = dict(_templates(review.old))
-    for where, template in _templates(review.new):
-        if template != before.get(where):
-            _check_place(template, where, review)
 
 
 def _check_place(pod: Thing, path: str, review: Review) -> None:

@@ -36,6 +36,7 @@ def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
     offered = within("status.allocatable", amounts_of, status.allocatable)
     capacity = dict(offered or within("status.capacity", amounts_of, status.capacity))
     capacity.setdefault(PODS, KUBELET_PODS)
+    marks = (notes[UNHEALTHY] for notes in (meta.labels, meta.annotations) if UNHEALTHY in notes)
     zones = tuple(zone for zone in topology.zones if zone.type in ("Node", "")) if topology else ()
     return Node(
         name=meta.name,
@@ -44,16 +45,12 @@ def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
         taints=said.spec.taints,
         is_ready=all(one.status == "True" for one in status.conditions if one.type == "Ready"),
         is_unschedulable=said.spec.unschedulable,
-        is_unhealthy=_is_marked(meta.labels.get(UNHEALTHY)) or _is_marked(meta.annotations.get(UNHEALTHY)),
+        is_unhealthy=any(mark.lower() != "false" for mark in marks),
         is_leaving=meta.deletion_timestamp is not None,
         chooser=chooser(meta.labels),
         devices=devices(said, capacity.get(GPU, 0) // 1000, zones),
         numa=tuple(Numa(index, amounts_of(_offered(zone))) for index, zone in enumerate(zones)),
     )
-
-
-def _is_marked(value: str | None) -> bool:
-    return value is not None and value.lower() != "false"
 
 
 def chooser(labels: dict[str, str]) -> Literal["Scheduler", "Claim", "Kubelet"]:

@@ -30,12 +30,9 @@ class Conditions(objects.Part, frozen=True):
 
 
 class ReplicatedJob(objects.Part, frozen=True):
-    class Template(objects.Part, frozen=True):
-        spec: objects.JobSpec = objects.JobSpec()
-
     name: str
     replicas: objects.Natural = 1
-    template: Template = Template()
+    template: objects.JobObject = objects.JobObject()
 
 
 class JobSetSpec(objects.Part, frozen=True):
@@ -169,7 +166,8 @@ def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | 
     alike: dict[PodClass, list[objects.PodTemplate]] = {}
     for one in sorted([one for one in pods if not one.spec.node_name] or pods, key=lambda one: one.metadata.name):
         template = objects.PodTemplate(one.metadata, one.spec)
-        alike.setdefault(_asked(template), []).append(template)
+        unlabelled = replace(template, metadata=replace(one.metadata, labels={}))
+        alike.setdefault(pod_class(unlabelled, ""), []).append(template)
     podsets = tuple(
         PodSetSpec(f"{MAIN}-{index}" if index else MAIN, len(same), template=same[0])
         for index, same in enumerate(alike.values())
@@ -179,10 +177,6 @@ def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | 
     made = workload_of(POD, replace(metas[-1], name=name, annotations=notes), podsets)
     refs = tuple(objects.OwnerReference("Pod", one.metadata.name, one.metadata.uid, "v1") for one in pods)
     return replace(made, metadata=replace(made.metadata, owner_references=refs))
-
-
-def _asked(template: objects.PodTemplate) -> PodClass:
-    return pod_class(replace(template, metadata=replace(template.metadata, labels={})), "")
 
 
 def _size(said: objects.PodObject) -> int:

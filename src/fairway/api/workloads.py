@@ -209,9 +209,7 @@ def _lost(value: model.Workload, holds: model.Admission) -> tuple[tuple[str, int
 
 def admission(said: types.AdmissionStatus, of: model.Workload) -> model.Admission:
     """Where `of` runs; its podsets come in their order, those not named without nodes."""
-    placed: dict[str, model.PodSetPlacement] = {}
-    for index, one in enumerate(said.pod_sets):
-        placed[one.name] = within(f"podSets[{index}]", _placement, one)
+    placed = {one.name: within(f"podSets[{index}]", _placement, one) for index, one in enumerate(said.pod_sets)}
     known = [one.name for one in of.podsets]
     if strange := next((name for name in placed if name not in known), ""):
         raise Malformed(f"found {shown(strange)}; one of {', '.join(known)} is allowed", "podSets")
