@@ -1,9 +1,9 @@
 """Time, rule by rule: limits, holds, backfill, reservations, and when the answer may change by itself."""
 
 import pytest
-from builders import NOW, job, meets, node, plan_of, queue, runs, table, verdicts
+from builders import NOW, job, meets, node, plan_of, queue, runs, snapshot_of, table, verdicts, world
 
-from fairway.engine import Policy
+from fairway.engine import PRESETS, Policy, decide
 from fairway.engine.model import GPU, Ended, Ledger, Pool, Reservation, Sketch
 from fairway.engine.plan import Admit, Reason
 
@@ -200,6 +200,21 @@ def test_who_must_leave_before_a_window_is_looked_at_again_in_time() -> None:
 def test_the_answer_changes_when_one_has_waited_too_long() -> None:
     things = node("n", 4), queue("q", max_wait=HOUR), runs(job("r", gpus=4), "n"), job("w", gpus=4, submitted=NOW - 600)
     assert plan_of(*things).again_at == NOW + HOUR - 600
+
+
+def test_who_may_wait_for_ever_wakes_nobody() -> None:
+    things = node("n", 4), queue("p", max_wait=HOUR), queue("q"), runs(job("r", gpus=4), "n"), job("w", gpus=4)
+    assert plan_of(*things).again_at is None
+
+
+@pytest.mark.parametrize(("ran", "waited", "after"), [(900, 0, 2700), (900, 6 * 24 * HOUR - 60, 60)])
+def test_the_answer_of_las_changes_when_one_passes_another_in_service(ran: float, waited: float, after: float) -> None:
+    """A GPU-hour is the first level; after six days whoever waits goes first."""
+    running = runs(job("r", gpus=1, submitted=NOW - ran), "n", since=NOW - ran)
+    waits = job("w", gpus=1, submitted=NOW - waited)
+    las = PRESETS["las"]
+    seen = las.seen(snapshot_of(world(node("n", 1), queue("q"), running, waits)))
+    assert decide(seen, las).again_at == NOW + after
 
 
 def test_a_window_that_is_on_and_one_to_come_are_told_as_they_are() -> None:

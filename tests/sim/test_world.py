@@ -3,16 +3,16 @@
 import pytest
 
 from fairway.engine import PRESETS
-from fairway.engine.model import GPU, PODS, Node, amounts
-from fairway.sim.load import Job, Load
+from fairway.engine.model import GPU, PODS, Node, Queue, amounts
+from fairway.sim.load import Job, Load, gpu_queues
 from fairway.sim.simulate import simulate
 from fairway.sim.world import Mechanics, World
 
 
-def starts(policy: str, count: int, *jobs: Job) -> list[float]:
+def starts(policy: str, count: int, *jobs: Job, queues: tuple[Queue, ...] = (Queue("default"),)) -> list[float]:
     """When each job starts on so many nodes of 8 GPUs; -1: never."""
     nodes = tuple(Node(f"n{row:02d}", capacity=amounts({GPU: 8000, PODS: 110})) for row in range(count))
-    world = World(Load("", nodes, jobs), PRESETS[policy], Mechanics(knows_durations=policy == "sjf"))
+    world = World(Load("", nodes, jobs, queues=queues), PRESETS[policy], Mechanics(knows_durations=policy == "sjf"))
     assert not [step.faults for step in world.run() if step.faults]
     return [it.runs[0].start if it.runs else -1.0 for it in world.outcomes()]
 
@@ -54,6 +54,31 @@ def test_who_is_cancelled_before_it_starts_is_counted_and_who_runs_then_goes_on(
     found = simulate(Load("", (Node("n", capacity=amounts({GPU: 8000, PODS: 110})),), jobs), "fifo")
     assert (found.measures.cancelled, found.measures.unfinished) == (1, 0)
     assert [(it.end, it.is_cancelled) for it in found.outcomes] == [(100.0, False), (-1.0, True), (110.0, False)]
+
+
+QUEUES = tuple(Job(name, at, 100.0, gpus=8000, queue=queue) for name, at, queue in
+               (("a", 0.0, "x"), ("b", 1.0, "y"), ("c", 50.0, "x"), ("d", 60.0, "x"), ("e", 160.0, "x")))  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", sorted(PRESETS.keys() - {"fairway"}))
+def test_a_preset_has_one_line_of_all_queues_in_one_pool(policy: str) -> None:
+    assert starts(policy, 1, *QUEUES, queues=gpu_queues(["x", "y"])) == [0.0, 100.0, 200.0, 300.0, 400.0]
+
+
+def test_queues_of_a_trace_have_equal_parts() -> None:
+    jobs = [Job(f"{queue}{row}", 0.0, 100.0, gpus=4000, queue=queue) for queue in "xy" for row in range(4)]
+    assert starts("fairway", 1, *jobs, queues=gpu_queues(["x", "y"])) == [0.0, 100.0, 200.0, 300.0] * 2
+
+
+def test_a_blocked_head_blocks_those_of_other_queues_in_its_pool() -> None:
+    jobs = Job("a", 0.0, 100.0, queue="x"), Job("b", 1.0, 10.0, gpus=8000, queue="y"), Job("c", 2.0, 10.0, queue="x")
+    assert starts("strict-fifo", 1, *jobs, queues=gpu_queues(["x", "y"])) == [0.0, 100.0, 110.0]
+    assert starts("strict-fifo", 2, *jobs, queues=gpu_queues(["x", "y"])) == [0.0, 1.0, 2.0]
+
+
+def test_who_passes_the_service_of_one_who_waits_makes_way_at_that_moment() -> None:
+    long, short = Job("a", 0.0, 10_000.0, gpus=8000, user="a"), Job("b", 200.0, 50.0, gpus=8000, user="b")
+    assert starts("las", 1, long, short) == [0.0, 450.0]  # 8 GPUs have had a GPU-hour after 450 s
 
 
 def test_the_whole_world_knows_also_who_was_not_shown() -> None:

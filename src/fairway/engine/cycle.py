@@ -65,12 +65,13 @@ class Cycle:
 
     def wake(self, time: float) -> None:
         """The answer may change by itself then."""
-        if self.now < time and (self.again_at is None or time < self.again_at):
+        if self.now < time < (inf if self.again_at is None else self.again_at):
             self.again_at = time
 
     def foresee(self) -> None:
-        """Wake when time alone changes what is asked or kept: windows begin and end, and who waits too long goes
-        first."""
+        """Wake when time alone changes what is asked or kept: windows begin and end, who waits too long goes first, and
+        a policy comes to value somebody otherwise."""
+        self.wake(self.snapshot.alters_at)
         for keep in self.timeline.keeps:
             self.wake(keep.since)
             self.wake(keep.until)

@@ -319,21 +319,34 @@ class Order:
 def lines_of(
     tree: Tree, pending: Iterable[Workload], policy: Policy, stands: Stands
 ) -> tuple[dict[str, Line], list[Workload]]:
-    """What waits, by leaf, and what waits in no leaf."""
+    """What waits, by leaf, and what waits in no leaf. A policy with an order of its own has one line of all that may
+    use the same pools, by the first of their leaves."""
     waiting: defaultdict[str, list[Workload]] = defaultdict(list)
     for one in pending:
         waiting[one.queue].append(one)
-    lines, lost = {}, []
-    for name, line in waiting.items():
-        branch = tree.branches.get(name)
-        if branch is None or not branch.path or branch.children:
-            lost += line
-            continue
-        queue = branch.queue
+    lost = [one for name in waiting if not _is_leaf(name, tree) for one in waiting[name]]
+    leaves = {name: line for name, line in waiting.items() if _is_leaf(name, tree)}
+    lines = {}
+    for name, line in (_joined(leaves, tree) if policy.ordering else leaves).items():
+        queue = tree.branches[name].queue
         sort(line, policy.ordering or ORDERS.get(queue.order, by_priority), tree)
         is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
         lines[name] = Line(line, stands, is_strict=is_strict, is_learned=bool(queue.ledger.runtimes))
     return lines, lost
+
+
+def _is_leaf(name: str, tree: Tree) -> bool:
+    branch = tree.branches.get(name)
+    return branch is not None and bool(branch.path) and not branch.children
+
+
+def _joined(leaves: Mapping[str, list[Workload]], tree: Tree) -> dict[str, list[Workload]]:
+    first: dict[tuple[str, ...], str] = {}
+    lines: defaultdict[str, list[Workload]] = defaultdict(list)
+    for name in sorted(leaves):
+        pools = next((at.queue.pools for at in tree.branches[name].path if at.queue.pools), ())
+        lines[first.setdefault(pools, name)] += leaves[name]
+    return lines
 
 
 def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, int]:
@@ -352,7 +365,7 @@ def sort(waiting: list[Workload], ordering: Ordering, tree: Tree) -> None:
     waiting.sort(key=attrgetter("key"))
     waiting.sort(key=attrgetter("submitted"))
     ordering(waiting, tree)
-    if tree.inherited(waiting[0].queue, attrgetter("max_wait"), None) is not None:
+    if any(queue.max_wait is not None for queue in tree.snapshot.queues.values()):
         waiting.sort(key=lambda one: not is_aged(one, tree))
 
 

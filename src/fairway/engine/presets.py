@@ -8,13 +8,14 @@ workloads the priority that follows from it, in powers of two, so that equals do
 nodes as can hold it, whole nodes and one part of a node (the `consolidate` placement of the Helios simulator).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from math import inf
 from typing import Generic, TypeVar
 
+from .fit import Memo
 from .labels import NAME
 from .model import GPU, PodSet, Running, Segment, Topology, Workload
 from .order import by_rank, by_submission, level
@@ -62,6 +63,14 @@ class Rated(Generic[One]):
         """Seconds in which it did not run."""
         return now - self.workload.submitted - self.served(now) / self.size
 
+    def ages_at(self, patience: float) -> float:
+        """When it has waited too long, if it does not run."""
+        return self.workload.submitted + self.workload.attained / self.size + self.bears(patience)
+
+    def bears(self, patience: float) -> float:
+        """Gangs that no node could hold are brought up sooner."""
+        return SOONER * patience if self.is_wide else patience
+
     def changed(self, value: "Value", now: float) -> Workload | None:
         """The workload with another priority, if it has another by now."""
         priority = value(self, self.served(now))
@@ -91,7 +100,7 @@ def bring_up(those: Sequence[AnyRated], patience: float, now: float, gpus: float
     """Tell those who have waited too long: gangs that no node could hold, and of the others as many as it takes to fill
     so many GPUs."""
     for one in those:
-        one.is_aged = one.waited(now) > (SOONER * patience if one.is_wide else patience)
+        one.is_aged = one.waited(now) >= one.bears(patience)
     others = [one for one in those if one.is_aged and not one.is_wide]
     others.sort(key=lambda one: (isinstance(one.one, Workload), one.workload.submitted, one.workload.key))
     for one, taken in zip(others, accumulate(one.size for one in others)):
@@ -136,7 +145,19 @@ def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
         if workload := stands.changed(value, now):
             stands.seen = replace(stands.one, workload=workload)
     pending = tuple([one.seen for one in memo.waiting.values()])
-    return replace(snapshot, pending=pending, running=tuple([one.seen for one in memo.standing.values()]))
+    running = tuple([one.seen for one in memo.standing.values()])
+    alters_at = min(_alterations(memo, patience, now), default=inf) if patience < inf else inf
+    return replace(snapshot, pending=pending, running=running, alters_at=alters_at)
+
+
+def _alterations(memo: Memo, patience: float, now: float) -> Iterator[float]:
+    """When somebody who waits will have waited too long; and, by attained service, when one who runs passes the level
+    of one who waits."""
+    levels = {one.workload.priority for one in memo.waiting.values() if not one.is_aged}
+    for runs in memo.standing.values():
+        if runs.held and not runs.is_aged and runs.workload.priority in levels:
+            yield now + (3600 * 2**-runs.workload.priority - runs.served(now)) / runs.held
+    yield from (at for one in memo.waiting.values() if (at := one.ages_at(patience)) > now)
 
 
 def consolidated(snapshot: Snapshot) -> Snapshot:

@@ -8,6 +8,7 @@ or is leaving, here and by pods of others; where a pod's devices are not known o
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,8 @@ class Snapshot:
     `device_free`: int64[node, device slot], milli-GPU free in each device, -1 where there is none or others choose it;
     slot i is `nodes[row].devices[i]`. `pool_of`: int32[node], row of `pools`, -1 outside all. `is_usable`: ready,
     schedulable, not draining, not leaving. `gpu_memory`: bytes of the smallest GPU of each pool, 0 if unknown.
-    `is_social`: some pod looks at the pods beside it (affinity, spread, host ports)."""
+    `is_social`: some pod looks at the pods beside it (affinity, spread, host ports). `alters_at`: when, by time alone,
+    a policy's view of it becomes another."""
 
     now: float
     resources: tuple[str, ...]
@@ -51,6 +53,7 @@ class Snapshot:
     ended: Mapping[str, Ended]
     is_social: bool
     memo: "Memo"
+    alters_at: float = inf
 
 
 def largest_node(snapshot: Snapshot) -> int:

@@ -4,7 +4,7 @@ A Load says nothing about policies. Times are seconds from the start of the load
 when nothing stops it: the world knows it, the scheduler does not (unless its policy is an oracle).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fairway.engine.model import (
@@ -17,6 +17,8 @@ from fairway.engine.model import (
     PodSet,
     Pool,
     Queue,
+    Quota,
+    Share,
     Term,
     Workload,
     amounts,
@@ -100,7 +102,10 @@ def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:
     )  # fmt: skip
 
 
-def gpu_queues(names: Iterable[str], pools: Iterable[str] = ()) -> tuple[Queue, ...]:
-    """Leaf queues without quotas; the n-th may use the n-th pool alone where pools are given."""
-    only = tuple(pools)
-    return tuple(Queue(name, pools=(only[row],) if only else ()) for row, name in enumerate(names))
+def gpu_queues(names: Sequence[str], pools: Sequence[str] = ()) -> tuple[Queue, ...]:
+    """Leaf queues, the n-th with the n-th pool for itself where pools are given; else several have equal parts of what
+    there is, and nothing is owed to any."""
+    if pools:
+        return tuple(Queue(name, pools=(pool,)) for name, pool in zip(names, pools))
+    quotas = (Quota("*", ((GPU, Share(0)),)),) if len(names) > 1 else ()
+    return tuple(Queue(name, quotas=quotas) for name in names)
