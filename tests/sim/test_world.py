@@ -5,6 +5,7 @@ import pytest
 from fairway.engine import PRESETS
 from fairway.engine.model import GPU, PODS, Node, amounts
 from fairway.sim.load import Job, Load
+from fairway.sim.measure import waits
 from fairway.sim.simulate import simulate
 from fairway.sim.world import Mechanics, World
 
@@ -54,6 +55,28 @@ def test_who_is_cancelled_before_it_starts_is_counted_and_who_runs_then_goes_on(
     found = simulate(Load("", (Node("n", capacity=amounts({GPU: 8000, PODS: 110})),), jobs), "fifo")
     assert (found.measures.cancelled, found.measures.unfinished) == (1, 0)
     assert [(it.end, it.is_cancelled) for it in found.outcomes] == [(100.0, False), (-1.0, True), (110.0, False)]
+
+
+def test_what_a_job_needs_ends_at_its_time_limit() -> None:
+    jobs = Job("a", 0.0, 100.0), Job("b", 10.0, 1000.0, estimate=100.0), Job("c", 20.0, 50.0)
+    found = simulate(Load("", (Node("n", capacity=amounts({GPU: 1000, PODS: 110})),), jobs), "fifo")
+    assert [it.end for it in found.outcomes] == [100.0, 200.0, 250.0]
+    assert waits(found.outcomes).tolist() == [0.0, 90.0, 180.0]
+    assert (found.measures.mean_wait, round(found.measures.mean_bounded_slowdown, 9)) == (90.0, 2.5)
+
+
+def test_an_oracle_knows_that_a_time_limit_makes_a_job_short() -> None:
+    limited = Job("a", 1.0, 1000.0, gpus=8000, estimate=10.0)
+    assert starts("sjf", 1, Job("x", 0.0, 50.0, gpus=8000), limited, Job("b", 1.0, 100.0)) == [0.0, 50.0, 60.0]
+
+
+def test_learned_is_how_long_a_job_ran_not_how_long_it_would_have() -> None:
+    jobs = Job("a", 0.0, 1000.0, estimate=100.0), Job("b", 0.0, 50.0)
+    node = Node("n", capacity=amounts({GPU: 8000, PODS: 110}))
+    world = World(Load("", (node,), jobs), PRESETS["fairway"], Mechanics())
+    assert [step.now for step in world.run()][-1] == 100.0
+    seen = dict(world.forward.state.snapshot(100.0).queues["default"].ledger.runtimes)["", ""]
+    assert [round(seconds / 10) for seconds, _ in seen.points] == [5, 10]
 
 
 def test_the_whole_world_knows_also_who_was_not_shown() -> None:

@@ -48,6 +48,11 @@ class Job:
     patience: float | None = None
 
     @property
+    def needs(self) -> float:
+        """The seconds until it ends, or is stopped at its limit, where nothing else stops it."""
+        return self.duration if self.estimate is None else min(self.duration, self.estimate)
+
+    @property
     def total_gpus(self) -> float:
         return self.workers * self.gpus / 1000
 
