@@ -29,8 +29,9 @@ GPU_PRODUCT = "nvidia.com/gpu.product"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`gpus` is milli-GPU per worker, `cpus` milli-CPU, `memory` bytes; None = not asked for. `gpu_types`: any of them.
-    `estimate`: the time limit its user gave. `patience`: the user cancels after waiting so long."""
+    """`gpus` is milli-GPU per worker, a part of one or whole ones; `cpus` milli-CPU, `memory` bytes; None = not asked
+    for. `gpu_types`: any of them. `estimate`: the time limit its user gave. `patience`: the user cancels after waiting
+    so long."""
 
     id: str
     submit: float
@@ -90,7 +91,7 @@ def until(load: Load, seconds: float | None) -> Load:
 
 def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:
     """What the scheduler sees of a job. `pods` interns: jobs alike share one PodClass."""
-    whole = job.gpus % 1000 == 0 or job.gpus > 1000
+    whole = job.gpus % 1000 == 0
     asked = {GPU: job.gpus if whole else 0, CPU: job.cpus or 0, MEMORY: job.memory or 0}
     pod = PodClass(
         namespace=NAMESPACE,
