@@ -4,7 +4,7 @@ import pytest
 
 from fairway.engine import PRESETS
 from fairway.engine.model import GPU, PODS, Node, amounts
-from fairway.sim.load import Job, Load
+from fairway.sim.load import Job, Load, Outage
 from fairway.sim.measure import waits
 from fairway.sim.simulate import simulate
 from fairway.sim.world import Mechanics, World
@@ -77,6 +77,14 @@ def test_learned_is_how_long_a_job_ran_not_how_long_it_would_have() -> None:
     assert [step.now for step in world.run()][-1] == 100.0
     seen = dict(world.forward.state.snapshot(100.0).queues["default"].ledger.runtimes)["", ""]
     assert [round(seconds / 10) for seconds, _ in seen.points] == [5, 10]
+
+
+@pytest.mark.parametrize("outages", [((0, 100), (10, 20)), ((10, 100), (0, 50)), ((0, 50), (50, 100)), ((0, 100),) * 2])
+def test_a_node_is_away_until_the_last_of_its_outages_is_over(outages: tuple[tuple[float, float], ...]) -> None:
+    node = Node("n", capacity=amounts({GPU: 8000, PODS: 110}))
+    jobs = tuple(Job(f"{at}", float(at), 5.0) for at in (0, 30, 60, 120))
+    load = Load("", (node,), jobs, outages=tuple(Outage("n", *one) for one in outages))
+    assert [it.runs[0].start for it in simulate(load, "fifo").outcomes] == [100.0, 100.0, 100.0, 120.0]
 
 
 def test_the_whole_world_knows_also_who_was_not_shown() -> None:

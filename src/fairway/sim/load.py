@@ -77,6 +77,17 @@ class Load:
     outages: tuple[Outage, ...] = ()
 
 
+def merged(outages: Iterable[Outage]) -> list[Outage]:
+    """By node, and one for those that overlap: a node comes back when the last of them is over."""
+    found: list[Outage] = []
+    for one in sorted(outages, key=lambda it: (it.node, it.start)):
+        if found and found[-1].node == one.node and one.start <= found[-1].end:
+            found[-1] = replace(found[-1], end=max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return found
+
+
 def scaled(load: Load, factor: float) -> Load:
     """`factor` times the arrivals in a given time: the same jobs, closer together (or further apart)."""
     if factor == 1:

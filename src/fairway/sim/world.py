@@ -23,7 +23,7 @@ from fairway.engine.plan import RANK
 from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import groups, learn
 
-from .load import Job, Load, workload_of
+from .load import Job, Load, merged, workload_of
 from .measure import Floats, Outcome, Run, Series, within
 
 SHOWN = 4
@@ -94,7 +94,7 @@ class World:
             if job.patience is not None:
                 self.forward.at(job.submit + job.patience, partial(self._cancel, key))
         nodes = {node.name: node for node in self.load.nodes}
-        for outage in self.load.outages:
+        for outage in merged(self.load.outages):
             self.forward.at(outage.start, partial(self._fail, nodes[outage.node]))
             self.forward.at(outage.end, partial(self.forward.observe, nodes[outage.node]))
 
