@@ -1,9 +1,9 @@
 """A record: one decision in a file, with all that it was made from, so that it can be made again.
 
 The file is a line that names the format and its version, then a compressed msgpack of the world, the name of the
-policy, the plan, and what the referee found. Nothing derived is stored: arrays are made anew from the world. A file
-appears whole or not at all. What cannot be read, because it is damaged, of another kind or of a newer version, is one
-RecordError that says which.
+policy with its weight and half-life of usage, the plan, and what the referee found. Nothing derived is stored: arrays
+are made anew from the world. A file appears whole or not at all. What cannot be read, because it is damaged, of another
+kind or of a newer version, is one RecordError that says which.
 """
 
 import os
@@ -16,6 +16,7 @@ import msgspec
 
 from fairway.engine.model import World
 from fairway.engine.plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.policy import FAIRWAY, Policy
 from fairway.engine.snapshot import Snapshot
 from fairway.engine.state import world_of
 
@@ -34,6 +35,8 @@ class Record:
     plan: Plan
     policy: str = "fairway"
     faults: tuple[Fault, ...] = ()
+    usage_weight: float = FAIRWAY.usage_weight
+    half_life: float = FAIRWAY.half_life
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -43,18 +46,23 @@ class _Body(msgspec.Struct, frozen=True):
     shares: tuple[tuple[str, str, str, int], ...]
     again_at: float | None
     faults: tuple[Fault, ...]
+    usage_weight: float = FAIRWAY.usage_weight  # absent from older records, which tell only of the defaults
+    half_life: float = FAIRWAY.half_life
 
 
-def record_of(snapshot: Snapshot, plan: Plan, *, policy: str = "fairway", faults: Iterable[Fault] = ()) -> Record:
-    """What is worth keeping of a cycle."""
-    return Record(world_of(snapshot), plan, policy, tuple(faults))
+def record_of(
+    snapshot: Snapshot, plan: Plan, *, policy: str = "fairway", by: Policy = FAIRWAY, faults: Iterable[Fault] = ()
+) -> Record:
+    """What is worth keeping of a cycle. `policy` names the preset, `by` is what was made of it."""
+    return Record(world_of(snapshot), plan, policy, tuple(faults), by.usage_weight, by.half_life)
 
 
 def write(path: Path, record: Record) -> None:
     """Readable by its owner alone: it names workloads and users."""
     verdicts = tuple((type(one).__name__, msgspec.Raw(msgspec.msgpack.encode(one))) for one in record.plan.verdicts)
     shares = tuple((*key, amount) for key, amount in record.plan.shares.items())
-    body = _Body(record.world, record.policy, verdicts, shares, record.plan.again_at, record.faults)
+    known = record.world, record.policy, verdicts, shares, record.plan.again_at, record.faults
+    body = _Body(*known, record.usage_weight, record.half_life)
     packed = FORMAT + b"%d\n" % VERSION + zlib.compress(msgspec.msgpack.encode(body), 1)
     part = path.with_name(path.name + ".part")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -87,7 +95,8 @@ def read(path: Path) -> Record:
     except (zlib.error, msgspec.DecodeError, KeyError) as error:
         raise RecordError(f"{path} is damaged: {error}") from error
     shares = {(queue, pool, resource): amount for queue, pool, resource, amount in body.shares}
-    return Record(body.world, Plan(verdicts, shares, body.again_at), body.policy, body.faults)
+    plan = Plan(verdicts, shares, body.again_at)
+    return Record(body.world, plan, body.policy, body.faults, body.usage_weight, body.half_life)
 
 
 def _verdict(kind: str, raw: msgspec.Raw) -> Verdict:

@@ -8,12 +8,20 @@ from click.testing import CliRunner
 
 from fairway.cli.main import cli
 from fairway.engine import PRESETS, Keep, Plan, decide, snapshot_of
+from fairway.engine.model import GPU, Decayed, Ledger
+from fairway.engine.policy import DAY
 from fairway.record import record_of, write
 from fairway.sim.cluster import read
 
 from .cluster import NOW, manifests
 
 CASE = {"nodes": {"n1": {"gpu": 8}}, "running": {"old": {"gpu": 2, "at": "n1"}}, "waiting": {"new": {"gpu": 4}}}
+ALL_OR_ANY = {"pods": 8, "gpu": 1, "min": 1}
+HISTORY = {
+    "nodes": {"n1": {"gpu": 8}},
+    "queues": {"a": {"guaranteed": {"gpu": 0}}, "b": {"guaranteed": {"gpu": 0}}},
+    "waiting": {"wa": {"queue": "a", **ALL_OR_ANY}, "wb": {"queue": "b", **ALL_OR_ANY}},
+}
 
 
 @pytest.fixture
@@ -40,6 +48,18 @@ def test_another_decision_is_shown_and_exits_one(recorded):
     result = replay(file)
     assert result.exit_code == 1
     assert "team/new: Admit" in result.stdout
+
+
+@pytest.mark.parametrize("weights", [{"usage_weight": 0.0}, {"usage_weight": 3.0}, {"half_life": 3600.0}])
+def test_how_much_history_moved_the_shares_is_recorded_with_the_decision(tmp_path, weights):
+    world = read(manifests(HISTORY), now=NOW.timestamp())
+    used = Ledger(usage=((("default", GPU), Decayed(8000 * 14 * DAY, world.now - 7 * DAY)),))
+    snapshot = snapshot_of(replace(world, queues=(replace(world.queues[0], ledger=used), *world.queues[1:])))
+    policy = replace(PRESETS["fairway"], **weights)
+    made = decide(snapshot, policy)
+    assert made.shares != decide(snapshot, PRESETS["fairway"]).shares
+    write(tmp_path / "one.record", record_of(snapshot, made, by=policy))
+    assert replay(tmp_path / "one.record").stdout == "decided the same\n"
 
 
 def test_a_policy_that_is_not_there_is_told(recorded):

@@ -37,7 +37,8 @@ def test_an_interrupt_while_workers_are_made_leaves_a_partial_result(tmp_path: P
     (["--seed", "-1"], "--seed"),
     (["--until", "5"], "--until: "),
     (["--until", "0s"], "--until: no job is submitted before 0s"),
-    (["--out", "/dev/null/x"], "--out: "),
+    (["--out", "/dev/null/x"], "--out: /dev/null/x: Not a directory; name a folder, new or one that can be written to"),
+    (["--out", __file__], f"--out: {__file__}: File exists; name a folder, new or one that can be written to"),
 ])  # fmt: skip
 def test_options_that_cannot_be_are_named_before_anything_is_simulated(options: list[str], said: str) -> None:
     result = CliRunner().invoke(cli, ["simulate", "--synthetic", "box", *options])

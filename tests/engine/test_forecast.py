@@ -101,6 +101,15 @@ def test_what_can_never_start_has_no_forecast() -> None:
     assert found == {}
 
 
+@pytest.mark.parametrize("never", [{"count": 2}, {"queue": "own", "count": 2}, {"preemptible": False}])
+def test_who_alone_is_more_than_quota_allows_has_none_whoever_else_comes(never: dict) -> None:
+    queues = queue("top", 0, 1), queue("q", parent="top"), queue("own", 0, 1)
+    busy = runs(job("old", gpus=1), "n1", since=NOW)
+    come = tuple(job(f"{name}x", gpus=1, submitted=NOW - 3500 + 400 * n) for n, name in enumerate("abcdefgh"))
+    told = world(node("n1", 4), *queues, busy, job("never", gpus=1, **never), job("some-day", gpus=1))
+    assert foretold(told, recent=come).keys() == {"some-day"}
+
+
 def test_who_is_leaving_makes_room_after_its_grace() -> None:
     leaving = runs(job("old", gpus=1, grace=40.0), "n1", since=NOW, is_leaving=True, leaving_since=NOW - 10)
     found = foretold(world(node("n1", 1), learned(HOUR), leaving, job("a", gpus=1, priority=1)))

@@ -2,8 +2,10 @@
 
 import os
 import stat
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from worlds import worlds
@@ -54,6 +56,16 @@ def test_a_file_that_is_no_record_is_told_as_such(tmp_path: Path) -> None:
     path.write_text("kind: Queue\n")
     with pytest.raises(record.RecordError, match="is not a record of a decision"):
         record.read(path)
+
+
+def test_an_older_record_was_decided_with_the_weights_that_are_the_default(written: Path) -> None:
+    head, _, packed = written.read_bytes().partition(b"\n")
+    body = msgspec.msgpack.decode(zlib.decompress(packed))
+    older = {name: value for name, value in body.items() if name not in ("usage_weight", "half_life")}
+    assert len(older) == len(body) - 2
+    before = record.read(written)
+    written.write_bytes(head + b"\n" + zlib.compress(msgspec.msgpack.encode(older)))
+    assert record.read(written) == before
 
 
 def test_a_newer_record_asks_for_a_newer_version(written: Path) -> None:

@@ -19,6 +19,15 @@ POLICIES = ("fairway", "fifo")
 PLOTS = {"waits": 1} | dict.fromkeys(("utilisation", "queues", "fragmentation", "gantt"), len(POLICIES))
 """By section; the waits of all policies are in one plot."""
 
+LISTEN = """
+    window.words = [];
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+        words.push([this.canvas, text]);
+        draw.call(this, text, ...where);
+    };
+"""
+"""What is written on a canvas stands nowhere else in the page."""
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,6 +47,7 @@ def page(report: Path) -> Iterator:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_context(offline=True).new_page()
         page.faults = []
+        page.add_init_script(LISTEN)
         page.on("console", lambda it: page.faults.append(it.text) if it.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: page.faults.append(str(error)))
         page.on("request", lambda it: page.faults.append(it.url) if not it.url.startswith("file:") else None)
@@ -79,6 +89,23 @@ def test_each_plot_says_what_its_lines_are(page) -> None:
     assert set(POLICIES) < set(legends["waits"]) and {"speech", "vision"} < set(legends["queues"])
     assert "held" in legends["utilisation"] and "stranded" in legends["fragmentation"]
     assert all(name in page.locator("#gantt").inner_text() for name in POLICIES)
+
+
+def test_each_axis_says_what_it_shows_and_in_which_unit(page) -> None:
+    over = {"time from the start of the load (s, m, h or d)", "GPUs"}
+    axes = {"waits": {"wait (s, m, h or d)", "part of jobs (1: all)"}, "gantt": {*over, "node"} - {"GPUs"}}
+    texts = {section: set(written(page, section)) for section in PLOTS}
+    assert not {name: lacks for name, said in texts.items() if (lacks := axes.get(name, over) - said)}
+
+
+def test_the_time_of_the_gantt_begins_with_the_first_start(page) -> None:
+    said = written(page, "gantt")
+    assert "0s" not in said and any(text.endswith("h") for text in said)
+
+
+def written(page, section: str) -> list[str]:
+    """The words drawn on the canvases of a section."""
+    return page.evaluate("id => words.filter(([it]) => it.closest(`#${id}`)).map(([, text]) => text)", section)
 
 
 def test_the_command_gives_the_same_bytes_for_the_same_seed_only(tmp_path: Path) -> None:

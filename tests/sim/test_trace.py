@@ -10,6 +10,7 @@ import pytest
 
 from fairway.engine.model import GPU
 from fairway.sim.load import scaled, until, workload_of
+from fairway.sim.simulate import simulate
 from fairway.sim.trace import TraceError, read
 
 POOLS = "queue,nodes\nq1,1\nq2,3\n"
@@ -30,6 +31,11 @@ def write_trace(folder: Path, rows: tuple[tuple[str, ...], ...] = ROWS, pools: s
     return folder
 
 
+def row(**said: str) -> tuple[str, ...]:
+    """The first of the rows, but for these columns."""
+    return tuple(said.get(name, value) for name, value in zip(HEAD, ROWS[0]))
+
+
 def traces() -> Path:
     found = Path(os.environ.get("FAIRWAY_TRACES") or Path(__file__).parents[2] / ".." / "shared" / "traces")
     if not found.is_dir():
@@ -42,6 +48,20 @@ def test_jobs_are_read_in_the_order_of_submission_and_unknown_is_not_asked_for(t
     first, second = load.jobs
     assert (first.id, first.gpus, first.cpus, first.estimate, first.priority) == ("a", 460, 6000, 120.0, 3)
     assert (second.workers, second.gpus, second.cpus, second.memory, second.priority) == (2, 8000, None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "priority"), [("", 0), ("LS", 0), ("-", 0), ("P1", 0), ("3", 3), ("-3", -3), ("2.0", 2), ("1e3", 1000)]
+)
+def test_a_priority_is_a_whole_number_and_a_word_is_none(tmp_path: Path, said: str, priority: int) -> None:
+    assert [job.priority for job in read(write_trace(tmp_path, (row(priority=said),))).jobs] == [priority]
+
+
+@pytest.mark.parametrize("pools", [POOLS, "queue,nodes\n*,1\n"])
+def test_who_asks_for_a_part_of_a_gpu_shares_one_in_a_pool_too(tmp_path: Path, pools: str) -> None:
+    rows = tuple(row(job_id=name, num_workers="1", gpus_per_worker="0.5") for name in "abc")
+    outcomes = simulate(read(write_trace(tmp_path, rows, pools)), "fifo").outcomes
+    assert [it.runs[0].start for it in outcomes] == [20.0, 20.0, 20.0]
 
 
 def test_a_column_may_say_when_a_user_gives_up(tmp_path: Path) -> None:
@@ -91,6 +111,15 @@ def test_load_scales_arrivals_and_until_cuts_them(tmp_path: Path) -> None:
         ({"rows": (("a", "1", "5", "0", *ROWS[0][4:]),)}, "num_workers: found '0', need a number from 1"),
         ({"rows": (("a", "1", "5", "1.5", *ROWS[0][4:]),)}, "num_workers: found '1.5', need a whole number from 1"),
         ({"rows": (("a", "1", "5", "1", "nan", *ROWS[0][5:]),)}, "gpus_per_worker: found 'nan', need a number from 0"),
+        ({"rows": (row(num_workers="1e9"),)}, "num_workers: found '1e9', need a number from 1 to 100000"),
+        ({"rows": (row(gpus_per_worker="1e16"),)}, "2: gpus_per_worker: found '1e16', need a number from 0 to"),
+        ({"rows": (row(gpus_per_worker="1.5"),)}, "found '1.5', need a part of a GPU, or a whole number of them"),
+        ({"rows": (row(cpus_per_worker="1e17"),)}, "2: cpus_per_worker: found '1e17', need a number from 0 to"),
+        ({"rows": (row(mem_gib_per_worker="1e12"),)}, "2: mem_gib_per_worker: found '1e12', need a number from 0 to"),
+        ({"rows": (row(priority="--5"),)}, "jobs.csv.gz:2: priority: found '--5', need a number"),
+        ({"rows": (row(priority="1.5"),)}, "jobs.csv.gz:2: priority: found '1.5', need a whole number"),
+        ({"rows": (row(user="two\nlines"), row(job_id="c", duration_s="x"))}, "jobs.csv.gz:4: duration_s: found 'x'"),
+        ({"rows": ((), row(duration_s="x"))}, "jobs.csv.gz:3: duration_s: found 'x'"),
         ({"rows": ()}, "jobs.csv.gz: there is no line below the head"),
     ],
 )

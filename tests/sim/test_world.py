@@ -4,7 +4,8 @@ import pytest
 
 from fairway.engine import PRESETS
 from fairway.engine.model import GPU, PODS, Node, Queue, amounts
-from fairway.sim.load import Job, Load, gpu_queues
+from fairway.sim.load import Job, Load, Outage, gpu_queues
+from fairway.sim.measure import waits
 from fairway.sim.simulate import simulate
 from fairway.sim.world import Mechanics, World
 
@@ -79,6 +80,36 @@ def test_a_blocked_head_blocks_those_of_other_queues_in_its_pool() -> None:
 def test_who_passes_the_service_of_one_who_waits_makes_way_at_that_moment() -> None:
     long, short = Job("a", 0.0, 10_000.0, gpus=8000, user="a"), Job("b", 200.0, 50.0, gpus=8000, user="b")
     assert starts("las", 1, long, short) == [0.0, 450.0]  # 8 GPUs have had a GPU-hour after 450 s
+
+
+def test_what_a_job_needs_ends_at_its_time_limit() -> None:
+    jobs = Job("a", 0.0, 100.0), Job("b", 10.0, 1000.0, estimate=100.0), Job("c", 20.0, 50.0)
+    found = simulate(Load("", (Node("n", capacity=amounts({GPU: 1000, PODS: 110})),), jobs), "fifo")
+    assert [it.end for it in found.outcomes] == [100.0, 200.0, 250.0]
+    assert waits(found.outcomes).tolist() == [0.0, 90.0, 180.0]
+    assert (found.measures.mean_wait, round(found.measures.mean_bounded_slowdown, 9)) == (90.0, 2.5)
+
+
+def test_an_oracle_knows_that_a_time_limit_makes_a_job_short() -> None:
+    limited = Job("a", 1.0, 1000.0, gpus=8000, estimate=10.0)
+    assert starts("sjf", 1, Job("x", 0.0, 50.0, gpus=8000), limited, Job("b", 1.0, 100.0)) == [0.0, 50.0, 60.0]
+
+
+def test_learned_is_how_long_a_job_ran_not_how_long_it_would_have() -> None:
+    jobs = Job("a", 0.0, 1000.0, estimate=100.0), Job("b", 0.0, 50.0)
+    node = Node("n", capacity=amounts({GPU: 8000, PODS: 110}))
+    world = World(Load("", (node,), jobs), PRESETS["fairway"], Mechanics())
+    assert [step.now for step in world.run()][-1] == 100.0
+    seen = dict(world.forward.state.snapshot(100.0).queues["default"].ledger.runtimes)["", ""]
+    assert [round(seconds / 10) for seconds, _ in seen.points] == [5, 10]
+
+
+@pytest.mark.parametrize("outages", [((0, 100), (10, 20)), ((10, 100), (0, 50)), ((0, 50), (50, 100)), ((0, 100),) * 2])
+def test_a_node_is_away_until_the_last_of_its_outages_is_over(outages: tuple[tuple[float, float], ...]) -> None:
+    node = Node("n", capacity=amounts({GPU: 8000, PODS: 110}))
+    jobs = tuple(Job(f"{at}", float(at), 5.0) for at in (0, 30, 60, 120))
+    load = Load("", (node,), jobs, outages=tuple(Outage("n", *one) for one in outages))
+    assert [it.runs[0].start for it in simulate(load, "fifo").outcomes] == [100.0, 100.0, 100.0, 120.0]
 
 
 def test_the_whole_world_knows_also_who_was_not_shown() -> None:

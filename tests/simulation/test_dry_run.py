@@ -3,8 +3,9 @@
 from typing import Any
 
 from simworld import World, job, node, priority
-from test_life import play
+from test_life import START, play
 
+from fairway.api.quantities import time
 from fairway.cli.whatif import dry_run, would_help
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
@@ -30,6 +31,24 @@ def test_it_says_why_a_job_would_wait_and_until_when() -> None:
 
     why, when = play(story, node("n1", cpu=2))
     assert why.startswith("would wait: NoRoom: ") and when.startswith("  forecast: starts ")
+
+
+def test_it_foretells_what_the_job_will_be_told_when_it_waits() -> None:
+    async def story(world: World) -> tuple[Any, Any]:
+        await world.apply(priority("high", 1000))
+        for number in range(16):  # ever more that goes first has come lately, and most of it is over
+            await world.apply(job(f"s-{number}", seconds=190, pod={"priorityClassName": "high"}))
+            await world.clock.sleep(200)
+        await world.apply(job("old", seconds=600, pod={"priorityClassName": "high"}))
+        await world.until(lambda: world.is_in("job-old", "Running"))
+        before, _ = await dry_run(world.client, job("new"), "default")
+        await world.apply(job("new"))
+        await world.clock.sleep(30)
+        return before["forecast"], (await world.workload("job-new"))["status"]["forecast"]
+
+    before, after = play(story, node("n1", cpu=2))
+    assert time(after["p90"]) > START + 16 * 200 + 1200
+    assert abs(time(before["p50"]) - time(after["p50"])) < 60 > abs(time(before["p90"]) - time(after["p90"]))
 
 
 def test_it_names_whom_the_job_would_evict() -> None:

@@ -7,6 +7,7 @@ deleted or its condition Evicted is newer than Admitted. An admission without co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, takewhile
@@ -14,6 +15,7 @@ from itertools import pairwise, takewhile
 import msgspec
 
 from fairway.engine import model
+from fairway.engine.forecast import WINDOW
 
 from . import types
 from .objects import SUBMITTED, Condition, Metadata, PodSpec
@@ -23,6 +25,7 @@ from .queues import moment, seconds
 
 BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
 KEPT_EVICTIONS = 10
+MOST_RECENT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,21 @@ def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
         evictions=evictions,
         attained=status.attained,
     )
+
+
+def recent(
+    known: Iterable[types.WorkloadObject], reading: Reading, *, now: float
+) -> tuple[model.Workload, ...]:
+    """The newest that were submitted lately, over or not: what a forecast expects to come again. What cannot be read is
+    passed over."""
+    after = time_text(now - WINDOW)
+    made = [said for said in known if (said.metadata.creation_timestamp or "") > after]
+    made.sort(key=lambda said: said.metadata.creation_timestamp or "")
+    found = []
+    for said in made[-MOST_RECENT:]:
+        with suppress(Malformed):
+            found.append(workload(said, reading))
+    return tuple(found)
 
 
 def _submitted(meta: Metadata) -> float:

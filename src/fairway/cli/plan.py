@@ -1,6 +1,7 @@
 """`fairway plan`: what one cycle would decide about the objects of a file. `fairway replay`: decide again on a recorded
 snapshot, and compare; exit status 1 where the plans differ. Nothing is asked, nothing is written."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def replay(file: str, output: str) -> None:
     if record.policy not in PRESETS:
         raise Problem(f"{file}: was decided by policy {record.policy!r}, which this version does not have")
     snapshot = snapshot_of(record.world)
-    again = decide(snapshot, PRESETS[record.policy])
+    preset = PRESETS[record.policy]
+    again = decide(snapshot, replace(preset, usage_weight=record.usage_weight, half_life=record.half_life))
     before, now = (answer_of(record.world, made)["verdicts"] for made in (record.plan, again))
     faults = [f"{fault.workload}: {fault.rule} {fault.detail}".rstrip() for fault in check(snapshot, again)]
     answer = {"same": again == record.plan, "changed": [one for one in now if one not in before], "faults": faults}

@@ -11,19 +11,17 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from math import inf
 
 import numpy as np
 from msgspec.structs import replace
 
-from fairway.api.quantities import Malformed, time, time_text
+from fairway.api.quantities import time, time_text
 from fairway.api.types import Forecast as ForecastStatus
 from fairway.api.types import ForecastAccuracy, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import workload
-from fairway.engine import Forecast, Plan, Policy, Snapshot, Wait, Workload, forecast, world_of
-from fairway.engine.forecast import WINDOW
+from fairway.api.workloads import recent
+from fairway.engine import Forecast, Plan, Policy, Snapshot, Wait, forecast, world_of
 from fairway.engine.track import HORIZONS, Outcome, Track
 
 from .means import Means
@@ -33,7 +31,6 @@ MINUTE, SETTLE_SECONDS = 60.0, 2.0
 REST = 9.0  # times as long as a forecast took: a tenth of one processor at most
 MOVED = 0.1
 SEED = 1  # the same each time: a forecast moves because the world does, not by chance
-MOST_RECENT = 1_000
 MEMORY = 200  # starts that an accuracy is the mean of
 log = logging.getLogger(__name__)
 
@@ -71,7 +68,8 @@ class Forecasts:
     async def _round(self, snapshot: Snapshot) -> float:
         """One forecast, told; how long finding it took."""
         clock, chance = self.means.client.clock, np.random.default_rng(SEED)
-        ask = partial(forecast, recent=self._recent(snapshot))
+        known, reading = self.means.view.workloads.values(), self.means.facts.reading()
+        ask = partial(forecast, recent=recent(known, reading, now=snapshot.now))
         try:
             found = await clock.in_process(ask, world_of(snapshot), self.policy, chance)
         except (EOFError, OSError) as error:
@@ -80,17 +78,6 @@ class Forecasts:
         took = clock.now() - snapshot.now
         await self._tell(snapshot, found)
         return took
-
-    def _recent(self, snapshot: Snapshot) -> tuple[Workload, ...]:
-        """The newest submitted lately, over or not."""
-        after, reading = time_text(snapshot.now - WINDOW), self.means.facts.reading()
-        made = [said for said in self.means.view.workloads.values() if (said.metadata.creation_timestamp or "") > after]
-        made.sort(key=lambda said: said.metadata.creation_timestamp or "")
-        found = []
-        for said in made[-MOST_RECENT:]:
-            with suppress(Malformed):  # whoever tells facts has logged it
-                found.append(workload(said, reading))
-        return tuple(found)
 
     async def _tell(self, snapshot: Snapshot, found: Mapping[str, Forecast]) -> None:
         """Written one after the other, no faster than the settings say; who has none any more is told so too."""

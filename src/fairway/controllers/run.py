@@ -137,9 +137,10 @@ class Control:
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
         """Keeps the snapshot of a plan that was refused, to be replayed."""
-        if folder := self._means.settings.recordings:
-            said = record_of(snapshot, plan, policy=self._means.settings.policy, faults=faults)
-            keep(Path(folder), said, most=RECORDINGS)
+        settings = self._means.settings
+        if settings.recordings:
+            said = record_of(snapshot, plan, policy=settings.policy, by=policy_of(settings), faults=faults)
+            keep(Path(settings.recordings), said, most=RECORDINGS)
 
 
 def is_retold(old: WorkloadObject, new: WorkloadObject) -> bool:

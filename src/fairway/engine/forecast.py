@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .admit import open_pools
+from .cycle import Cycle
 from .decide import decide
 from .draft import Draft
 from .forward import Forward, Work
@@ -37,7 +39,7 @@ from .quota import Tree
 from .score import Values
 from .sketch import ENOUGH, HOUR, Foreseen, Group, stem
 from .snapshot import Mask, Snapshot
-from .state import snapshot_of, state_of
+from .state import snapshot_of, state_of, world_of
 
 RUNS, MOST_WAITING, MOST_SEEN, MOST_CYCLES = 16, 1_000, 32, 500
 DEFAULT_SECONDS = HOUR
@@ -205,10 +207,13 @@ class Futures:
 
 def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float]]:
     """Who waits and may start some day, in order: by the place in its queue, queues in the order decided. And, by key,
-    from when on room is kept for those that have a hold."""
+    from when on room is kept for those that have a hold. Who would exceed a quota even if nobody else ran never may."""
     pending = {one.key: one for one in snapshot.pending}
     verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
-    may = [it for it in verdicts if isinstance(it, Admit) or (isinstance(it, Wait) and it.reason not in NEVER)]
+    alone = Cycle(snapshot_of(replace(world_of(snapshot), pending=(), running=())), policy)
+    may = [it for it in verdicts if isinstance(it, Admit) or (
+        isinstance(it, Wait) and it.reason not in NEVER and open_pools(pending[it.workload], alone)
+    )]  # fmt: skip
     may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
     holds = {it.workload: it.starts_at for it in may if isinstance(it, Wait) and it.starts_at is not None}
     return [pending[it.workload] for it in may], holds

@@ -425,7 +425,8 @@ def amounts(values: Mapping[str, int]) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster written down: what State is made from in one go (tests, offline plan, records)."""
+    """A cluster written down: what State is made from in one go (tests, offline plan, records). `recent`: who was
+    submitted lately, whatever became of them; no decision asks for them, a forecast does."""
 
     now: float = 0.0
     nodes: tuple[Node, ...] = ()
@@ -437,3 +438,4 @@ class World:
     reservations: tuple[Reservation, ...] = ()
     disruptions: tuple[Disruption, ...] = ()
     ended: tuple[Ended, ...] = field(default=())
+    recent: tuple[Workload, ...] = ()

@@ -22,7 +22,7 @@ from fairway.api.owners import DEFAULT_QUEUE
 from fairway.api.pods import Surroundings, foreign, terms
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
-from fairway.api.workloads import Reading, fact
+from fairway.api.workloads import Reading, fact, recent
 from fairway.engine.labels import selects
 from fairway.engine.model import Ended, Node, Pod, Pool, Queue, Running, Workload, World
 
@@ -132,8 +132,9 @@ def read(
         for one in facts
         if isinstance(one, Running)
     ]
+    now = _newest(said) if now is None else now
     return World(
-        now=_newest(said) if now is None else now,
+        now=now,
         nodes=nodes,
         pools=pools,
         queues=_queues(cluster, around),
@@ -143,6 +144,7 @@ def read(
         reservations=cluster.each(types.ReservationObject, queues.reservation),
         disruptions=cluster.each(objects.DisruptionBudgetObject, queues.disruption),
         ended=tuple(one for one in facts if isinstance(one, Ended)),
+        recent=recent(known.values(), reading, now=now),
     )
 
 

@@ -4,7 +4,7 @@ A Load says nothing about policies. Times are seconds from the start of the load
 when nothing stops it: the world knows it, the scheduler does not (unless its policy is an oracle).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fairway.engine.model import (
@@ -31,8 +31,9 @@ GPU_PRODUCT = "nvidia.com/gpu.product"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`gpus` is milli-GPU per worker, `cpus` milli-CPU, `memory` bytes; None = not asked for. `gpu_types`: any of them.
-    `estimate`: the time limit its user gave. `patience`: the user cancels after waiting so long."""
+    """`gpus` is milli-GPU per worker, a part of one or whole ones; `cpus` milli-CPU, `memory` bytes; None = not asked
+    for. `gpu_types`: any of them. `estimate`: the time limit its user gave. `patience`: the user cancels after waiting
+    so long."""
 
     id: str
     submit: float
@@ -48,6 +49,11 @@ class Job:
     priority: int = 0
     estimate: float | None = None
     patience: float | None = None
+
+    @property
+    def needs(self) -> float:
+        """The seconds until it ends, or is stopped at its limit, where nothing else stops it."""
+        return self.duration if self.estimate is None else min(self.duration, self.estimate)
 
     @property
     def total_gpus(self) -> float:
@@ -73,6 +79,17 @@ class Load:
     outages: tuple[Outage, ...] = ()
 
 
+def merged(outages: Iterable[Outage]) -> list[Outage]:
+    """By node, and one for those that overlap: a node comes back when the last of them is over."""
+    found: list[Outage] = []
+    for one in sorted(outages, key=lambda it: (it.node, it.start)):
+        if found and found[-1].node == one.node and one.start <= found[-1].end:
+            found[-1] = replace(found[-1], end=max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return found
+
+
 def scaled(load: Load, factor: float) -> Load:
     """`factor` times the arrivals in a given time: the same jobs, closer together (or further apart)."""
     if factor == 1:
@@ -87,7 +104,7 @@ def until(load: Load, seconds: float | None) -> Load:
 
 def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:
     """What the scheduler sees of a job. `pods` interns: jobs alike share one PodClass."""
-    whole = job.gpus % 1000 == 0 or job.gpus > 1000
+    whole = job.gpus % 1000 == 0
     asked = {GPU: job.gpus if whole else 0, CPU: job.cpus or 0, MEMORY: job.memory or 0}
     pod = PodClass(
         namespace=NAMESPACE,

@@ -1,11 +1,11 @@
 """What a simulated schedule was worth: figures over its jobs and over its time.
 
-wait: time from submission to the end, less the time the job needs; for a job that was never stopped that is the time
-until it starts, for one that was stopped it counts queueing again and work done twice. jct: submission to end. Bounded
-slowdown: jct / max(duration, 10 s), at least 1 (Feitelson, Rudolph 1998). Utilisation: GPU-time held / GPU-time there,
-from the first submission to the last end. Fragmentation: of the GPUs free, the part on nodes that are not wholly free,
-weighted by time. Fairness: Jain's index (Jain, Chiu, Hawe 1984) over queues of the part of their jobs' time in the
-system that was work, Σ duration·gpus / Σ jct·gpus. Jobs that have not ended, or that their users cancelled before they
+wait: time from submission to the end, less the time the job needs, at most its limit; for a job that was never evicted
+that is the time until it starts, for one that was it counts queueing again and work done twice. jct: submission to end.
+Bounded slowdown: jct / max(needs, 10 s), at least 1 (Feitelson, Rudolph 1998). Utilisation: GPU-time held / GPU-time
+there, from the first submission to the last end. Fragmentation: of the GPUs free, the part on nodes that are not wholly
+free, weighted by time. Fairness: Jain's index (Jain, Chiu, Hawe 1984) over queues of the part of their jobs' time in
+the system that was work, Σ needs·gpus / Σ jct·gpus. Jobs that have not ended, or that their users cancelled before they
 started, count in nothing but the number of them.
 """
 
@@ -85,9 +85,9 @@ class Measures:
 def measure(outcomes: Sequence[Outcome], series: Series) -> Measures:
     ended = [it for it in outcomes if it.has_ended]
     cancelled = sum(it.is_cancelled for it in outcomes)
-    submit, end, duration, gpus = _columns(ended)
+    submit, end, needs, gpus = _columns(ended)
     jct = end - submit
-    wait = np.maximum(0.0, jct - duration)
+    wait = np.maximum(0.0, jct - needs)
     p50, p95, p99, p999 = np.quantile(wait, (0.5, 0.95, 0.99, 0.999)) if ended else (0.0,) * 4
     return Measures(
         jobs=len(outcomes),
@@ -100,20 +100,20 @@ def measure(outcomes: Sequence[Outcome], series: Series) -> Measures:
         p999_wait=float(p999),
         max_wait=float(wait.max(initial=0.0)),
         mean_jct=_mean(jct),
-        mean_bounded_slowdown=_mean(np.maximum(1.0, jct / np.maximum(duration, 10.0))),
+        mean_bounded_slowdown=_mean(np.maximum(1.0, jct / np.maximum(needs, 10.0))),
         utilisation=_ratio(series, series.held, series.capacity),
         fragmentation=_ratio(series, series.stranded, series.capacity - series.held),
         evictions_per_job=_mean(np.array([it.evictions for it in ended], np.float64)),
         lost_gpu_hours=float(sum(it.lost * it.job.total_gpus for it in outcomes)) / 3600,
-        queue_fairness=jain(_efficiencies(ended, duration * gpus, jct * gpus)),
+        queue_fairness=jain(_efficiencies(ended, needs * gpus, jct * gpus)),
         makespan=float(end.max() - submit.min()) if ended else 0.0,
     )
 
 
 def _columns(ended: Sequence[Outcome]) -> tuple[Floats, Floats, Floats, Floats]:
-    rows = [(it.job.submit, it.end, it.job.duration, it.job.total_gpus) for it in ended]
-    submit, end, duration, gpus = np.array(rows, np.float64).reshape(-1, 4).T
-    return submit, end, duration, gpus
+    rows = [(it.job.submit, it.end, it.job.needs, it.job.total_gpus) for it in ended]
+    submit, end, needs, gpus = np.array(rows, np.float64).reshape(-1, 4).T
+    return submit, end, needs, gpus
 
 
 def _mean(values: Floats) -> float:
@@ -151,8 +151,8 @@ def jain(values: Floats) -> float:
 
 def waits(outcomes: Sequence[Outcome]) -> Floats:
     """Sorted: the horizontal axis of a CDF."""
-    submit, end, duration, _ = _columns([it for it in outcomes if it.has_ended])
-    return np.sort(np.maximum(0.0, end - submit - duration))
+    submit, end, needs, _ = _columns([it for it in outcomes if it.has_ended])
+    return np.sort(np.maximum(0.0, end - submit - needs))
 
 
 NAMES = tuple(one.name for one in fields(Measures))

@@ -5,7 +5,7 @@
   const colour = row => colours[row % colours.length];
   const width = Math.min(1040, document.body.clientWidth - 20);
   const seconds = v => v < 120 ? v + "s" : v < 7200 ? +(v / 60).toFixed(1) + "m" : v < 172800 ? +(v / 3600).toFixed(1) + "h" : +(v / 86400).toFixed(1) + "d";
-  const times = (u, splits) => splits.map(v => seconds(v));
+  const time = {label: "time from the start of the load (s, m, h or d)", values: (u, splits) => splits.map(v => seconds(v))};
 
   function place(id, caption, options, values) {
     const parent = document.getElementById(id);
@@ -15,7 +15,7 @@
       title.textContent = caption;
       parent.append(title);
     }
-    new uPlot({width, height: 260, scales: {x: {time: false}}, ...options}, values, parent);
+    new uPlot({width, height: 290, scales: {x: {time: false}}, ...options}, values, parent);
   }
 
   const steps = (label, row, extra = {}) => ({label, stroke: colour(row), width: 1.5, points: {show: false}, paths: uPlot.paths.stepped({align: 1}), ...extra});
@@ -23,7 +23,7 @@
   const cdfs = data.policies.map(name => data.waits[name]);
   place("waits", "", {
     scales: {x: {time: false, distr: 3}, y: {range: [0, 1]}},
-    axes: [{values: (u, splits) => splits.map(v => v == null ? "" : seconds(v))}, {}],
+    axes: [{label: "wait (s, m, h or d)", values: (u, splits) => splits.map(v => v == null ? "" : seconds(v))}, {label: "part of jobs (1: all)"}],
     series: [{label: "wait", value: (u, v) => v == null ? "" : seconds(v)}, ...data.policies.map((name, row) => ({label: name, stroke: colour(row), width: 2, spanGaps: true, points: {show: false}}))],
   }, uPlot.join(cdfs.map(([x, y]) => {
     // one wait can be reached by many jobs: keep the highest part for each
@@ -31,7 +31,7 @@
     return [[...last.keys()], [...last.values()]];
   })));
 
-  const overTime = {axes: [{values: times}, {}]};
+  const overTime = {axes: [time, {label: "GPUs"}]};
   for (const name of data.policies) {
     const one = data.series[name];
     place("utilisation", name, {...overTime, series: [{label: "time"}, steps("held", 0, {fill: "#1f77b430"}), steps("there", 8)]}, [one.times, one.held, one.capacity]);
@@ -42,8 +42,8 @@
   }
 
   function gantt(name, chart) {
-    const ends = chart.bars.map(bar => bar[2]), from = Math.min(0, ...chart.bars.slice(0, 1).map(bar => bar[1]));
-    const to = ends.reduce((a, b) => Math.max(a, b), 1);
+    const from = chart.bars.reduce((a, bar) => Math.min(a, bar[1]), chart.bars.length ? Infinity : 0);
+    const to = chart.bars.reduce((a, bar) => Math.max(a, bar[2]), from + 1);
     const draw = u => {
       const {ctx} = u;
       ctx.save();
@@ -55,8 +55,8 @@
       ctx.restore();
     };
     place("gantt", `${name}: the ${chart.shown} runs with most GPU-time, of ${chart.runs}; a colour for each queue: ${chart.queues.join(", ")}`, {
-      height: Math.max(180, Math.min(700, 40 + 14 * chart.nodes.length)),
-      axes: [{values: times}, {size: 110, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], values: (u, splits) => splits.map(v => chart.nodes[v] ?? "")}],
+      height: Math.max(180, Math.min(700, 70 + 14 * chart.nodes.length)),
+      axes: [time, {label: "node", size: 110, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], values: (u, splits) => splits.map(v => chart.nodes[v] ?? "")}],
       scales: {x: {time: false, range: [from, to]}, y: {range: [0, Math.max(1, chart.nodes.length)]}},
       series: [{label: "time"}, {label: "node", paths: () => null, points: {show: false}}],
       hooks: {draw: [draw]},

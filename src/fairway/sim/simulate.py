@@ -128,9 +128,13 @@ def metrics(load: Load, seed: int, results: Mapping[str, Result]) -> dict[str, o
 
 
 def prepare(folder: Path) -> None:
-    """The folder, made and tried before anything is simulated for it. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    TemporaryFile(dir=folder).close()
+    """The folder, made and tried before anything is simulated for it. Raises OSError, in a line that names it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{folder}: {why}; name a folder, new or one that can be written to") from error
 
 
 def write(folder: Path, load: Load, seed: int, results: Mapping[str, Result]) -> None:

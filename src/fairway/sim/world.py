@@ -23,7 +23,7 @@ from fairway.engine.plan import RANK
 from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import groups, learn
 
-from .load import Job, Load, workload_of
+from .load import Job, Load, merged, workload_of
 from .measure import Floats, Outcome, Run, Series, within
 
 SHOWN = 4
@@ -94,14 +94,14 @@ class World:
             if job.patience is not None:
                 self.forward.at(job.submit + job.patience, partial(self._cancel, key))
         nodes = {node.name: node for node in self.load.nodes}
-        for outage in self.load.outages:
+        for outage in merged(self.load.outages):
             self.forward.at(outage.start, partial(self._fail, nodes[outage.node]))
             self.forward.at(outage.end, partial(self.forward.observe, nodes[outage.node]))
 
     def _arrive(self, key: str, job: Job) -> None:
         workload = replace(
             workload_of(job, self._pods),
-            expected_runtime=job.duration if self.mechanics.knows_durations else None,
+            expected_runtime=job.needs if self.mechanics.knows_durations else None,
             checkpoint_interval=self.mechanics.checkpoint_seconds,
             restart_seconds=self.mechanics.restart_seconds,
         )
@@ -161,16 +161,15 @@ class World:
                 self._ends[attempt.key] = attempt.end
                 self.ended += 1
                 if self._learns:
-                    self._learn(attempt)
+                    self._learn(self.jobs[attempt.key])
         self.forward.attempts.clear()
         self._books.enter(step)
 
-    def _learn(self, attempt: Attempt) -> None:
+    def _learn(self, job: Job) -> None:
         """A queue remembers how long its workloads ran, as its status does on a cluster; nobody asks a policy that
         neither orders by it nor keeps room."""
-        job, progress = self.jobs[attempt.key], self.forward.progress[attempt.key]
         queue = self._queues[job.queue]
-        known = learn(dict(queue.ledger.runtimes), workload_of(job, self._pods), progress.work)
+        known = learn(dict(queue.ledger.runtimes), workload_of(job, self._pods), job.needs)
         queue = replace(queue, ledger=replace(queue.ledger, runtimes=tuple(known.items())))
         self._queues[job.queue] = queue
         self.forward.state.observe(queue)
