@@ -38,6 +38,9 @@ KEYS = {
     "then the smaller dominant part of its share, counted with the head": (
         [node("n", 8), queue("a", 0, created=1), queue("b", 0, created=2), *many("a", 2, 3), *many("b", 6)],
         "b0 b1 a0 b2 b3 b4"),
+    "a share is what is due now, not what is guaranteed": (
+        [node("n", 4), queue("a", 8, created=2), queue("b", 4, created=1), *many("a", 4), *many("b", 4)],
+        "b0 a0 b1 a1"),
     "then the smaller part without the head": (
         [node("n", 8), queue("b", 0, created=1), queue("a", 0, created=2), runs(job("r", "a", 1), "n"),
          runs(job("s", "b", 2), "n"), job("x", "a", 2, submitted=-1), job("y", "b", 1, submitted=-1),

@@ -38,8 +38,8 @@ class Stands(Protocol):
     def __call__(self, workload: Workload, *, is_strict: bool) -> bool: ...
 
 
-Term = tuple[dict[str, int], str, int, int, int, int]
-"""Held amounts, the resource, what the head adds, the share, what is due, what is guaranteed."""
+Term = tuple[dict[str, int], str, int, int, int]
+"""Held amounts, the resource, what the head adds, the share, what is guaranteed."""
 
 Key = tuple[bool, bool, int, bool, float, float, float, float, str]
 
@@ -275,8 +275,7 @@ class Order:
             at = parent
 
     def _key(self, seat: Seat, head: Workload) -> Key:
-        """The nine keys; the smaller goes first. What is not governed takes no part. Where a queue asks for less than
-        it is owed, what it is owed counts as its share."""
+        """The nine keys; the smaller goes first. What is not governed takes no part."""
         assert seat.branch is not None
         likeness = id(head.podsets), head.pools
         if likeness != seat.likeness or not self._is_steady:
@@ -284,17 +283,17 @@ class Order:
             seat.likeness = likeness
         above = beyond = starves = False
         dominant = bare = 0.0
-        for held, resource, more, share, due, owed in seat.terms:
+        for held, resource, more, share, owed in seat.terms:
             now: float = held[resource]
             then: float = now + more
             if now > share:
                 above = True
             if then > owed:
                 beyond = True
-            if due:
-                now, then = now / due, then / due
+            if share:
+                now, then = now / share, then / share
             elif then:
-                starves, now, then = True, now * NO_SHARE, then * NO_SHARE
+                starves, now, then = starves or more > 0, now * NO_SHARE, then * NO_SHARE
             if then > dominant:
                 dominant = then
             if now > bare:
@@ -310,9 +309,9 @@ class Order:
         for name in (pool, ALL):
             if account := seat.branch.accounts.get(name):
                 for resource in account.resources:
-                    due, owed = account.due(resource), account.guaranteed.get(resource, 0)
-                    terms.append((account.held, resource, asked.get(resource, 0), account.share[resource], due, owed))
-                    size = max(size, due / max(1, self._tree.capacity[name].get(resource, 0)))
+                    share, owed = account.share[resource], account.guaranteed.get(resource, 0)
+                    terms.append((account.held, resource, asked.get(resource, 0), share, owed))
+                    size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
         seat.terms, seat.size = tuple(terms), size
 
 
