@@ -5,7 +5,7 @@ from builders import NOW, job, judged, meets, node, plan_of, queue, runs, table
 from test_quota import used
 
 from fairway.engine import PRESETS
-from fairway.engine.model import Decayed, Ledger, Pool, Sketch
+from fairway.engine.model import Decayed, Expression, Ledger, Pool, Sketch
 from fairway.engine.plan import Admit
 
 HOUR = 3600.0
@@ -60,6 +60,14 @@ KEYS = {
     "of two resources the one counts of which a queue has more": (
         [node("n", 8, cpu=32), queue("a", 0, cpu=(0, None), created=1), queue("b", 0, cpu=(0, None), created=2),
          *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "a0 b0 a1 b1 a2"),
+    "the keys are those of the first pool that its queues allow": (
+        [node("n", 2, labels={"pool": "h"}), node("m", 2), Pool("a", (Expression("pool", "DoesNotExist"),)),
+         Pool("h", (Expression("pool", "Exists"),)), queue("top", pools=("h",)),
+         queue("x", 0, pool="h", parent="top", created=1), queue("y", 2, pool="h", parent="top", created=2),
+         *many("x", 1, 2), *many("y", 1, 2)], "y0"),
+    "a pool that is not there is none": (
+        [node("n", 2), queue("x", 0, pool="default", created=1), queue("y", 2, pool="default", created=2),
+         *many("x", 1, 2, pools=("gone", "default")), *many("y", 1, 2, pools=("gone", "default"))], "y0"),
     "ungoverned queues go by priority, age and name": (
         [node("n", 4), queue("a", created=2), queue("b", created=1), queue("c", priority=1, created=3), *many("a", 1),
          *many("b", 1), *many("c", 1)], "c0 b0 a0"),

@@ -119,6 +119,16 @@ def test_how_shares_are_divided(things, expected) -> None:
     assert gpu_shares(node("n", 8), *things) == expected
 
 
+def test_what_may_not_go_to_a_pool_is_no_demand_there() -> None:
+    both = (Quota("a", (("nvidia.com/gpu", Share(0)),)), Quota("*", (("nvidia.com/gpu", Share(0)),)))
+    queues = [queue("p", quotas=both), queue("c", parent="p", pools=("h",)), queue("r", quotas=both)]
+    nodes = [node(name, 8, labels={"pool": name}) for name in "ah"]
+    waiting = [*asks("c", 8), *(job(f"r-{at}", "r", 8) for at in range(2))]
+    found = tree(*nodes, *pools("a", "h"), *queues, *waiting).shares()
+    assert [found[name, "a", "nvidia.com/gpu"] for name in "pr"] == [0, 8000]
+    assert [found[name, "*", "nvidia.com/gpu"] for name in "pr"] == [8000, 8000]
+
+
 def test_cpus_are_shared_in_whole_cpus_and_memory_in_whole_gibibytes() -> None:
     zero = (("cpu", Share(0)), ("memory", Share(0)))
     queues = [queue(name, quotas=(Quota("*", zero),)) for name in "abc"]

@@ -214,8 +214,8 @@ class Queued(Protocol):
     def pass_on(self, *, has_started: bool) -> Workload | None: ...
 
 
-Asks = Callable[[Workload, str], Demand]
-"""What the head of a line would take of a pool."""
+Asks = Callable[[Workload], tuple[str, Demand]]
+"""The pool that the head of a line would rather go to, and what it would take of it."""
 
 
 class Order:
@@ -226,6 +226,7 @@ class Order:
     ) -> None:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
+        self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
         self._top = Seat(None, None)
         self._seats: dict[str, Seat] = {}
         for name, line in sorted(lines.items()):
@@ -277,7 +278,7 @@ class Order:
     def _key(self, seat: Seat, head: Workload) -> Key:
         """The nine keys; the smaller goes first. What is not governed takes no part."""
         assert seat.branch is not None
-        likeness = id(head.podsets), head.pools
+        likeness = id(head.podsets), head.pools, self._has_pools and head.queue
         if likeness != seat.likeness or not self._is_steady:
             self._read(seat, head)
             seat.likeness = likeness
@@ -304,8 +305,7 @@ class Order:
     def _read(self, seat: Seat, head: Workload) -> None:
         """Look up what the key of a queue with such a head is made of."""
         assert seat.branch is not None
-        pool, terms, size = first_pool(head, self._tree), [], 0.0
-        asked = self._asks(head, pool)
+        (pool, asked), terms, size = self._asks(head), [], 0.0
         for name in (pool, ALL):
             if account := seat.branch.accounts.get(name):
                 for resource in account.resources:
@@ -360,9 +360,3 @@ def precedes(one: Workload, other: Workload, tree: Tree, policy: Policy) -> bool
     pair = [one, other]
     sort(pair, policy.ordering or ORDERS.get(tree.branches[one.queue].queue.order, by_priority), tree)
     return pair[0] is one
-
-
-def first_pool(workload: Workload, tree: Tree) -> str:
-    """The pool that it would rather go to."""
-    pools = workload.pools or tree.branches[workload.queue].queue.pools or tree.pools
-    return pools[0]

@@ -101,6 +101,7 @@ class Tree:
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
         self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
+        self._allowed: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._grow()
         self._fill()
         for pool, amounts in self._dealt.items():
@@ -202,21 +203,29 @@ class Tree:
         for ((queue, is_active, pools), alike), count in Counter(shapes).items():
             if is_active and queue in governed:
                 full = tuple(podset.count for podset in sample[alike].podsets)
-                self._wait(queue, pools, sample[alike], full, count)
+                self._wait(queue, self.pools_of(queue, pools), sample[alike], full, count)
 
     def _wait(
         self, queue: str, pools: tuple[str, ...], workload: Workload, counts: tuple[int, ...], times: int = 1
     ) -> None:
         """What waits is asked of every pool it may go to, and once of all together."""
-        branch = self.branches[queue]
-        allowed = [pool.name for pool in self.snapshot.pools if not pools or pool.name in pools]
-        for at in branch.path:
-            for account in at.accounts.values():
-                if account.pool == ALL or account.pool in allowed:
-                    pool = allowed[0] if account.pool == ALL and allowed else account.pool
-                    amounts = self.amounts(workload.podsets, counts, pool)
-                    for resource in account.resources:
-                        account.wanted[resource] += amounts.get(resource, 0) * times
+        for account in (account for at in self.branches[queue].path for account in at.accounts.values()):
+            if account.pool in pools or (account.pool == ALL and pools):
+                pool = pools[0] if account.pool == ALL else account.pool
+                amounts = self.amounts(workload.podsets, counts, pool)
+                for resource in account.resources:
+                    account.wanted[resource] += amounts.get(resource, 0) * times
+
+    def pools_of(self, queue: str, pools: tuple[str, ...]) -> tuple[str, ...]:
+        """The pools that a workload of the queue may use: in its own order, else its queue's, else by name; each
+        ancestor may narrow them."""
+        key = queue, pools
+        if key not in self._allowed:
+            path = self.branches[queue].path if queue in self.branches else ()
+            listed = [names for names in (pools, *(at.queue.pools for at in path)) if names]
+            wanted = (name for name in (*listed, self.pools)[0] if name in self.pools)
+            self._allowed[key] = tuple(name for name in wanted if all(name in names for names in listed))
+        return self._allowed[key]
 
     def time_limit(self, workload: Workload) -> float | None:
         """The limit that is enforced: its own or the queue's default, and never more than the strictest maximum."""
