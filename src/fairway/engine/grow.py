@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 
 from .claims import Claim, claims
 from .cycle import Cycle
-from .door import over_limit, refusal
+from .door import over_budget, over_limit, refusal
 from .give import is_fair, tell
 from .model import Admission, NodeShare, PodSet, PodSetPlacement, Running, Workload
 from .order import Order
@@ -191,7 +191,9 @@ def grow(cycle: Cycle) -> None:
 
 
 def _placed(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> Placements | None:
-    """A place for a pod more in idle room, else where others lose one."""
+    """A place for a pod more in idle room, else where others lose one, if its queues can pay for it."""
+    if over_budget(workload, more, cycle):
+        return None
     pool = cycle.admission(workload).pool
     is_within = over_limit(cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, more, pool)) is None
     return (idle(workload, more, cycle) if is_within else None) or surplus.give(workload, more)

@@ -179,16 +179,28 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
 
 
 def budgets(case: Case) -> Found:
-    now, gpu = case.snapshot.now, case.snapshot.resources.index(GPU)
-    has_budget = any(queue.budget is not None for queue in case.snapshot.queues.values())
-    for item in case.starts if has_budget else ():
-        for queue in case.path(item.workload) if item.role == "new" else ():
-            since, period = queue.ledger.budget_since, queue.budget_period
-            spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
-            if queue.budget is not None:
-                gpus = int(core_layout(case, [item]).counted[0, gpu]) / DEVICE
-                if gpus and spent + gpus * (case.time_limit(item.workload) or 0.0) > queue.budget:
+    """What those who run on can come to counts as spent, and what was promised."""
+    bounded = [queue for queue in case.snapshot.queues.values() if queue.budget is not None]
+    if not bounded:
+        return
+    gone, now, stands = {item.key for item in case.leaves}, case.snapshot.now, costs(case, case.standing)
+    starts = [pair for pair in costs(case, case.laid) if pair[0].role in ("told", "new", "more")]
+    for queue in bounded:
+        since, period, most = queue.ledger.budget_since, queue.budget_period, queue.budget or 0
+        spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
+        spent += sum(cost for item, cost in stands if item.key not in gone and queue in case.path(item.workload))
+        for item, cost in starts:
+            if cost and queue in case.path(item.workload):
+                if item.role != "told" and spent + cost > most:
                     yield item.key, queue.name
+                else:
+                    spent += cost
+
+
+def costs(case: Case, laid: Layout) -> list[tuple[Item, float]]:
+    """GPU-seconds of each item up to its time limit; 0 without one."""
+    gpus = laid.counted[laid.form_of, case.snapshot.resources.index(GPU)] / DEVICE
+    return [(item, float(held) * (case.time_limit(item.workload) or 0.0)) for item, held in zip(laid.items, gpus)]
 
 
 # Shares
