@@ -113,6 +113,11 @@ class Cycle:
         """How many pods of each podset it has."""
         return counts_of(workload.podsets, self.admission(workload))
 
+    def whole(self, one: Running) -> tuple[int, ...]:
+        """The same of one that runs, with those that it lost and that may come back yet."""
+        counts, lost = self.counts(one.workload), dict(one.lost if one.workload.key not in self.verdicts else ())
+        return tuple([count + lost.get(podset.name, 0) for count, podset in zip(counts, one.workload.podsets)])
+
     def is_elastic(self, workload: Workload) -> bool:
         found = self._elastic.get(id(workload.podsets))
         if found is None:

@@ -97,13 +97,15 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
 
 def _bound(branch: Branch, cycle: Cycle) -> float:
     """GPU-seconds that those of the queue who run can come to: to their time limits, else as long as they have run."""
-    running, total = cycle.draft.running.values(), 0.0
-    standing = [(one.workload, one.admission, one.admitted_at) for one in running]
-    for one, admission, since in (*standing, *((*started, None) for started in cycle.draft.started.values())):
-        if cycle.tree.is_under(one.queue, branch.queue.name):
-            ran = 0.0 if since is None else cycle.now - since
-            gpus = _gpus(one, counts_of(one.podsets, admission), admission.pool, cycle)
-            total += gpus * (cycle.tree.time_limit(one) or ran)
+    draft, now, total = cycle.draft, cycle.now, 0.0
+    standing = [
+        *((one.workload, one.admission.pool, cycle.whole(one), one.admitted_at) for one in draft.running.values()),
+        *((one, admission.pool, counts_of(one.podsets, admission), now) for one, admission in draft.started.values()),
+    ]
+    for workload, pool, counts, since in standing:
+        if cycle.tree.is_under(workload.queue, branch.queue.name):
+            ran = 0.0 if since is None else now - since
+            total += _gpus(workload, counts, pool, cycle) * (cycle.tree.time_limit(workload) or ran)
     return total
 
 

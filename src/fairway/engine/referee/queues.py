@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 
 from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Share, Workload
-from fairway.engine.plan import RANK, Reason, Wait
+from fairway.engine.plan import RANK, Keep, Reason, Wait
 from fairway.engine.resources import DEVICE, counts_of
 from fairway.engine.snapshot import Columns, Mask, Snapshot
 
@@ -147,7 +147,17 @@ def limits(case: Case) -> Found:
         books, laid = Books(case), case.laid
         books.held += books.sum(case.standing, range(len(case.stands))) - books.sum(laid, laid.of("evicted"))
         books.held += books.sum(laid, laid.of("moved", "told"))
+        missing = Layout(case.snapshot, list(lost(case)))
+        books.held += books.sum(missing, range(len(missing.items)))
         yield from beyond(books, books.limit, laid, laid.of("new", "more"))
+
+
+def lost(case: Case) -> Iterator[Item]:
+    """Pods of those kept that may come back yet."""
+    for one in case.snapshot.running:
+        if one.lost and not one.is_leaving and isinstance(case.verdicts.get(one.workload.key), Keep):
+            placements = tuple(PodSetPlacement(name, (NodeShare("", count),)) for name, count in one.lost)
+            yield Item(one.workload, Admission(one.admission.pool, placements), "stands")
 
 
 def cores(case: Case) -> Found:
@@ -179,19 +189,21 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
 
 
 def budgets(case: Case) -> Found:
-    """What those who run on can come to counts as spent, and what was promised."""
+    """What those who run on can come to counts as spent, with what they lost, and what was promised."""
     bounded = [queue for queue in case.snapshot.queues.values() if queue.budget is not None]
     if not bounded:
         return
-    gone, now, stands = {item.key for item in case.leaves}, case.snapshot.now, costs(case, case.standing)
+    gone, now = {item.key for item in case.leaves}, case.snapshot.now
+    stands = [*costs(case, case.standing), *costs(case, Layout(case.snapshot, list(lost(case))))]
     starts = [pair for pair in costs(case, case.laid) if pair[0].role in ("told", "new", "more")]
+    owed = {one.workload.key for one in case.snapshot.running if one.lost or one.is_promised}
     for queue in bounded:
         since, period, most = queue.ledger.budget_since, queue.budget_period, queue.budget or 0
         spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
         spent += sum(cost for item, cost in stands if item.key not in gone and queue in case.path(item.workload))
         for item, cost in starts:
             if cost and queue in case.path(item.workload):
-                if item.role != "told" and spent + cost > most:
+                if item.key not in owed and spent + cost > most:
                     yield item.key, queue.name
                 else:
                     spent += cost
