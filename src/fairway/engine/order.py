@@ -91,11 +91,12 @@ ORDERS: dict[str, Ordering] = {
 
 
 def runtime(workload: Workload, tree: Tree) -> float:
-    """How long it runs, as far as can be trusted; infinite where nothing is known."""
+    """How long it runs, as far as can be trusted: by its limit, by what was learned, else by what its queue expects;
+    infinite where nothing is known."""
     limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
-    claimed = workload.expected_runtime or tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
-    trusted = min((value for value in (limit, learned) if value is not None), default=claimed)
-    return inf if trusted is None else max(trusted, claimed or 0.0)
+    usual: float | None = tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
+    trusted = min((value for value in (limit, learned) if value is not None), default=usual)
+    return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
 def need(workload: Workload, tree: Tree) -> int:
@@ -126,7 +127,7 @@ def laxity(workload: Workload, tree: Tree) -> float:
     if workload.deadline is None:
         return inf
     known = runtime(workload, tree)
-    return workload.deadline - tree.snapshot.now - (0.0 if known == inf else known)
+    return workload.deadline - tree.snapshot.now - (workload.expected_runtime or 0.0 if known == inf else known)
 
 
 def is_aged(workload: Workload, tree: Tree) -> bool:
