@@ -57,10 +57,8 @@ def delay(workload: Workload, cycle: Cycle) -> Why | None:
         cycle.wake(workload.backs_off_until)
         reason = Reason.REFUSED if workload.refused else Reason.BACKING_OFF
         return reason, Facts(until=workload.backs_off_until, detail=workload.refused)
-    ended = cycle.snapshot.ended
-    for key in workload.after:
-        if key not in ended or not ended[key].succeeded:
-            return Reason.DEPENDENCY_PENDING, Facts(blocking=(key,), detail=key)
+    if key := cycle.tree.unmet(workload.after):
+        return Reason.DEPENDENCY_PENDING, Facts(blocking=(key,), detail=key)
     return over_budget(workload, cycle.least(workload), cycle)
 
 

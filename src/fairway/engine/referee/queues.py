@@ -219,22 +219,24 @@ def costs(case: Case, laid: Layout) -> list[tuple[Item, float]]:
 
 
 def misdealt(case: Case) -> str:
-    """The first queue whose share no division allows: siblings get no more than their parent is due, each at most its
-    demand and at least what it holds of its guaranteed."""
+    """The first queue whose share no division allows: siblings get no more than their parent is due, there and in all
+    pools, each at most its demand and at least what it holds of its guaranteed."""
     snapshot, books = case.snapshot, Books(case)
     if not books.names:
         return ""
     held = books.sum(case.standing, range(len(case.stands))) + books.sum(case.laid, case.told)
-    wanting = Layout(snapshot, [*case.leaves, *unmet(snapshot)])
+    wanting = Layout(snapshot, [*case.leaves, *unmet(case)])
     asked = held + books.sum(wanting, range(len(wanting.items)))
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
         groups[snapshot.queues[queue].parent, pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
-        above = [case.plan.shares.get((one.name, pool, resource)) for one in case.paths.get(parent, ())]
+        around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)
+        above, *wider = (nearest(case, parent, name, resource) for name in (pool, *around))
         whole, owed, share = books.whole[rows[0]], books.owed[rows], books.share[rows]
-        total, is_short = next((one for one in above if one is not None), whole), owed.sum() > whole
+        bounds = (whole if above is None else above, *wider)
+        total, is_short = min(due for due in bounds if due is not None), owed.sum() > whole
         if total == whole and not is_short:
             is_wrong[rows] |= share < np.minimum(np.minimum(owed, held[rows]), books.limit[rows])
         if share.sum() > total and not (total == whole and is_short):
@@ -242,15 +244,24 @@ def misdealt(case: Case) -> str:
     return books.names[is_wrong.argmax()][0] if is_wrong.any() else ""
 
 
-def unmet(snapshot: Snapshot) -> list[Item]:
-    """What is asked for and not given, nowhere in particular: by all that wait, in any pool, and by those that run with
-    fewer pods than they could have."""
+def nearest(case: Case, parent: str, pool: str, resource: str) -> int | None:
+    """The share of the nearest queue that has one, from the parent up."""
+    shares = (case.plan.shares.get((queue.name, pool, resource)) for queue in case.paths.get(parent, ()))
+    return next((share for share in shares if share is not None), None)
+
+
+def unmet(case: Case) -> list[Item]:
+    """What is asked for and not given, nowhere in particular: by all that wait and are not stopped, in the pools that
+    they may use, and by those that run with fewer pods than they could have."""
+    snapshot, stopped = case.snapshot, (Reason.QUEUE_STOPPED, Reason.DEPENDENCY_PENDING)
     missing: dict[object, Admission] = {}
     def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Iterator[Item]:
         pods = tuple(podset.count - count for podset, count in zip(one.podsets, counts))
         if any(pods):
             podsets = tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in zip(one.podsets, pods))
             yield Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, podsets)), "stands")
-    waiting = (lacks(one, pool.name, repeat(0)) for one in snapshot.pending for pool in snapshot.pools)
+    asking = [one for one in snapshot.pending if refusal(case, one) not in stopped]
+    waiting = (lacks(one, pool.name, repeat(0)) for one in asking for pool in snapshot.pools
+               if all(pool.name in names for names in (one.pools, *(at.pools for at in case.path(one))) if names))
     running = ((one.workload, one.admission) for one in snapshot.running)
     return [*chain(*waiting, *(lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running))]
