@@ -114,9 +114,10 @@ class Cycle:
         return counts_of(workload.podsets, self.admission(workload))
 
     def whole(self, one: Running) -> tuple[int, ...]:
-        """The same of one that runs, with those that it lost and that may come back yet."""
-        counts, lost = self.counts(one.workload), dict(one.lost if one.workload.key not in self.verdicts else ())
-        return tuple([count + lost.get(podset.name, 0) for count, podset in zip(counts, one.workload.podsets)])
+        """How many one that runs has, with those that it lost and that may come back yet."""
+        podsets, lost = one.workload.podsets, dict(one.lost if one.workload.key not in self.verdicts else ())
+        counts = counts_of(podsets, one.admission)
+        return tuple([count + lost.get(podset.name, 0) for count, podset in zip(counts, podsets)]) if lost else counts
 
     def is_elastic(self, workload: Workload) -> bool:
         found = self._elastic.get(id(workload.podsets))
