@@ -108,6 +108,17 @@ def test_a_budget_is_not_overrun() -> None:
     assert ("a", "Budget") in faults(of(long, queues=queues), admit(long, on("n1", 0)))
 
 
+def test_a_budget_counts_what_runs_and_what_grows() -> None:
+    queues = (Queue("q", budget=1800),)
+    held, elastic = runs(work("r", time_limit=600.0), on("n1", 0)), work("e", count=4, least=1, time_limit=600.0)
+    world = of(elastic, queues=queues, running=(held,))
+    assert faults(world, Keep("ns/r"), admit(elastic, on("n1", 1, 2))) == set()
+    assert faults(world, Keep("ns/r"), admit(elastic, on("n1", 1, 2, 3))) == {("e", "Budget")}
+    world = of(queues=queues, running=(held, runs(elastic, on("n1", 1, 2))))
+    grown = Resize("ns/e", (("main", 2),), (("main", 3),), at(on("n1", 1, 2, 3)))
+    assert faults(world, Keep("ns/r"), grown) == {("e", "Budget")}
+
+
 # Resizing and finishing
 
 ELASTIC = work("e", count=4, least=2)

@@ -142,6 +142,16 @@ def test_shares_that_no_division_gives_entitle_to_nothing() -> None:
     assert ("a", "Entitled") in reclaim(work("a", gpus=3), 0, 1, 2, shares=wrong)
 
 
+def test_a_child_is_due_no_more_in_a_pool_than_its_parent_in_all() -> None:
+    queues = (Queue("top", quotas=gpus(1)), Queue("q", "top", quotas=gpus(2, pool="default")),
+              Queue("r", quotas=gpus(0), min_runtime=0.0))
+    shares = {("top", "*", GPU): 1000, ("q", "default", GPU): 2000, ("r", "*", GPU): 2000}
+    assert any(rule == "Entitled" for _, rule in reclaim(work("a", gpus=2), 0, 1, queues=queues, shares=shares))
+    queues = (Queue("top", quotas=gpus(2)), *queues[1:])
+    shares[("top", "*", GPU)] = 2000
+    assert reclaim(work("a", gpus=2), 0, 1, queues=queues, shares=shares) == set()
+
+
 def test_reclaim_is_not_for_ones_own_queue_and_spares_the_young() -> None:
     taker = work("a", gpus=4)
     world = of(taker, running=(runs(work("v", gpus=4), FULL),))

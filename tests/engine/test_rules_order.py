@@ -5,7 +5,7 @@ from builders import NOW, job, judged, meets, node, plan_of, queue, runs, table
 from test_quota import used
 
 from fairway.engine import PRESETS
-from fairway.engine.model import Decayed, Ledger, Pool, Sketch
+from fairway.engine.model import Decayed, Expression, Ledger, Pool, Sketch
 from fairway.engine.plan import Admit
 
 HOUR = 3600.0
@@ -38,6 +38,9 @@ KEYS = {
     "then the smaller dominant part of its share, counted with the head": (
         [node("n", 8), queue("a", 0, created=1), queue("b", 0, created=2), *many("a", 2, 3), *many("b", 6)],
         "b0 b1 a0 b2 b3 b4"),
+    "a share is what is due now, not what is guaranteed": (
+        [node("n", 4), queue("a", 8, created=2), queue("b", 4, created=1), *many("a", 4), *many("b", 4)],
+        "b0 a0 b1 a1"),
     "then the smaller part without the head": (
         [node("n", 8), queue("b", 0, created=1), queue("a", 0, created=2), runs(job("r", "a", 1), "n"),
          runs(job("s", "b", 2), "n"), job("x", "a", 2, submitted=-1), job("y", "b", 1, submitted=-1),
@@ -57,6 +60,14 @@ KEYS = {
     "of two resources the one counts of which a queue has more": (
         [node("n", 8, cpu=32), queue("a", 0, cpu=(0, None), created=1), queue("b", 0, cpu=(0, None), created=2),
          *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "a0 b0 a1 b1 a2"),
+    "the keys are those of the first pool that its queues allow": (
+        [node("n", 2, labels={"pool": "h"}), node("m", 2), Pool("a", (Expression("pool", "DoesNotExist"),)),
+         Pool("h", (Expression("pool", "Exists"),)), queue("top", pools=("h",)),
+         queue("x", 0, pool="h", parent="top", created=1), queue("y", 2, pool="h", parent="top", created=2),
+         *many("x", 1, 2), *many("y", 1, 2)], "y0"),
+    "a pool that is not there is none": (
+        [node("n", 2), queue("x", 0, pool="default", created=1), queue("y", 2, pool="default", created=2),
+         *many("x", 1, 2, pools=("gone", "default")), *many("y", 1, 2, pools=("gone", "default"))], "y0"),
     "ungoverned queues go by priority, age and name": (
         [node("n", 4), queue("a", created=2), queue("b", created=1), queue("c", priority=1, created=3), *many("a", 1),
          *many("b", 1), *many("c", 1)], "c0 b0 a0"),
@@ -139,6 +150,16 @@ WITHIN = table(
     ("what is expected only lengthens the limit",
      [node("n", 2), queue("q", order="ShortestFirst"), one("a", time_limit=9 * HOUR, expected_runtime=60.0),
       one("b", time_limit=HOUR, expected_runtime=2 * HOUR)], {"a": "NoRoom", "b": "n"}),
+    ("what a user expects is no reason to be first",
+     [node("n", 2), queue("q", order="ShortestFirst"), one("a", time_limit=HOUR),
+      one("b", expected_runtime=1.0)], {"a": "n", "b": "NoRoom"}),
+    ("what a queue expects is, and a user's word only lengthens it",
+     [node("n", 4), queue("q", order="ShortestFirst", expected_runtime=60.0), one("a", time_limit=HOUR, submitted=1),
+      one("b", submitted=4), one("c", expected_runtime=1.0, submitted=3),
+      one("d", expected_runtime=2 * HOUR, submitted=2)], {"a": "NoRoom", "b": "n", "c": "n", "d": "NoRoom"}),
+    ("a deadline is the nearer the longer a user expects to run",
+     [node("n", 2), queue("q"), one("a", deadline=NOW + 8 * HOUR, submitted=1),
+      one("b", deadline=NOW + 9 * HOUR, expected_runtime=2 * HOUR, submitted=2)], {"a": "NoRoom", "b": "n"}),
     ("the shortest by what was learned of its name",
      [node("n", 2), queue("q", order="ShortestFirst", ledger=LEARNED), one("long-1", submitted=1),
       one("short-1", submitted=2)], {"long-1": "NoRoom", "short-1": "n"}),

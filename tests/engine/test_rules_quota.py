@@ -119,6 +119,16 @@ def test_how_shares_are_divided(things, expected) -> None:
     assert gpu_shares(node("n", 8), *things) == expected
 
 
+def test_what_may_not_go_to_a_pool_is_no_demand_there() -> None:
+    both = (Quota("a", (("nvidia.com/gpu", Share(0)),)), Quota("*", (("nvidia.com/gpu", Share(0)),)))
+    queues = [queue("p", quotas=both), queue("c", parent="p", pools=("h",)), queue("r", quotas=both)]
+    nodes = [node(name, 8, labels={"pool": name}) for name in "ah"]
+    waiting = [*asks("c", 8), *(job(f"r-{at}", "r", 8) for at in range(2))]
+    found = tree(*nodes, *pools("a", "h"), *queues, *waiting).shares()
+    assert [found[name, "a", "nvidia.com/gpu"] for name in "pr"] == [0, 8000]
+    assert [found[name, "*", "nvidia.com/gpu"] for name in "pr"] == [8000, 8000]
+
+
 def test_cpus_are_shared_in_whole_cpus_and_memory_in_whole_gibibytes() -> None:
     zero = (("cpu", Share(0)), ("memory", Share(0)))
     queues = [queue(name, quotas=(Quota("*", zero),)) for name in "abc"]
@@ -152,8 +162,17 @@ BUDGETS = table(
     ("two that start together are counted together",
      [node("n", 8), budget(4), job("v", gpus=3, time_limit=3600.0), job("w", gpus=3, time_limit=3600.0)],
      {"v": "n", "w": "BudgetSpent"}),
-    ("what uses no GPU costs nothing", [node("n", 8), budget(4, ledger=spent(4)), job("w", cpu=1, time_limit=3600.0)],
-     {"w": "n"}),
+    ("what uses no GPU costs nothing, not even where too much is spent",
+     [node("n", 8), budget(4, ledger=spent(5)), job("w", cpu=1, time_limit=3600.0), job("x", cpu=1)],
+     {"w": "n", "x": "n"}),
+    ("growth keeps to the budget", [node("n", 8), budget(4), job("w", gpus=1, count=8, least=1, time_limit=3600.0)],
+     {"w": "n*4"}),
+    ("the growth of those who run does, too",
+     [node("n", 8), budget(4), runs(job("r", gpus=1, count=8, least=1, time_limit=3600.0), ("n", 2), since=NOW,
+      devices=((0,), (1,))), job("w", gpus=1, time_limit=3600.0)], {"r": "2->3", "w": "n"}),
+    ("GPU memory counts as the part of a GPU that it is",
+     [node("n", 8, labels={"nvidia.com/gpu.memory": "81920"}), budget(4),
+      job("w", count=8, pod={"gpu_memory": 40 * GIB}, time_limit=3600.0)], {"w": "n*8"}),
 )
 
 

@@ -5,7 +5,8 @@ from builders import NOW, job, meets, node, plan_of, queue, runs, snapshot_of, t
 
 from fairway.engine import PRESETS, Policy, decide
 from fairway.engine.model import GPU, Ended, Ledger, Pool, Reservation, Sketch
-from fairway.engine.plan import Admit, Reason
+from fairway.engine.plan import Admit, Keep, Reason
+from fairway.engine.state import state_of
 
 HOUR, DAY, WEEK = 3600.0, 86400.0, 604800.0
 
@@ -278,6 +279,36 @@ def test_what_is_released(things, expected) -> None:
 def test_lost_pods(since: float, said: str) -> None:
     lost = runs(job("g", gpus=1, count=3, restart="Pod"), ("n", 2), lost=(("main", 1),), lost_since=since)
     meets([node("n", 2), queue("q"), lost], {"g": said})
+
+
+SHORT = runs(job("g", gpus=1, count=3, restart="Pod"), ("n", 2), lost=(("main", 1),), lost_since=NOW)
+
+LOST = table(
+    ("lost pods come back within the limit alone",
+     [node("n", 8), queue("q", 0, 3), SHORT, runs(job("o", gpus=1), "n")], {"g": "Keep", "o": "Keep"}),
+    ("while they may come back nobody takes their quota",
+     [node("n", 2), node("m", 2), queue("q", 0, 3), SHORT, job("w", gpus=1)], {"g": "2->3", "w": "OverLimit"}),
+    ("who goes on elsewhere is whole there",
+     [node("n", 2, is_ready=False), node("m", 4), queue("q", 0, 3), SHORT], {"g": "NodeLost to m*3"}),
+    ("if the limits let it",
+     [node("n", 2, is_ready=False), node("m", 4), queue("q", 0, 3), SHORT, runs(job("o", gpus=1), "m")],
+     {"g": "NodeLost"}),
+    ("nor while they find no place",
+     [node("n", 2), node("m", 2, is_unschedulable=True), node("k", 4, labels={"disk": "ssd"}), queue("q", 0, 3),
+      runs(job("g", gpus=1, count=3, restart="Pod", pod={"node_selector": (("disk", "hdd"),)}), ("n", 2),
+           lost=(("main", 1),), lost_since=NOW), job("w", gpus=1)], {"g": "Keep", "w": "OverLimit"}),
+)
+
+
+@LOST
+def test_what_lost_pods_count(things, expected) -> None:
+    meets(things, expected)
+
+
+def test_who_is_complete_again_asks_for_no_more() -> None:
+    state = state_of(world(node("n", 8), queue("q"), SHORT))
+    state.assume(decide(state.snapshot(NOW), Policy()))
+    assert [type(verdict) for verdict in decide(state.snapshot(NOW), Policy()).verdicts] == [Keep]
 
 
 def test_a_conservative_policy_holds_for_all() -> None:

@@ -70,6 +70,7 @@ FEATURES = (
     "shares", "doors", "protection", "consolidation", "stop", "gangs", "elastic", "topology", "segments",
     "fractions", "memory", "affinity", "social", "alignment", "nonpreemptible", "time", "history", "excluded",
     "besides", "leaving", "promised", "reservations", "budgets", "depth", "orders", "chained", "waits",
+    "lost",
 )
 
 
@@ -375,7 +376,20 @@ def _running(dice: Dice, workload: Workload, admission: Admission) -> Running:
         return Running(workload, admission, NOW - 1000, is_leaving=True, leaving_since=NOW - 5)
     if dice.some("promised", 10):
         return Running(workload, admission, None, is_promised=True)
-    return Running(workload, admission, dice.pick(NOW - 1000.0, NOW - 10.0, NOW - 5000.0, None))
+    running = Running(workload, admission, dice.pick(NOW - 1000.0, NOW - 10.0, NOW - 5000.0, None))
+    return _less(running) if dice.some("lost", 40) and workload.restart == "Pod" else running
+
+
+def _less(one: Running) -> Running:
+    """Without its last pod, if it has more."""
+    first, *others = one.admission.podsets
+    *shares, last = first.nodes
+    if first.count < 2:
+        return one
+    if last.count > 1:
+        shares.append(replace(last, count=last.count - 1, devices=last.devices[:-1]))
+    admission = replace(one.admission, podsets=(replace(first, nodes=tuple(shares)), *others))
+    return replace(one, admission=admission, lost=((first.name, 1),), lost_since=NOW - 10)
 
 
 def copied(room: Room) -> Room:

@@ -56,7 +56,6 @@ class Cycle:
         self.tries = MOST_TRIES
         self._plain: dict[str, bool] = {}
         self._endless: dict[str, bool] = {}
-        self._pools: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
@@ -115,6 +114,12 @@ class Cycle:
         """How many pods of each podset it has."""
         return counts_of(workload.podsets, self.admission(workload))
 
+    def whole(self, one: Running) -> tuple[int, ...]:
+        """How many one that runs has, with those that it lost and that may come back yet."""
+        podsets, lost = one.workload.podsets, dict(one.lost if one.workload.key not in self.verdicts else ())
+        counts = counts_of(podsets, one.admission)
+        return tuple([count + lost.get(podset.name, 0) for count, podset in zip(counts, podsets)]) if lost else counts
+
     def is_elastic(self, workload: Workload) -> bool:
         found = self._elastic.get(id(workload.podsets))
         if found is None:
@@ -149,18 +154,16 @@ class Cycle:
         return workload.time_limit is None and self._endless[workload.queue]
 
     def pools_of(self, workload: Workload) -> tuple[str, ...]:
-        """The pools it may use: in its own order, else its queue's, else by name; each ancestor may narrow them."""
-        key = workload.queue, workload.pools
-        if key not in self._pools:
-            path = self.tree.branches[workload.queue].path if workload.queue in self.tree.branches else ()
-            listed = [pools for pools in (workload.pools, *(at.queue.pools for at in path)) if pools]
-            wanted = (name for name in (*listed, self.tree.pools)[0] if name in self.tree.pools)
-            self._pools[key] = tuple(name for name in wanted if all(name in pools for pools in listed))
-        return self._pools[key]
+        return self.tree.pools_of(workload.queue, workload.pools)
 
     def asked(self, workload: Workload, pool: str) -> Demand:
         """What it counts in quotas when it starts."""
         return self.tree.amounts(workload.podsets, self.least(workload), pool)
+
+    def wish(self, workload: Workload) -> tuple[str, Demand]:
+        """The pool that it would rather start in, and what it would take of it."""
+        pool = next(iter(self.pools_of(workload)), "")
+        return pool, self.asked(workload, pool)
 
     def fixed(self, workload: Workload, pool: str) -> Demand:
         """What of that could not be preempted."""

@@ -25,7 +25,7 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     replace_lost(cycle)  # pods lost from running gangs
     waiting = [one for one in snapshot.pending if one.key not in cycle.verdicts]
     lines, lost = lines_of(cycle.tree, waiting, policy, cycle.is_blocked)
-    for workload in Order(cycle.draft, lines, cycle.asked).heads(cycle.draft.started):
+    for workload in Order(cycle.draft, lines, cycle.wish).heads(cycle.draft.started):
         cycle.verdicts[workload.key] = (
             admit(workload, cycle)  # in the room there is, without delaying a hold
             or make_room(workload, cycle)  # in the room others can be moved from or made to give back

@@ -57,48 +57,54 @@ def delay(workload: Workload, cycle: Cycle) -> Why | None:
         cycle.wake(workload.backs_off_until)
         reason = Reason.REFUSED if workload.refused else Reason.BACKING_OFF
         return reason, Facts(until=workload.backs_off_until, detail=workload.refused)
-    ended = cycle.snapshot.ended
-    for key in workload.after:
-        if key not in ended or not ended[key].succeeded:
-            return Reason.DEPENDENCY_PENDING, Facts(blocking=(key,), detail=key)
-    branch = cycle.tree.branches[workload.queue]
-    for at in branch.path:
-        if at.queue.budget is not None and (why := _overruns(workload, cycle, at)):
-            return why
+    if key := cycle.tree.unmet(workload.after):
+        return Reason.DEPENDENCY_PENDING, Facts(blocking=(key,), detail=key)
+    return over_budget(workload, cycle.least(workload), cycle)
+
+
+def over_budget(workload: Workload, more: tuple[int, ...], cycle: Cycle) -> Why | None:
+    """The first of its queue and those above that could overrun its budget with so many pods more, in the pool where
+    they count most. What uses no GPU costs nothing."""
+    for at in cycle.tree.branches[workload.queue].path:
+        if at.queue.budget is not None:
+            gpus = max(_gpus(workload, more, pool, cycle) for pool in cycle.pools_of(workload))
+            if gpus and (why := _overruns(at, workload, gpus, cycle)):
+                return why
     return None
 
 
-def _overruns(workload: Workload, cycle: Cycle, branch: Branch) -> Why | None:
-    """Whether with it, and with all that runs, the queue could spend more GPU-seconds than its budget."""
-    queue, now = branch.queue, cycle.now
-    since, period = queue.ledger.budget_since, queue.budget_period
-    is_over = since is not None and period is not None and now >= since + period
-    spent = 0.0 if is_over else queue.ledger.budget_spent
-    for one in cycle.draft.running.values():
-        spent += _spends(cycle, one.workload, counts_of(one.workload.podsets, one.admission), branch, one.admitted_at)
-    for started, admission in cycle.draft.started.values():
-        spent += _spends(cycle, started, counts_of(started.podsets, admission), branch, None)
-    least = tuple(podset.min_count for podset in workload.podsets)
-    spent += _spends(cycle, workload, least, branch, None)
-    assert queue.budget is not None
-    if spent <= queue.budget and (cycle.tree.time_limit(workload) is not None or spent < queue.budget):
+def _gpus(workload: Workload, counts: tuple[int, ...], pool: str, cycle: Cycle) -> float:
+    return cycle.tree.amounts(workload.podsets, counts, pool).get(GPU, 0) / DEVICE
+
+
+def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> Why | None:
+    """Whether with so many GPUs for it, and with all that runs, the queue could spend more GPU-seconds than its
+    budget."""
+    ledger, period, budget = branch.queue.ledger, branch.queue.budget_period, branch.queue.budget or 0
+    limit, ends = cycle.tree.time_limit(workload), None
+    if ledger.budget_since is not None and period is not None:
+        ends = ledger.budget_since + period
+    spent = ledger.budget_spent if ends is None or cycle.now < ends else 0.0
+    spent += _bound(branch, cycle) + gpus * (limit or 0.0)
+    if spent <= budget and (limit is not None or spent < budget):
         return None
-    if since is not None and period is not None:
-        cycle.wake(since + period)
-    missing = round((spent - queue.budget) * DEVICE)
-    return Reason.BUDGET_SPENT, Facts(queue=queue.name, resource=GPU, missing=missing)
+    if ends is not None:
+        cycle.wake(ends)
+    return Reason.BUDGET_SPENT, Facts(queue=branch.queue.name, resource=GPU, missing=round((spent - budget) * DEVICE))
 
 
-def _spends(
-    cycle: Cycle, workload: Workload, counts: tuple[int, ...], branch: Branch, since: float | None
-) -> float:
-    """GPU-seconds that a workload of the queue can come to: to its time limit, else as long as it has run."""
-    at = cycle.tree.branches.get(workload.queue)
-    if at is None or branch not in at.path:
-        return 0.0
-    gpus = cycle.tree.amounts(workload.podsets, counts, "").get(GPU, 0) / DEVICE
-    ran = 0.0 if since is None else cycle.now - since
-    return gpus * (cycle.tree.time_limit(workload) or ran)
+def _bound(branch: Branch, cycle: Cycle) -> float:
+    """GPU-seconds that those of the queue who run can come to: to their time limits, else as long as they have run."""
+    draft, now, total = cycle.draft, cycle.now, 0.0
+    standing = [
+        *((one.workload, one.admission.pool, cycle.whole(one), one.admitted_at) for one in draft.running.values()),
+        *((one, admission.pool, counts_of(one.podsets, admission), now) for one, admission in draft.started.values()),
+    ]
+    for workload, pool, counts, since in standing:
+        if cycle.tree.is_under(workload.queue, branch.queue.name):
+            ran = 0.0 if since is None else now - since
+            total += _gpus(workload, counts, pool, cycle) * (cycle.tree.time_limit(workload) or ran)
+    return total
 
 
 def over_limit(

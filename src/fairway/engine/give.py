@@ -222,16 +222,15 @@ def _move(search: Search) -> None:
 
 
 def elsewhere(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admission | None:
-    """A place for all the pods it has, else for as many as it needs unless it is to stay whole; in idle room and in
-    what it holds itself."""
-    workload = one.workload
-    full = counts_of(workload.podsets, one.admission)
+    """A place for all the pods it has and lost, else for as many as it needs unless it is to stay whole; in idle room
+    and in what it holds itself."""
+    workload, full = one.workload, cycle.whole(one)
     with cycle.draft.trial(), cycle.timeline.kept(workload):
         cycle.draft.vanish(workload.key)
         for counts in dict.fromkeys((full, full if is_whole else cycle.least(workload))):
             for pool in cycle.pools_of(workload):
                 accounts, asked = cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, counts, pool)
-                if pool != one.admission.pool and over_limit(accounts, asked):
+                if (one.lost or pool != one.admission.pool) and over_limit(accounts, asked):
                     continue
                 if (placed := place(cycle.draft, cycle.ask(workload, counts), pool)) is not None:
                     return Admission(pool, placed)

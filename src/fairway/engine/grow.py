@@ -10,17 +10,21 @@ from operator import attrgetter, itemgetter
 
 from .claims import Claim, claims
 from .cycle import Cycle
-from .door import over_limit, refusal
+from .door import over_budget, over_limit, refusal
 from .give import is_fair, tell
 from .model import Admission, NodeShare, PodSet, PodSetPlacement, Running, Workload
 from .order import Order
 from .place import Placements, place
 from .plan import Admit, Cause, Resize
+from .quota import Demand
 from .resources import counts_of
 from .victims import Field, Search
 
 MOST_TRIES = 64
 """Times in a cycle that somebody looks for surplus of others."""
+
+Stuck = set[tuple[str, int]]
+"""Workloads by key, and which podset of theirs."""
 
 
 def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
@@ -129,15 +133,16 @@ def joined(stands: Admission, more: Placements) -> Admission:
 
 
 class Growth:
-    """The elastic workloads of one leaf: higher priority first, then those nearest their minimum."""
+    """The elastic workloads of one leaf: higher priority first, then those nearest their minimum. `stuck`: podsets that
+    found no place."""
 
-    def __init__(self, cycle: Cycle) -> None:
-        self._cycle = cycle
+    def __init__(self, stuck: Stuck, cycle: Cycle) -> None:
+        self._stuck, self._cycle = stuck, cycle
         self._heap: list[tuple[int, int, float, str, Workload]] = []
 
     def enter(self, workload: Workload) -> None:
         """Let it stand in line for one more pod, if it can have one."""
-        counts, more = self._cycle.counts(workload), next_pod(workload, self._cycle)
+        counts, more = self._cycle.counts(workload), next_pod(workload, self._stuck, self._cycle)
         if any(more):
             surplus = sum(counts) - sum(self._cycle.least(workload))
             heappush(self._heap, (-workload.priority, surplus, workload.submitted, workload.key, workload))
@@ -146,55 +151,60 @@ class Growth:
         return self._heap[0][-1] if self._heap else None
 
     def pass_on(self, *, has_started: bool) -> Workload | None:
-        """The head has had its turn; the next. Who got a pod stands in line again."""
+        """The head has had its turn; the next. It stands in line again, if it got no pod with its other podsets."""
         workload = heappop(self._heap)[-1]
-        if has_started:
-            self.enter(workload)
+        if not has_started:
+            self._stuck.add((workload.key, next_pod(workload, self._stuck, self._cycle).index(1)))
+        self.enter(workload)
         return self.head()
 
 
-def next_pod(workload: Workload, cycle: Cycle) -> tuple[int, ...]:
-    """One pod of the podset nearest its minimum that is not complete."""
+def next_pod(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[int, ...]:
+    """One pod of the podset nearest its minimum that is neither complete nor stuck."""
     counts = cycle.counts(workload)
-    open_ = [at for at, podset in enumerate(workload.podsets) if counts[at] < podset.count]
+    short = [at for at, podset in enumerate(workload.podsets) if counts[at] < podset.count]
+    open_ = [at for at in short if (workload.key, at) not in stuck]
     best = min(open_, key=lambda at: counts[at] - workload.podsets[at].min_count, default=-1)
     return tuple(int(at == best) for at in range(len(counts)))
 
 
 def grow(cycle: Cycle) -> None:
     """Elastic workloads into what is left, one pod at a time, the queues in their order."""
-    lines: dict[str, Growth] = {}
-    draft = cycle.draft
+    lines, stuck, draft = dict[str, Growth](), Stuck(), cycle.draft
     workloads = [*map(attrgetter("workload"), draft.running.values()), *map(itemgetter(0), draft.started.values())]
     if not any(map(cycle.is_elastic, dict(zip(map(id, map(attrgetter("podsets"), workloads)), workloads)).values())):
         return
     for workload in filter(cycle.is_elastic, workloads):
         may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)
         if may_grow and refusal(workload, cycle) is None:
-            lines.setdefault(workload.queue, Growth(cycle)).enter(workload)
+            lines.setdefault(workload.queue, Growth(stuck, cycle)).enter(workload)
     if not lines:
         return
-    grown: set[str] = set()
-    asks = lambda one, pool: cycle.tree.amounts(one.podsets, next_pod(one, cycle), pool)  # noqa: E731
-    order, surplus = Order(cycle.draft, lines, asks, is_steady=False), Surplus(cycle)
-    for workload in order.heads(grown):
+    grown, surplus = set[str](), Surplus(cycle)
+    for workload in Order(draft, lines, lambda one: _wish(one, stuck, cycle), is_steady=False).heads(grown):
         grown.discard(workload.key)
-        if workload.key in draft.shrunk:
-            continue
-        counts = next_pod(workload, cycle)
-        placed = idle(workload, counts, cycle) if _is_within_limits(workload, cycle) else None
-        if placed := placed or surplus.give(workload, counts):
+        more = next_pod(workload, stuck, cycle)
+        if workload.key not in draft.shrunk and (placed := _placed(workload, more, surplus, cycle)):
             extend(workload, placed, cycle)
             surplus.changed.setdefault(workload.key, "")
             grown.add(workload.key)
 
 
+def _placed(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> Placements | None:
+    """A place for a pod more in idle room, else where others lose one, if its queues can pay for it."""
+    if over_budget(workload, more, cycle):
+        return None
+    pool = cycle.admission(workload).pool
+    is_within = over_limit(cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, more, pool)) is None
+    return (idle(workload, more, cycle) if is_within else None) or surplus.give(workload, more)
+
+
+def _wish(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[str, Demand]:
+    """The pool that it runs in, and what it would take of it."""
+    pool = cycle.admission(workload).pool
+    return pool, cycle.tree.amounts(workload.podsets, next_pod(workload, stuck, cycle), pool)
+
+
 def _may_grow(one: Running, cycle: Cycle) -> bool:
     key = one.workload.key
     return not (one.is_leaving or one.is_promised or one.lost or key in cycle.draft.shrunk)
-
-
-def _is_within_limits(workload: Workload, cycle: Cycle) -> bool:
-    pool = cycle.admission(workload).pool
-    asked = cycle.tree.amounts(workload.podsets, next_pod(workload, cycle), pool)
-    return over_limit(cycle.accounts(workload, pool), asked) is None

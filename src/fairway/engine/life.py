@@ -5,8 +5,10 @@ who has lost pods asks only for those, beside the others.
 """
 
 from collections import defaultdict
+from operator import sub
 
 from .cycle import Cycle
+from .door import over_limit
 from .fit import remember
 from .give import elsewhere
 from .grow import extend, idle
@@ -106,18 +108,42 @@ def _fails(one: Running, cycle: Cycle) -> Evict | None:
 
 
 def replace_lost(cycle: Cycle) -> None:
-    """Pods that a running gang lost come back beside the others; without a place in a minute it is evicted whole."""
-    for one in cycle.snapshot.running:
-        workload = one.workload
-        if not one.lost or one.is_leaving or workload.key in cycle.verdicts:
-            continue
-        lost = dict(one.lost)
-        counts = tuple(lost.get(podset.name, 0) for podset in workload.podsets)
-        if (placed := idle(workload, counts, cycle)) is not None:
-            extend(workload, placed, cycle)
-            continue
-        since = cycle.now if one.lost_since is None else one.lost_since
-        cycle.wake(since + PATIENCE)
-        if cycle.now >= since + PATIENCE:
-            cycle.say(Evict(workload.key, Cause.PODS_LOST))
-            cycle.draft.leave(workload.key)
+    """Pods that a running gang lost come back beside the others, within the limits; without a place in a minute it is
+    evicted whole. Until then they count in its queue, so that nobody takes their quota."""
+    short = [one for one in cycle.snapshot.running if one.lost and not one.is_leaving]
+    short = [one for one in short if one.workload.key not in cycle.verdicts]
+    for one in short:
+        _count_lost(one, 1, cycle)
+    for one in short:
+        _count_lost(one, -1, cycle)
+        if not _complete(one, cycle) and not _give_up(one, cycle):
+            _count_lost(one, 1, cycle)
+
+
+def _count_lost(one: Running, times: int, cycle: Cycle) -> None:
+    """Count what it lost with what it has; `times` -1: no more."""
+    workload, pool = one.workload, one.admission.pool
+    cycle.tree.charge(workload, pool, cycle.counts(workload), -times)
+    cycle.tree.charge(workload, pool, cycle.whole(one), times)
+
+
+def _complete(one: Running, cycle: Cycle) -> bool:
+    """Whether all that it lost comes back."""
+    workload, pool = one.workload, one.admission.pool
+    lost = tuple(map(sub, cycle.whole(one), cycle.counts(workload)))
+    asked = cycle.tree.amounts(workload.podsets, lost, pool)
+    placed = None if over_limit(cycle.accounts(workload, pool), asked) else idle(workload, lost, cycle)
+    if placed:
+        extend(workload, placed, cycle)
+    return placed is not None
+
+
+def _give_up(one: Running, cycle: Cycle) -> bool:
+    """Whether it has waited for long enough."""
+    key, since = one.workload.key, cycle.now if one.lost_since is None else one.lost_since
+    cycle.wake(since + PATIENCE)
+    if cycle.now < since + PATIENCE:
+        return False
+    cycle.say(Evict(key, Cause.PODS_LOST))
+    cycle.draft.leave(key)
+    return True

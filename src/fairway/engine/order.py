@@ -38,8 +38,8 @@ class Stands(Protocol):
     def __call__(self, workload: Workload, *, is_strict: bool) -> bool: ...
 
 
-Term = tuple[dict[str, int], str, int, int, int, int]
-"""Held amounts, the resource, what the head adds, the share, what is due, what is guaranteed."""
+Term = tuple[dict[str, int], str, int, int, int]
+"""Held amounts, the resource, what the head adds, the share, what is guaranteed."""
 
 Key = tuple[bool, bool, int, bool, float, float, float, float, str]
 
@@ -91,11 +91,12 @@ ORDERS: dict[str, Ordering] = {
 
 
 def runtime(workload: Workload, tree: Tree) -> float:
-    """How long it runs, as far as can be trusted; infinite where nothing is known."""
+    """How long it runs, as far as can be trusted: by its limit, by what was learned, else by what its queue expects;
+    infinite where nothing is known."""
     limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
-    claimed = workload.expected_runtime or tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
-    trusted = min((value for value in (limit, learned) if value is not None), default=claimed)
-    return inf if trusted is None else max(trusted, claimed or 0.0)
+    usual: float | None = tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
+    trusted = min((value for value in (limit, learned) if value is not None), default=usual)
+    return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
 def need(workload: Workload, tree: Tree) -> int:
@@ -126,7 +127,7 @@ def laxity(workload: Workload, tree: Tree) -> float:
     if workload.deadline is None:
         return inf
     known = runtime(workload, tree)
-    return workload.deadline - tree.snapshot.now - (0.0 if known == inf else known)
+    return workload.deadline - tree.snapshot.now - (workload.expected_runtime or 0.0 if known == inf else known)
 
 
 def is_aged(workload: Workload, tree: Tree) -> bool:
@@ -214,8 +215,8 @@ class Queued(Protocol):
     def pass_on(self, *, has_started: bool) -> Workload | None: ...
 
 
-Asks = Callable[[Workload, str], Demand]
-"""What the head of a line would take of a pool."""
+Asks = Callable[[Workload], tuple[str, Demand]]
+"""The pool that the head of a line would rather go to, and what it would take of it."""
 
 
 class Order:
@@ -226,6 +227,7 @@ class Order:
     ) -> None:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
+        self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
         self._top = Seat(None, None)
         self._seats: dict[str, Seat] = {}
         for name, line in sorted(lines.items()):
@@ -275,26 +277,25 @@ class Order:
             at = parent
 
     def _key(self, seat: Seat, head: Workload) -> Key:
-        """The nine keys; the smaller goes first. What is not governed takes no part. Where a queue asks for less than
-        it is owed, what it is owed counts as its share."""
+        """The nine keys; the smaller goes first. What is not governed takes no part."""
         assert seat.branch is not None
-        likeness = id(head.podsets), head.pools
+        likeness = id(head.podsets), head.pools, self._has_pools and head.queue
         if likeness != seat.likeness or not self._is_steady:
             self._read(seat, head)
             seat.likeness = likeness
         above = beyond = starves = False
         dominant = bare = 0.0
-        for held, resource, more, share, due, owed in seat.terms:
+        for held, resource, more, share, owed in seat.terms:
             now: float = held[resource]
             then: float = now + more
             if now > share:
                 above = True
             if then > owed:
                 beyond = True
-            if due:
-                now, then = now / due, then / due
+            if share:
+                now, then = now / share, then / share
             elif then:
-                starves, now, then = True, now * NO_SHARE, then * NO_SHARE
+                starves, now, then = starves or more > 0, now * NO_SHARE, then * NO_SHARE
             if then > dominant:
                 dominant = then
             if now > bare:
@@ -305,14 +306,13 @@ class Order:
     def _read(self, seat: Seat, head: Workload) -> None:
         """Look up what the key of a queue with such a head is made of."""
         assert seat.branch is not None
-        pool, terms, size = first_pool(head, self._tree), [], 0.0
-        asked = self._asks(head, pool)
+        (pool, asked), terms, size = self._asks(head), [], 0.0
         for name in (pool, ALL):
             if account := seat.branch.accounts.get(name):
                 for resource in account.resources:
-                    due, owed = account.due(resource), account.guaranteed.get(resource, 0)
-                    terms.append((account.held, resource, asked.get(resource, 0), account.share[resource], due, owed))
-                    size = max(size, due / max(1, self._tree.capacity[name].get(resource, 0)))
+                    share, owed = account.share[resource], account.guaranteed.get(resource, 0)
+                    terms.append((account.held, resource, asked.get(resource, 0), share, owed))
+                    size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
         seat.terms, seat.size = tuple(terms), size
 
 
@@ -374,9 +374,3 @@ def precedes(one: Workload, other: Workload, tree: Tree, policy: Policy) -> bool
     pair = [one, other]
     sort(pair, policy.ordering or ORDERS.get(tree.branches[one.queue].queue.order, by_priority), tree)
     return pair[0] is one
-
-
-def first_pool(workload: Workload, tree: Tree) -> str:
-    """The pool that it would rather go to."""
-    pools = workload.pools or tree.branches[workload.queue].queue.pools or tree.pools
-    return pools[0]

@@ -101,10 +101,10 @@ class Tree:
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
         self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
+        self._allowed: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._grow()
         self._fill()
-        for pool, amounts in self._dealt.items():
-            self._divide(self.roots, pool, amounts, frozenset())
+        self._divide(self.roots, self._dealt, dict.fromkeys(self._dealt, frozenset()))
 
     # The tree and what is live in it
 
@@ -179,8 +179,9 @@ class Tree:
                     account.fixed[resource] += amounts.get(resource, 0) * times
 
     def _fill(self) -> None:
-        """Count who runs, who is promised and what waits."""
+        """Count who runs, who is promised and what waits and could start, were there room."""
         governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
+        asking = {name for name in governed if all(at.queue.stop == "None" for at in self.branches[name].path)}
         short: list[tuple[Workload, str, tuple[int, ...]]] = []
         for one in self.snapshot.running if governed else ():
             admission = one.moves_to if one.is_leaving else one.admission
@@ -188,7 +189,7 @@ class Tree:
                 counts = counts_of(one.workload.podsets, admission)
                 self.charge(one.workload, admission.pool, counts, 1)
                 missing = tuple(podset.count - count for podset, count in zip(one.workload.podsets, counts))
-                if any(missing) and one.workload.queue in governed:
+                if any(missing) and one.workload.queue in asking:
                     short.append((one.workload, admission.pool, missing))
         for branch in self.branches.values():
             for account in branch.accounts.values():
@@ -198,25 +199,41 @@ class Tree:
         pending = self.snapshot.pending if governed else ()
         podsets = list(map(attrgetter("podsets"), pending))
         sample = dict(zip(map(id, podsets), pending))
-        shapes = zip(map(attrgetter("queue", "is_active", "pools"), pending), map(id, podsets))
-        for ((queue, is_active, pools), alike), count in Counter(shapes).items():
-            if is_active and queue in governed:
+        shapes = zip(map(attrgetter("queue", "is_active", "pools", "after"), pending), map(id, podsets))
+        for ((queue, is_active, pools, after), alike), count in Counter(shapes).items():
+            if is_active and queue in asking and not self.unmet(after):
                 full = tuple(podset.count for podset in sample[alike].podsets)
-                self._wait(queue, pools, sample[alike], full, count)
+                self._wait(queue, self.pools_of(queue, pools), sample[alike], full, count)
 
     def _wait(
         self, queue: str, pools: tuple[str, ...], workload: Workload, counts: tuple[int, ...], times: int = 1
     ) -> None:
-        """What waits is asked of every pool it may go to, and once of all together."""
-        branch = self.branches[queue]
-        allowed = [pool.name for pool in self.snapshot.pools if not pools or pool.name in pools]
-        for at in branch.path:
-            for account in at.accounts.values():
-                if account.pool == ALL or account.pool in allowed:
-                    pool = allowed[0] if account.pool == ALL and allowed else account.pool
-                    amounts = self.amounts(workload.podsets, counts, pool)
-                    for resource in account.resources:
-                        account.wanted[resource] += amounts.get(resource, 0) * times
+        """What waits is asked of every pool it may go to, and once of all together; of the queues above only as far as
+        the limits below let it start."""
+        for name in (ALL, *pools) if pools else ():
+            amounts = self.amounts(workload.podsets, counts, pools[0] if name == ALL else name)
+            more = {resource: amount * times for resource, amount in amounts.items()}
+            for account in (at.accounts[name] for at in self.branches[queue].path if name in at.accounts):
+                for resource in account.resources:
+                    before = account.asked(resource)
+                    account.wanted[resource] += more.get(resource, 0)
+                    more[resource] = account.asked(resource) - before
+
+    def unmet(self, after: tuple[str, ...]) -> str:
+        """The first of those that it comes after that has not succeeded yet, "" if none."""
+        ended = self.snapshot.ended
+        return next((key for key in after if key not in ended or not ended[key].succeeded), "")
+
+    def pools_of(self, queue: str, pools: tuple[str, ...]) -> tuple[str, ...]:
+        """The pools that a workload of the queue may use: in its own order, else its queue's, else by name; each
+        ancestor may narrow them."""
+        key = queue, pools
+        if key not in self._allowed:
+            path = self.branches[queue].path if queue in self.branches else ()
+            listed = [names for names in (pools, *(at.queue.pools for at in path)) if names]
+            wanted = (name for name in (*listed, self.pools)[0] if name in self.pools)
+            self._allowed[key] = tuple(name for name in wanted if all(name in names for names in listed))
+        return self._allowed[key]
 
     def time_limit(self, workload: Workload) -> float | None:
         """The limit that is enforced: its own or the queue's default, and never more than the strictest maximum."""
@@ -254,16 +271,29 @@ class Tree:
             for resource in account.resources
         }
 
-    def _divide(self, branches: list[Branch], pool: str, total: Demand, above: frozenset[str]) -> None:
-        """Deal out what the parent is due; a queue that does not govern a resource hands all of it down. `above`: the
-        resources that a queue above governs, whose share binds."""
-        accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
-        for resource in sorted({one for account in accounts for one in account.resources}):
-            asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
-            self._deal(asking, resource, total.get(resource, 0), is_bound=resource in above)
+    def _divide(self, branches: list[Branch], dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
+        """Deal out what the parent is due, by pool. `above`: the resources that a queue above governs, whose share
+        binds."""
+        for pool, total in dealt.items():
+            accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
+            for resource in sorted({one for account in accounts for one in account.resources}):
+                asking = [one for one in accounts if resource in one.share and one.asked(resource) > 0]
+                self._deal(asking, resource, total.get(resource, 0), is_bound=resource in above[pool])
         for branch in branches:
-            own = branch.accounts[pool].share if pool in branch.accounts else {}
-            self._divide(branch.children, pool, {**total, **own}, above.union(own))
+            if branch.children:
+                self._hand_down(branch, dealt, above)
+
+    def _hand_down(self, branch: Branch, dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
+        """Those below divide the queue's share of each pool, at most that of all pools; of a single pool both are one.
+        What the queue does not govern it hands down whole."""
+        below, bound = dict[str, Demand](), dict[str, frozenset[str]]()
+        for pool, total in dealt.items():
+            around = ALL if pool != ALL else self.pools[0] if len(self.pools) == 1 else ""
+            share, most = (branch.accounts[name].share if name in branch.accounts else {} for name in (pool, around))
+            total = {**total, **share}
+            below[pool] = total | {one: min(total.get(one, 0), amount) for one, amount in most.items()}
+            bound[pool] = above[pool].union(share, most)
+        self._divide(branch.children, below, bound)
 
     def _deal(self, accounts: list[Account], resource: str, total: int, *, is_bound: bool) -> None:
         """First min(guaranteed, demand), shrunk in proportion if a parent's share is less; then the rest, by priority.

@@ -188,7 +188,7 @@ class State:
             case Evict(admission=admission) if running:
                 return replace(running, is_leaving=True, moves_to=admission)
             case Resize(admission=admission) if running:
-                return replace(running, admission=admission)
+                return replace(running, admission=admission, lost=(), lost_since=None)
             case Finish() if running:
                 return replace(running, is_leaving=True)
             case Finish() if pending:

@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 
 from fairway.engine.model import GPU, Admission, NodeShare, PodSetPlacement, Queue, Share, Workload
-from fairway.engine.plan import RANK, Reason, Wait
+from fairway.engine.plan import RANK, Keep, Reason, Wait
 from fairway.engine.resources import DEVICE, counts_of
 from fairway.engine.snapshot import Columns, Mask, Snapshot
 
@@ -147,7 +147,17 @@ def limits(case: Case) -> Found:
         books, laid = Books(case), case.laid
         books.held += books.sum(case.standing, range(len(case.stands))) - books.sum(laid, laid.of("evicted"))
         books.held += books.sum(laid, laid.of("moved", "told"))
+        missing = Layout(case.snapshot, list(lost(case)))
+        books.held += books.sum(missing, range(len(missing.items)))
         yield from beyond(books, books.limit, laid, laid.of("new", "more"))
+
+
+def lost(case: Case) -> Iterator[Item]:
+    """Pods of those kept that may come back yet."""
+    for one in case.snapshot.running:
+        if one.lost and not one.is_leaving and isinstance(case.verdicts.get(one.workload.key), Keep):
+            placements = tuple(PodSetPlacement(name, (NodeShare("", count),)) for name, count in one.lost)
+            yield Item(one.workload, Admission(one.admission.pool, placements), "stands")
 
 
 def cores(case: Case) -> Found:
@@ -179,38 +189,54 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
 
 
 def budgets(case: Case) -> Found:
-    now, gpu = case.snapshot.now, case.snapshot.resources.index(GPU)
-    has_budget = any(queue.budget is not None for queue in case.snapshot.queues.values())
-    for item in case.starts if has_budget else ():
-        for queue in case.path(item.workload) if item.role == "new" else ():
-            since, period = queue.ledger.budget_since, queue.budget_period
-            spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
-            if queue.budget is not None:
-                gpus = int(core_layout(case, [item]).counted[0, gpu]) / DEVICE
-                if gpus and spent + gpus * (case.time_limit(item.workload) or 0.0) > queue.budget:
+    """What those who run on can come to counts as spent, with what they lost, and what was promised."""
+    bounded = [queue for queue in case.snapshot.queues.values() if queue.budget is not None]
+    if not bounded:
+        return
+    gone, now = {item.key for item in case.leaves}, case.snapshot.now
+    stands = [*costs(case, case.standing), *costs(case, Layout(case.snapshot, list(lost(case))))]
+    starts = [pair for pair in costs(case, case.laid) if pair[0].role in ("told", "new", "more")]
+    owed = {one.workload.key for one in case.snapshot.running if one.lost or one.is_promised}
+    for queue in bounded:
+        since, period, most = queue.ledger.budget_since, queue.budget_period, queue.budget or 0
+        spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
+        spent += sum(cost for item, cost in stands if item.key not in gone and queue in case.path(item.workload))
+        for item, cost in starts:
+            if cost and queue in case.path(item.workload):
+                if item.key not in owed and spent + cost > most:
                     yield item.key, queue.name
+                else:
+                    spent += cost
+
+
+def costs(case: Case, laid: Layout) -> list[tuple[Item, float]]:
+    """GPU-seconds of each item up to its time limit; 0 without one."""
+    gpus = laid.counted[laid.form_of, case.snapshot.resources.index(GPU)] / DEVICE
+    return [(item, float(held) * (case.time_limit(item.workload) or 0.0)) for item, held in zip(laid.items, gpus)]
 
 
 # Shares
 
 
 def misdealt(case: Case) -> str:
-    """The first queue whose share no division allows: siblings get no more than their parent is due, each at most its
-    demand and at least what it holds of its guaranteed."""
+    """The first queue whose share no division allows: siblings get no more than their parent is due, there and in all
+    pools, each at most its demand and at least what it holds of its guaranteed."""
     snapshot, books = case.snapshot, Books(case)
     if not books.names:
         return ""
     held = books.sum(case.standing, range(len(case.stands))) + books.sum(case.laid, case.told)
-    wanting = Layout(snapshot, [*case.leaves, *unmet(snapshot)])
+    wanting = Layout(snapshot, [*case.leaves, *unmet(case)])
     asked = held + books.sum(wanting, range(len(wanting.items)))
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
         groups[snapshot.queues[queue].parent, pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
-        above = [case.plan.shares.get((one.name, pool, resource)) for one in case.paths.get(parent, ())]
+        around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)
+        above, *wider = (nearest(case, parent, name, resource) for name in (pool, *around))
         whole, owed, share = books.whole[rows[0]], books.owed[rows], books.share[rows]
-        total, is_short = next((one for one in above if one is not None), whole), owed.sum() > whole
+        bounds = (whole if above is None else above, *wider)
+        total, is_short = min(due for due in bounds if due is not None), owed.sum() > whole
         if total == whole and not is_short:
             is_wrong[rows] |= share < np.minimum(np.minimum(owed, held[rows]), books.limit[rows])
         if share.sum() > total and not (total == whole and is_short):
@@ -218,15 +244,24 @@ def misdealt(case: Case) -> str:
     return books.names[is_wrong.argmax()][0] if is_wrong.any() else ""
 
 
-def unmet(snapshot: Snapshot) -> list[Item]:
-    """What is asked for and not given, nowhere in particular: by all that wait, in any pool, and by those that run with
-    fewer pods than they could have."""
+def nearest(case: Case, parent: str, pool: str, resource: str) -> int | None:
+    """The share of the nearest queue that has one, from the parent up."""
+    shares = (case.plan.shares.get((queue.name, pool, resource)) for queue in case.paths.get(parent, ()))
+    return next((share for share in shares if share is not None), None)
+
+
+def unmet(case: Case) -> list[Item]:
+    """What is asked for and not given, nowhere in particular: by all that wait and are not stopped, in the pools that
+    they may use, and by those that run with fewer pods than they could have."""
+    snapshot, stopped = case.snapshot, (Reason.QUEUE_STOPPED, Reason.DEPENDENCY_PENDING)
     missing: dict[object, Admission] = {}
     def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Iterator[Item]:
         pods = tuple(podset.count - count for podset, count in zip(one.podsets, counts))
         if any(pods):
             podsets = tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in zip(one.podsets, pods))
             yield Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, podsets)), "stands")
-    waiting = (lacks(one, pool.name, repeat(0)) for one in snapshot.pending for pool in snapshot.pools)
+    asking = [one for one in snapshot.pending if refusal(case, one) not in stopped]
+    waiting = (lacks(one, pool.name, repeat(0)) for one in asking for pool in snapshot.pools
+               if all(pool.name in names for names in (one.pools, *(at.pools for at in case.path(one))) if names))
     running = ((one.workload, one.admission) for one in snapshot.running)
     return [*chain(*waiting, *(lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running))]
