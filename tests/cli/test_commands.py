@@ -161,6 +161,32 @@ def test_a_gang_of_bare_pods_goes_by_the_name_of_its_group(machine: Machine) -> 
     assert "pair" not in machine.kubectl("get", "pods", "-o", "name", "--field-selector", "metadata.name=left")
 
 
+@pytest.mark.kubectl
+def test_logs_are_those_of_the_rank_and_the_container_that_are_asked_for(machine: Machine) -> None:
+    def container(name: str) -> dict:
+        return {"name": name, "image": "none", "command": ["sh", "-c", f"echo {name} of $HOSTNAME, rank $RANK"]}
+
+    labels = {"fairway.dev/group": "many", "fairway.dev/group-size": "11"}
+    notes = {"kubectl.kubernetes.io/default-container": "main"}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"w-{rank}", "labels": labels, "annotations": notes},
+         "spec": {"restartPolicy": "Never", "containers": [container("side"), container("main")]}}
+        for rank in range(11)
+    ]  # fmt: skip
+    (machine.folder / "many.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    machine.kubectl("apply", "-f", str(machine.folder / "many.json"))
+    machine.until("many", "Succeeded")
+    assert machine.run("logs", "many", "--rank", "2") == "main of w-2, rank 2\n"
+    assert machine.run("logs", "many", "-c", "side").splitlines()[10] == "side of w-10, rank 10"
+    assert "container other is not valid for pod w-0" in machine.run("logs", "many", "-c", "other", status=1)
+    machine.kubectl("delete", "pod", *(f"w-{rank}" for rank in range(10)))
+    deadline = time.monotonic() + 30
+    while len(json.loads(machine.run("status", "many", "-o", "json"))["metadata"]["ownerReferences"]) > 1:
+        assert time.monotonic() < deadline
+    assert re.search(r"^many ", machine.run("ls"), re.MULTILINE)
+    machine.run("cancel", "many")
+
+
 def test_a_simulation_is_told_as_data(machine: Machine) -> None:
     said = machine.run("simulate", "--synthetic", "box", "--until", "6h", "-o", "json")
     assert json.loads(said)["policies"]["fairway"]["makespan"] > 0

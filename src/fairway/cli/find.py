@@ -7,11 +7,12 @@ pod, say) is ambiguous: the error names them. `workload/NAME` names one always, 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from fairway.api.names import called
+from fairway.api.names import called, ranks
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -39,7 +40,9 @@ class Found:
 
     @property
     def name(self) -> str:
-        return self.owners[0].name if len(self.owners) == 1 else self.ref.name.removeprefix("pod-")
+        """Of a group also when one pod is left of it."""
+        kept = [it.name for it in self.owners if it.kind != kinds.PODS]
+        return kept[0] if len(kept) == 1 else self.ref.name.removeprefix("pod-")
 
     @property
     def status(self) -> dict[str, Any]:
@@ -74,19 +77,22 @@ async def sought(client: Client, namespace: str, job: str) -> Found | None:
     return named[0] if named else None
 
 
-async def pods_of(client: Client, found: Found) -> list[dict[str, Any]]:
-    """The pods there are, by rank (completion index, else name)."""
+async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
+    """The pods there are, each with its rank: its completion index, in a group what its name means, else its place by
+    age."""
     own = {it.name for it in found.owners if it.kind == kinds.PODS}
     labels = "" if own else f"batch.kubernetes.io/job-name={found.name}"
     pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
     ours = [pod for pod in pods if not own or pod["metadata"]["name"] in own]
-    return sorted(ours, key=lambda pod: (rank_of(pod), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+    ours.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+    sizes = [(pod["metadata"].get("labels") or {}).get("fairway.dev/group-size", 1) for pod in ours]
+    named = ranks(own, max(map(int, sizes), default=1)) or {pod["metadata"]["name"]: at for at, pod in enumerate(ours)}
+    return sorted(((_index(pod, named), pod) for pod in ours), key=itemgetter(0))
 
 
-def rank_of(pod: dict[str, Any], default: int = 0) -> int:
-    """Its completion index, where it has one."""
+def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
     notes = pod["metadata"].get("annotations") or {}
-    return int(notes.get("batch.kubernetes.io/job-completion-index", default))
+    return int(notes.get("batch.kubernetes.io/job-completion-index", named[pod["metadata"]["name"]]))
 
 
 async def seen(client: Client, selection: Selection) -> AsyncIterator[tuple[str, dict[str, Any]]]:

@@ -49,7 +49,8 @@ def _line(found: Found, now: float) -> list[object]:
 @on_cluster
 async def status(client: Client, namespace: str, output: str, job: str) -> None:
     """All that is known of one workload: where it is in its life, its pods and places, what happened to it."""
-    pods = await pods_of(client, found := await find(client, namespace, job))
+    found = await find(client, namespace, job)
+    pods = [pod for _, pod in await pods_of(client, found)]
     show(output, found.workload | {"pods": pods}, lambda: _print_status(found, pods, client.clock.now()))
 
 
