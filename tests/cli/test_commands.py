@@ -263,8 +263,9 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     assert re.search(r"on [01]\b", said)
 
 
-def test_what_submits_and_cancels_does_not_load_the_engine() -> None:
-    said = "import sys, fairway.cli.submit, fairway.cli.act; sys.exit('fairway.engine' in sys.modules)"
+def test_what_submits_shows_and_cancels_does_not_load_the_engine() -> None:
+    modules = "fairway.cli.submit, fairway.cli.show, fairway.cli.act"
+    said = f"import sys, {modules}; sys.exit('fairway.engine' in sys.modules)"
     subprocess.run([sys.executable, "-c", said], check=True)
 
 

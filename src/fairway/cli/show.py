@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from fairway.api import quantities
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
@@ -166,6 +165,8 @@ def _queue_lines(queue: Thing) -> list[list[object]]:
 
 def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
     """The amount of a resource in one pool, or in all."""
+    from fairway.api import quantities
+
     pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
     total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
     return quantities.format(total, resource) if pools else ""
@@ -196,6 +197,8 @@ def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
 
 
 def _node_line(node: Thing, used: dict[tuple[str, str], int]) -> list[object]:
+    from fairway.api import quantities
+
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
     gpus, cpus = (quantities.format(used[name, it], it) for it in (GPU, "cpu"))
