@@ -254,6 +254,7 @@ def test_a_cluster_that_cannot_be_started_is_one_line(machine: Machine, how: tup
     assert "--config: wrong.yaml: " in said("--data-dir", "other", "--config", "wrong.yaml")
     assert "--cpus: found 'x'; " in said("--data-dir", "other", "--cpus", "x")
     assert "--memory: found 'banana'; " in said("--data-dir", "other", "--memory", "banana")
+    assert "--cpus: found '0'; more than 0 is allowed" in said("--data-dir", "other", "--cpus", "0")
     assert "--port" in said("--data-dir", "other", "--port", "99999")
 
 
@@ -286,6 +287,7 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
         ("--memory 12Q", "--memory: found '12Q'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
         ("--cpus inf", "--cpus: found 'inf'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
         ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
+        ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
         ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
         ("--name UPPER_case", '--name: Invalid value: "UPPER_case": a lowercase '),
         ("--env =x", '--env: Invalid value: "": a valid environment variable name must '),

@@ -130,7 +130,9 @@ async def test_the_three_patches_and_what_is_no_patch(api: Api) -> None:
     assert edited["metadata"]["labels"] == {"b": "2"}
     image = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
     assert (await api.ok("PATCH", path, image, STRATEGIC))["spec"]["containers"][0]["command"] == ["sleep", "1"]
-    await api.no(422, "PATCH", path, [{"op": "test", "path": "/metadata/name", "value": "b"}], JSON_PATCH)
+    wrong = [{"op": "test", "path": "/metadata/name", "value": 7}]
+    assert (await api.no(422, "PATCH", path, wrong, JSON_PATCH))["message"].endswith(
+        'our request: {"op":"test","path":"/metadata/name","value":7} fails')
     await api.no(400, "PATCH", path, {"not": "a list"}, JSON_PATCH)
     await api.no(415, "PATCH", path, {}, "application/apply-patch+yaml")
     await api.no(409, "PATCH", path, {"metadata": {"resourceVersion": "1"}}, MERGE)
