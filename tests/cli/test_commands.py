@@ -80,7 +80,24 @@ def test_a_program_runs_where_it_was_submitted_and_its_log_is_followed(machine: 
 
 def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
     said = machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
-    assert "\nfairway: sad failed: " in said and said.count("\n") == 2
+    assert re.search(r"\nfairway: sad failed: \w+: .*: pod sad-\w+: exit code 1\n$", said) and said.count("\n") == 2
+    machine.until("sad", "Failed")
+    told = r"does not wait: it is Failed for \d+s\n  BackoffLimitExceeded: .*\n  pod sad-\w+: exit code 1\n$"
+    assert re.search(told, machine.run("why", "sad"))
+    assert re.search(r"\ncause: +pod sad-\w+: exit code 1\n", machine.run("status", "sad"))
+
+
+def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> None:
+    said = machine.run("submit", "--follow", "--", "nosuchprog", status=1)
+    assert 'exec: "nosuchprog": No such file or directory: exit code 12' in said
+
+
+def test_what_is_over_is_neither_suspended_nor_resumed(machine: Machine) -> None:
+    machine.run("submit", "--name", "over", "--follow", "--", "true")
+    machine.until("over", "Succeeded")
+    for command in ("suspend", "resume"):
+        said = machine.run(command, "over", status=1)
+        assert said == "fairway: over is over: it has succeeded; submit it anew to run it\n"
 
 
 def test_a_follower_of_a_job_that_fails_before_it_runs_is_told_why(machine: Machine) -> None:

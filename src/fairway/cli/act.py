@@ -97,6 +97,8 @@ async def resume(client: Client, namespace: str, job: str, output: str) -> None:
 async def _set_active(client: Client, namespace: str, job: str, *, active: bool) -> Found:
     """Said by the owner's annotation; by a Workload itself that has no owner."""
     found = await find(client, namespace, job)
+    if found.phase in ("Succeeded", "Failed"):
+        raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
     note = {"metadata": {"annotations": {"fairway.dev/active": str(active).lower()}}}
     for owner in found.owners:
         await client.patch(owner, note)

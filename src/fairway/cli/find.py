@@ -4,7 +4,7 @@ JOB is the name of a Workload, of its owner, or of a group of bare pods. A name 
 pod, say) is ambiguous: the error names them. `workload/NAME` names one always, `job/NAME` the Job.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import itemgetter
@@ -95,7 +95,21 @@ def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
     return int(notes.get("batch.kubernetes.io/job-completion-index", named[pod["metadata"]["name"]]))
 
 
-async def seen(client: Client, selection: Selection) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+def failure(pods: Iterable[dict[str, Any]]) -> str:
+    """How the first container that failed did: `pod a-x7k2p: OOMKilled: exit code 137`; "" where none is known."""
+    ends = []
+    for pod in pods:
+        said = pod.get("status") or {}
+        for one in (*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())):
+            end = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
+            if code := end.get("exitCode"):
+                reason = end.get("reason") if end.get("reason") != "Error" else ""
+                words = (f"pod {pod['metadata']['name']}", reason, end.get("message"), f"exit code {code}")
+                ends.append((end.get("finishedAt") or "", ": ".join(filter(None, words))))
+    return min(ends, key=itemgetter(0), default=("", ""))[1]
+
+
+async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]]]:
     """What is there (as ADDED), then each change as it comes; for a few objects, without an end. A watch that was cut
     begins anew with what is there then."""
     while True:
