@@ -30,11 +30,8 @@ async def logs(client: Client, namespace: str, job: str, follow: bool, rank: int
     if not chosen:
         which = "" if rank is None else f" of rank {rank}"
         raise Problem(f"{found.name} has no pods{which} now; see `fairway why {job}`", exit_code=1)
-    if follow:
-        await asyncio.gather(*(print_log(client, pod, container, follow=True) for pod in chosen))
-    else:
-        for pod in chosen:
-            await print_log(client, pod, container)
+    for together in [chosen] if follow else [[pod] for pod in chosen]:
+        await asyncio.gather(*(print_log(client, pod, container, follow=follow) for pod in together))
 
 
 async def print_log(client: Client, pod: dict[str, Any], container: str = "", *, follow: bool = False) -> None:

@@ -40,7 +40,6 @@ class Found:
 
     @property
     def name(self) -> str:
-        """Of a group also when one pod is left of it."""
         kept = [it.name for it in self.owners if it.kind != kinds.PODS]
         return kept[0] if len(kept) == 1 else self.ref.name.removeprefix("pod-")
 
@@ -78,8 +77,7 @@ async def sought(client: Client, namespace: str, job: str) -> Found | None:
 
 
 async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
-    """The pods there are, each with its rank: its completion index, in a group what its name means, else its place by
-    age."""
+    """The pods there are, each with its rank: completion index, what its name means in a group, or place by age."""
     own = {it.name for it in found.owners if it.kind == kinds.PODS}
     labels = "" if own else f"batch.kubernetes.io/job-name={found.name}"
     pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
@@ -109,7 +107,7 @@ def failure(pods: Iterable[dict[str, Any]]) -> str:
     return min(ends, key=itemgetter(0), default=("", ""))[1]
 
 
-async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]]]:
+async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """What is there (as ADDED), then each change as it comes; for a few objects, without an end. A watch that was cut
     begins anew with what is there then."""
     while True:
