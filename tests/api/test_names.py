@@ -19,4 +19,8 @@ from fairway.api.names import ranks
 def test_the_rank_is_the_number_a_name_ends_in_where_that_tells_all_apart_else_its_place(
     names: str, told: list[int]
 ) -> None:
-    assert ranks(names.split(), 11) == dict(zip(names.split(), told))
+    assert ranks(names.split(), "11") == dict(zip(names.split(), told))
+
+
+def test_a_size_that_is_no_number_is_that_of_those_who_are_there() -> None:
+    assert ranks(["w-1", "w-0"], "many") == {"w-0": 0, "w-1": 1}

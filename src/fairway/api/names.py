@@ -19,11 +19,11 @@ def called(name: str, refs: Iterable[tuple[str, str]]) -> set[str]:
     return {name, f"workload/{name}", *(own for _, own in owned), *(f"{kind.lower()}/{own}" for kind, own in owned)}
 
 
-def ranks(names: Collection[str], size: int) -> dict[str, int]:
-    """The rank of each pod of a group: the number that its name ends in, where all have one of their own below the
-    group's size, whoever of them is gone; else its place by name."""
-    ends = ((name, re.search(r"-(\d{1,6})$", name)) for name in names)
-    numbers = {name: int(end[1]) for name, end in ends if end}
-    if len({number for number in numbers.values() if number < size}) == len(names):
+def ranks(names: Collection[str], size: str) -> dict[str, int]:
+    """The rank of each pod of a group: the number that its name ends in, where all have one of their own below `size`
+    (what the label says), whoever of them is gone; else its place by name."""
+    most = int(size) if size.isdecimal() else len(names)
+    numbers = {name: int(number) for name in names for number in re.findall(r"-(\d{1,6})$", name)}
+    if len({number for number in numbers.values() if number < most}) == len(names):
         return numbers
     return {name: place for place, name in enumerate(sorted(names))}

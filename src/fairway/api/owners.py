@@ -161,7 +161,7 @@ def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | 
     """The gang of a group's pods, of those that have no node yet if there are such; None while some are still to come.
     Pods alike in what they ask make a podset. The gang is as old as its youngest pod; what one pod's annotations say
     holds for all, and where they differ what the youngest says."""
-    if len(pods) < max(size_of(one.metadata) for one in pods):
+    if len(pods) < max(_size(one) for one in pods):
         return None
     alike: dict[PodClass, list[objects.PodTemplate]] = {}
     for one in sorted([one for one in pods if not one.spec.node_name] or pods, key=lambda one: one.metadata.name):
@@ -179,9 +179,8 @@ def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | 
     return replace(made, metadata=replace(made.metadata, owner_references=refs))
 
 
-def size_of(meta: objects.Metadata) -> int:
-    """How many pods the gang of a bare pod has."""
-    return within(f"metadata.labels[{objects.GROUP_SIZE}]", number, meta.labels.get(objects.GROUP_SIZE, "1"))
+def _size(said: objects.PodObject) -> int:
+    return within(f"metadata.labels[{objects.GROUP_SIZE}]", number, said.metadata.labels.get(objects.GROUP_SIZE, "1"))
 
 
 def group_of(meta: objects.Metadata) -> str:

@@ -83,8 +83,8 @@ async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any
     pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
     ours = [pod for pod in pods if not own or pod["metadata"]["name"] in own]
     ours.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
-    sizes = [(pod["metadata"].get("labels") or {}).get("fairway.dev/group-size", 1) for pod in ours]
-    named = ranks(own, max(map(int, sizes), default=1)) or {pod["metadata"]["name"]: at for at, pod in enumerate(ours)}
+    sizes = [(pod["metadata"].get("labels") or {}).get("fairway.dev/group-size", "") for pod in ours]
+    named = ranks(own, max(sizes, default="")) or {pod["metadata"]["name"]: at for at, pod in enumerate(ours)}
     return sorted(((_index(pod, named), pod) for pod in ours), key=itemgetter(0))
 
 

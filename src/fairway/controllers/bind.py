@@ -17,8 +17,8 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from fairway.api.names import ranks
-from fairway.api.objects import ASSIGNED, GATE, INDEX, PodObject, PodTemplate
-from fairway.api.owners import group_of, size_of
+from fairway.api.objects import ASSIGNED, GATE, GROUP_SIZE, INDEX, PodObject, PodTemplate
+from fairway.api.owners import group_of
 from fairway.api.pods import pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
@@ -126,14 +126,10 @@ def _take(free: list[Place | None], pod: PodObject) -> bool:
 
 def _in_turn(pods: Sequence[PodObject]) -> list[PodObject]:
     """By rank, then age."""
-    grouped = {pod.metadata.name: size_of(pod.metadata) for pod in pods if group_of(pod.metadata)}
-    own = ranks(grouped, max(grouped.values(), default=0))
-
-    def turn(pod: PodObject) -> tuple[bool, int, str, str]:
-        index, name = rank(pod), pod.metadata.name
-        return index is None, own.get(name, 0) if index is None else index, pod.metadata.creation_timestamp or "", name
-
-    return sorted(pods, key=turn)
+    grouped = {pod.metadata.name: pod.metadata.labels.get(GROUP_SIZE, "") for pod in pods if group_of(pod.metadata)}
+    own = ranks(grouped, max(grouped.values(), default=""))
+    aged = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
+    return sorted(aged, key=lambda pod: (rank(pod) is None, rank(pod) or own.get(pod.metadata.name, 0)))
 
 
 def rank(pod: PodObject) -> int | None:

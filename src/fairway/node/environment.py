@@ -140,7 +140,7 @@ def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
         rank, size = annotations[INDEX], annotations[WORLD_SIZE]
     else:
         size = (meta.get("labels") or {}).get(GROUP_SIZE, str(len(around.peers)))
-        rank = str(ranks(around.peers, int(size))[meta["name"]])
+        rank = str(ranks(around.peers, size)[meta["name"]])
     return {
         "RANK": rank,
         "WORLD_SIZE": size,
