@@ -66,6 +66,7 @@ ALLOWED = {
     "scheduling.v1.PriorityClass.preemptionPolicy": "Never PreemptLowerPriority",
     "storage.v1.StorageClass.volumeBindingMode": "Immediate WaitForFirstConsumer",
 }
+FILLED = {"batch.v1.PodFailurePolicyOnPodConditionsPattern": ["status"]}  # said to be required, but it has a default
 FIELD = re.compile(r"^  (?:(optional|repeated) )?(map<string, )?([.\w]+)>? (\w+) = (\d+);", re.M)
 MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.M | re.S)
 
@@ -96,6 +97,8 @@ def structure(node: dict, name: str) -> dict:
     if "properties" in node:
         fields = sorted(node["properties"].items())
         kept["properties"] = {key: structure(value, f"{name}.{key}") for key, value in fields}
+    if name in FILLED:
+        kept["required"] = [each for each in kept["required"] if each not in FILLED[name]]
     if name in ALLOWED:
         kept["enum"] = sorted(ALLOWED[name].split())
     return kept or {"x-kubernetes-preserve-unknown-fields": True}

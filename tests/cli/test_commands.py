@@ -80,7 +80,24 @@ def test_a_program_runs_where_it_was_submitted_and_its_log_is_followed(machine: 
 
 def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
     said = machine.run("submit", "--name", "sad", "--follow", "--", "false", status=1)
-    assert "\nfairway: sad failed: " in said and said.count("\n") == 2
+    assert re.search(r"\nfairway: sad failed: \w+: .*: pod sad-\w+: exit code 1\n$", said) and said.count("\n") == 2
+    machine.until("sad", "Failed")
+    told = r"does not wait: it is Failed for \d+s\n  BackoffLimitExceeded: .*\n  pod sad-\w+: exit code 1\n$"
+    assert re.search(told, machine.run("why", "sad"))
+    assert re.search(r"\ncause: +pod sad-\w+: exit code 1\n", machine.run("status", "sad"))
+
+
+def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> None:
+    said = machine.run("submit", "--follow", "--", "nosuchprog", status=1)
+    assert 'exec: "nosuchprog": No such file or directory: exit code 12' in said
+
+
+def test_what_is_over_is_neither_suspended_nor_resumed(machine: Machine) -> None:
+    machine.run("submit", "--name", "over", "--follow", "--", "true")
+    machine.until("over", "Succeeded")
+    for command in ("suspend", "resume"):
+        said = machine.run(command, "over", status=1)
+        assert said == "fairway: over is over: it has succeeded; submit it anew to run it\n"
 
 
 def test_a_follower_of_a_job_that_fails_before_it_runs_is_told_why(machine: Machine) -> None:
@@ -161,6 +178,32 @@ def test_a_gang_of_bare_pods_goes_by_the_name_of_its_group(machine: Machine) -> 
     assert "pair" not in machine.kubectl("get", "pods", "-o", "name", "--field-selector", "metadata.name=left")
 
 
+@pytest.mark.kubectl
+def test_logs_are_those_of_the_rank_and_the_container_that_are_asked_for(machine: Machine) -> None:
+    def container(name: str) -> dict:
+        return {"name": name, "image": "none", "command": ["sh", "-c", f"echo {name} of $HOSTNAME, rank $RANK"]}
+
+    labels = {"fairway.dev/group": "many", "fairway.dev/group-size": "11"}
+    notes = {"kubectl.kubernetes.io/default-container": "main"}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"w-{rank}", "labels": labels, "annotations": notes},
+         "spec": {"restartPolicy": "Never", "containers": [container("side"), container("main")]}}
+        for rank in range(11)
+    ]  # fmt: skip
+    (machine.folder / "many.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    machine.kubectl("apply", "-f", str(machine.folder / "many.json"))
+    machine.until("many", "Succeeded")
+    assert machine.run("logs", "many", "--rank", "2") == "main of w-2, rank 2\n"
+    assert machine.run("logs", "many", "-c", "side").splitlines()[10] == "side of w-10, rank 10"
+    assert "container other is not valid for pod w-0" in machine.run("logs", "many", "-c", "other", status=1)
+    machine.kubectl("delete", "pod", *(f"w-{rank}" for rank in range(10)))
+    deadline = time.monotonic() + 30
+    while len(json.loads(machine.run("status", "many", "-o", "json"))["metadata"]["ownerReferences"]) > 1:
+        assert time.monotonic() < deadline
+    assert re.search(r"^many ", machine.run("ls"), re.MULTILINE)
+    machine.run("cancel", "many")
+
+
 def test_a_simulation_is_told_as_data(machine: Machine) -> None:
     said = machine.run("simulate", "--synthetic", "box", "--until", "6h", "-o", "json")
     assert json.loads(said)["policies"]["fairway"]["makespan"] > 0
@@ -228,6 +271,7 @@ def test_a_cluster_that_cannot_be_started_is_one_line(machine: Machine, how: tup
     assert "--config: wrong.yaml: " in said("--data-dir", "other", "--config", "wrong.yaml")
     assert "--cpus: found 'x'; " in said("--data-dir", "other", "--cpus", "x")
     assert "--memory: found 'banana'; " in said("--data-dir", "other", "--memory", "banana")
+    assert "--cpus: found '0'; more than 0 is allowed" in said("--data-dir", "other", "--cpus", "0")
     assert "--port" in said("--data-dir", "other", "--port", "99999")
 
 
@@ -237,8 +281,9 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     assert re.search(r"on [01]\b", said)
 
 
-def test_what_submits_and_cancels_does_not_load_the_engine() -> None:
-    said = "import sys, fairway.cli.submit, fairway.cli.act; sys.exit('fairway.engine' in sys.modules)"
+def test_what_submits_shows_and_cancels_does_not_load_the_engine() -> None:
+    modules = "fairway.cli.submit, fairway.cli.show, fairway.cli.act"
+    said = f"import sys, {modules}; sys.exit('fairway.engine' in sys.modules)"
     subprocess.run([sys.executable, "-c", said], check=True)
 
 
@@ -259,6 +304,7 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
         ("--memory 12Q", "--memory: found '12Q'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
         ("--cpus inf", "--cpus: found 'inf'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
         ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
+        ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
         ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
         ("--name UPPER_case", '--name: Invalid value: "UPPER_case": a lowercase '),
         ("--env =x", '--env: Invalid value: "": a valid environment variable name must '),

@@ -1,6 +1,8 @@
 """Which pod goes to which place."""
 
-from fairway.api.objects import ASSIGNED, INDEX, Metadata, PodObject, PodSpec, PodStatus
+from msgspec.structs import replace
+
+from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE, INDEX, Metadata, PodObject, PodSpec, PodStatus
 from fairway.controllers.bind import Place, assign, places, strays
 from fairway.engine import NodeShare, PodSetPlacement
 
@@ -31,6 +33,12 @@ def test_a_pod_with_an_index_takes_the_place_of_its_rank() -> None:
 
 def test_pods_without_ranks_fill_the_places_in_order_and_the_rest_waits() -> None:
     assert given(*(pod(name) for name in "dcba")) == {"a": FIRST, "b": SECOND, "c": THIRD}
+
+
+def test_pods_of_a_group_take_the_places_of_their_ranks_whichever_was_made_first() -> None:
+    labels = {GROUP_NAME: "g", GROUP_SIZE: "11"}
+    group = [replace(one, metadata=replace(one.metadata, labels=labels)) for one in map(pod, ("w-10", "w-2", "w-1"))]
+    assert given(*group) == {"w-1": FIRST, "w-2": SECOND, "w-10": THIRD}
 
 
 def test_a_bound_pod_keeps_its_very_place() -> None:

@@ -130,7 +130,9 @@ async def test_the_three_patches_and_what_is_no_patch(api: Api) -> None:
     assert edited["metadata"]["labels"] == {"b": "2"}
     image = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
     assert (await api.ok("PATCH", path, image, STRATEGIC))["spec"]["containers"][0]["command"] == ["sleep", "1"]
-    await api.no(422, "PATCH", path, [{"op": "test", "path": "/metadata/name", "value": "b"}], JSON_PATCH)
+    wrong = [{"op": "test", "path": "/metadata/name", "value": 7}]
+    assert (await api.no(422, "PATCH", path, wrong, JSON_PATCH))["message"].endswith(
+        'our request: {"op":"test","path":"/metadata/name","value":7} fails')
     await api.no(400, "PATCH", path, {"not": "a list"}, JSON_PATCH)
     await api.no(415, "PATCH", path, {}, "application/apply-patch+yaml")
     await api.no(409, "PATCH", path, {"metadata": {"resourceVersion": "1"}}, MERGE)
@@ -394,6 +396,22 @@ async def test_kinds_that_nothing_acts_on_are_kept_with_a_warning(api: Api) -> N
                                                              "template": template}})
     assert api.warnings.startswith('299 - "deployments.apps are kept as data here')
     assert await api.names(deployments) == ["d"]
+
+
+async def test_fields_that_nothing_acts_on_are_named_in_a_warning(api: Api) -> None:
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+    made = job("a", completionMode="Indexed", completions=2, backoffLimitPerIndex=1, podFailurePolicy=policy)
+    made["spec"]["template"]["spec"] |= {"securityContext": {"runAsUser": 1000}}
+    spec = (await api.ok("POST", JOBS, made))["spec"]
+    assert spec["backoffLimit"] == 6, "it would be tried again for ever"
+    assert spec["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    ignored = ("backoffLimitPerIndex", "podFailurePolicy", "template.spec.securityContext")
+    assert api.warnings.count("nothing acts on it") == len(ignored) and all(
+        f"spec.{name} is kept as data here" in api.warnings for name in ignored)
+    await api.ok("POST", PODS, pod("p", containers=[{"name": "m", "image": "i", "livenessProbe": {"exec": {}}}]))
+    assert "spec.containers[0].livenessProbe is kept as data" in api.warnings
+    await api.ok("POST", PODS, pod("q"))
+    assert api.warnings == ""
 
 
 async def test_admission_completes_warns_and_refuses() -> None:

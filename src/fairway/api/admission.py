@@ -119,6 +119,8 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
     queues.seconds("spec.startTimeout", said.spec.start_timeout)
     queues.seconds("spec.idleTimeout", said.spec.idle_timeout)
+    if read.time_limit == 0:
+        raise Malformed(f"found {shown(said.spec.time_limit)}; more than 0 is allowed", "spec.timeLimit")
     longest = _longest(said.spec.queue, review.lookup)
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"

@@ -1,6 +1,8 @@
-"""What a Workload is named after its owner, and what people may call it. Imports nothing heavy: every command asks."""
+"""What a Workload is named after its owner, what people may call it, and what rank a pod's name means. Imports nothing
+heavy: every command asks."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 
 
 def name_of(kind: str, name: str) -> str:
@@ -15,3 +17,13 @@ def called(name: str, refs: Iterable[tuple[str, str]]) -> set[str]:
     gang = {("Pod", group)} if group != name else set()
     owned = {*refs, *gang}
     return {name, f"workload/{name}", *(own for _, own in owned), *(f"{kind.lower()}/{own}" for kind, own in owned)}
+
+
+def ranks(names: Collection[str], size: str) -> dict[str, int]:
+    """The rank of each pod of a group: the number that its name ends in, where all have one of their own below `size`
+    (what the label says), whoever of them is gone; else its place by name."""
+    most = int(size) if size.isdecimal() else len(names)
+    numbers = {name: int(number) for name in names for number in re.findall(r"-(\d{1,6})$", name)}
+    if len({number for number in numbers.values() if number < most}) == len(names):
+        return numbers
+    return {name: place for place, name in enumerate(sorted(names))}

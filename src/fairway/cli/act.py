@@ -12,7 +12,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 
 from .connect import on_cluster
-from .find import Found, find, pods_of, rank_of, seen
+from .find import Found, find, pods_of, seen
 from .main import Problem
 from .output import output_option, show
 
@@ -21,30 +21,29 @@ from .output import output_option, show
 @click.argument("job")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the pod ends.")
 @click.option("--rank", type=click.IntRange(min=0), help="Only the pod of this rank; default: all there are.")
+@click.option("-c", "--container", default="", metavar="NAME", help="Of this container; default: as with kubectl.")
 @on_cluster
-async def logs(client: Client, namespace: str, job: str, follow: bool, rank: int | None) -> None:
-    """Print what a workload wrote, of each rank in turn."""
+async def logs(client: Client, namespace: str, job: str, follow: bool, rank: int | None, container: str) -> None:
+    """Print what a workload wrote, of each rank in turn: its own bytes, in no other format."""
     found = await find(client, namespace, job)
-    pods = await pods_of(client, found)
-    chosen = [pod for at, pod in enumerate(pods) if rank in (None, rank_of(pod, at))]
+    chosen = [pod for at, pod in await pods_of(client, found) if rank in (None, at)]
     if not chosen:
         which = "" if rank is None else f" of rank {rank}"
         raise Problem(f"{found.name} has no pods{which} now; see `fairway why {job}`", exit_code=1)
-    if follow:
-        await asyncio.gather(*(print_log(client, pod, follow=True) for pod in chosen))
-    else:
-        for pod in chosen:
-            await print_log(client, pod)
+    for together in [chosen] if follow else [[pod] for pod in chosen]:
+        await asyncio.gather(*(print_log(client, pod, container, follow=follow) for pod in together))
 
 
-async def print_log(client: Client, pod: dict[str, Any], *, follow: bool = False) -> None:
-    """The log of a pod to standard output; followed, it waits for the container to start first. A pod that is gone
-    before it wrote anything has none."""
+async def print_log(client: Client, pod: dict[str, Any], container: str = "", *, follow: bool = False) -> None:
+    """The log of a container of a pod to standard output, by default of the one that kubectl takes; followed, it waits
+    for the pod to start first. A pod that is gone before it wrote anything has none."""
+    notes, first = pod["metadata"].get("annotations") or {}, pod["spec"]["containers"][0]["name"]
+    query = [("container", container or notes.get("kubectl.kubernetes.io/default-container") or first)]
     ref = Ref(kinds.PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
     if follow:
         await _has_started(client, ref)
     try:
-        async for chunk in client.logs(ref, query=(("follow", "true"),) if follow else ()):
+        async for chunk in client.logs(ref, query=(*query, *[("follow", "true")] * follow)):
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
     except ApiError as error:
@@ -95,6 +94,8 @@ async def resume(client: Client, namespace: str, job: str, output: str) -> None:
 async def _set_active(client: Client, namespace: str, job: str, *, active: bool) -> Found:
     """Said by the owner's annotation; by a Workload itself that has no owner."""
     found = await find(client, namespace, job)
+    if found.phase in ("Succeeded", "Failed"):
+        raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
     note = {"metadata": {"annotations": {"fairway.dev/active": str(active).lower()}}}
     for owner in found.owners:
         await client.patch(owner, note)

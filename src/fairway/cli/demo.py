@@ -36,7 +36,8 @@ Thing = dict[str, Any]
 @click.option("--fast", is_flag=True, help="Shorter trainings.")
 def demo(fast: bool) -> None:
     """The story of the README, on a cluster of its own that it removes again. Takes less than a minute."""
-    for act in read(Path(__file__).with_name("story.yaml")):
+    acts: Any = read(Path(__file__).with_name("story.yaml"))
+    for act in acts:
         with tempfile.TemporaryDirectory(prefix="fairway-demo-") as folder:
             _machine("up", folder, "--detach", "--cpus", "8", "--fake-gpus", str(act["gpus"]))
             try:
@@ -84,7 +85,7 @@ class Stage:
     async def run(self, line: str) -> str:
         """What a command of ours prints, on this cluster."""
         name, *words = shlex.split(line.format(python=sys.executable))
-        command = cli.get_command(click.Context(cli), name)
+        command: Any = cli.get_command(click.Context(cli), name)
         said = command.make_context(name, words).params
         said = {name: value for name, value in said.items() if name not in ("kubeconfig", "context")}
         with redirect_stdout(io.TextIOWrapper(io.BytesIO(), write_through=True)) as printed:

@@ -4,14 +4,15 @@ JOB is the name of a Workload, of its owner, or of a group of bare pods. A name 
 pod, say) is ambiguous: the error names them. `workload/NAME` names one always, `job/NAME` the Job.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from fairway.api.names import called
+from fairway.api.names import called, ranks
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -39,7 +40,8 @@ class Found:
 
     @property
     def name(self) -> str:
-        return self.owners[0].name if len(self.owners) == 1 else self.ref.name.removeprefix("pod-")
+        kept = [it.name for it in self.owners if it.kind != kinds.PODS]
+        return kept[0] if len(kept) == 1 else self.ref.name.removeprefix("pod-")
 
     @property
     def status(self) -> dict[str, Any]:
@@ -74,22 +76,38 @@ async def sought(client: Client, namespace: str, job: str) -> Found | None:
     return named[0] if named else None
 
 
-async def pods_of(client: Client, found: Found) -> list[dict[str, Any]]:
-    """The pods there are, by rank (completion index, else name)."""
+async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
+    """The pods there are, each with its rank: completion index, what its name means in a group, or place by age."""
     own = {it.name for it in found.owners if it.kind == kinds.PODS}
     labels = "" if own else f"batch.kubernetes.io/job-name={found.name}"
     pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
     ours = [pod for pod in pods if not own or pod["metadata"]["name"] in own]
-    return sorted(ours, key=lambda pod: (rank_of(pod), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+    ours.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+    sizes = [(pod["metadata"].get("labels") or {}).get("fairway.dev/group-size", "") for pod in ours]
+    named = ranks(own, max(sizes, default="")) or {pod["metadata"]["name"]: at for at, pod in enumerate(ours)}
+    return sorted(((_index(pod, named), pod) for pod in ours), key=itemgetter(0))
 
 
-def rank_of(pod: dict[str, Any], default: int = 0) -> int:
-    """Its completion index, where it has one."""
+def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
     notes = pod["metadata"].get("annotations") or {}
-    return int(notes.get("batch.kubernetes.io/job-completion-index", default))
+    return int(notes.get("batch.kubernetes.io/job-completion-index", named[pod["metadata"]["name"]]))
 
 
-async def seen(client: Client, selection: Selection) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+def failure(pods: Iterable[dict[str, Any]]) -> str:
+    """How the first container that failed did: `pod a-x7k2p: OOMKilled: exit code 137`; "" where none is known."""
+    ends = []
+    for pod in pods:
+        said = pod.get("status") or {}
+        for one in (*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())):
+            end = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
+            if code := end.get("exitCode"):
+                reason = end.get("reason") if end.get("reason") != "Error" else ""
+                words = (f"pod {pod['metadata']['name']}", reason, end.get("message"), f"exit code {code}")
+                ends.append((end.get("finishedAt") or "", ": ".join(filter(None, words))))
+    return min(ends, key=itemgetter(0), default=("", ""))[1]
+
+
+async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """What is there (as ADDED), then each change as it comes; for a few objects, without an end. A watch that was cut
     begins anew with what is there then."""
     while True:

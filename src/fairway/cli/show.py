@@ -5,13 +5,12 @@ from typing import Any
 
 import click
 
-from fairway.api import quantities
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
-from .find import Found, find, pods_of, workloads
+from .find import Found, failure, find, pods_of, workloads
 from .output import age, output_option, print_table, seconds, show, span, start
 from .whatif import would_help
 
@@ -49,7 +48,8 @@ def _line(found: Found, now: float) -> list[object]:
 @on_cluster
 async def status(client: Client, namespace: str, output: str, job: str) -> None:
     """All that is known of one workload: where it is in its life, its pods and places, what happened to it."""
-    pods = await pods_of(client, found := await find(client, namespace, job))
+    found = await find(client, namespace, job)
+    pods = [pod for _, pod in await pods_of(client, found)]
     show(output, found.workload | {"pods": pods}, lambda: _print_status(found, pods, client.clock.now()))
 
 
@@ -61,6 +61,7 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         "podsets": ", ".join(f"{it['name']} × {it.get('count', 1)}" for it in spec.get("podSets") or ()),
         "phase": found.phase,
         **{name: said.get(name) for name in ("reason", "message", "position")},
+        "cause": failure(pods) if found.phase == "Failed" else "",
         "starts": start(said.get("forecast"), now),
         "attempt": said.get("attempt"),
         "placed": _places(said.get("admission")),
@@ -99,27 +100,31 @@ def _print_history(said: Thing, now: float) -> None:
 @output_option
 @on_cluster
 async def why(client: Client, namespace: str, output: str, job: str) -> None:
-    """Why a workload waits, and what would change it."""
+    """Why a workload waits, and what would change it; why one failed."""
     found = await find(client, namespace, job)
     key = f"{found.ref.namespace}/{found.ref.name}"
     helps = await would_help(client, key) if found.phase == "Pending" else []
+    cause = failure(pod for _, pod in await pods_of(client, found)) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    show(output, facts | {"wouldHelp": helps}, lambda: _print_why(found, helps, client.clock.now()))
+    answer = facts | {"wouldHelp": helps, "cause": cause}
+    show(output, answer, lambda: _print_why(found, [*helps, cause], client.clock.now()))
 
 
-def _print_why(found: Found, helps: list[str], now: float) -> None:
+def _print_why(found: Found, more: list[str], now: float) -> None:
     said, message = found.status, found.status.get("message", "")
     starts = start(said.get("forecast"), now)
     if found.phase != "Pending":
         turned = [it["lastTransitionTime"] for it in said.get("conditions") or () if it.get("status") == "True"]
         since = f" for {span(now - seconds(max(turned)))}" if turned else ""
         hint = f"; `fairway resume {found.name}` lets it queue again" if found.phase == "Suspended" else ""
-        click.echo(f"{found.name} does not wait: it is {found.phase}{since}{hint}")
+        lines = [": ".join(filter(None, (said.get("reason"), message))), *more] if found.phase == "Failed" else []
+        lines.insert(0, f"{found.name} does not wait: it is {found.phase}{since}{hint}")
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
-        lines = [message, *(change for change in helps if change not in message)]
+        lines = [f"{found.name} waits: {said.get('reason', 'not decided yet')}", message]
+        lines += [change for change in more if change not in message]
         lines += [position] * bool(said.get("position")) + [f"forecast: starts {starts}"] * bool(starts)
-        click.echo("\n  ".join([f"{found.name} waits: {said.get('reason', 'not decided yet')}", *filter(None, lines)]))
+    click.echo("\n  ".join(filter(None, lines)))
     _print_history(said, now)
 
 
@@ -165,6 +170,8 @@ def _queue_lines(queue: Thing) -> list[list[object]]:
 
 def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
     """The amount of a resource in one pool, or in all."""
+    from fairway.api import quantities
+
     pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
     total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
     return quantities.format(total, resource) if pools else ""
@@ -195,6 +202,8 @@ def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
 
 
 def _node_line(node: Thing, used: dict[tuple[str, str], int]) -> list[object]:
+    from fairway.api import quantities
+
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
     gpus, cpus = (quantities.format(used[name, it], it) for it in (GPU, "cpu"))

@@ -29,7 +29,8 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
     from fairway.api.quantities import Malformed, parse
 
     with told(Malformed, by=f"{option.opts[0]}: "):
-        parse(chosen or 0)
+        if chosen and not parse(chosen):
+            raise Malformed(f"found {chosen!r}; more than 0 is allowed")
     return chosen
 
 

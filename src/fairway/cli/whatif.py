@@ -8,6 +8,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -27,7 +28,6 @@ READ = (
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
     """When and where the Job would start, and who would have to go: as data, and in a line or two."""
-    from fairway.api.owners import name_of
     from fairway.sim.whatif import Case
 
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)

@@ -1,10 +1,11 @@
 """Which pod goes to which place of an admission, and the writes that put it there.
 
 A placement lists places in rank order. A pod with a completion index takes the place of its rank, the others the
-first free one in the order they were made. A place is free unless a pod that is bound to it still runs; a pod that is
-terminating runs until it is gone. A pod on a node for which no place is left (its workload shrank) is to go; what takes
-its place unbound waits for growth. Binding writes the devices onto the pod in the same request, so that a pod never
-starts without them; the scheduling gate goes first, since nobody may bind a gated pod.
+first free one: in a group in the order of their ranks, else in the order they were made. A place is free unless a pod
+that is bound to it still runs; a pod that is terminating runs until it is gone. A pod on a node for which no place is
+left (its workload shrank) is to go; what takes its place unbound waits for growth. Binding writes the devices onto the
+pod in the same request, so that a pod never starts without them; the scheduling gate goes first, since nobody may bind
+a gated pod.
 """
 
 from collections import Counter
@@ -15,7 +16,9 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from fairway.api.objects import ASSIGNED, GATE, INDEX, PodObject, PodTemplate
+from fairway.api.names import ranks
+from fairway.api.objects import ASSIGNED, GATE, GROUP_SIZE, INDEX, PodObject, PodTemplate
+from fairway.api.owners import group_of
 from fairway.api.pods import pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
@@ -78,17 +81,17 @@ def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
     return placement.name in (alike or [value.podsets[0].name])
 
 
-def strays(placement: PodSetPlacement, pods: Iterable[PodObject]) -> list[PodObject]:
+def strays(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[PodObject]:
     """Pods that hold room for which there is no place."""
     return _settled(placement, pods)[1]
 
 
 def _settled(
-    placement: PodSetPlacement, pods: Iterable[PodObject]
+    placement: PodSetPlacement, pods: Sequence[PodObject]
 ) -> tuple[list[Place | None], list[PodObject]]:
     """The places, those taken out, and the pods on nodes without one. Who stays and came first is first served."""
     free: list[Place | None] = list(places(placement))
-    held = sorted(filter(holds_room, pods), key=lambda pod: (pod.metadata.deletion_timestamp is not None, *_turn(pod)))
+    held = sorted(filter(holds_room, _in_turn(pods)), key=lambda pod: pod.metadata.deletion_timestamp is not None)
     return free, [pod for pod in held if not _take(free, pod)]
 
 
@@ -96,11 +99,11 @@ def assign(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[tuple[
     """Pods that wait for a node, each with its place; those for whom none is free are left out."""
     free, _ = _settled(placement, pods)
     waiting = [
-        pod for pod in pods
+        pod for pod in _in_turn(pods)
         if not pod.spec.node_name and not is_over(pod) and pod.metadata.deletion_timestamp is None
     ]  # fmt: skip
     given: list[tuple[PodObject, Place]] = []
-    for pod in sorted(waiting, key=_turn):
+    for pod in waiting:
         own = rank(pod)
         first = next((row for row, place in enumerate(free) if place), None)
         row = own if own is not None and own < len(free) and free[own] else first
@@ -121,9 +124,12 @@ def _take(free: list[Place | None], pod: PodObject) -> bool:
     return bool(fitting)
 
 
-def _turn(pod: PodObject) -> tuple[bool, int, str, str]:
+def _in_turn(pods: Sequence[PodObject]) -> list[PodObject]:
     """By rank, then age."""
-    return rank(pod) is None, rank(pod) or 0, pod.metadata.creation_timestamp or "", pod.metadata.name
+    grouped = {pod.metadata.name: pod.metadata.labels.get(GROUP_SIZE, "") for pod in pods if group_of(pod.metadata)}
+    own = ranks(grouped, max(grouped.values(), default=""))
+    aged = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
+    return sorted(aged, key=lambda pod: (rank(pod) is None, rank(pod) or own.get(pod.metadata.name, 0)))
 
 
 def rank(pod: PodObject) -> int | None:

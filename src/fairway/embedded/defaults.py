@@ -18,7 +18,7 @@ _POD = {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGrac
 _CONTAINER = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _JOB = {"parallelism": 1, "completionMode": "NonIndexed", "suspend": False,
-        "podReplacementPolicy": "TerminatingOrFailed"}
+        "podReplacementPolicy": "TerminatingOrFailed", "backoffLimit": 6}
 _MODES = ("secret", "configMap", "projected", "downwardAPI")
 
 
@@ -115,7 +115,9 @@ def _job(job: Thing) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     _fill(spec, _JOB)
-    spec.setdefault("backoffLimit", 6 if "backoffLimitPerIndex" not in spec else 2**31 - 1)
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            pattern.setdefault("status", "True")
     if "spec" in spec.get("template", {}):
         pod_spec(spec["template"]["spec"])
 

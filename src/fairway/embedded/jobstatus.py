@@ -9,8 +9,8 @@ set, so they need no such steps.
 Pods that the job itself takes away (suspension, fewer parallel, completions reached) are released first: no failure.
 Pods deleted by anybody else count as failed at once and are replaced. A pod whose process was lost (reason Lost: the
 machine went down) is replaced and not counted, since it is not the user's failure. After failures the next pod waits
-10 s, 20 s … 6 min; being suspended leaves no such debt. Not served: podFailurePolicy, successPolicy,
-backoffLimitPerIndex, and podReplacementPolicy other than the default.
+10 s, 20 s … 6 min; being suspended leaves no such debt. What is not served (podFailurePolicy, successPolicy,
+backoffLimitPerIndex …) the server warns of: unserved.py.
 """
 
 from collections.abc import Iterable, Sequence

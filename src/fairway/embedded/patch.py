@@ -13,7 +13,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from fairway.embedded.errors import Failure, bad_request, unsupported_media
+from fairway.embedded.errors import Failure, bad_request, shown, unsupported_media
 
 JSON, MERGE = "application/json-patch+json", "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -51,13 +51,15 @@ def apply_patch(media: str, body: bytes, current: dict[str, Any]) -> dict[str, A
 def _json(patch: Any, current: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
-    try:
-        result = jsonpatch.apply_patch(current, patch, in_place=True)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(f"error decoding patch: {error}") from error
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
-        raise Failure(422, "Invalid", f"the server rejected our request due to an error in our request: {error}") from (
-            error)
+    result: Any = current
+    for operation in patch:
+        try:
+            result = jsonpatch.apply_patch(result, [operation], in_place=True)
+        except jsonpatch.InvalidJsonPatch as error:
+            raise bad_request(f"error decoding patch: {error}") from error
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
+            why = f"the server rejected our request due to an error in our request: {shown(operation)} fails"
+            raise Failure(422, "Invalid", why) from error
     if not isinstance(result, dict):
         raise bad_request("the patch leaves no object")
     return result

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fairway.embedded import deletion
+from fairway.embedded import deletion, unserved
 from fairway.embedded.call import Call
 from fairway.embedded.deletion import Options
 from fairway.embedded.errors import bad_request
@@ -19,8 +19,7 @@ def create(registry: Registry, call: Call) -> Response:
     if thing["metadata"].get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     thing = registry.create(thing, write)
-    if not resource.kind.acted_on:
-        write.warnings.append(f"{resource.name} are kept as data here: nothing acts on them")
+    write.warnings.extend(unserved.warnings(resource, thing))
     return warned(answer(registry, call, encode(thing), status=201), write)
 
 

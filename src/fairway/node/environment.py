@@ -6,7 +6,7 @@ expanded as Kubernetes does. Last, so that nobody sees another's device: CUDA_VI
 out to its containers in their order (empty for one without), and CUDA_DEVICE_ORDER, since we count as NVML does.
 
 LOCAL_RANK is 0: a process sees only its own devices. A gang is an indexed Job (rank = completion index) or bare pods
-with a group label (rank = the number their name ends in, else their place in it).
+with a group label (rank = what their names mean, `api/names.py`).
 """
 
 import re
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from fairway.api.names import ranks
 from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE, INDEX, WORLD_SIZE
 from fairway.api.quantities import Malformed, exact
 
@@ -139,7 +140,7 @@ def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
         rank, size = annotations[INDEX], annotations[WORLD_SIZE]
     else:
         size = (meta.get("labels") or {}).get(GROUP_SIZE, str(len(around.peers)))
-        rank = _rank(meta["name"], around.peers, size)
+        rank = str(ranks(around.peers, size)[meta["name"]])
     return {
         "RANK": rank,
         "WORLD_SIZE": size,
@@ -147,14 +148,6 @@ def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(around.port),
     }
-
-
-def _rank(name: str, peers: tuple[str, ...], size: str) -> str:
-    numbers = [re.search(r"-(\d{1,6})$", peer) for peer in peers]
-    ranks = {peer: int(found[1]) for peer, found in zip(peers, numbers) if found}
-    if len(set(ranks.values())) == len(peers) and sorted(ranks.values()) == list(range(int(size))):
-        return str(ranks[name])
-    return str(sorted(peers).index(name))
 
 
 def _all_of(each: dict[str, Any], around: Surroundings) -> dict[str, str]:

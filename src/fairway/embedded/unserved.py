@@ -1,0 +1,39 @@
+"""What is accepted and kept though nothing here acts on it: told in the Warning header when an object is made.
+
+Of pods it is what a node without a container engine cannot do, of Jobs what their controller does not look at.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fairway.embedded.catalog import Resource
+from fairway.embedded.defaults import containers
+
+_JOB = {**dict.fromkeys(("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy")),
+        "podReplacementPolicy": "TerminatingOrFailed", "managedBy": "kubernetes.io/job-controller"}
+_POD: Mapping[str, Any] = {"securityContext": {}}
+_CONTAINER = _POD | dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"))
+"""Field → the value at which there is nothing to act on, beside that it is absent."""
+
+
+def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
+    spec = thing.get("spec") or {}
+    if not resource.kind.acted_on:
+        yield f"{resource.name} are kept as data here: nothing acts on them"
+    elif resource.name == "pods":
+        yield from _of_pod(spec, "spec")
+    elif resource.name == "jobs.batch":
+        yield from _ignored(spec, "spec", _JOB)
+        yield from _of_pod(spec["template"]["spec"], "spec.template.spec")
+
+
+def _of_pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:
+    yield from _ignored(spec, path, _POD)
+    for where, container in containers(spec):
+        yield from _ignored(container, f"{path}.{where}", _CONTAINER)
+
+
+def _ignored(spec: Mapping[str, Any], path: str, fields: Mapping[str, Any]) -> Iterator[str]:
+    for name, idle in fields.items():
+        if spec.get(name) not in (None, idle):
+            yield f"{path}.{name} is kept as data here: nothing acts on it"
