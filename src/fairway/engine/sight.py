@@ -201,8 +201,9 @@ class Run:
         self.ranking, self.kind, self.podsets, self.allowed = ranking, kind, podsets, allowed
         self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
         self.packs = ranking.linear.slope < 0
-        # When packing, what sorts before the bound has less free than is asked for.
-        self.bound = ranking.least - ranking.linear.slope * kind.need.size if self.packs else -np.inf, -1
+        # When packing, what sorts before the bound has less free than is asked for, if anything is.
+        is_bound = self.packs and kind.need.size > 0
+        self.bound = ranking.least - ranking.linear.slope * kind.need.size if is_bound else -np.inf, -1
         self.at, self.epoch, self.seen = 0, 0, -1
         self.left: int | None = None  # pods for which the place found is good, once it is asked
         self.row: int | None = None
