@@ -342,13 +342,12 @@ def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:
 
 def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
     """The row of each pod, in the order placed. `pods` is used up."""
-    kind = part.kind
-    rows: list[int] = []
+    kind, leaving, rows = part.kind, scene.sight.leaving() if part.kind.pod.spread else {}, list[int]()
     while len(rows) < part.size:
-        fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind))
+        fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind, leaving))
         if not len(fits):
             return None
-        liked = WISH * likes(scene.snapshot, scene.standing, kind)[fits]
+        liked = WISH * likes(scene.snapshot, scene.standing, kind, leaving)[fits]
         row = int(fits[np.argmax(scene.values(kind, part.strategy, fits) + liked)])
         share = choose(scene, kind, row, count=1)
         if share is None:

@@ -143,6 +143,17 @@ class Sight:
         self._counted = len(draft.log)
         return self._standing
 
+    def leaving(self) -> Mapping[PodClass, Counts]:
+        """int64[node] pods of each class that leave, of those counted as standing."""
+        draft, counts = self.draft, dict[PodClass, Counts]()
+        now, rows = draft.residents or {}, [row for row in draft.exits if row >= 0]
+        later = draft.later.residents or {} if draft.later else now
+        for pod, counter in now.items():
+            if left := {row: count for row in rows if (count := counter[row] - later[pod][row])}:
+                counts[pod] = np.zeros(len(self.draft.snapshot.nodes), np.int64)
+                counts[pod][list(left)] = list(left.values())
+        return counts
+
 
 class Ranking:
     """Nodes of a mask in the order of a linear score; keys are scores negated, so that the best is the least."""

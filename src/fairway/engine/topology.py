@@ -46,8 +46,9 @@ class Tree(NamedTuple):
 
 class Wanted(NamedTuple):
     """What is to be laid out: so many pods, `room[node]` for them, `free[node]` of what packing looks at, how to fill
-    nodes of one narrowest domain. `anchors`: the row of each pod that stands already, in rank order; `wish`: float64[node], what the user likes,
-    before tightness; `is_flat`: nodes of the starting domain are filled as if it were the narrowest."""
+    nodes of one narrowest domain. `anchors`: the row of each pod that stands already, in rank order; `wish`:
+    float64[node], what the user likes, before tightness; `is_flat`: nodes of the starting domain are filled as if it
+    were the narrowest."""
 
     size: int
     topology: Topology
@@ -60,8 +61,8 @@ class Wanted(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The tree with what its domains can hold, level by level: pods, in whole segments; what is free on nodes with room;
-    and how much each domain is wished for."""
+    """The tree with what its domains can hold, level by level: pods, in whole segments; what is free on nodes with
+    room; and how much each domain is wished for."""
 
     tree: Tree
     rooms: list[Counts]
