@@ -182,6 +182,12 @@ def test_a_spread_counts_pods_of_its_namespace_only():
     assert placed(pods("p", spread=(even(),), **WEB), *zones("a", "b"), *stands) == "a1"
 
 
+def test_a_spread_does_not_count_pods_that_are_leaving():
+    stands = [other(f"w{at}", f"{at}1", **WEB, namespace="ns", is_leaving=at == "b") for at in "ab"]
+    assert placed(pods("p", spread=(even(),), **WEB), *zones("a", "b"), *stands) == "b1"
+    assert placed(pods("p", spread=(even(hard=False),), **WEB), *zones("a", "b"), *stands) == "b1"
+
+
 def test_a_node_without_the_key_is_out_of_a_hard_spread():
     assert placed(pods("p", spread=(even(),), **WEB), node("n1", cpu=2), *zones("a")) == "a1"
 

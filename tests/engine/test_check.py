@@ -341,6 +341,16 @@ def test_required_anti_affinity_binds_both_sides() -> None:
     assert ("a", "Neighbour") in faults(of(gang, nodes=nodes), admit(gang, on("n1", 0, 1)))
 
 
+def test_who_keeps_apart_waits_for_those_that_leave() -> None:
+    shy = {"labels": (("app", "x"),), "pod_affinity": (PodAffinity(X, HOST, anti=True),)}
+    a, gone = work("a", pod=shy), runs(work("v", pod=shy), on("n1", 0), is_leaving=True)
+    stranger = Pod("x/p", "n1", PodClass(namespace="ns", labels=(("app", "x"),)), is_leaving=True)
+    for world, key in ((of(a, running=(gone,)), "ns/v"), (of(a, pods=(stranger,)), "x/p")):
+        said = [Keep("ns/v")] if world.running else []
+        assert faults(world, admit(a, on("n1", 1), after=(key,)), *said) == set()
+        assert faults(world, admit(a, on("n1", 1)), *said) == {("a", "Neighbour")}
+
+
 def test_required_affinity_needs_a_friend_or_to_be_the_first_of_its_kind() -> None:
     fond = {"labels": (("app", "x"),), "pod_affinity": (PodAffinity(X, HOST),)}
     nodes = (node("n1"), node("n2"))

@@ -2,7 +2,17 @@
 
 from builders import NOW, job, meets, node, queue, runs, table
 
-from fairway.engine.model import Decayed, Disruption, Eviction, Expression, Ledger, Pool
+from fairway.engine.model import (
+    Decayed,
+    Disruption,
+    Eviction,
+    Expression,
+    Ledger,
+    Pod,
+    PodAffinity,
+    PodClass,
+    Pool,
+)
 
 HOUR = 3600.0
 EQUAL = queue("a", 4), queue("b", 4)
@@ -11,6 +21,15 @@ EQUAL = queue("a", 4), queue("b", 4)
 def each(queue_of: str, *names: str, gpus: float = 2, at: str = "n", **fields):
     """Running workloads of one pod each."""
     return [runs(job(name, queue_of, gpus, **fields), at) for name in names]
+
+
+PORT = (("0.0.0.0", "TCP", 80),)
+
+
+def lone(name: str, key: str = "kubernetes.io/hostname", **fields):
+    """One that keeps apart from its kind."""
+    term = PodAffinity((Expression("app", "In", ("x",)),), key, anti=True)
+    return job(name, pod={"labels": (("app", "x"),), "pod_affinity": (term,)}, **fields)
 
 
 def evicted(*ago: float, by: str = "ns/other"):
@@ -173,6 +192,20 @@ NEED = table(
      [node("n", 2), node("m", 2), queue("q"), runs(job("going", gpus=2), "n", is_leaving=True, leaving_since=NOW),
       *each("q", "low", at="m"), job("w", gpus=2, priority=9)],
      {"w": "n after going", "going": "Keep", "low": "Keep"}),
+    ("who keeps apart from one that leaves waits for it, though there is room beside it",
+     [node("n", 4), queue("q"), runs(lone("going"), "n", is_leaving=True, leaving_since=NOW), lone("w"), job("v")],
+     {"w": "n after going", "v": "n"}),
+    ("a host port is not free before its holder has gone",
+     [node("n", 4), queue("q"), Pod("x/p", "n", PodClass(host_ports=PORT), is_leaving=True),
+      Pod("x/o", "n", PodClass(), is_leaving=True), job("w", pod={"host_ports": PORT})], {"w": "n after x/p"}),
+    ("of those that leave a zone it waits for whom it cannot bear, no others",
+     [*(node(name, 4, labels={"zone": "z"}) for name in "nm"), node("o", 1, labels={"zone": "y"}), queue("q"),
+      runs(lone("a", key="zone"), "n", is_leaving=True), runs(job("b"), "m", is_leaving=True),
+      runs(lone("c", key="zone"), "o", is_leaving=True), lone("w", key="zone", gpus=2)], {"w": "m after a"}),
+    ("who is evicted takes its port along, and another that leaves its own",
+     [node("n", 2), node("m", 1), queue("q"), runs(job("low", gpus=2), "n"),
+      runs(job("going", pod={"host_ports": PORT}), "n", is_leaving=True, leaving_since=NOW),
+      job("w", gpus=2, priority=9, pod={"host_ports": PORT})], {"w": "n after going low", "low": "Preempted for w"}),
     ("what was promised is said again until the last has gone",
      [node("n", 2), queue("q"), runs(job("w", gpus=2), "n", is_promised=True, waits_for=("ns/going",)),
       runs(job("going", gpus=2), "n", is_leaving=True, leaving_since=NOW), job("more", gpus=2, priority=1)],

@@ -6,13 +6,13 @@ a mask, what is preferred values of 0..1. An existing pod's required anti-affini
 its preferences. A class with terms of its own changes the answer with each of its pods: it is placed pod by pod.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import numpy as np
 
 from .fit import Counts, Kind, labels_of, pool_row, selected, tolerated
-from .labels import clash, means, required, selects
+from .labels import NAME, clash, means, required, selects
 from .model import PodAffinity, PodClass, Spread
 from .score import Values
 from .snapshot import Mask, Snapshot
@@ -38,12 +38,13 @@ def bound_to_itself(pod: PodClass) -> list[str]:
     return [term.topology_key for term in required(pod, anti=False) if means(term, pod, pod)]
 
 
-def admits(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
-    """Nodes where no required term forbids the pod, nor a hard spread."""
+def admits(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Mask:
+    """Nodes where no required term forbids the pod, nor a hard spread, which does not count those that are leaving."""
     mask = bears(snapshot, standing, kind)
     for spread in kind.pod.spread:
         if spread.hard:
-            mask &= _level(snapshot, standing, kind, spread)
+            counts = _spread_over(standing, kind.pod, spread) - _spread_over(leaving, kind.pod, spread)
+            mask &= _level(snapshot, counts, kind, spread)
     return mask
 
 
@@ -57,19 +58,26 @@ def bears(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
 def apart(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
     """Nodes where no port is taken and nobody keeps away from another."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    pod = kind.pod
     for other, counts in standing.items():
-        if clash(pod, other):
-            mask &= counts <= 0
-        for term in required(other, anti=True):
-            if means(term, other, pod):
-                mask &= _beside(snapshot, term.topology_key, counts) <= 0
-    for term in required(pod, anti=True):
-        mask &= _beside(snapshot, term.topology_key, _count(standing, partial(means, term, pod))) <= 0
+        for key in keys_apart(kind.pod, other):
+            mask &= _beside(snapshot, key, counts) <= 0
     return mask
 
 
-def likes(snapshot: Snapshot, standing: Standing, kind: Kind) -> Values:
+def keys_apart(pod: PodClass, other: PodClass) -> set[str]:
+    """Topology keys of the domains that two pods may not share."""
+    pairs = (pod, other), (other, pod)
+    keys = {one.topology_key for own, its in pairs for one in required(own, anti=True) if means(one, own, its)}
+    return keys | {NAME} if clash(pod, other) else keys
+
+
+def meets(snapshot: Snapshot, keys: Iterable[str], rows: list[int], row: int) -> bool:
+    """Whether a node is in one domain of some of these keys with one of the others."""
+    codes = (labels_of(snapshot, key).codes for key in keys)
+    return any(one[row] >= 0 and bool((one[rows] == one[row]).any()) for one in codes)
+
+
+def likes(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Values:
     """How much preferred terms, its own and those of pods that stand, and soft spread favour each node: 0..1 each."""
     pod, drawn, evenness = kind.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
     for term in pod.pod_affinity:
@@ -83,7 +91,8 @@ def likes(snapshot: Snapshot, standing: Standing, kind: Kind) -> Values:
                 drawn += sign * (term.weight or 1) * np.maximum(_beside(snapshot, term.topology_key, counts), 0)
     for spread in pod.spread:
         if not spread.hard:
-            beside = _beside(snapshot, spread.topology_key, _spread_over(standing, pod, spread))
+            counts = _spread_over(standing, pod, spread) - _spread_over(leaving, pod, spread)
+            beside = _beside(snapshot, spread.topology_key, counts)
             evenness -= np.where(beside < 0, beside.max(initial=0) + 1, beside)
     return _scaled(drawn) + _scaled(evenness)
 
@@ -141,9 +150,9 @@ def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:
     return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, dict(one.labels)))
 
 
-def _level(snapshot: Snapshot, standing: Standing, kind: Kind, spread: Spread) -> Mask:
-    """Domains that one more pod would not put more than the skew above the emptiest. Of the nodes those count that
-    carry the keys of all hard constraints, are of the pool and, by policy, selected and tolerated."""
+def _level(snapshot: Snapshot, counts: Counts, kind: Kind, spread: Spread) -> Mask:
+    """Domains that one more pod would not put more than the skew above the emptiest, by these counts. Of the nodes
+    those count that carry the keys of all hard constraints, are of the pool and, by policy, selected and tolerated."""
     pod, codes = kind.pod, labels_of(snapshot, spread.topology_key).codes
     counted = snapshot.pool_of == pool_row(snapshot, kind.pool)
     for one in pod.spread:
@@ -152,7 +161,7 @@ def _level(snapshot: Snapshot, standing: Standing, kind: Kind, spread: Spread) -
         counted &= selected(snapshot, pod)
     if spread.honor_taints:
         counted &= tolerated(snapshot, pod)
-    totals = _beside(snapshot, spread.topology_key, np.where(counted, _spread_over(standing, pod, spread), 0))
+    totals = _beside(snapshot, spread.topology_key, np.where(counted, counts, 0))
     domains = np.count_nonzero(np.bincount(codes[counted]))
     least = totals[counted].min(initial=np.iinfo(np.int64).max) if domains >= spread.min_domains else 0
     own = 1 if selects(spread.selector, dict(pod.labels)) else 0

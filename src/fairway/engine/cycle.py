@@ -200,7 +200,7 @@ class Cycle:
         admission = last if last.podsets is placed and last.pool == pool else Admission(pool, placed)
         risks = self.timeline.stay(workload, admission) if self.timeline.keeps else ""
         draft.start(workload, admission)
-        return Admit(workload.key, admission, draft.leavers(admission) if draft.later else (), risks)
+        return Admit(workload.key, admission, draft.leavers(workload.podsets, admission) if draft.later else (), risks)
 
     def find(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
         """The first pool and places in which it fits without delaying what is kept; else, if it is preemptible, at its
@@ -241,5 +241,5 @@ class Cycle:
         if one.is_leaving:
             return Keep(one.workload.key)
         still = {key for key in one.waits_for if key in self.draft.running and self.draft.running[key].is_leaving}
-        after = tuple(sorted(still.union(self.draft.leavers(one.admission))))
+        after = tuple(sorted(still.union(self.draft.leavers(one.workload.podsets, one.admission))))
         return Admit(one.workload.key, one.admission, after, one.backfilled_for)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .affinity import keys_apart, meets
 from .model import Admission, PodClass, PodSet, Running, Workload
 from .policy import FAIRWAY, Policy
 from .quota import Tree
@@ -55,6 +56,7 @@ class Draft:
         self.repeats = 0
         self.last = NOWHERE
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
+        self._strange: dict[str, tuple[PodClass, int]] = {}  # pods of others that leave
         self.log: list[int] = []  # rows in the order written
         self.returns = 0  # how often room may have come back, or in sight again
         self.sight: Sight | None = None  # what placement found out about this draft
@@ -217,15 +219,38 @@ class Draft:
                     keys.add(key)
                     self.note(partial(keys.discard, key))
 
-    def leavers(self, admission: Admission) -> tuple[str, ...]:
-        """Whom something that holds these places waits for: those that leave its nodes, where room is held twice."""
-        waits: set[str] = set()
+    def leavers(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
+        """Whom something that holds these places waits for: those that leave its nodes, where room is held twice, and
+        those beside whom it may not stand."""
+        waits = self.unborne(podsets, admission)
         for placement in admission.podsets:
             for share in placement.nodes:
                 row = self.snapshot.row_of.get(share.node, -1)
                 if self.exits.get(row) and ((self.free[:, row] < 0).any() or (self.device_free[row] < -1).any()):
                     waits |= self.exits[row]
         return tuple(sorted(key for key in waits if not self._remains(key)))
+
+    def unborne(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
+        """Those that leave and beside whom its pods may not stand; beside who remains it has no place at all."""
+        rows: dict[PodClass, list[int]] = {}
+        for pod, row, _, _ in self._shares(podsets, admission) if self.residents else ():
+            rows.setdefault(pod, []).append(row)
+        pairs = product(rows, self.residents or ())
+        foes = {(pod, other): keys for pod, other in pairs if (keys := keys_apart(pod, other))}
+        leaving = set[str]().union(*self.exits.values()) if foes else ()
+        return {
+            key for key in leaving if not self._remains(key)
+            for other, row in self._seats(key) for pod in rows
+            if meets(self.snapshot, foes.get((pod, other), ()), rows[pod], row)
+        }  # fmt: skip
+
+    def _seats(self, key: str) -> Iterator[tuple[PodClass, int]]:
+        """Class and row of the pods of one that leaves, of those too that it keeps."""
+        if key in self._strange:
+            yield self._strange[key]
+        if one := self.running.get(key):
+            for pod, row, _, _ in self._shares(one.workload.podsets, self.shrunk.get(key, one.admission)):
+                yield pod, row
 
     def _remains(self, key: str) -> bool:
         """It was to leave, and was spared."""
@@ -391,6 +416,7 @@ class Draft:
                 pool = self.snapshot.pool_of[row]
                 memory = self.snapshot.gpu_memory[pool] if pool >= 0 else device_memory(self.snapshot.nodes[row])
                 self.exits.setdefault(row, set()).add(pod.key)
+                self._strange[pod.key] = pod.pod, row
                 self.ahead()._write(pod.pod, row, -1, memory)
                 self.ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
 

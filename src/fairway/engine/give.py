@@ -273,7 +273,8 @@ def _under(budget: Disruption, one: Running) -> int:
 def _settle(search: Search, admission: Admission) -> Verdict:
     """Say who leaves, who shrinks and who comes."""
     cycle, workload, victims = search.cycle, search.workload, tell(search)
-    others = () if suffices(search, admission) else cycle.draft.leavers(admission)
+    waits = cycle.draft.unborne if suffices(search, admission) else cycle.draft.leavers
+    others = waits(workload.podsets, admission)
     return Admit(workload.key, admission, tuple(sorted(victims.union(others))))
 
 

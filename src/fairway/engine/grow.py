@@ -114,7 +114,8 @@ class Surplus:
         givers = {gift.key for gift in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
         with draft.trial():
             draft.resize(workload.key, joined(stands, placed))
-            return is_fair(search) and givers.issuperset(draft.leavers(Admission(stands.pool, placed)))
+            waits = draft.leavers(workload.podsets, Admission(stands.pool, placed))
+            return is_fair(search) and givers.issuperset(waits)
 
 
 def joined(stands: Admission, more: Placements) -> Admission:

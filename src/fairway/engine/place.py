@@ -19,7 +19,7 @@ from .affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn,
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row, remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
-from .score import WISH, Values, fullness, linear, strategy_of, wishes
+from .score import WISH, Values, fullness, linear, strategy_of
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
 from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
@@ -144,7 +144,8 @@ def _gang(sight: Sight, ask: Ask, pool: str) -> Placements | None:
         parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
     if wide == ANYWHERE:
         return _together(scene, tree, parts)
-    for region in _regions(scene, tree, parts, Wanted(1, wide, _NOTHING, anchors=anchors)):
+    size, wide = sum(part.size for part in parts), replace(wide, segments=())
+    for region in _regions(scene, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors)):
         if (placed := _together(scene, tree, [_within(part, region) for part in parts])) is not None:
             return placed
     return None
@@ -178,7 +179,8 @@ def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Ite
     """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
     rooms = [_room(scene, part, parts) for part in parts]
     fields = [domain_rooms(tree, one) for one in rooms]
-    wanted = wanted._replace(room=np.sum(rooms, axis=0))
+    free = scene.free[max(part.kind.need.packed for part in parts)]
+    wanted = wanted._replace(room=np.sum(rooms, axis=0), free=free)
     for level, domain in starts(field_of(tree, wanted), wanted):
         if level < 0:
             yield None
@@ -287,16 +289,19 @@ def _batched(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
     is_flat = (part.strategy != "Binpack" or part.kind.need.share > 0) and not part.topology.segments
     filling = Filling(scene, part, is_tight=bool(levels_asked(part.topology)))
-    wish = wishes(scene.snapshot, part.kind)
-    wanted = Wanted(part.size, part.topology, _room(scene, part), filling.fill, part.anchors, None, is_flat)
-    wanted = wanted._replace(wish=wish) if wish.any() else wanted
-    return lay(tree, wanted)
+    wish = linear(scene.snapshot, part.kind, 1.0).base
+    wanted = _wanted(scene, part, _room(scene, part))
+    return lay(tree, wanted._replace(fill=filling.fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
+
+
+def _wanted(scene: Scene, part: Part, pods: Counts) -> Wanted:
+    return Wanted(part.size, part.topology, pods, scene.free[part.kind.need.packed], anchors=part.anchors)
 
 
 def _singly(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     """Pod by pod, each where the ones before it let it stand, in the first domain that holds them all."""
     pods = _room(scene, part)
-    wanted = Wanted(part.size, replace(part.topology, segments=()), pods, anchors=part.anchors)
+    wanted = _wanted(scene, part, pods)._replace(topology=replace(part.topology, segments=()))
     for level, domain in starts(field_of(tree, wanted), wanted):
         inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
         if part.topology.segments:
@@ -337,13 +342,12 @@ def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:
 
 def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
     """The row of each pod, in the order placed. `pods` is used up."""
-    kind = part.kind
-    rows: list[int] = []
+    kind, leaving, rows = part.kind, scene.sight.leaving() if part.kind.pod.spread else {}, list[int]()
     while len(rows) < part.size:
-        fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind))
+        fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind, leaving))
         if not len(fits):
             return None
-        liked = WISH * likes(scene.snapshot, scene.standing, kind)[fits]
+        liked = WISH * likes(scene.snapshot, scene.standing, kind, leaving)[fits]
         row = int(fits[np.argmax(scene.values(kind, part.strategy, fits) + liked)])
         share = choose(scene, kind, row, count=1)
         if share is None:

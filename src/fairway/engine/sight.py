@@ -143,6 +143,17 @@ class Sight:
         self._counted = len(draft.log)
         return self._standing
 
+    def leaving(self) -> Mapping[PodClass, Counts]:
+        """int64[node] pods of each class that leave, of those counted as standing."""
+        draft, counts = self.draft, dict[PodClass, Counts]()
+        now, rows = draft.residents or {}, [row for row in draft.exits if row >= 0]
+        later = draft.later.residents or {} if draft.later else now
+        for pod, counter in now.items():
+            if left := {row: count for row in rows if (count := counter[row] - later[pod][row])}:
+                counts[pod] = np.zeros(len(self.draft.snapshot.nodes), np.int64)
+                counts[pod][list(left)] = list(left.values())
+        return counts
+
 
 class Ranking:
     """Nodes of a mask in the order of a linear score; keys are scores negated, so that the best is the least."""
@@ -201,8 +212,9 @@ class Run:
         self.ranking, self.kind, self.podsets, self.allowed = ranking, kind, podsets, allowed
         self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
         self.packs = ranking.linear.slope < 0
-        # When packing, what sorts before the bound has less free than is asked for.
-        self.bound = ranking.least - ranking.linear.slope * kind.need.size if self.packs else -np.inf, -1
+        # When packing, what sorts before the bound has less free than is asked for, if anything is.
+        is_bound = self.packs and kind.need.size > 0
+        self.bound = ranking.least - ranking.linear.slope * kind.need.size if is_bound else -np.inf, -1
         self.at, self.epoch, self.seen = 0, 0, -1
         self.left: int | None = None  # pods for which the place found is good, once it is asked
         self.row: int | None = None

@@ -5,8 +5,9 @@ parents are different domains; ids follow the order of paths, children and nodes
 are laid out in that order. A node without a level's label is in no domain of it: it stands in a nameless one, which is
 never chosen for a constraint but still belongs to its parent.
 
-Where to start: the narrowest level asked for; among its domains that fit, the one with the least room; a preference
-climbs until one fits, and splits over the fewest where none does. From there down the levels the same rule.
+Where to start: the narrowest level asked for; among its domains that fit, the one with the least room, in pods, and of
+equals with the least free of what packing looks at; a preference climbs until one fits, and splits over the fewest
+where none does. From there down the levels the same rule.
 A segment's level holds whole segments only: its domains' rooms are rounded down, the narrowest first.
 """
 
@@ -44,13 +45,15 @@ class Tree(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be laid out: so many pods, `room[node]` for them, how to fill nodes of one narrowest domain.
-    `anchors`: the row of each pod that stands already, in rank order; `wish`: float64[node], what the user likes,
-    before tightness; `is_flat`: nodes of the starting domain are filled as if it were the narrowest."""
+    """What is to be laid out: so many pods, `room[node]` for them, `free[node]` of what packing looks at, how to fill
+    nodes of one narrowest domain. `anchors`: the row of each pod that stands already, in rank order; `wish`:
+    float64[node], what the user likes, before tightness; `is_flat`: nodes of the starting domain are filled as if it
+    were the narrowest."""
 
     size: int
     topology: Topology
     room: Counts
+    free: Counts
     fill: Fill = nowhere
     anchors: Rows | None = None
     wish: Values | None = None
@@ -58,12 +61,12 @@ class Wanted(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The tree with what its domains can hold, level by level: pods in whole segments, and apart from segments; and how
-    much each domain is wished for."""
+    """The tree with what its domains can hold, level by level: pods, in whole segments; what is free on nodes with
+    room; and how much each domain is wished for."""
 
     tree: Tree
     rooms: list[Counts]
-    loose: list[Counts]
+    free: list[Counts]
     wishes: list[Values] | None
 
 
@@ -105,9 +108,10 @@ def field_of(tree: Tree, wanted: Wanted) -> Field:
     room, segments = wanted.room, wanted.topology.segments
     if wanted.topology.required:
         index = tree.levels.index(wanted.topology.required)
-        room = np.where(np.append(tree.is_named[index], False)[tree.codes[index]], room, 0)
-    loose = domain_rooms(tree, room)
-    return Field(tree, domain_rooms(tree, room, segments) if segments else loose, loose, _wishes(tree, wanted))
+        if not tree.is_named[index].all():  # else there is none such
+            room = np.where(np.append(tree.is_named[index], False)[tree.codes[index]], room, 0)
+    free = domain_rooms(tree, np.where(room > 0, wanted.free, 0))
+    return Field(tree, domain_rooms(tree, room, segments), free, _wishes(tree, wanted))
 
 
 def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
@@ -164,7 +168,8 @@ def domain_rooms(tree: Tree, room: Counts, segments: tuple[Segment, ...] = ()) -
     rooms: list[Counts] = []
     inner = room[tree.rows]
     for index in range(len(tree.levels) - 1, -1, -1):
-        inner = np.add.reduceat(inner, tree.first[index + 1][:-1]) if len(inner) else inner
+        begins = tree.first[index + 1][:-1]
+        inner = np.add.reduceat(inner, begins) if len(begins) < len(inner) else inner  # as many: each is its own sum
         if size := sizes.get(tree.levels[index], 0):
             inner = np.where(tree.is_named[index], inner // size * size, 0)
         rooms.insert(0, inner)
@@ -203,8 +208,8 @@ def starts(field: Field, wanted: Wanted) -> Iterator[tuple[int, int]]:
 
 
 def _tightest_first(field: Field, level: int, ids: Rows) -> Rows:
-    rooms, loose = field.rooms[level][ids], field.loose[level][ids]
-    return np.lexsort((loose, rooms) if field.wishes is None else (loose, rooms, -field.wishes[level][ids]))
+    rooms, free = field.rooms[level][ids], field.free[level][ids]
+    return np.lexsort((free, rooms) if field.wishes is None else (free, rooms, -field.wishes[level][ids]))
 
 
 def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -> list[Piece]:

@@ -17,10 +17,12 @@ from .case import Case
 from .ground import Found, unfit
 from .layout import Item, Layout
 
+APART = "host port", "anti-affinity"
+
 
 def neighbours(case: Case) -> Found:
-    """Those that leave may have been seen beside a pod or not: both pass. Spread binds who comes, so those that move
-    may come later; who grows pod by pod may come behind any other that grows."""
+    """Those that leave may have been seen beside a pod or not: both pass, but who starts waits for whom it cannot bear.
+    Spread binds who comes, so those that move may come later; who grows pod by pod may come behind any that grows."""
     if not case.snapshot.is_social:
         return
     company = Company(case)
@@ -34,6 +36,7 @@ def neighbours(case: Case) -> Found:
     whole = minimums + company.count(rests)
     for turn, item in enumerate([*cores, *rests]):
         pods, before = company.count([item]), stays if turn < len(cores) else minimums
+        unnamed = company.leaving(case, item.after) if item.role == "new" else 0
         stays, moved = stays + pods, moved + pods * (item.role == "moved")
         for kind, row in np.argwhere(pods).tolist() if item.role != "told" else ():
             alone = before.copy()  # with those of its own kind, but not yet others
@@ -42,8 +45,9 @@ def neighbours(case: Case) -> Found:
             why = [company.disturbed(counts, kind, item.admission.pool, row) for counts in seen]
             if why[0] == "spread":
                 why.append(company.disturbed(stays - moved, kind, item.admission.pool, row))
-            if all(why):
-                yield item.key, f"{why[0]} on {case.snapshot.nodes[row].name}"
+            closely = [company.disturbed(one + unnamed, kind, item.admission.pool, row) in APART for one in seen]
+            if all(why) or all(closely):
+                yield item.key, f"{why[0] or 'who leaves'} on {case.snapshot.nodes[row].name}"
 
 
 class Company:
@@ -62,6 +66,14 @@ class Company:
         times, here = np.bincount(laid.form_of, minlength=len(laid.forms)), laid.row >= 0
         of = np.array([self.index[pod] for pod, _ in laid.kinds], np.int64)
         np.add.at(found, (of[laid.kind[here]], laid.row[here]), (laid.count * times[laid.form])[here])
+        return found
+
+    def leaving(self, case: Case, after: tuple[str, ...]) -> Columns:
+        """int64[class, node]: pods that leave, without those of `after`."""
+        found = self.count([one for one in case.leaves if one.key not in after])
+        for pod in case.snapshot.pods:
+            if pod.is_leaving and pod.key not in after and pod.node in case.snapshot.row_of:
+                found[self.index[pod.pod], case.snapshot.row_of[pod.node]] += 1
         return found
 
     def sum(self, counts: Columns, meant: Callable[[PodClass], bool]) -> Columns:
