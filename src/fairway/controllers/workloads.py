@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api.decode import change
+from fairway.api.decode import change, decode
 from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, priority_class, workload
+from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
 from fairway.engine import GPU, Admission, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
@@ -32,7 +32,7 @@ from fairway.kube.kinds import Selection, ref
 
 from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
-from .cases import Case
+from .cases import Case, key_of_pod
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
@@ -71,8 +71,11 @@ class Life:
     # Making and mirroring
 
     async def _make(self, case: Case) -> None:
-        """A Workload for an owner that has none, unless it is over."""
+        """A Workload for an owner that has none, unless it is over, or pods that stand on nodes without one: those run
+        on as used room."""
         owner = case.owner
+        if isinstance(owner, PodsOwner) and not owner.is_stopped():
+            return
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
             return
@@ -122,12 +125,15 @@ class Life:
         return status if status.admission else life.suspend(status, is_active=said.spec.active)
 
     async def _is_gone(self, said: WorkloadObject) -> bool:
-        """Whether the server says so too: the view may not have heard of an owner that is new."""
+        """Whether the server says so too: the view may not have heard of an owner that is new. A pod that is of another
+        workload now owns this one no longer."""
         for one in said.metadata.owner_references:
             kind = kinds.JOBS if one.kind == "Job" else kinds.PODS
             named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
-            if any(it["metadata"]["uid"] == one.uid for it in await self.means.client.list(named)):
-                return False
+            for it in await self.means.client.list(named):
+                is_ours = kind is kinds.JOBS or key_of_pod(decode(it, PodObject)) == key_of(said.metadata)
+                if it["metadata"]["uid"] == one.uid and is_ours:
+                    return False
         return True
 
     # Running
