@@ -456,6 +456,47 @@ def test_a_workload_that_a_user_wrote_queues_like_any_and_goes_when_it_is_delete
     assert play(story, node("n1", cpu=2)) == ["Admitted", "Pending", ""]
 
 
+def test_a_podset_without_pods_at_the_start_grows_when_there_is_room() -> None:
+    async def story(world: World) -> list[int]:
+        await world.apply(job("full", seconds=30, cpu="1", gpus=3))
+        await world.until(lambda: world.is_in("job-full", "Running"))
+        template = job("t", cpu="1", gpus=1)["spec"]["template"]
+        sets = [{"name": "b", "count": 1, "minCount": 0}, {"name": "a", "count": 1}]
+        spec = {"podSets": [{**one, "template": template} for one in sets]}
+        await world.client.create(kinds.WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+        await world.until(lambda: world.is_in("w", "Admitted"))
+        await world.clock.sleep(60)
+        held = (await world.workload("w"))["status"]["admission"]["podSets"]
+        return [sum(share["count"] for share in one["nodes"]) for one in held]
+
+    assert play(story, node("n1", cpu=8, gpus=4)) == [1, 1]
+
+
+def test_a_job_whose_minimum_is_none_waits_for_its_first_pod_and_grows() -> None:
+    async def story(world: World) -> tuple[str, list[str]]:
+        await world.apply(job("full", seconds=30, cpu="1", gpus=3))
+        await world.until(lambda: world.is_in("job-full", "Running"))
+        await world.apply(job("z", seconds=30, cpu="1", gpus=2, parallelism=2, completions=2,
+                              annotations={"fairway.dev/min-count": "0"}))  # fmt: skip
+        await world.clock.sleep(10)
+        waits = await world.phase("job-z")
+        await world.until(lambda: world.is_in("job-z", "Running"), seconds=30)
+        return waits, [pod["status"]["phase"] for pod in await world.pods()]
+
+    assert play(story, node("n1", cpu=8, gpus=4)) == ("Pending", ["Succeeded", "Running", "Running"])
+
+
+def test_a_job_without_pods_disturbs_nobody() -> None:
+    async def story(world: World) -> tuple[str, Thing]:
+        await world.apply(job("none", parallelism=0), job("a", seconds=30))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=40)
+        await world.clock.sleep(600)
+        return await world.phase("job-none"), (await world.workload("job-none"))["status"]
+
+    phase, status = play(story, node("n1"))
+    assert (phase, status["attempt"], status.get("evictionHistory")) == ("Running", 1, None)
+
+
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:
     async def story(world: World) -> tuple[list[Thing], str, Thing]:
         await world.apply(job("a", seconds=50))

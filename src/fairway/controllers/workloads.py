@@ -290,7 +290,7 @@ def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
     bound = [pod for pod in case.pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
     ready = [pod for pod in bound if is_over(pod) or holds(pod.status, "Ready")]
     wanted = min(owner.wanted(), sum(placement.count for placement in placed.podsets))
-    return bool(ready) and len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
+    return len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
 
 
 def _is_another(seen: Any, old: PodObject) -> bool:

@@ -102,7 +102,7 @@ def _shows(fact: Workload | Running | Ended | None, assumed: Running | None) -> 
         return not isinstance(fact, Workload)
     if assumed.is_leaving:
         return isinstance(fact, Workload) or fact.is_leaving
-    return isinstance(fact, Running) and (fact.admission == assumed.admission or fact.is_leaving)
+    return isinstance(fact, Running) and (fact.admission.is_same(assumed.admission) or fact.is_leaving)
 
 
 class State:
