@@ -59,6 +59,11 @@ def test_the_example_of_the_interfaces_is_said_so():
             {"resource": GPU, "needed": 500, "missing": 250, "pool": "h100"},
             "needs 500m nvidia.com/gpu; 250m are missing in pool h100",
         ),
+        (
+            Reason.NO_ROOM,
+            {"resource": GPU, "needed": 2000, "missing": 1000, "pool": "h100", "shunned": ("n1", "n2")},
+            "needs 2 nvidia.com/gpu on other nodes than n1, n2, where it failed; 1 is missing in pool h100",
+        ),
         (Reason.OVER_SHARE, {}, "needs a place; queue nlp has its share and may take no more"),
         (
             Reason.FRAGMENTED,

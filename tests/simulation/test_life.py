@@ -371,6 +371,18 @@ def test_a_start_that_takes_too_long_is_tried_again_elsewhere() -> None:
     assert status["attempt"] == 2
 
 
+def test_a_start_that_took_too_long_on_the_only_node_is_tried_again_there() -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(job("a", seconds=10, annotations={"fairway.dev/start-timeout": "60s"}))
+        await world.until(lambda: all_leave(world), seconds=70)
+        await world.heal(node("n1"))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=200)
+        return (await world.workload("job-a"))["status"]
+
+    status = play(story, node("n1"), dead=frozenset({"n1"}))
+    assert (status["excludedNodes"], status["attempt"]) == (["n1"], 2)
+
+
 async def all_leave(world: World) -> bool:
     pods = await world.pods()
     return bool(pods) and all(map(is_leaving, pods))

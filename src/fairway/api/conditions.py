@@ -125,6 +125,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
     level, resource = level_word(facts.level), facts.resource
     needs = "needs a place" if facts.needed is None else f"needs {format(facts.needed, resource)} {resource}"
     needs += f" in one {level}" if level else ""
+    needs += f" on other nodes than {', '.join(facts.shunned)}, where it failed" if facts.shunned else ""
     most, missing = needs, ""
     if facts.most_free is not None:
         where = f" ({level or 'node'} {facts.domain})" if facts.domain else ""

@@ -97,7 +97,7 @@ class Case:
     def special(self) -> list[Item]:
         """Starts whose workload sets conditions of its own, beyond its podsets' and its queue's."""
         return [
-            item for item in self.starts if item[3] or (its := item[0]).after or its.pools or its.excluded_nodes
+            item for item in self.starts if item[3] or (its := item[0]).after or its.pools
             or its.backs_off_until is not None or not its.is_active or its.topology.required
         ]
 
