@@ -509,6 +509,34 @@ def test_a_job_without_pods_disturbs_nobody() -> None:
     assert (phase, status["attempt"], status.get("evictionHistory")) == ("Running", 1, None)
 
 
+def test_a_job_that_runs_follows_its_parallelism_down_and_up() -> None:
+    async def story(world: World) -> tuple[list[int], Thing]:
+        seen = []
+
+        async def has(count: int) -> bool:
+            held = (await world.workload("job-a"))["status"]["admission"].get("podSets", [{}])[0].get("nodes", [])
+            pods = [it for it in await world.pods(phase="Running") if it["metadata"]["name"].startswith("a-")]
+            return len(pods) == sum(share["count"] for share in held) == count
+
+        async def resized(count: int, seconds: float = 10) -> None:
+            await world.client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"parallelism": count}})
+            seen.append(count)
+            await world.until(lambda: has(count), seconds=seconds)
+
+        await world.apply(job("a", seconds=1000, cpu="1", gpus=1, parallelism=4, completions=20))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await resized(2)
+        await world.apply(job("b", seconds=30, cpu="1", gpus=2))
+        await world.until(lambda: world.is_in("job-b", "Running"), seconds=10)
+        await resized(5, seconds=60)
+        await resized(0)
+        await resized(3)
+        return seen, (await world.workload("job-a"))["status"]
+
+    seen, status = play(story, node("n1", cpu=8, gpus=5))
+    assert seen == [2, 5, 0, 3] and status["attempt"] == 1 and "evictionHistory" not in status
+
+
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:
     async def story(world: World) -> tuple[list[Thing], str, Thing]:
         await world.apply(job("a", seconds=50))

@@ -31,7 +31,7 @@ from fairway.kube.client import ApiError
 from fairway.kube.kinds import Selection, ref
 
 from . import status as life
-from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
+from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, within, without
 from .cases import Case, key_of_pod
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, is_lost, keep, remake
@@ -90,13 +90,16 @@ class Life:
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
-        """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room."""
+        """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
+        for the number of pods."""
         desired = self._desired(owner)
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
+            if isinstance(owner, JobOwner) and holds(said.status, "Admitted"):
+                spec = replace(spec, pod_sets=(owner.resized(said.spec.pod_sets[0]),))
         if patch := change(said.spec, spec):
             await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 
@@ -143,6 +146,9 @@ class Life:
         value = value_of(said)
         placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
         await owner.start(self.means.client)
+        if not (left := within(placed, value, case.pods)).is_same(placed):
+            await self._cut(case.key, left)
+            return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
         late = False
@@ -193,10 +199,18 @@ class Life:
             return sure
         rejecting = tuple(pod.spec.node_name for pod in missing if is_rejected(pod))
         left = without(placed, missing)
-        await self.means.write(case.key, lambda it: life.exclude(life.resize(it.status, left), rejecting))
+        if not await self._cut(case.key, left, rejecting):
+            return now + SETTLE_SECONDS
         self.means.cases.lost.pop(case.key, None)
-        self.means.wake()
         return now
+
+    async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
+        """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
+        waited for without end."""
+        if is_free := not self.means.facts.state.assumes(key):
+            await self.means.write(key, lambda it: life.exclude(life.resize(it.status, left), failed))
+            self.means.wake()
+        return is_free
 
     def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
         """Nodes whose pods did not get ready, or did not go."""

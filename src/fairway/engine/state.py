@@ -170,6 +170,10 @@ class State:
                 self._told.setdefault(key, self._running.get(key) or self._pending.get(key))
                 self._set(key, then)
 
+    def assumes(self, key: str) -> bool:
+        """Whether something is assumed of a workload that the world has not shown yet."""
+        return key in self._told
+
     def forget(self, key: str) -> None:
         """Go back to what was last observed of a workload."""
         if key in self._told:
