@@ -147,6 +147,13 @@ def test_other_verdicts_have_a_word_and_a_sentence(verdict, word, text):
     assert sentence(verdict, READER, QUEUES) == text
 
 
+def test_who_lost_a_pod_is_told_what_becomes_of_the_rest():
+    gone = Evict("ns/me", Cause.PODS_LOST)
+    assert sentence(gone, READER, QUEUES).startswith("a pod of it was lost, and all start again;")
+    alone = Workload("ns/me", "nlp", (), restart="Pod")
+    assert sentence(gone, alone, QUEUES).startswith("it lost pods that found no place;")
+
+
 @pytest.mark.parametrize("cause", list(Cause))
 def test_every_eviction_has_a_sentence_and_warns(cause):
     assert sentence(Evict("ns/me", cause), READER, QUEUES)

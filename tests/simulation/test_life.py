@@ -263,6 +263,31 @@ def test_a_queue_deleted_under_its_workloads_is_a_reason_and_loses_nothing() -> 
     assert play(story, node("n1", cpu=2)) == ("Pending", "Succeeded")
 
 
+def test_a_queue_whose_parent_is_not_there_says_so_until_it_is() -> None:
+    def queue(name: str, **spec: str) -> Thing:
+        return {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+    async def story(world: World) -> tuple[str, list[tuple[str, str]]]:
+        seen = []
+
+        async def is_told(*said: str) -> bool:
+            found = (await world.queue("team")).get("status", {}).get("conditions", [])
+            seen.extend((one["status"], one["reason"]) for one in found if one["type"] == "Valid")
+            return seen[-1:] == [said]
+
+        await world.apply(queue("team", parent="dept"), job("a", seconds=30, labels={"fairway.dev/queue": "team"}))
+        await world.until(lambda: is_told("False", "ParentNotFound"), seconds=10)
+        waits = (await world.workload("job-a"))["status"]["message"]
+        await world.apply(queue("dept"))
+        await world.until(lambda: world.is_in("job-a", "Running"), seconds=10)
+        await world.until(lambda: is_told("True", "Valid"), seconds=90)
+        return waits, list(dict.fromkeys(seen))
+
+    waits, seen = play(story, node("n1"))
+    assert waits.startswith("queue team holds no workloads: queue team names parent dept, which does not exist")
+    assert seen == [("False", "ParentNotFound"), ("True", "Valid")]
+
+
 def test_a_department_is_charged_for_its_teams_and_its_budget_is_spent() -> None:
     async def story(world: World) -> tuple[Thing, Thing, str]:
         kind = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue"}

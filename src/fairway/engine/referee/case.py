@@ -147,7 +147,7 @@ class Case:
             path = [queue]
             while len(path) <= len(queues) and (above := queues.get(path[-1].parent)):
                 path.append(above)
-            found[name] = () if len(path) > len(queues) else tuple(path)
+            found[name] = () if path[-1].parent else tuple(path)  # no root: a cycle, or a parent that is not there
         return found
 
     @cached_property
