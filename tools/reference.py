@@ -26,7 +26,7 @@ BEGINNING = "<!-- made by tools/reference.py; change the source instead -->\n"
 
 REASONS = {
     Reason.QUEUE_NOT_FOUND: "There is no queue of this name.",
-    Reason.QUEUE_INVALID: "The queue has children (only leaves hold workloads), or its parents form a cycle.",
+    Reason.QUEUE_INVALID: "It has children (only leaves hold workloads), or parents that make a cycle or do not exist.",
     Reason.NOT_ALLOWED: "The queue does not take workloads of this namespace, priority, pool or non-preemptible kind.",
     Reason.QUEUE_STOPPED: "The queue, or one above it, admits nothing now (`stopPolicy`).",
     Reason.LEVEL_UNKNOWN: "No allowed pool has the topology level that is required.",

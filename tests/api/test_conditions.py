@@ -59,6 +59,11 @@ def test_the_example_of_the_interfaces_is_said_so():
             {"resource": GPU, "needed": 500, "missing": 250, "pool": "h100"},
             "needs 500m nvidia.com/gpu; 250m are missing in pool h100",
         ),
+        (
+            Reason.NO_ROOM,
+            {"resource": GPU, "needed": 2000, "missing": 1000, "pool": "h100", "shunned": ("n1", "n2")},
+            "needs 2 nvidia.com/gpu on other nodes than n1, n2, where it failed; 1 is missing in pool h100",
+        ),
         (Reason.OVER_SHARE, {}, "needs a place; queue nlp has its share and may take no more"),
         (
             Reason.FRAGMENTED,
@@ -140,6 +145,13 @@ PLACE = Admission("h100", (PodSetPlacement("main", (NodeShare("n1", 4), NodeShar
 def test_other_verdicts_have_a_word_and_a_sentence(verdict, word, text):
     assert reason(verdict) == word
     assert sentence(verdict, READER, QUEUES) == text
+
+
+def test_who_lost_a_pod_is_told_what_becomes_of_the_rest():
+    gone = Evict("ns/me", Cause.PODS_LOST)
+    assert sentence(gone, READER, QUEUES).startswith("a pod of it was lost, and all start again;")
+    alone = Workload("ns/me", "nlp", (), restart="Pod")
+    assert sentence(gone, alone, QUEUES).startswith("it lost pods that found no place;")
 
 
 @pytest.mark.parametrize("cause", list(Cause))

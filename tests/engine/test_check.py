@@ -157,11 +157,6 @@ def test_selector_affinity_and_volumes_are_kept(pod: dict[str, object]) -> None:
         assert faults(of(picky, nodes=nodes), admit(picky, on("n2", 0))) == set()
 
 
-def test_a_node_it_failed_on_is_not_used_again() -> None:
-    burnt = work(excluded_nodes=("n1",))
-    assert ("a", "Node") in faults(of(burnt), admit(burnt, on("n1", 0)))
-
-
 # Room
 
 

@@ -26,6 +26,7 @@ from fairway.engine.plan import Admit, Ending, Finish, Keep, Reason, Resize, Wai
         ((Queue("other"),), Reason.QUEUE_NOT_FOUND),
         ((Queue("q"), Queue("child", "q")), Reason.QUEUE_INVALID),
         ((Queue("q", "p"), Queue("p", "q")), Reason.QUEUE_INVALID),
+        ((Queue("q", "p"), Queue("p", "nosuch")), Reason.QUEUE_INVALID),
         ((Queue("q", "p"), Queue("p", namespaces=frozenset({"x"}))), Reason.NOT_ALLOWED),
         ((Queue("q", "p"), Queue("p", max_priority=4)), Reason.NOT_ALLOWED),
         ((Queue("q", "p"), Queue("p", stop="StopAdmitting")), Reason.QUEUE_STOPPED),

@@ -36,6 +36,12 @@ def test_it_starts_when_what_was_learned_of_the_running_one_is_over() -> None:
     assert found["a"] == Forecast(NOW + 50 * MINUTE, NOW + 50 * MINUTE)
 
 
+def test_who_runs_without_a_pod_ends_only_after_it_has_grown() -> None:
+    ahead = [runs(job("none", gpus=1, count=0)), runs(job("shrunk", gpus=1, least=0)), runs(job("old", gpus=1), "n1")]
+    found = foretold(world(node("n1", 1), learned(10 * MINUTE), *ahead, job("a", gpus=1)))
+    assert found["a"] == Forecast(NOW + 10 * MINUTE, NOW + 10 * MINUTE)
+
+
 def test_a_runtime_that_is_known_is_not_drawn() -> None:
     running = runs(job("old", gpus=1), "n1", since=NOW - 10 * MINUTE)
     told = world(node("n1", 1), learned(HOUR), running, job("a", gpus=1), job("b", gpus=1, submitted=NOW))

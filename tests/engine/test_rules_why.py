@@ -89,6 +89,18 @@ def test_the_queue_at_which_it_fails_is_told() -> None:
     assert (said.queue, said.missing) == ("p", 2000)
 
 
+def test_what_is_above_the_most_that_is_allowed_is_told_with_that() -> None:
+    team = queue("q", max_priority=100, max_time_limit=3600.0)
+    claims = {"priority": 1000}, {"time_limit": 7200.0}
+    asks = [facts(node("n", 8), team, job("w", gpus=1, **more)) for more in claims]
+    assert [one.detail for one in asks] == ["priority 1000 is above 100", "time limit 7200 s is above 3600 s"]
+
+
+def test_a_parent_that_is_not_there_is_told_and_who_names_it() -> None:
+    said = facts(node("n", 8), queue("p", parent="nosuch"), queue("q", parent="p"), job("w", gpus=1))
+    assert (said.queue, said.detail) == ("q", "queue p names parent nosuch, which does not exist")
+
+
 def test_the_level_and_its_best_domain_are_told() -> None:
     nodes = [node(f"n{at}", 2, labels={"rack": f"r{at // 2}"}) for at in range(4)]
     said = facts(RACKS, *nodes, queue("q"), *(runs(job(f"x{at}", gpus=1), f"n{at}") for at in (0, 1, 2)),

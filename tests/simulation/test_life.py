@@ -210,6 +210,38 @@ def test_a_deleted_job_is_charged_before_its_workload_goes() -> None:
     assert 0.05 < status["budgetSpent"]["gpuHours"] < 0.06
 
 
+def test_the_pod_of_an_orphaned_job_runs_on_as_used_room() -> None:
+    async def story(world: World) -> tuple[list[str], str, list[str]]:
+        await world.apply(job("a", seconds=100, gpus=4))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        where = Ref(kinds.JOBS, "a", "default").path()
+        await world.server.handle(Request("DELETE", where, body=b'{"propagationPolicy": "Orphan"}'))
+        await world.clock.sleep(10)
+        left = names(await world.client.list(Selection(kinds.WORKLOADS)))
+        await world.apply(job("b", seconds=10, gpus=4))
+        await world.clock.sleep(20)
+        waits = (await world.workload("job-b"))["status"]["reason"]
+        await world.until(lambda: world.is_in("job-b", "Succeeded"), seconds=120)
+        return left, waits, [pod["status"]["phase"] for pod in await world.pods()]
+
+    assert play(story, node("n1", gpus=4)) == ([], "NoRoom", ["Succeeded", "Succeeded"])
+
+
+def test_a_pod_that_joins_a_group_while_it_runs_holds_its_room_once_and_gives_it_back() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(pod("a", seconds=100, gpus=2))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        labels = {"fairway.dev/group": "g", "fairway.dev/group-size": "1"}
+        await world.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"labels": labels}})
+        await world.apply(job("b", seconds=10, gpus=2))
+        await world.until(lambda: world.is_in("job-b", "Running"), seconds=30)
+        await world.apply(job("c", seconds=10, gpus=4))
+        await world.until(lambda: world.is_in("job-c", "Succeeded"), seconds=150)
+        return [pod["status"]["phase"] for pod in await world.pods()]
+
+    assert play(story, node("n1", cpu=8, gpus=4)) == ["Succeeded", "Succeeded", "Succeeded"]
+
+
 def test_a_queue_deleted_under_its_workloads_is_a_reason_and_loses_nothing() -> None:
     queue = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "vision"}, "spec": {}}
 
@@ -229,6 +261,31 @@ def test_a_queue_deleted_under_its_workloads_is_a_reason_and_loses_nothing() -> 
         return still, await world.phase("job-b")
 
     assert play(story, node("n1", cpu=2)) == ("Pending", "Succeeded")
+
+
+def test_a_queue_whose_parent_is_not_there_says_so_until_it_is() -> None:
+    def queue(name: str, **spec: str) -> Thing:
+        return {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+    async def story(world: World) -> tuple[str, list[tuple[str, str]]]:
+        seen = []
+
+        async def is_told(*said: str) -> bool:
+            found = (await world.queue("team")).get("status", {}).get("conditions", [])
+            seen.extend((one["status"], one["reason"]) for one in found if one["type"] == "Valid")
+            return seen[-1:] == [said]
+
+        await world.apply(queue("team", parent="dept"), job("a", seconds=30, labels={"fairway.dev/queue": "team"}))
+        await world.until(lambda: is_told("False", "ParentNotFound"), seconds=10)
+        waits = (await world.workload("job-a"))["status"]["message"]
+        await world.apply(queue("dept"))
+        await world.until(lambda: world.is_in("job-a", "Running"), seconds=10)
+        await world.until(lambda: is_told("True", "Valid"), seconds=90)
+        return waits, list(dict.fromkeys(seen))
+
+    waits, seen = play(story, node("n1"))
+    assert waits.startswith("queue team holds no workloads: queue team names parent dept, which does not exist")
+    assert seen == [("False", "ParentNotFound"), ("True", "Valid")]
 
 
 def test_a_department_is_charged_for_its_teams_and_its_budget_is_spent() -> None:
@@ -339,6 +396,18 @@ def test_a_start_that_takes_too_long_is_tried_again_elsewhere() -> None:
     assert status["attempt"] == 2
 
 
+def test_a_start_that_took_too_long_on_the_only_node_is_tried_again_there() -> None:
+    async def story(world: World) -> Thing:
+        await world.apply(job("a", seconds=10, annotations={"fairway.dev/start-timeout": "60s"}))
+        await world.until(lambda: all_leave(world), seconds=70)
+        await world.heal(node("n1"))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=200)
+        return (await world.workload("job-a"))["status"]
+
+    status = play(story, node("n1"), dead=frozenset({"n1"}))
+    assert (status["excludedNodes"], status["attempt"]) == (["n1"], 2)
+
+
 async def all_leave(world: World) -> bool:
     pods = await world.pods()
     return bool(pods) and all(map(is_leaving, pods))
@@ -422,6 +491,75 @@ def test_a_workload_that_a_user_wrote_queues_like_any_and_goes_when_it_is_delete
         return [*seen, await world.phase("w")]
 
     assert play(story, node("n1", cpu=2)) == ["Admitted", "Pending", ""]
+
+
+def test_a_podset_without_pods_at_the_start_grows_when_there_is_room() -> None:
+    async def story(world: World) -> list[int]:
+        await world.apply(job("full", seconds=30, cpu="1", gpus=3))
+        await world.until(lambda: world.is_in("job-full", "Running"))
+        template = job("t", cpu="1", gpus=1)["spec"]["template"]
+        sets = [{"name": "b", "count": 1, "minCount": 0}, {"name": "a", "count": 1}]
+        spec = {"podSets": [{**one, "template": template} for one in sets]}
+        await world.client.create(kinds.WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+        await world.until(lambda: world.is_in("w", "Admitted"))
+        await world.clock.sleep(60)
+        held = (await world.workload("w"))["status"]["admission"]["podSets"]
+        return [sum(share["count"] for share in one["nodes"]) for one in held]
+
+    assert play(story, node("n1", cpu=8, gpus=4)) == [1, 1]
+
+
+def test_a_job_whose_minimum_is_none_waits_for_its_first_pod_and_grows() -> None:
+    async def story(world: World) -> tuple[str, list[str]]:
+        await world.apply(job("full", seconds=30, cpu="1", gpus=3))
+        await world.until(lambda: world.is_in("job-full", "Running"))
+        await world.apply(job("z", seconds=30, cpu="1", gpus=2, parallelism=2, completions=2,
+                              annotations={"fairway.dev/min-count": "0"}))  # fmt: skip
+        await world.clock.sleep(10)
+        waits = await world.phase("job-z")
+        await world.until(lambda: world.is_in("job-z", "Running"), seconds=30)
+        return waits, [pod["status"]["phase"] for pod in await world.pods()]
+
+    assert play(story, node("n1", cpu=8, gpus=4)) == ("Pending", ["Succeeded", "Running", "Running"])
+
+
+def test_a_job_without_pods_disturbs_nobody() -> None:
+    async def story(world: World) -> tuple[str, Thing]:
+        await world.apply(job("none", parallelism=0), job("a", seconds=30))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=40)
+        await world.clock.sleep(600)
+        return await world.phase("job-none"), (await world.workload("job-none"))["status"]
+
+    phase, status = play(story, node("n1"))
+    assert (phase, status["attempt"], status.get("evictionHistory")) == ("Running", 1, None)
+
+
+def test_a_job_that_runs_follows_its_parallelism_down_and_up() -> None:
+    async def story(world: World) -> tuple[list[int], Thing]:
+        seen = []
+
+        async def has(count: int) -> bool:
+            held = (await world.workload("job-a"))["status"]["admission"].get("podSets", [{}])[0].get("nodes", [])
+            pods = [it for it in await world.pods(phase="Running") if it["metadata"]["name"].startswith("a-")]
+            return len(pods) == sum(share["count"] for share in held) == count
+
+        async def resized(count: int, seconds: float = 10) -> None:
+            await world.client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"parallelism": count}})
+            seen.append(count)
+            await world.until(lambda: has(count), seconds=seconds)
+
+        await world.apply(job("a", seconds=1000, cpu="1", gpus=1, parallelism=4, completions=20))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await resized(2)
+        await world.apply(job("b", seconds=30, cpu="1", gpus=2))
+        await world.until(lambda: world.is_in("job-b", "Running"), seconds=10)
+        await resized(5, seconds=60)
+        await resized(0)
+        await resized(3)
+        return seen, (await world.workload("job-a"))["status"]
+
+    seen, status = play(story, node("n1", cpu=8, gpus=5))
+    assert seen == [2, 5, 0, 3] and status["attempt"] == 1 and "evictionHistory" not in status
 
 
 def test_a_suspended_job_stops_and_goes_on_when_it_is_resumed() -> None:

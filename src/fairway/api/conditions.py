@@ -98,7 +98,7 @@ def would_start(facts: Facts) -> list[str]:
 
 _HEADS: Mapping[Reason, str] = {
     Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
-    Reason.QUEUE_INVALID: "queue {queue} is no leaf, or its parents make a cycle",
+    Reason.QUEUE_INVALID: "queue {queue} holds no workloads{detail}",
     Reason.NOT_ALLOWED: "queue {queue} does not take it{detail}",
     Reason.QUEUE_STOPPED: "queue {queue} admits nothing new",
     Reason.LEVEL_UNKNOWN: "no pool it may use has the topology level {level}",
@@ -125,6 +125,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
     level, resource = level_word(facts.level), facts.resource
     needs = "needs a place" if facts.needed is None else f"needs {format(facts.needed, resource)} {resource}"
     needs += f" in one {level}" if level else ""
+    needs += f" on other nodes than {', '.join(facts.shunned)}, where it failed" if facts.shunned else ""
     most, missing = needs, ""
     if facts.most_free is not None:
         where = f" ({level or 'node'} {facts.domain})" if facts.domain else ""
@@ -179,7 +180,10 @@ def _for(key: str, reader: Workload, queues: Queues) -> str:
 
 def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
     moved = f"; it goes on on {places(verdict.admission)}" if verdict.admission else "; it keeps its place in the queue"
-    return f"{_CAUSES[verdict.cause]}{_for(verdict.beneficiary, workload, queues)}{moved}"
+    why = _CAUSES[verdict.cause]
+    if verdict.cause is Cause.PODS_LOST and workload.restart == "Pod":
+        why = "it lost pods that found no place"
+    return f"{why}{_for(verdict.beneficiary, workload, queues)}{moved}"
 
 
 _CAUSES: Mapping[Cause, str] = {
@@ -190,7 +194,7 @@ _CAUSES: Mapping[Cause, str] = {
     Cause.RESERVED: "its room is reserved from now on",
     Cause.DRAINED: "its node or its queue is drained",
     Cause.NODE_LOST: "its node is lost",
-    Cause.PODS_LOST: "it lost pods that found no place",
+    Cause.PODS_LOST: "a pod of it was lost, and all start again",
     Cause.START_TIMEOUT: "its pods did not get ready in time",
     Cause.SUSPENDED: "suspended by its user",
 }

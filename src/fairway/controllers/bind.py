@@ -86,6 +86,19 @@ def strays(placement: PodSetPlacement, pods: Sequence[PodObject]) -> list[PodObj
     return _settled(placement, pods)[1]
 
 
+def within(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Admission:
+    """The admission less the places above what its podsets count, the last first, where no pod is to stay."""
+    most = {podset.name: podset.count for podset in value.podsets}
+    staying = [pod for pod in pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
+    podsets = []
+    for placement, own in by_podset(placed, value, staying):
+        free, kept = _settled(placement, own)[0], places(placement)
+        for row in [row for row, place in enumerate(free) if place][::-1][: max(0, len(kept) - most[placement.name])]:
+            del kept[row]
+        podsets.append(packed(placement.name, kept))
+    return Admission(placed.pool, tuple(podsets))
+
+
 def _settled(
     placement: PodSetPlacement, pods: Sequence[PodObject]
 ) -> tuple[list[Place | None], list[PodObject]]:

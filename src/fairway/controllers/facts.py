@@ -165,7 +165,7 @@ class Facts:
             self._parting.pop(key, None)
             self._tell("Workload", key + PARTING, None)
             return []
-        if self._shrinks.get(key, fact.admission) != fact.admission:
+        if not fact.admission.is_same(self._shrinks.get(key, fact.admission)):
             return []
         self._shrinks.pop(key, None)
         pods = tuple(self.cases.pods_of[key].values())
@@ -200,8 +200,9 @@ class Facts:
             self.promises.pop(key, None)
             lost = self.cases.lost_since.get(key) if fact.lost else None
             return replace(fact, lost_since=lost)
-        admission, after = self.promises.get(key, (None, ()))
-        return replace(fact, waits_for=after) if admission == fact.admission else self._waiting(key, fact.workload)
+        promised, after = self.promises.get(key, (None, ()))
+        is_known = fact.admission.is_same(promised)
+        return replace(fact, waits_for=after) if is_known else self._waiting(key, fact.workload)
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
         fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after))

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fairway.api import owners
 from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject
-from fairway.api.types import WorkloadObject
+from fairway.api.types import PodSetSpec, WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.events import About
@@ -53,6 +54,13 @@ class JobOwner:
     def wanted(self) -> int:
         """Pods it has, or is about to have, when it runs."""
         return owners.job(self.job)[0].count
+
+    def resized(self, held: PodSetSpec) -> PodSetSpec:
+        """The podset that runs, as `parallelism` has it now; what has succeeded makes it no smaller, and no pod that it
+        is to have more keeps the others from running."""
+        count = max(min(held.count, self.job.spec.parallelism), self.wanted())
+        least = held.count if held.min_count is None else held.min_count
+        return held if count == held.count else replace(held, count=count, min_count=min(least, count))
 
     def is_stopped(self) -> bool:
         """No more pods will come of it."""

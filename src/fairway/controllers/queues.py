@@ -23,13 +23,15 @@ from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import admission, key_of
 from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts
+from fairway.engine.quota import astray
 from fairway.engine.track import Outcome, learned
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 
+from . import status as life
 from .forecast import accuracy
 from .means import Means
-from .status import is_over, since
+from .status import Said, is_over, since
 from .workloads import FINALIZER, held_by, value_of
 
 DEFAULT = "default"
@@ -46,6 +48,7 @@ class Picture:
     admitted: int = 0
     usage: Mapping[tuple[str, str], int] = field(default_factory=dict)
     share: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    fault: tuple[str, str] | None = None  # why its parents lead to no root
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,8 @@ class Queues:
         picture = self._pictures.get(queue.name, Picture())
         held = {"usage": picture.usage, "share": picture.share, "borrowed": _borrowed(queue, picture.usage)}
         told = {name: _by_pool(cells) for name, cells in held.items()}
+        said, value = Said(*(picture.fault or ("Valid",))), str(picture.fault is None)
+        status = life.told(status, "Valid", said, now=self.means.now(), value=value)
         return replace(status, pending=picture.pending, admitted=picture.admitted, **told)
 
 
@@ -238,7 +243,10 @@ def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> di
     pending = summed(snapshot, Counter((one.queue,) for one in snapshot.pending))
     admitted = summed(snapshot, Counter((one.workload.queue,) for one in snapshot.running))
     held, due = _by_queue(usage), _by_queue(plan.shares)
-    return {name: Picture(pending[name,], admitted[name,], held[name], due[name]) for name in snapshot.queues}
+    return {
+        name: Picture(pending[name,], admitted[name,], held[name], due[name], astray(name, snapshot.queues))
+        for name in snapshot.queues
+    }
 
 
 def _by_queue(cells: Mapping[Cell, int]) -> defaultdict[str, dict[tuple[str, str], int]]:

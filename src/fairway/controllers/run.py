@@ -29,7 +29,7 @@ from fairway.record import keep, record_of
 from fairway.settings import DECIDES_BY, LEASE, Settings, policy_of, told
 
 from .apply import Writer
-from .cases import Cases
+from .cases import Cases, key_of_pod
 from .facts import Facts
 from .forecast import Forecasts
 from .means import Means
@@ -120,6 +120,9 @@ class Control:
         seen = new or old
         assert seen is not None
         means = self._means
+        if isinstance(old, PodObject) and isinstance(new, PodObject) and key_of_pod(old) != key_of_pod(new):
+            self._changed(kind, old, None)  # it is of another workload now
+            old = None
         if isinstance(seen, PodObject):
             self._writer.agenda.note(self._cases.note(old, new, now=means.now()))  # type: ignore[arg-type]
         elif isinstance(seen, JobObject):

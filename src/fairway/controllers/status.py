@@ -9,16 +9,18 @@ whoever calls.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
-from fairway.api.types import AdmissionStatus, WorkloadStatus
+from fairway.api.types import AdmissionStatus, QueueStatus, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import Admission, Eviction
 
 MOST_EXCLUDED = 10
+S = TypeVar("S", WorkloadStatus, QueueStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,11 @@ def turned(status: WorkloadStatus, kind: str, said: Said | None, *, now: float) 
     before = condition(status.conditions, kind)
     if said is None and (before is None or before.status == "False"):
         return status
-    return _set(status, kind, said or Said(before.reason if before else ""), now=now, value=str(bool(said)))
+    return told(status, kind, said or Said(before.reason if before else ""), now=now, value=str(bool(said)))
 
 
-def _set(status: WorkloadStatus, kind: str, said: Said, *, now: float, value: str) -> WorkloadStatus:
+def told(status: S, kind: str, said: Said, *, now: float, value: str) -> S:
+    """With this condition."""
     before = condition(status.conditions, kind)
     at = before.last_transition_time if before and before.status == value else time_text(now)
     others = tuple(one for one in status.conditions if one.type != kind)
@@ -69,7 +72,7 @@ def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool =
 def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
     """It has its places; others leave them first."""
     status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
-    return wait(_set(status, "Admitted", said, now=now, value="False"), said, 0)
+    return wait(told(status, "Admitted", said, now=now, value="False"), said, 0)
 
 
 def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:

@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairway.api.decode import change
+from fairway.api.decode import change, decode
 from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, priority_class, workload
+from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
 from fairway.engine import GPU, Admission, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
@@ -31,8 +31,8 @@ from fairway.kube.client import ApiError
 from fairway.kube.kinds import Selection, ref
 
 from . import status as life
-from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, without
-from .cases import Case
+from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, within, without
+from .cases import Case, key_of_pod
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, is_lost, keep, remake
 from .status import Said, holds, since
@@ -71,8 +71,11 @@ class Life:
     # Making and mirroring
 
     async def _make(self, case: Case) -> None:
-        """A Workload for an owner that has none, unless it is over."""
+        """A Workload for an owner that has none, unless it is over, or pods that stand on nodes without one: those run
+        on as used room."""
         owner = case.owner
+        if isinstance(owner, PodsOwner) and not owner.is_stopped():
+            return
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
             return
@@ -87,13 +90,16 @@ class Life:
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
-        """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room."""
+        """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
+        for the number of pods."""
         desired = self._desired(owner)
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
+            if isinstance(owner, JobOwner) and holds(said.status, "Admitted"):
+                spec = replace(spec, pod_sets=(owner.resized(said.spec.pod_sets[0]),))
         if patch := change(said.spec, spec):
             await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 
@@ -122,12 +128,15 @@ class Life:
         return status if status.admission else life.suspend(status, is_active=said.spec.active)
 
     async def _is_gone(self, said: WorkloadObject) -> bool:
-        """Whether the server says so too: the view may not have heard of an owner that is new."""
+        """Whether the server says so too: the view may not have heard of an owner that is new. A pod that is of another
+        workload now owns this one no longer."""
         for one in said.metadata.owner_references:
             kind = kinds.JOBS if one.kind == "Job" else kinds.PODS
             named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
-            if any(it["metadata"]["uid"] == one.uid for it in await self.means.client.list(named)):
-                return False
+            for it in await self.means.client.list(named):
+                is_ours = kind is kinds.JOBS or key_of_pod(decode(it, PodObject)) == key_of(said.metadata)
+                if it["metadata"]["uid"] == one.uid and is_ours:
+                    return False
         return True
 
     # Running
@@ -137,6 +146,9 @@ class Life:
         value = value_of(said)
         placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
         await owner.start(self.means.client)
+        if not (left := within(placed, value, case.pods)).is_same(placed):
+            await self._cut(case.key, left)
+            return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
         late = False
@@ -187,10 +199,18 @@ class Life:
             return sure
         rejecting = tuple(pod.spec.node_name for pod in missing if is_rejected(pod))
         left = without(placed, missing)
-        await self.means.write(case.key, lambda it: life.exclude(life.resize(it.status, left), rejecting))
+        if not await self._cut(case.key, left, rejecting):
+            return now + SETTLE_SECONDS
         self.means.cases.lost.pop(case.key, None)
-        self.means.wake()
         return now
+
+    async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
+        """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
+        waited for without end."""
+        if is_free := not self.means.facts.state.assumes(key):
+            await self.means.write(key, lambda it: life.exclude(life.resize(it.status, left), failed))
+            self.means.wake()
+        return is_free
 
     def late_nodes(self, key: str, after: Iterable[str]) -> tuple[str, ...]:
         """Nodes whose pods did not get ready, or did not go."""
@@ -284,7 +304,7 @@ def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
     bound = [pod for pod in case.pods if pod.spec.node_name and pod.metadata.deletion_timestamp is None]
     ready = [pod for pod in bound if is_over(pod) or holds(pod.status, "Ready")]
     wanted = min(owner.wanted(), sum(placement.count for placement in placed.podsets))
-    return bool(ready) and len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
+    return len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
 
 
 def _is_another(seen: Any, old: PodObject) -> bool:

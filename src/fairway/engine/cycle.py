@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .draft import Draft
+from .explain import could_hold
 from .model import GPU, Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
@@ -59,6 +60,7 @@ class Cycle:
         self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
+        self._shunned: dict[tuple[object, ...], bool] = {}
         self._lowest: dict[str, float] = {}
         self._keys: defaultdict[str, list[str]] = defaultdict(list)  # who ran at the start, by queue
 
@@ -83,10 +85,14 @@ class Cycle:
         return verdict
 
     def least(self, workload: Workload) -> tuple[int, ...]:
-        """How many pods of each podset it starts with at least."""
+        """How many pods of each podset it starts with at least: one in all, even where none would do to go on."""
         found = self._least.get(id(workload.podsets))
         if found is None:
-            found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
+            found = tuple(podset.min_count for podset in workload.podsets)
+            if not any(found):
+                first = next((at for at, podset in enumerate(workload.podsets) if podset.count), -1)
+                found = tuple(int(at == first) for at in range(len(found)))
+            self._least[id(workload.podsets)] = found
         return found
 
     def standing(self, queue: str) -> list[Running]:
@@ -127,13 +133,24 @@ class Cycle:
         return found
 
     def ask(self, workload: Workload, counts: tuple[int, ...], beside: Admission | None = None) -> Ask:
-        return Ask(workload, counts, self.allowed(workload.excluded_nodes), beside, self.policy.strategy)
+        return Ask(workload, counts, self.allowed(self.shunned(workload)), beside, self.policy.strategy)
 
     def allowed(self, excluded: tuple[str, ...]) -> Mask | None:
-        """Nodes without those that it failed on; None: all."""
+        """Nodes without these; None: all."""
         if excluded not in self._masks:
             self._masks[excluded] = np.array([node.name not in excluded for node in self.snapshot.nodes], np.bool_)
         return self._masks[excluded]
+
+    def shunned(self, workload: Workload) -> tuple[str, ...]:
+        """The nodes that it failed on, as long as those in use without them could hold it if nothing else ran."""
+        excluded = workload.excluded_nodes
+        if not excluded:
+            return ()
+        key = excluded, id(workload.podsets), workload.topology, workload.queue, workload.pools
+        if key not in self._shunned:
+            ask = Ask(workload, self.least(workload), self.allowed(excluded), None, self.policy.strategy)
+            self._shunned[key] = could_hold(self.draft, ask, self.pools_of(workload))
+        return excluded if self._shunned[key] else ()
 
     def is_plain(self, workload: Workload) -> bool:
         """Neither its queues nor itself set a condition beyond quota; most are so."""

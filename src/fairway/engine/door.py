@@ -10,7 +10,7 @@ from operator import attrgetter
 from .cycle import Cycle
 from .model import GPU, Queue, Workload
 from .plan import Facts, Reason, Why
-from .quota import Account, Branch, Demand
+from .quota import Account, Branch, Demand, astray
 from .resources import DEVICE, counts_of
 
 
@@ -20,7 +20,8 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
     if branch is None:
         return Reason.QUEUE_NOT_FOUND, Facts(queue=workload.queue)
     if not branch.path:
-        return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail="its parents run in a circle")
+        _, why = astray(workload.queue, cycle.snapshot.queues) or ("", "")
+        return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail=why)
     if branch.children:
         return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail="it has queues below it")
     for at in branch.path:
@@ -40,11 +41,11 @@ def _forbids(queue: Queue, workload: Workload) -> str:
     if queue.namespaces is not None and workload.namespace not in queue.namespaces:
         return f"namespace {workload.namespace}"
     if queue.max_priority is not None and workload.priority > queue.max_priority:
-        return f"priority {workload.priority}"
+        return f"priority {workload.priority} is above {queue.max_priority}"
     if queue.allows_nonpreemptible is False and not workload.preemptible:
         return "not preemptible"
     if queue.max_time_limit is not None and (workload.time_limit or 0) > queue.max_time_limit:
-        return f"time limit {workload.time_limit:g} s"
+        return f"time limit {workload.time_limit:g} s is above {queue.max_time_limit:g} s"
     if queue.pools and workload.pools and not set(queue.pools) & set(workload.pools):
         return f"pools {', '.join(workload.pools)}"
     return ""

@@ -41,6 +41,13 @@ def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
     return max(told, key=lambda one: RANK[one[0]], default=(Reason.NEVER_FITS, Facts(detail="no pool")))
 
 
+def could_hold(draft: Draft, ask: Ask, pools: Sequence[str]) -> bool:
+    """Whether the nodes in use would have a place for it if nothing ran."""
+    in_use = draft.snapshot.is_usable
+    ask = ask._replace(allowed=in_use if ask.allowed is None else in_use & ask.allowed)
+    return any(place(_emptied(draft), ask, pool) is not None for pool in pools)
+
+
 def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     snapshot = draft.snapshot
     if pool_row(snapshot, pool) < 0:
@@ -142,7 +149,7 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     return Facts(
         resource=snapshot.resources[column], needed=int(asked[column]), most_free=most,
         missing=max(int(short[column]), 0) or None, pool=pool, level=level, domain=domain,
-        would_fit=_would_fit(draft, ask, pool),
+        would_fit=_would_fit(draft, ask, pool), shunned=() if ask.allowed is None else ask.workload.excluded_nodes,
     )
 
 

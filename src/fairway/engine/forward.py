@@ -202,6 +202,8 @@ class Forward:
         progress = self.progress[key]
         progress.turn += 1
         turn = progress.turn
+        if not progress.rate:
+            return  # without a pod it comes to no end
         left = max(0.0, progress.work - progress.done) / progress.rate
         begins = max(self.now, progress.works)
         self.at(begins + left, lambda: self._end(key) if self.progress[key].turn == turn else None)

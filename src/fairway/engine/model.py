@@ -215,6 +215,13 @@ class Admission:
         """Names of the nodes in use."""
         return {share.node for placement in self.podsets for share in placement.nodes}
 
+    def is_same(self, other: "Admission | None") -> bool:
+        """Whether it gives the same places: podsets without any may be told or left out, in any order."""
+        return self == other or (other is not None and self.pool == other.pool and self._places() == other._places())
+
+    def _places(self) -> dict[str, tuple[NodeShare, ...]]:
+        return {one.name: one.nodes for one in self.podsets if one.nodes}
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

@@ -75,6 +75,7 @@ class Facts:
     queue: str = ""  # the queue (an ancestor, perhaps) at which it fails
     level: str = ""
     domain: str = ""
+    shunned: tuple[str, ...] = ()  # nodes that failed it and are not counted, for others could hold it
     blocking: tuple[str, ...] = ()  # keys of workloads whose going would let it start
     would_fit: Mapping[str, int] | None = None  # podset → count with which it would start now
     with_gpus: int | None = None  # milli-GPU with which its pod would start now

@@ -67,7 +67,7 @@ def absolute(share: Share, live: int) -> int:
 
 
 class Branch:
-    """A queue in the tree. `path`: itself first, its root last; empty where its parents run in a circle."""
+    """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root."""
 
     __slots__ = ("accounts", "children", "ledgers", "path", "queue")
 
@@ -88,6 +88,18 @@ class Branch:
         mine, theirs = self.path[::-1], other.path[::-1]
         pairs = ((here, there) for here, there in zip(mine, theirs) if here is not there)
         return next(pairs, None)
+
+
+def astray(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:
+    """Why the parents of a queue lead to no root, in a word and in a clause; None where they do."""
+    passed = [name]
+    while above := queues[passed[-1]].parent:
+        if above not in queues:
+            return "ParentNotFound", f"queue {passed[-1]} names parent {above}, which does not exist"
+        if above in passed:
+            return "Cycle", "its parents make a cycle"
+        passed.append(above)
+    return None
 
 
 class Tree:
@@ -122,7 +134,7 @@ class Tree:
             for quota in branch.queue.quotas:
                 if quota.pool in self.capacity and (quota.guaranteed or quota.limit):
                     branch.accounts[quota.pool] = Account(branch.queue, quota.pool, self.capacity[quota.pool])
-        self.roots = [one for one in self.branches.values() if one.queue.parent not in self.branches]
+        self.roots = [one for one in self.branches.values() if not one.queue.parent]
         for branch in self._walk(self.roots):
             parent = self.branches.get(branch.queue.parent)
             branch.path = (branch, *(parent.path if parent else ()))
@@ -132,7 +144,7 @@ class Tree:
                 branch.ledgers[name] = (*mine, *(parent.ledgers[name] if parent else ()))
 
     def _walk(self, branches: Iterable[Branch]) -> Iterator[Branch]:
-        """Parents before children; what hangs in a circle is not reached."""
+        """Parents before children; what hangs on no root is not reached."""
         for branch in branches:
             yield branch
             yield from self._walk(branch.children)

@@ -102,7 +102,7 @@ def _shows(fact: Workload | Running | Ended | None, assumed: Running | None) -> 
         return not isinstance(fact, Workload)
     if assumed.is_leaving:
         return isinstance(fact, Workload) or fact.is_leaving
-    return isinstance(fact, Running) and (fact.admission == assumed.admission or fact.is_leaving)
+    return isinstance(fact, Running) and (fact.admission.is_same(assumed.admission) or fact.is_leaving)
 
 
 class State:
@@ -169,6 +169,10 @@ class State:
             if (then := self._imagine(verdict)) is not None:
                 self._told.setdefault(key, self._running.get(key) or self._pending.get(key))
                 self._set(key, then)
+
+    def assumes(self, key: str) -> bool:
+        """Whether something is assumed of a workload that the world has not shown yet."""
+        return key in self._told
 
     def forget(self, key: str) -> None:
         """Go back to what was last observed of a workload."""

@@ -232,7 +232,7 @@ class Search:
     def _allowed(self) -> Mask | None:
         """Nodes that its pods may use: where it may take those beside whom it must stand, it takes their place, and
         makes nobody leave so as to be the first of its kind elsewhere."""
-        allowed, podsets = self.cycle.allowed(self.workload.excluded_nodes), self.workload.podsets
+        allowed, podsets = self.cycle.allowed(self.cycle.shunned(self.workload)), self.workload.podsets
         own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
         for pod in own if self.field.kin(self.workload) - self.barred else ():
             beside = near(self.cycle.snapshot, sight_of(self.cycle.draft).standing(), pod)
@@ -351,7 +351,7 @@ class Search:
     def _market(self, kind: Kind, mask: Mask) -> Market:
         """The market of a class; what changed since it was last asked for is priced again."""
         log, markets = self._ahead.log, self.field.markets
-        key = id(kind.pod), self.workload.excluded_nodes
+        key = id(kind.pod), self.cycle.shunned(self.workload)
         market, seen = markets.get(key, (None, 0))
         if market is None or self.barred:
             market = Market(self.field.claim)

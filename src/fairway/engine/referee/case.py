@@ -97,7 +97,7 @@ class Case:
     def special(self) -> list[Item]:
         """Starts whose workload sets conditions of its own, beyond its podsets' and its queue's."""
         return [
-            item for item in self.starts if item[3] or (its := item[0]).after or its.pools or its.excluded_nodes
+            item for item in self.starts if item[3] or (its := item[0]).after or its.pools
             or its.backs_off_until is not None or not its.is_active or its.topology.required
         ]
 
@@ -147,7 +147,7 @@ class Case:
             path = [queue]
             while len(path) <= len(queues) and (above := queues.get(path[-1].parent)):
                 path.append(above)
-            found[name] = () if len(path) > len(queues) else tuple(path)
+            found[name] = () if path[-1].parent else tuple(path)  # no root: a cycle, or a parent that is not there
         return found
 
     @cached_property

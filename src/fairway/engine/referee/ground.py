@@ -55,9 +55,6 @@ def nodes(case: Case) -> Found:
         node = snapshot.nodes[laid.row[entry]]
         if why := unfit(node, laid.kinds[laid.kind[entry]][0]):
             yield item.key, f"{node.name}: {why}"
-    for item in case.special:
-        for name in item.admission.nodes.intersection(item[0].excluded_nodes) if item.role in DECIDED else ():
-            yield item.key, f"{name} is excluded"
 
 
 def unfit(node: Node, pod: PodClass) -> str:

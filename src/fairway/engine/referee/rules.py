@@ -108,7 +108,7 @@ OF_VERDICTS: Rules = {
 OF_STARTS: Rules = {
     "Gang": gangs,  # every podset, each between its minimum and its count
     "Pool": pools,  # a pool that is there and allowed, and every node in it
-    "Node": nodes,  # usable, no taint untolerated, selected, near its volumes, not excluded
+    "Node": nodes,  # usable, no taint untolerated, selected, near its volumes
     "Room": rooms,  # no resource of a node is given twice, pod slots included
     "Device": devices,  # as many devices as asked, there, whole, healthy, given once; none where others choose
     "Alignment": alignments,  # one NUMA group where that is required; one group where one would have done
