@@ -509,18 +509,19 @@ def test_a_podset_without_pods_at_the_start_grows_when_there_is_room() -> None:
     assert play(story, node("n1", cpu=8, gpus=4)) == [1, 1]
 
 
-def test_a_job_whose_minimum_is_none_waits_for_its_first_pod_and_grows() -> None:
-    async def story(world: World) -> tuple[str, list[str]]:
-        await world.apply(job("full", seconds=30, cpu="1", gpus=3))
+def test_a_job_whose_minimum_is_none_starts_with_none_and_grows() -> None:
+    async def story(world: World) -> tuple[str, int, Thing]:
+        await world.apply(job("full", seconds=30, cpu="1", gpus=4))
         await world.until(lambda: world.is_in("job-full", "Running"))
         await world.apply(job("z", seconds=30, cpu="1", gpus=2, parallelism=2, completions=2,
                               annotations={"fairway.dev/min-count": "0"}))  # fmt: skip
-        await world.clock.sleep(10)
-        waits = await world.phase("job-z")
-        await world.until(lambda: world.is_in("job-z", "Running"), seconds=30)
-        return waits, [pod["status"]["phase"] for pod in await world.pods()]
+        await world.until(lambda: world.is_in("job-z", "Running"), seconds=10)
+        before = await world.workload("job-z")
+        await world.until(lambda: world.is_in("job-z", "Succeeded"), seconds=70)
+        return before["status"]["admission"]["pool"], len(await world.pods()), (await world.workload("job-z"))["status"]
 
-    assert play(story, node("n1", cpu=8, gpus=4)) == ("Pending", ["Succeeded", "Running", "Running"])
+    pool, pods, status = play(story, node("n1", cpu=8, gpus=4))
+    assert (pool, pods, status["attempt"]) == ("default", 3, 1)
 
 
 def test_a_job_without_pods_disturbs_nobody() -> None:

@@ -170,7 +170,7 @@ def places(admission: Admission) -> str:
         for share in podset.nodes:
             pods[share.node] += share.count
     shown = [f"{node} ({_count(count, 'pod')})" for node, count in pods.items()]
-    where = " and ".join(shown) if len(shown) <= NAMED else f"{len(shown)} nodes"
+    where = (" and ".join(shown) or "no node yet") if len(shown) <= NAMED else f"{len(shown)} nodes"
     return f"{where} of pool {admission.pool}"
 
 

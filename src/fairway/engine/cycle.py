@@ -85,14 +85,10 @@ class Cycle:
         return verdict
 
     def least(self, workload: Workload) -> tuple[int, ...]:
-        """How many pods of each podset it starts with at least: one in all, even where none would do to go on."""
+        """How many pods of each podset it starts with at least."""
         found = self._least.get(id(workload.podsets))
         if found is None:
-            found = tuple(podset.min_count for podset in workload.podsets)
-            if not any(found):
-                first = next((at for at, podset in enumerate(workload.podsets) if podset.count), -1)
-                found = tuple(int(at == first) for at in range(len(found)))
-            self._least[id(workload.podsets)] = found
+            found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
         return found
 
     def standing(self, queue: str) -> list[Running]:
