@@ -121,6 +121,9 @@ class Writer:
         stands = await self.means.write(key, self._made(decided, now=started))
         self.means.metrics.apply.observe(self.means.now() - started)
         followers = self._after.pop(key, [])
+        if isinstance(decided.verdict, Evict) and self.means.view.workloads.get(key) is seen:
+            self.means.facts.forget(key)  # what it loses was never written: nothing will show that it is gone
+            self.means.wake()
         if stands and seen:
             for follower in followers:
                 self._decide(follower)
