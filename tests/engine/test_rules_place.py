@@ -61,6 +61,10 @@ GANGS = table(
      {"a": "Keep", "b": "n"}),
     ("of one that is elastic in two podsets the one nearest its minimum grows",
      [node("n", 4), queue("q"), job("w", podsets=sets(a=(3, 1, pod(1)), b=(3, 1, pod(1))))], {"w": "n*2+n*2"}),
+    ("podsets stand in the order of the workload, those too that start with growth",
+     [node("m", 3), node("n", 2), queue("q"), job("w", podsets=sets(
+         a=(3, 0, pod(1, node_selector=((HOST, "m"),))), b=(2, 1, pod(1, node_selector=((HOST, "n"),)))))],
+     {"w": "m*3+n*2"}),
     ("the higher priority grows first",
      [node("n", 4), queue("q"), job("a", gpus=1, count=4, least=1), job("b", gpus=1, count=4, least=1, priority=1)],
      {"a": "n", "b": "n*3"}),
