@@ -59,7 +59,12 @@ def test_the_example_of_the_interfaces_is_said_so():
             {"resource": GPU, "needed": 500, "missing": 250, "pool": "h100"},
             "needs 500m nvidia.com/gpu; 250m are missing in pool h100",
         ),
-        (Reason.OVER_SHARE, {}, "needs a place; queue nlp has its share and may take no more"),
+        (Reason.NEVER_FITS, {"detail": "pools ghost"}, "there is no pool that it may use: pools ghost"),
+        (
+            Reason.OVER_SHARE,
+            {"share": {GPU: 1000}},
+            "needs a place; queue nlp would be above its share of 1 nvidia.com/gpu with it",
+        ),
         (
             Reason.FRAGMENTED,
             {"resource": GPU, "needed": 8000, "most_free": 4000, "would_fit": {"main": 1}},
