@@ -64,7 +64,12 @@ def test_the_example_of_the_interfaces_is_said_so():
             {"resource": GPU, "needed": 2000, "missing": 1000, "pool": "h100", "shunned": ("n1", "n2")},
             "needs 2 nvidia.com/gpu on other nodes than n1, n2, where it failed; 1 is missing in pool h100",
         ),
-        (Reason.OVER_SHARE, {}, "needs a place; queue nlp has its share and may take no more"),
+        (Reason.NEVER_FITS, {"detail": "pools ghost"}, "there is no pool that it may use: pools ghost"),
+        (
+            Reason.OVER_SHARE,
+            {"share": {GPU: 1000}},
+            "needs a place; queue nlp would be above its share of 1 nvidia.com/gpu with it",
+        ),
         (
             Reason.FRAGMENTED,
             {"resource": GPU, "needed": 8000, "most_free": 4000, "would_fit": {"main": 1}},

@@ -46,6 +46,9 @@ def asking(**resources):
         ({"containers": [{"resources": {"limits": {"cpu": "2"}}}]}, 2000),
         ({"containers": [{"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}}]}, 1000),
         ({"containers": [asking(cpu="1"), asking(cpu="1")], "resources": {"requests": {"cpu": "5"}}}, 5000),
+        ({"containers": [asking(cpu="2")], "resources": {"limits": {"cpu": "8"}}}, 2000),
+        ({"containers": [{}], "resources": {"limits": {"cpu": "8"}}}, 8000),
+        ({"containers": [asking(cpu="2")], "resources": {"limits": {"cpu": "8"}, "requests": {"cpu": "3"}}}, 3000),
     ],
 )
 def test_requests_are_the_sum_that_kubernetes_makes(spec, expected):

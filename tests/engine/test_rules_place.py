@@ -64,6 +64,10 @@ GANGS = table(
     ("one podset that cannot grow stops no other",
      [node("n", 4, cpu=3), queue("q"), job("w", podsets=sets(a=(4, 1, pod(cpu=1)), b=(4, 1, pod(1, 0.1))))],
      {"w": "n*2+n*4"}),
+    ("podsets stand in the order of the workload, those too that start with growth",
+     [node("m", 3), node("n", 2), queue("q"), job("w", podsets=sets(
+         a=(3, 0, pod(1, node_selector=((HOST, "m"),))), b=(2, 1, pod(1, node_selector=((HOST, "n"),)))))],
+     {"w": "m*3+n*2"}),
     ("the higher priority grows first",
      [node("n", 4), queue("q"), job("a", gpus=1, count=4, least=1), job("b", gpus=1, count=4, least=1, priority=1)],
      {"a": "n", "b": "n*3"}),

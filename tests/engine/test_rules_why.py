@@ -63,6 +63,9 @@ PRECEDENCE = table(
      job("w", pod={"gpu_fraction": 500})], {"w": "NoDevice"}),
     ("Fragmented where only the sum would do", [node("n", 2), node("m", 2), queue("q"), runs(job("x", gpus=1), "n"),
      runs(job("y", gpus=1), "m"), job("w", gpus=2)], {"w": "Fragmented"}),
+    ("NoRoom where GPUs are shared, whatever is free where they are not",
+     [node("m", 1), node("n", 8, chooser="Kubelet"), queue("q"), runs(job("x", gpus=1), "m"),
+      job("w", pod={"gpu_fraction": 500})], {"w": "NoRoom"}),
     ("NoRoom where not even the sum would do", [node("n", 2), queue("q"), runs(job("x", gpus=1), "n"),
      job("w", gpus=2)], {"w": "NoRoom"}),
     ("Refused where nothing else stands against it", [node("n", 2), queue("q"),
@@ -82,6 +85,23 @@ def test_the_first_reason_is_told(things, expected) -> None:
 def test_the_missing_amount_is_told() -> None:
     said = facts(node("n", 4), queue("q"), runs(job("x", gpus=3), "n"), job("w", gpus=4))
     assert (said.resource, said.needed, said.missing, said.most_free, said.domain) == (GPU, 4000, 3000, 1000, "n")
+
+
+def test_nodes_whose_devices_never_serve_it_are_no_room() -> None:
+    said = facts(node("m", 2), node("n", 8, chooser="Kubelet"), queue("q"), runs(job("x", gpus=2), "m"),
+                 job("w", pod={"gpu_fraction": 500}))
+    assert (said.most_free, said.domain, said.missing) == (0, "m", 500)
+
+
+def test_the_pools_that_are_not_there_are_told() -> None:
+    nodes = node("n", 4), Pool("default")
+    assert facts(*nodes, queue("q"), job("w", gpus=1, pools=("x", "y"))).detail == "pools x, y"
+    assert facts(*nodes, queue("p", pools=("z",)), queue("q", parent="p"), job("w", gpus=1)).detail == "pools z"
+
+
+def test_the_share_that_it_would_be_above_is_told() -> None:
+    said = facts(node("n", 4), queue("q", 1), queue("r", 4), runs(job("x", "r", 4), "n"), job("w", gpus=2))
+    assert (said.queue, said.share) == ("q", {GPU: 1000})
 
 
 def test_the_queue_at_which_it_fails_is_told() -> None:

@@ -102,7 +102,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.NOT_ALLOWED: "queue {queue} does not take it{detail}",
     Reason.QUEUE_STOPPED: "queue {queue} admits nothing new",
     Reason.LEVEL_UNKNOWN: "no pool it may use has the topology level {level}",
-    Reason.NEVER_FITS: "{most}; it would not fit if nothing else ran",
+    Reason.NEVER_FITS: "{never}",
     Reason.BACKING_OFF: "it failed to start and is not tried again{until}",
     Reason.DEPENDENCY_PENDING: "it comes after workloads that have not succeeded{detail}",
     Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}",
@@ -111,7 +111,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.RESERVED: "{needs}; the room is reserved{since}{until}",
     Reason.HELD_FOR: "{needs}; the room is kept for a workload before it{until}",
     Reason.WAITING_FOR_VICTIMS: "its room is promised, those who leave it are not gone",
-    Reason.OVER_SHARE: "{room}; queue {queue} has its share and may take no more",
+    Reason.OVER_SHARE: "{room}; queue {queue} would be above its share{share} with it",
     Reason.NO_DOMAIN: "{most}",
     Reason.NO_DEVICE: "{most}; no devices serve it as it asks",
     Reason.FRAGMENTED: "{most}; together there is enough",
@@ -134,10 +134,14 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         missing = f" by {format(facts.missing, resource)} {resource}"
     where = f" in pool {facts.pool}" if facts.pool else ""
     amount = format(facts.missing or 0, resource)
+    share = " and ".join(f"{format(most, name)} {name}" for name, most in sorted((facts.share or {}).items()))
     short = f"{needs}; {amount} {'is' if amount == '1' else 'are'} missing{where}"
     return {
         "queue": facts.queue or workload.queue, "level": facts.level, "needs": needs, "most": most, "missing": missing,
         "room": short if missing else most,
+        "share": f" of {share}" if share else "",
+        "never": f"there is no pool that it may use: {facts.detail}" if facts.detail else
+                 f"{most}; it would not fit if nothing else ran",
         "detail": f": {facts.detail}" if facts.detail else "",
         "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
         "until": f" until {time_text(facts.until)}" if facts.until is not None else "",

@@ -102,7 +102,8 @@ def requests(spec: objects.PodSpec) -> model.Amounts:
     total = (total + sidecars) | peak
     whole = within("resources", _asked, spec.resources)
     for name in whole.keys() & {model.CPU, model.MEMORY}:
-        total[name] = whole[name]
+        if name in spec.resources.requests or name not in total:  # the pod's limit, where no container requests any
+            total[name] = whole[name]
     total += within("overhead", _amounts, spec.overhead)
     return model.amounts({name: min(most, LARGEST) for name, most in total.items()})
 

@@ -89,7 +89,7 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
         whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
     if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
-        facts = replace(whys[-1][1], queue=facts.queue)
+        facts = replace(whys[-1][1], queue=facts.queue, share=facts.share)
     return Wait(workload.key, reason, facts)
 
 
@@ -105,13 +105,13 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
 
 def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
     """No room is free for it, and it may take none of what others hold: its queue would be above its share."""
-    queues = [over_share(workload, pool, cycle) for pool in cycle.open]
-    if not queues or not all(queues) or len(cycle.snapshot.queues) < 2:
+    above = [over for pool in cycle.open if (over := over_share(workload, pool, cycle))]
+    if not above or len(above) < len(cycle.open) or len(cycle.snapshot.queues) < 2:
         return []
     standing = chain((one.workload for one in cycle.snapshot.running), (one for one, _ in cycle.draft.started.values()))
     if all(one.queue == workload.queue for one in standing):
         return []
-    return [(Reason.OVER_SHARE, Facts(queue=queues[0]))]
+    return [(Reason.OVER_SHARE, above[0])]
 
 
 def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:

@@ -17,7 +17,7 @@ from operator import attrgetter
 from .cycle import Cycle
 from .model import GPU, Running, Workload
 from .order import is_aged, precedes
-from .plan import Cause
+from .plan import Cause, Facts
 from .policy import DAY
 from .quota import ALL, Account, Branch, Demand
 from .resources import DEVICE
@@ -209,13 +209,16 @@ def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle) -> Rival | None:
     return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
 
-def over_share(workload: Workload, pool: str, cycle: Cycle) -> str:
-    """The queue nearest the leaf that governs what is asked, if that would be above its share with it."""
+def over_share(workload: Workload, pool: str, cycle: Cycle) -> Facts | None:
+    """The queue nearest the leaf that governs what is asked, and its share, if it would be above that with it."""
     asked = cycle.asked(workload, pool)
     path = cycle.tree.branches[workload.queue].path
     leaf = next((at for at in path if governs(at, pool, asked)), None)
-    is_over = leaf and not all(one.keeps_within(one.share, asked) for one in own(leaf, pool))
-    return leaf.queue.name if leaf and is_over else ""
+    share = {
+        resource: one.share.get(resource, 0) for one in (own(leaf, pool) if leaf else ()) for resource in one.resources
+        if one.held[resource] + asked.get(resource, 0) > one.share.get(resource, 0)
+    }  # fmt: skip
+    return Facts(queue=leaf.queue.name, share=share) if leaf and share else None
 
 
 def own(branch: Branch, pool: str) -> list[Account]:

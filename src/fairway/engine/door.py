@@ -32,7 +32,8 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
     if stopped := next((at.queue.name for at in branch.path if at.queue.stop != "None"), None):
         return Reason.QUEUE_STOPPED, Facts(queue=stopped)
     if not cycle.pools_of(workload):
-        return Reason.NEVER_FITS, Facts(queue=workload.queue, detail=f"pools {', '.join(workload.pools)}")
+        named = next(filter(None, (workload.pools, *(at.queue.pools for at in branch.path))), ())
+        return Reason.NEVER_FITS, Facts(queue=workload.queue, detail=f"pools {', '.join(named)}")
     return None
 
 

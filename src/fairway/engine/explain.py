@@ -90,7 +90,7 @@ def _emptied(draft: Draft) -> Draft:
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
         free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=(),
                        pending=(), queues={}, memo=Memo())
-        memo.emptied = key, Draft(free)
+        memo.emptied = free.memo.emptied = key, Draft(free)
     return memo.emptied[1]
 
 
@@ -154,9 +154,11 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
 
 
 def _open(draft: Draft, kind: Kind) -> Mask:
-    """Nodes that could take the pod if they were empty, else those too small for it as well."""
-    snapshot, mask = draft.snapshot, sight_of(draft).mask(kind)
-    return mask if mask.any() else open_nodes(snapshot, kind.pod, kind.pool)
+    """Nodes that could take the pod if they were empty, else those as well whose devices never serve it, else those too
+    small for it."""
+    mask = sight_of(draft).mask(kind)
+    serving = mask & (sight_of(_emptied(draft)).room(kind) > 0)
+    return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, kind.pod, kind.pool))
 
 
 def _level(ask: Ask) -> str:

@@ -30,7 +30,7 @@ Stuck = set[tuple[str, int]]
 def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
     """It has these pods more, and that is said."""
     key, stands = workload.key, cycle.admission(workload)
-    admission = joined(stands, placed)
+    admission = joined(workload, stands, placed)
     cycle.draft.resize(key, admission)
     cycle.timeline.stay(workload, Admission(admission.pool, placed))
     said = cycle.verdicts.get(key)
@@ -113,24 +113,24 @@ class Surplus:
         draft, stands = self._cycle.draft, self._cycle.admission(workload)
         givers = {gift.key for gift in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
         with draft.trial():
-            draft.resize(workload.key, joined(stands, placed))
+            draft.resize(workload.key, joined(workload, stands, placed))
             waits = draft.leavers(workload.podsets, Admission(stands.pool, placed))
             return is_fair(search) and givers.issuperset(waits)
 
 
-def joined(stands: Admission, more: Placements) -> Admission:
-    """What stands with more behind it, ranks going on."""
-    added = {placement.name: placement.nodes for placement in more}
+def joined(workload: Workload, stands: Admission, more: Placements) -> Admission:
+    """What stands with more behind it, ranks going on; podsets in the workload's order."""
+    standing, added = ({one.name: one.nodes for one in placed} for placed in (stands.podsets, more))
     podsets = []
-    for placement in stands.podsets:
-        shares = list(placement.nodes)
-        for share in added.pop(placement.name, ()):
+    for name in (one.name for one in workload.podsets if one.name in standing or one.name in added):
+        shares = list(standing.get(name, ()))
+        for share in added.get(name, ()):
             if shares and shares[-1].node == share.node and bool(shares[-1].devices) == bool(share.devices):
                 last = shares.pop()
                 share = NodeShare(share.node, last.count + share.count, last.devices + share.devices)
             shares.append(share)
-        podsets.append(PodSetPlacement(placement.name, tuple(shares)))
-    return Admission(stands.pool, (*podsets, *(PodSetPlacement(name, nodes) for name, nodes in added.items())))
+        podsets.append(PodSetPlacement(name, tuple(shares)))
+    return Admission(stands.pool, tuple(podsets))
 
 
 class Growth:

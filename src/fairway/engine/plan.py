@@ -69,6 +69,7 @@ class Facts:
 
     resource: str = ""
     needed: int | None = None
+    share: Mapping[str, int] | None = None  # OverShare: that of its queue, of what it would be above
     most_free: int | None = None  # the most of `resource` free in any one node or domain
     missing: int | None = None
     pool: str = ""
