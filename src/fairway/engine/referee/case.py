@@ -103,7 +103,8 @@ class Case:
 
     @cached_property
     def turns(self) -> tuple[list[Item], list[Item]]:
-        """The starts as they find their room: the first minCount pods of a gang in its turn, what grows behind all."""
+        """The starts as they find their room: the first minCount pods of a gang in its turn, and pods that were lost;
+        what grows behind all."""
         cores, rests = list[Item](), list[Item]()
         for item in self.starts:
             if item.role == "new" and any(podset.is_elastic for podset in item[0].podsets):
@@ -111,7 +112,8 @@ class Case:
                 cores.append(core)
                 rests.append(rest)
             else:
-                (rests if item.role == "more" else cores).append(item)
+                grows = item.role == "more" and not self.running[item.key].lost
+                (rests if grows else cores).append(item)
         return cores, rests
 
     @cached_property
