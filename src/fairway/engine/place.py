@@ -19,7 +19,8 @@ from .affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn,
 from .devices import choose, room_of, shared_room
 from .fit import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row, remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
-from .score import WISH, Values, fullness, linear, strategy_of
+from .resources import DEVICE
+from .score import WISH, Values, linear, strategy_of
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
 from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
@@ -374,14 +375,13 @@ class Filling:
         values = self.scene.values(kind, self.part.strategy, rows)
         if count == 1:
             return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
-        if self.part.strategy == "Spread":
-            return self._one_each(rows, pods, values, count)
-        chosen = np.zeros_like(pods)
-        if kind.need.share and self.part.strategy == "Binpack":  # devices already shared come first, on any node
+        chosen, fill = np.zeros_like(pods), self._one_each if self.part.strategy == "Spread" else self._whole
+        if kind.need.share and self.part.strategy in ("Binpack", "Spread"):  # shared devices come first, on any node
             shared = np.minimum(shared_room(self.scene, kind.need, rows), pods)
             chosen = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
-            values = fullness(self.scene, kind, rows)
-        chosen = chosen + self._whole(rows, pods - chosen, values, count - int(chosen.sum()))
+            base, column, slope = linear(self.scene.snapshot, kind, 1.0 if self.part.strategy == "Spread" else -1.0)
+            values = base[rows] + slope * (self.scene.free[column, rows] - chosen * kind.need.size)
+        chosen = chosen + fill(rows, pods - chosen, values, count - int(chosen.sum()))
         used = np.flatnonzero(chosen)
         return list(zip(rows[used].tolist(), chosen[used].tolist()))
 
@@ -396,17 +396,19 @@ class Filling:
             return chosen
         return _along(order, pods, count)
 
-    def _one_each(self, rows: Rows, pods: Counts, values: Values, count: int) -> list[Piece]:
-        """Each pod where the most is free after those before it."""
-        kind = self.part.kind
-        _, column, slope = linear(self.scene.snapshot, kind, 1.0)
-        step = slope * dict(zip(kind.need.columns, kind.need.amounts)).get(column, 0)
-        heap = [(-value, row, room, 0) for value, row, room in zip(values.tolist(), rows.tolist(), pods.tolist())]
+    def _one_each(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
+        """Each pod where the most is free after those before it; of fractions as many at once as share a device."""
+        need, chosen = self.part.kind.need, np.zeros_like(pods)
+        step = linear(self.scene.snapshot, self.part.kind, 1.0).slope * need.size
+        several = DEVICE // need.share if need.share else 1
+        heap = list(zip(np.where(pods > 0, -values, np.inf).tolist(), rows.tolist(), range(len(rows)), pods.tolist()))
         heapify(heap)
-        for _ in range(count):
-            value, row, room, taken = heap[0]
-            heapreplace(heap, (value + step if taken + 1 < room else np.inf, row, room, taken + 1))
-        return sorted((row, taken) for _, row, _, taken in heap if taken)
+        while count:
+            value, row, at, room = heap[0]
+            taken = min(several, room, count)
+            chosen[at], count = chosen[at] + taken, count - taken
+            heapreplace(heap, (value + step * taken if taken < room else np.inf, row, at, room - taken))
+        return chosen
 
 
 def _along(order: Rows, pods: Counts, count: int) -> Counts:

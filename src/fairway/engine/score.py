@@ -87,24 +87,18 @@ def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
 
 
 def _slope(ground: Ground, kind: Kind, rows: Rows, sign: float) -> Values:
+    """For a fraction the shared device with the least room that fits comes first."""
     column = kind.need.packed
     values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
+    if kind.need.share:
+        room = tightest(ground, kind.need, rows)
+        return np.where(room < DEVICE, 2 - room / DEVICE, values)
     return values if column else bare(ground.snapshot)[rows] + values
 
 
-def fullness(ground: Ground, kind: Kind, rows: Rows) -> Values:
-    """The least free first."""
-    return _slope(ground, kind, rows, -1.0)
-
-
 def binpack(ground: Ground, kind: Kind, rows: Rows) -> Values:
-    """The fewest free GPUs first; for a fraction the shared device with the least room that fits; without GPUs nodes
-    that have none, then the least CPU."""
-    full = fullness(ground, kind, rows)
-    if not kind.need.share:
-        return full
-    room = tightest(ground, kind.need, rows)
-    return np.where(room < DEVICE, 2 - room / DEVICE, full)
+    """The fewest free GPUs first; without GPUs nodes that have none, then the least CPU."""
+    return _slope(ground, kind, rows, -1.0)
 
 
 def spread(ground: Ground, kind: Kind, rows: Rows) -> Values:
