@@ -108,15 +108,15 @@ class Teller:
         queues = tuple(
             replace(one, ledger=replace(one.ledger, stretch=self.stretches[one.name])) for one in world.queues
         )
-        told = replace(world, queues=queues)
-        found = forecast(told, self.policy, self.chance, recent=self.recent(now), known=self.known)
+        told = replace(world, queues=queues, recent=self.recent(now))
+        found = forecast(told, self.policy, self.chance, known=self.known)
         self.said += [Told(key, now, one) for key, one in found.items()]
         self.track.tell(now, world.pending, found)
 
-    def recent(self, now: float) -> list[Workload]:
+    def recent(self, now: float) -> tuple[Workload, ...]:
         pods: dict[PodClass, PodClass] = {}
         window = slice(bisect_left(self.times, now - WINDOW), bisect_right(self.times, now))
-        return [workload_of(job, pods) for job in self.load.jobs[window]]
+        return tuple(workload_of(job, pods) for job in self.load.jobs[window])
 
     def judged(self) -> Iterator[Judged]:
         for one in self.said:

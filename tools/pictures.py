@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log10
 from pathlib import Path
 from statistics import median
@@ -82,7 +82,8 @@ def told() -> list[Waited]:
     for step in world.run():
         if step.now >= MOMENT and not found:
             now = step.now
-            found = forecast(world.whole(step.snapshot), policy, np.random.default_rng(SEED), recent=recent)
+            whole = replace(world.whole(step.snapshot), recent=recent)
+            found = forecast(whole, policy, np.random.default_rng(SEED))
     started = {it.job.id: run.start for it in world.outcomes() for run in reversed(it.runs) if run.start >= now}
     names = ((key.partition("/")[2], one) for key, one in found.items())
     waited = [(name, one.p50 - now, one.p90 - now, started[name] - now) for name, one in names if name in started]

@@ -16,7 +16,7 @@ HOUR, MINUTE = 3_600.0, 60.0
 
 def foretold(told: World, *, policy: str = "fairway", recent: tuple[Workload, ...] = ()) -> dict[str, Forecast]:
     """By the name of the workload."""
-    found = forecast(told, PRESETS[policy], np.random.default_rng(7), recent=recent)
+    found = forecast(replace(told, recent=recent), PRESETS[policy], np.random.default_rng(7))
     return {key.removeprefix("ns/"): one for key, one in found.items()}
 
 

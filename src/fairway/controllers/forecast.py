@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from math import inf
 
 import numpy as np
@@ -69,9 +68,9 @@ class Forecasts:
         """One forecast, told; how long finding it took."""
         clock, chance = self.means.client.clock, np.random.default_rng(SEED)
         known, reading = self.means.view.workloads.values(), self.means.facts.reading()
-        ask = partial(forecast, recent=recent(known, reading, now=snapshot.now))
+        world = world_of(snapshot, recent(known, reading, now=snapshot.now))
         try:
-            found = await clock.in_process(ask, world_of(snapshot), self.policy, chance)
+            found = await clock.in_process(forecast, world, self.policy, chance)
         except (EOFError, OSError) as error:
             log.warning("no forecast: its process ended without an answer: %r", error)
             found = {}

@@ -116,12 +116,12 @@ class Sizes:
 
 def forecast(
     world: World, policy: Policy, chance: np.random.Generator, *,
-    recent: Sequence[Workload] = (), known: Mapping[str, float] | None = None, only: str = "",
+    known: Mapping[str, float] | None = None, only: str = "",
 ) -> dict[str, Forecast]:  # fmt: skip
-    """By key, of those who wait. `recent`: who was submitted in the last WINDOW seconds, whatever became of them.
+    """By key, of those who wait; who came in the last WINDOW seconds, `world.recent`, is expected to come again.
     `known`: runtimes in seconds, by key, that are known for certain. `only`: the key of the one that is asked for; of
     the others less is told, or nothing."""
-    futures = Futures(world, policy, _seasons(recent, world.now), known or {}, only)
+    futures = Futures(world, policy, _seasons(world.recent, world.now), known or {}, only)
     runs = [futures.run(chance) for _ in range(RUNS)]
     starts, seen = (np.array(part).reshape(RUNS, -1) for part in zip(*runs))
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf").tolist()

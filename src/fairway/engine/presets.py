@@ -59,17 +59,10 @@ class Rated(Generic[One]):
         """GPU-seconds that it has had."""
         return self.workload.attained + self.held * max(0.0, now - self.since)
 
-    def waited(self, now: float) -> float:
-        """Seconds in which it did not run."""
-        return now - self.workload.submitted - self.served(now) / self.size
-
-    def ages_at(self, patience: float) -> float:
-        """When it has waited too long, if it does not run."""
-        return self.workload.submitted + self.workload.attained / self.size + self.bears(patience)
-
-    def bears(self, patience: float) -> float:
-        """Gangs that no node could hold are brought up sooner."""
-        return SOONER * patience if self.is_wide else patience
+    def ages_at(self, patience: float, now: float) -> float:
+        """When it has waited too long, if it does not run from now on; gangs that no node could hold sooner."""
+        bears = SOONER * patience if self.is_wide else patience
+        return self.workload.submitted + self.served(now) / self.size + bears
 
     def changed(self, value: "Value", now: float) -> Workload | None:
         """The workload with another priority, if it has another by now."""
@@ -100,7 +93,7 @@ def bring_up(those: Sequence[AnyRated], patience: float, now: float, gpus: float
     """Tell those who have waited too long: gangs that no node could hold, and of the others as many as it takes to fill
     so many GPUs."""
     for one in those:
-        one.is_aged = one.waited(now) >= one.bears(patience)
+        one.is_aged = now >= one.ages_at(patience, now)
     others = [one for one in those if one.is_aged and not one.is_wide]
     others.sort(key=lambda one: (isinstance(one.one, Workload), one.workload.submitted, one.workload.key))
     for one, taken in zip(others, accumulate(one.size for one in others)):
@@ -157,7 +150,7 @@ def _alterations(memo: Memo, patience: float, now: float) -> Iterator[float]:
     for runs in memo.standing.values():
         if runs.held and not runs.is_aged and runs.workload.priority in levels:
             yield now + (3600 * 2**-runs.workload.priority - runs.served(now)) / runs.held
-    yield from (at for one in memo.waiting.values() if (at := one.ages_at(patience)) > now)
+    yield from (at for one in memo.waiting.values() if (at := one.ages_at(patience, now)) > now)
 
 
 def consolidated(snapshot: Snapshot) -> Snapshot:

@@ -389,11 +389,12 @@ def state_of(world: World) -> State:
     return state
 
 
-def world_of(snapshot: Snapshot) -> World:
-    """What a snapshot was made from, written down."""
+def world_of(snapshot: Snapshot, recent: tuple[Workload, ...] = ()) -> World:
+    """What a snapshot was made from, written down, and who was submitted lately."""
     return World(
         snapshot.now, snapshot.nodes, snapshot.pools, tuple(snapshot.queues.values()), snapshot.pending,
         snapshot.running, snapshot.pods, snapshot.reservations, snapshot.disruptions, tuple(snapshot.ended.values()),
+        recent,
     )  # fmt: skip
 
 
