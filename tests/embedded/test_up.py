@@ -158,3 +158,23 @@ async def test_what_cannot_be_used_is_one_line_and_stays_as_it_was(name: str, te
                           capture_output=True, text=True)
     assert told.returncode == 1 and said in told.stderr and told.stderr.count("\n") == 1
     assert (tmp_path / name).read_text() == text and not is_up(tmp_path)
+
+
+async def test_down_that_keeps_pods_leaves_them_running_for_the_next_up(folder: Path):
+    async with client_of(folder) as client:
+        pod = await run_pod(client, f"echo x >> {folder}/starts; while [ ! -e {folder}/end ]; do sleep 0.05; done")
+    await down(folder, Clock(), keeps_pods=True)
+    assert not is_up(folder) and len(shims(folder)) == 1
+    with pytest.raises(UpError, match="no cluster runs"):
+        await down(folder, Clock(), keeps_pods=True)
+    assert len(shims(folder)) == 1
+    await start(folder)
+    (folder / "end").touch()
+    async with client_of(folder) as client:
+
+        async def has_ended() -> Any:
+            found = await client.get(Ref(kinds.PODS, "a", "default"))
+            return found if found["status"]["phase"] == "Succeeded" else None
+
+        found = await until(client, 20, has_ended)
+    assert found["metadata"]["uid"] == pod["metadata"]["uid"] and (folder / "starts").read_text() == "x\n"

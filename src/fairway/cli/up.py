@@ -86,12 +86,13 @@ async def control(kubeconfig: Path, settings: Any) -> None:
 
 @click.command()
 @FOLDER
-def down(folder: Path) -> None:
+@click.option("--keep-pods", is_flag=True, help="Leave the programs running; the next up finds them. For upgrades.")
+def down(folder: Path, keep_pods: bool) -> None:
     """Stop the cluster of this machine: pods get their signal and their grace."""
     from fairway.embedded.up import UpError, down
 
     with told(UpError, exit_code=1):
-        asyncio.run(down(folder, Clock()))
+        asyncio.run(down(folder, Clock(), keeps_pods=keep_pods))
 
 
 @click.command()

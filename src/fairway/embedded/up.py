@@ -4,7 +4,8 @@ The data directory holds everything: database, identity, kubeconfig, the folders
 holds while it lives; so there is one at a time, and its pid is found through the lock. Whatever ends the process, the
 next one finds objects and containers as they are. Ended in order (Ctrl-C, SIGTERM, `down`), it stops the containers
 first, each with its grace; they have no outcome by that and are started again by the next `up`, where they keep their
-place. Asked a second time, it does not wait for the grace.
+place. Asked a second time, it does not wait for the grace. With LEAVE_PODS it ends without stopping any: they run on,
+and the next `up` finds them, as after a kill; so an upgrade or a backup interrupts no work.
 
 What decides is not here: `control` is given the path of a kubeconfig of its own and run beside the rest; it reaches
 this server over HTTPS, as it would any other.
@@ -50,6 +51,7 @@ DEFINITIONS = kinds.Kind(
 )
 CONTROL_NAMESPACE = "fairway-system"  # where the controller keeps its lease
 LOOK_SECONDS = 0.02
+LEAVE_PODS = signal.SIGUSR1
 
 Control = Callable[[Path], Awaitable[None]]
 
@@ -91,14 +93,15 @@ def is_up(folder: Path) -> bool:
     return bool(holder(folder / "lock"))
 
 
-async def down(folder: Path, clock: Clock) -> None:
+async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:
     """Ends the cluster of a data directory, and waits until it is gone."""
     pid = holder(folder / "lock")
+    if not pid and not keeps_pods:
+        await clock.in_thread(partial(stop_all, folder / "pods", SHUTDOWN))  # what a killed cluster left running
     if not pid:
-        await clock.in_thread(partial(stop_all, folder / "pods", SHUTDOWN))  # what a killed one left running
         raise UpError(f"no cluster runs on {folder}")
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, LEAVE_PODS if keeps_pods else signal.SIGTERM)
     while holder(folder / "lock") == pid:
         await clock.sleep(LOOK_SECONDS)
 
@@ -206,8 +209,8 @@ class _Cluster:
         raise AssertionError("the last try returns or raises")
 
     async def run(self, control: Control) -> None:
-        """Until a signal says to stop; then the containers are stopped."""
-        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        """Until a signal says to stop; then the containers are stopped, unless it was LEAVE_PODS."""
+        stopping, leaving, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
         stop = partial(stop_all, self.folder / "pods", SHUTDOWN)
 
         def asked() -> None:
@@ -218,6 +221,7 @@ class _Cluster:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
                 loop.add_signal_handler(number, asked)
+        loop.add_signal_handler(LEAVE_PODS, lambda: (leaving.set(), stopping.set()))
         name = self.node["metadata"]["name"]
         async with asyncio.TaskGroup() as tasks:
             parts = (
@@ -232,7 +236,8 @@ class _Cluster:
             await stopping.wait()
             for task in running:
                 task.cancel()
-        await self.runner.clock.in_thread(stop)
+        if not leaving.is_set():
+            await self.runner.clock.in_thread(stop)
 
     def _control_config(self) -> Path:
         place = self.folder / "controller"
