@@ -88,7 +88,7 @@ def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
 
 
 def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> None:
-    said = machine.run("submit", "--follow", "--", "nosuchprog", status=1)
+    said = machine.run("submit", "--follow", "--", "nosuchprog", status=128)
     assert 'exec: "nosuchprog": No such file or directory: exit code 12' in said
 
 

@@ -4,7 +4,7 @@ JOB is the name of a Workload, of its owner, or of a group of bare pods. A name 
 pod, say) is ambiguous: the error names them. `workload/NAME` names one always, `job/NAME` the Job.
 """
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import itemgetter
@@ -95,7 +95,16 @@ def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
 
 def failure(pods: Iterable[dict[str, Any]]) -> str:
     """How the first container that failed did: `pod a-x7k2p: OOMKilled: exit code 137`; "" where none is known."""
-    ends = []
+    return min(_failures(pods), key=itemgetter(0), default=("", 0, ""))[2]
+
+
+def exit_code(pods: Iterable[dict[str, Any]]) -> int:
+    """The exit code of the container that `failure` tells of; 0 where none is known."""
+    return min(_failures(pods), key=itemgetter(0), default=("", 0, ""))[1]
+
+
+def _failures(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
+    """When each failed container ended, its exit code, and both in words."""
     for pod in pods:
         said = pod.get("status") or {}
         for one in (*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())):
@@ -103,8 +112,7 @@ def failure(pods: Iterable[dict[str, Any]]) -> str:
             if code := end.get("exitCode"):
                 reason = end.get("reason") if end.get("reason") != "Error" else ""
                 words = (f"pod {pod['metadata']['name']}", reason, end.get("message"), f"exit code {code}")
-                ends.append((end.get("finishedAt") or "", ": ".join(filter(None, words))))
-    return min(ends, key=itemgetter(0), default=("", ""))[1]
+                yield end.get("finishedAt") or "", int(code), ": ".join(filter(None, words))
 
 
 async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:

@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ls": ("show", "List workloads."),
     "status": ("show", "All that is known of one workload."),
     "why": ("show", "Why a workload waits, and what would change it."),
-    "logs": ("act", "Print what a workload wrote."),
+    "logs": ("logs", "Print what a workload wrote."),
     "cancel": ("act", "Delete a workload's job."),
     "suspend": ("act", "Stop a workload and keep it from starting."),
     "resume": ("act", "Let a suspended workload queue again."),

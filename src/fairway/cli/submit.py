@@ -5,26 +5,24 @@ container records the working directory and the variables of an allow-list (and 
 real cluster it runs in an image, so --image is needed there.
 """
 
-import asyncio
 import os
 import re
 from collections.abc import Collection, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from math import nan
 from types import SimpleNamespace
 from typing import Any
 
 import click
 
-from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
 
-from .act import print_log
 from .connect import on_cluster
-from .find import failure, seen, sought
+from .find import sought
+from .follow import follow as follow_job
 from .main import Problem, told
 from .output import output_option, show
 from .whatif import dry_run as foretell
@@ -57,7 +55,7 @@ FIELDS = {
 @click.option("--env", multiple=True, metavar="NAME[=V]", help="Pass this variable on, or set it; repeatable.")
 @click.option("--name", default="", help="The job's name; default: made from the program's.")
 @click.option("--dry-run", is_flag=True, help="Say when and where it would start, whom it would evict; make nothing.")
-@click.option("--follow", is_flag=True, help="Print its log until it ends; exit 1 if it fails.")
+@click.option("--follow", is_flag=True, help="Print its log until it ends; exit with its exit code.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @output_option
 @on_cluster
@@ -77,7 +75,12 @@ async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, ou
     name = meta["name"]
     made = {"name": name, "namespace": namespace, "queue": options["queue"], "workload": f"job-{name}"}
     show(output, made, lambda: click.echo(f"{name} queued in {options['queue']}", err=follow))
-    return await _follow(client, Ref(kinds.JOBS, name, namespace), meta["uid"]) if follow else 0
+    if not follow:
+        return 0
+    end = await follow_job(client, Ref(kinds.JOBS, name, namespace), meta["uid"])
+    if end.message:
+        click.echo(f"fairway: {' '.join(end.message.split())}", err=True)
+    return end.code
 
 
 @contextmanager
@@ -187,74 +190,3 @@ def _known(option: str, word: str, names: Collection[str]) -> str:
     if not found:
         raise Problem(f"{option}: there is no {word!r}; there are: {', '.join(sorted(names)) or 'none'}")
     return found[0]
-
-
-async def _follow(client: Client, job: Ref, uid: str) -> int:
-    """The logs of all workers as they are written, to their ends; 0 if the job succeeds, else 1."""
-    printing: dict[str, asyncio.Task[None]] = {}  # by uid of pod
-    watching = asyncio.create_task(_print_all(client, job, printing))
-    try:
-        return await _end(client, job, uid)
-    finally:
-        watching.cancel()
-        await asyncio.gather(*printing.values())
-
-
-async def _print_all(client: Client, job: Ref, printing: dict[str, asyncio.Task[None]]) -> None:
-    """A task for each pod of the job, as they come."""
-    async with aclosing(seen(client, Selection(kinds.PODS, job.namespace, labels=f"job-name={job.name}"))) as pods:
-        async for _, pod in pods:
-            if pod["metadata"]["uid"] not in printing:
-                printing[pod["metadata"]["uid"]] = asyncio.create_task(print_log(client, pod, follow=True))
-
-
-async def _end(client: Client, job: Ref, uid: str) -> int:
-    """0 once the Job is complete; a Problem once it or its Workload has failed, which may be before it ever runs."""
-    ends = [asyncio.create_task(it) for it in (_end_of_job(client, job, uid), _failure(client, job, uid))]
-    try:
-        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        return next(it for it in ends if it in done).result()
-    finally:
-        for it in ends:
-            it.cancel()
-        await asyncio.gather(*ends, return_exceptions=True)
-
-
-async def _end_of_job(client: Client, job: Ref, uid: str) -> int:
-    """0 once it is complete. Why it failed its Workload knows better, which may have ended it: by a deadline."""
-    async with aclosing(seen(client, Selection(job.kind, job.namespace, fields=f"metadata.name={job.name}"))) as states:
-        async for change, state in states:
-            if change == "DELETED":
-                raise Problem(f"{job.name} was deleted", exit_code=1)
-            for one in (state.get("status") or {}).get("conditions") or ():
-                if one["status"] == "True" and one["type"] == "Complete":
-                    return 0
-                if one["status"] == "True" and one["type"] == "Failed":
-                    told = [it["status"] for it in await client.list(_its(job)) if _has_failed(it, uid)]
-                    raise await _failed(client, job, uid, *told[:1] or [one])
-    raise AssertionError("what is seen has no end")
-
-
-async def _failure(client: Client, job: Ref, uid: str) -> int:
-    """A Problem once the Job's Workload has failed."""
-    async with aclosing(seen(client, _its(job))) as states:
-        async for _, state in states:
-            if _has_failed(state, uid):
-                raise await _failed(client, job, uid, state["status"])
-    raise AssertionError("what is seen has no end")
-
-
-def _its(job: Ref) -> Selection:
-    return Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={name_of(job.kind.name, job.name)}")
-
-
-def _has_failed(workload: dict[str, Any], uid: str) -> bool:
-    """The Workload of this very Job; one that an older Job of its name left does not count."""
-    is_ours = any(it["uid"] == uid for it in workload["metadata"].get("ownerReferences") or ())
-    return is_ours and (workload.get("status") or {}).get("phase") == "Failed"
-
-
-async def _failed(client: Client, job: Ref, uid: str, said: dict[str, Any]) -> Problem:
-    own = Selection(kinds.PODS, job.namespace, labels=f"batch.kubernetes.io/controller-uid={uid}")
-    why = (f"{job.name} failed", said.get("reason"), said.get("message"), failure(await client.list(own)))
-    return Problem(": ".join(filter(None, why)), exit_code=1)

@@ -1,0 +1,49 @@
+"""`submit --follow` on a real cluster: its exit code is the program's, and Ctrl-C leaves the job alone."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from .test_commands import Machine
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.run("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
+    yield machine
+    machine.run("down")
+
+
+def follower(machine: Machine, *words: str) -> subprocess.Popen[str]:
+    """A `submit --follow`, whose output is read as it comes."""
+    program = [sys.executable, "-m", "fairway.cli.main", "submit", "--follow", *words]
+    return subprocess.Popen(program, env=machine.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, cwd=machine.folder)  # fmt: skip
+
+
+def test_a_follower_exits_with_the_code_of_the_program(machine: Machine) -> None:
+    said = machine.run("submit", "--name", "seven", "--follow", "--", "sh", "-c", "exit 7", status=7)
+    assert re.search(r"\nfairway: seven failed: .*: exit code 7\n$", said)
+
+
+def test_of_several_ranks_the_code_of_the_one_that_failed_first_counts(machine: Machine) -> None:
+    script = 'test "$RANK" = 1 && exit 9; sleep 300'
+    words = ("submit", "--name", "ranks", "--workers", "2", "--follow", "--", "sh", "-c", script)
+    machine.run(*words, status=9)
+
+
+def test_ctrl_c_ends_the_follower_and_the_job_goes_on(machine: Machine) -> None:
+    one = follower(machine, "--name", "long", "--", "sh", "-c", "echo here; sleep 300")
+    assert one.stdout is not None and one.stderr is not None
+    assert one.stdout.readline() == "here\n"
+    one.send_signal(signal.SIGINT)
+    assert one.wait(timeout=20) == 130
+    told = one.stderr.read()
+    assert "long goes on: `fairway logs -f long` follows it again, `fairway cancel long` ends it\n" in told
+    assert "Traceback" not in told and machine.workload("long")["phase"] == "Running"
+    machine.run("cancel", "long")
