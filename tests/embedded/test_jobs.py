@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from cluster import is_true, job, job_status, pods_of, running, serve, until
-from msgspec import convert
+from msgspec import convert, json
 from msgspec.structs import replace
 
+from fairway.api.quantities import time_text
 from fairway.clock import Chance, VirtualClock, seeded
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.jobstatus import Job, Pod, parse_indexes, settle, show_indexes
@@ -283,6 +284,46 @@ def test_a_lost_pod_is_replaced_and_not_counted():
         [pod] = await active(client, "a", 1)
         lost = {"status": {"phase": "Failed", "reason": "Lost"}}
         await client.patch(Ref(kinds.PODS, pod["metadata"]["name"], "default"), lost, subresource="status")
+        status = await state(client, "a", "Complete")
+        assert (status["succeeded"], status.get("failed", 0)) == (1, 0)
+
+    play(story)
+
+
+def lost_at(moment: float) -> dict[str, Any]:
+    seen = {"type": "Ready", "status": "False", "lastTransitionTime": time_text(moment)}
+    return {"status": {"phase": "Failed", "reason": "Lost", "conditions": [seen]}}
+
+
+def test_the_first_loss_of_all_pods_is_made_good_at_once_and_the_next_after_growing_pauses():
+    async def story(client: Client) -> None:
+        indexed = job("a", completions=4, parallelism=4, completionMode="Indexed", backoffLimit=0)
+        await client.create(kinds.JOBS, indexed)
+        gone: tuple[str, ...] = ()
+        waits = []
+        for _ in range(4):
+            pods = await active(client, "a", 4, but=gone)
+            gone += tuple(pod["metadata"]["uid"] for pod in pods)
+            killed = client.clock.now()
+            for pod in pods:
+                place = Ref(kinds.PODS, pod["metadata"]["name"], "default")
+                await client.patch(place, lost_at(killed), subresource="status")
+            await active(client, "a", 4, but=gone)
+            waits.append(client.clock.now() - killed)
+        assert [round(wait, -1) for wait in waits] == [0, 10, 20, 40] and waits[0] < 2
+        assert (await job_status(client, "a")).get("failed", 0) == 0
+
+    play(story)
+
+
+def test_an_evicted_pod_is_replaced_and_not_counted():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(50), backoffLimit=0))
+        [pod] = await active(client, "a", 1)
+        said = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/eviction"
+        sent = Request("POST", path, headers={"content-type": "application/json"}, body=json.encode(said))
+        await client.call(sent)
         status = await state(client, "a", "Complete")
         assert (status["succeeded"], status.get("failed", 0)) == (1, 0)
 

@@ -6,7 +6,6 @@ appending, that it started.
 """
 
 import asyncio
-import multiprocessing
 import os
 import random
 import signal
@@ -16,29 +15,15 @@ from typing import Any
 
 import pytest
 from cluster import is_true
+from lives import live, lives
 
-from fairway.cli.up import control
-from fairway.clock import Chance, Clock
-from fairway.embedded.up import Options, down, up
+from fairway.clock import Clock
+from fairway.embedded.up import down
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Selection
-from fairway.settings import Settings
-
-
-def live(folder: Path) -> None:
-    async def schedule(kubeconfig: Path) -> None:
-        await control(kubeconfig, Settings())
-
-    asyncio.run(up(Options(folder, cpus="8"), clock=Clock(), chance=Chance(), control=schedule))
-
-
-def lives() -> "multiprocessing.context.ForkServerContext":
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fairway.embedded.up", "fairway.controllers.run", "fairway.kube.http", __name__])
-    return context
 
 
 def job(name: str, starts: Path, chance: random.Random) -> dict[str, Any]:

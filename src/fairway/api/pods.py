@@ -26,6 +26,8 @@ GENERATED = (
 NAME_FIELD = "metadata.name"
 NOBODY: model.Selector = (model.Expression("", "In"),)
 """What an absent selector selects, where an empty one selects everybody."""
+LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
+"""Reasons of a failed pod whose program did not fail."""
 Labels = Mapping[str, str]
 
 
@@ -78,6 +80,17 @@ def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> model.Pod |
     devices = tuple(int(index) for index in assigned.split(",") if index.isascii() and index.isdecimal())
     taken, is_leaving = pod_class(template, meta.namespace, around), meta.deletion_timestamp is not None
     return model.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
+
+
+def is_lost(status: objects.PodStatus) -> bool:
+    """Whether the pod failed though its program did not: its node could not, or would not, run it any more."""
+    if status.phase != "Failed":
+        return False
+    return is_disrupted(status) or status.reason in LOST or status.reason.startswith("OutOf")
+
+
+def is_disrupted(status: objects.PodStatus) -> bool:
+    return any(one.type == "DisruptionTarget" and one.status == "True" for one in status.conditions)
 
 
 def requests_of(pod: Mapping[str, object]) -> model.Amounts:

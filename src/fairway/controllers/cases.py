@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from fairway.api.objects import SCHEDULER, JobObject, PodObject
 from fairway.api.owners import GATED, group_of, name_of, queue_of
+from fairway.api.pods import is_lost
 from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
 
 from .bind import holds_room
-from .owner import JobOwner, Owner, PodsOwner, is_lost
+from .owner import JobOwner, Owner, PodsOwner
 from .view import View
 
 ORDERED = 1_000_000  # versions told apart within a second
@@ -91,7 +92,7 @@ class Cases:
 
 
 def _is_going(pod: PodObject | None) -> bool:
-    return pod is None or pod.metadata.deletion_timestamp is not None or is_lost(pod)
+    return pod is None or pod.metadata.deletion_timestamp is not None or is_lost(pod.status)
 
 
 def key_of_pod(pod: PodObject) -> str:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from fairway.api import owners
 from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject
+from fairway.api.pods import is_lost
 from fairway.api.types import PodSetSpec, WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -25,8 +26,6 @@ from fairway.kube.kinds import Ref
 
 from .bind import holds_room, is_over, ref_of, remove
 from .status import holds
-
-LOST = ("NodeLost", "Lost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class PodsOwner:
         """How a pod ends that was told to go tells nothing."""
         if not all(is_over(pod) and pod.metadata.deletion_timestamp is None for pod in self.pods):
             return None
-        if any(map(is_lost, self.pods)):
+        if any(is_lost(pod.status) for pod in self.pods):
             return None
         failed = [pod for pod in self.pods if pod.status.phase == "Failed"]
         if not failed:
@@ -145,14 +144,6 @@ class PodsOwner:
 
 
 Owner = JobOwner | PodsOwner
-
-
-def is_lost(pod: PodObject) -> bool:
-    """It ended for no fault of its own: its node or kubelet would not, or could not, run it (any more)."""
-    if pod.status.phase != "Failed":
-        return False
-    is_disrupted = holds(pod.status, "DisruptionTarget")
-    return is_disrupted or pod.status.reason in LOST or pod.status.reason.startswith("OutOf")
 
 
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:

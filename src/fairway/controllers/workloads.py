@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from fairway.api.decode import change, decode
 from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
+from fairway.api.pods import is_lost
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -34,11 +35,12 @@ from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, within, without
 from .cases import Case, key_of_pod
 from .means import Means
-from .owner import JobOwner, Owner, PodsOwner, is_lost, keep, remake
+from .owner import JobOwner, Owner, PodsOwner, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
+GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Life:
         if not missing:
             self.means.cases.found(case.key)
             return None
-        sure = self.means.cases.lost_since[case.key] + SETTLE_SECONDS
+        sure = self.means.cases.lost_since[case.key] + _patience(case, missing)
         if now < sure:
             return sure
         rejecting = tuple(pod.spec.node_name for pod in missing if is_rejected(pod))
@@ -294,9 +296,15 @@ def gpus_of(said: WorkloadObject) -> float:
     return held_by(value, admission(held, value)).get(GPU, 0) / DEVICE if held else 0.0
 
 
+def _patience(case: Case, missing: Sequence[PodObject]) -> float:
+    """Seconds until the owner of lost pods surely stays. Where the pods are still there, it does already."""
+    there = {pod.metadata.uid for pod in case.pods if pod.metadata.deletion_timestamp is None}
+    return GATHER_SECONDS if all(pod.metadata.uid in there for pod in missing) else SETTLE_SECONDS
+
+
 def is_rejected(pod: PodObject) -> bool:
     """Its kubelet would not run it."""
-    return is_lost(pod) and (pod.status.reason.startswith("OutOf") or "Admission" in pod.status.reason)
+    return is_lost(pod.status) and (pod.status.reason.startswith("OutOf") or "Admission" in pod.status.reason)
 
 
 def are_up(case: Case, owner: Owner, placed: Admission) -> bool:

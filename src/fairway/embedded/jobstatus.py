@@ -7,9 +7,10 @@ are counted together with the condition, and the pods of a finished job are rele
 set, so they need no such steps.
 
 Pods that the job itself takes away (suspension, fewer parallel, completions reached) are released first: no failure.
-Pods deleted by anybody else count as failed at once and are replaced. A pod whose process was lost (reason Lost: the
-machine went down) is replaced and not counted, since it is not the user's failure. After failures the next pod waits
-10 s, 20 s … 6 min; being suspended leaves no such debt. What is not served (podFailurePolicy, successPolicy,
+A pod that a user deletes counts as failed at once and is replaced. A lost pod (its shim or node is gone, it was
+evicted) is replaced and never counted: the program did not fail. After failures the next pod waits 10 s, 20 s … 6 min.
+The first loss is made good at once; the next ones, unless the pods ran for 6 min between them, wait as failures do.
+Being suspended leaves no such debt. What is not served (podFailurePolicy, successPolicy,
 backoffLimitPerIndex …) the server warns of: unserved.py.
 """
 
@@ -20,7 +21,9 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
-from fairway.api.objects import INDEX, LOST_POD, Condition, Metadata, Part
+from fairway.api import objects
+from fairway.api.objects import INDEX, Condition, Metadata, Part
+from fairway.api.pods import is_disrupted, is_lost
 from fairway.api.quantities import time, time_text
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -84,10 +87,7 @@ class ContainerStatus(Part):
     state: State = State()
 
 
-class PodStatus(Part):
-    phase: str = ""
-    reason: str = ""
-    conditions: tuple[Condition, ...] = ()
+class PodStatus(objects.PodStatus):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
@@ -117,6 +117,11 @@ class Pod(Part):
     @property
     def is_over(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed") or self.is_leaving
+
+    @property
+    def is_lost(self) -> bool:
+        """It ended, or is told to go, for no fault of its program."""
+        return is_lost(self.status) or (self.is_leaving and is_disrupted(self.status))
 
     @property
     def is_ready(self) -> bool:
@@ -193,7 +198,7 @@ def tally_of(job: Job, pods: Sequence[Pod], now: float) -> Tally:
     tracked = {pod.metadata.uid for pod in ended}
     before = job.status.uncounted_terminated_pods
     good = [pod for pod in ended if pod.has_succeeded]
-    failed = tuple(pod.metadata.uid for pod in ended if not pod.has_succeeded and pod.status.reason != LOST_POD)
+    failed = tuple(pod.metadata.uid for pod in ended if not pod.has_succeeded and not pod.is_lost)
     indexes: frozenset[int] = frozenset()
     if job.spec.is_indexed:
         indexes = parse_indexes(job.status.completed_indexes or "") | {pod.index for pod in good}
@@ -275,7 +280,7 @@ def _running(tally: Tally) -> Step:
     wanted = _wanted(job.spec, tally)
     surplus = _surplus(job.spec, tally.active, wanted)
     missing = wanted - len(tally.active)
-    pause = _pause_end(tally.pods) if missing > 0 else 0.0
+    pause = _pause_end(tally) if missing > 0 else 0.0
     times = [moment for moment in (deadline, pause) if moment and moment > now]
     create = _indexes(job.spec, tally, missing) if missing > 0 and pause <= now and not surplus else ()
     return Step(status, remove=surplus, create=create, release=tally.ended, again_at=min(times, default=None))
@@ -313,18 +318,43 @@ def _indexes(spec: JobSpec, tally: Tally, missing: int) -> tuple[int | None, ...
     return tuple([index for index in range(spec.completions or 0) if index not in taken][:missing])
 
 
-def _pause_end(pods: Iterable[Pod]) -> float:
-    """Until when the next pod waits for the failures since the last success."""
-    ends = sorted((_end(pod), pod.has_succeeded) for pod in pods if pod.is_over and not pod.is_leaving)
-    failures = 0
-    for _, has_succeeded in ends:
-        failures = 0 if has_succeeded else failures + 1
-    return ends[-1][0] + min(FIRST_SECONDS * 2 ** (failures - 1), LONGEST_SECONDS) if failures else 0.0
+def _pause_end(tally: Tally) -> float:
+    """Until when the next pod waits for the failures and the losses since the last success."""
+    ended = sorted((pod for pod in tally.pods if pod.is_over and not pod.is_leaving), key=_end)
+    since = max((row + 1 for row, pod in enumerate(ended) if pod.has_succeeded), default=0)
+    failed = [_end(pod) for pod in ended[since:] if not pod.is_lost]
+    lost = sorted((pod for pod in ended[since:] if pod.is_lost), key=_made)
+    again = _losses(tally.job.spec, lost) - 1
+    ends = [failed[-1] + _pause(len(failed))] if failed else []
+    ends += [_end(lost[-1]) + _pause(again)] if again > 0 else []
+    return max(ends, default=0.0)
+
+
+def _pause(times: int) -> float:
+    return min(FIRST_SECONDS * 2 ** min(times - 1, 10), LONGEST_SECONDS)
+
+
+def _losses(spec: JobSpec, lost: Sequence[Pod]) -> int:
+    """How often in a row pods were lost, of those lost together one; a pod that ran for long begins anew."""
+    times: dict[int, int] = {}
+    for row, pod in enumerate(lost):
+        rank = pod.index if spec.is_indexed else row % max(1, spec.parallelism)
+        ran_long = _end(pod) >= _made(pod) + LONGEST_SECONDS
+        times[rank] = 1 if ran_long else times.get(rank, 0) + 1
+    return max(times.values(), default=0)
+
+
+def _made(pod: Pod) -> float:
+    return time(pod.metadata.creation_timestamp or EPOCH)
 
 
 def _end(pod: Pod) -> float:
+    """When it ended; of a lost one, when that was seen."""
+    if pod.is_lost:
+        seen = [it.last_transition_time for it in pod.status.conditions if it.type == "Ready" and it.status == "False"]
+        return max(map(time, filter(None, seen)), default=_made(pod))
     ends = [it.state.terminated.finished_at for it in pod.status.container_statuses if it.state.terminated]
-    return max((time(end) for end in ends if end), default=time(pod.metadata.creation_timestamp or EPOCH))
+    return max((time(end) for end in ends if end), default=_made(pod))
 
 
 def _counts(tally: Tally, *conditions: Condition) -> JobStatus:

@@ -1,0 +1,26 @@
+"""Whole clusters as processes that a test may kill: each forked from one that has imported everything."""
+
+import asyncio
+import multiprocessing
+from pathlib import Path
+
+from fairway.cli.up import control
+from fairway.clock import Chance, Clock
+from fairway.embedded.up import Options, up
+from fairway.settings import Settings
+
+
+def live(folder: Path, cpus: str = "8", gpus: int = 0) -> None:
+    """A life of the cluster on a data directory, scheduler and all."""
+
+    async def schedule(kubeconfig: Path) -> None:
+        await control(kubeconfig, Settings())
+
+    options = Options(folder, cpus=cpus, fake_gpus=gpus)
+    asyncio.run(up(options, clock=Clock(), chance=Chance(), control=schedule))
+
+
+def lives() -> "multiprocessing.context.ForkServerContext":
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fairway.embedded.up", "fairway.controllers.run", "fairway.kube.http", __name__])
+    return context
