@@ -178,3 +178,26 @@ async def test_down_that_keeps_pods_leaves_them_running_for_the_next_up(folder: 
 
         found = await until(client, 20, has_ended)
     assert found["metadata"]["uid"] == pod["metadata"]["uid"] and (folder / "starts").read_text() == "x\n"
+
+
+PORTS = [("port", it) for it in (b"http", b"", b"-1", b"99999", b"9" * 5000, b"\xff\xfe")]
+SMALL = ("ready", "lock", "token", "server.key", "server.crt", "ca.crt", "kubeconfig")
+
+
+@pytest.mark.parametrize("name, content", [*PORTS, *((name, b"\xff\xfe \n x") for name in SMALL)])
+async def test_a_small_file_that_is_broken_is_made_anew(name: str, content: bytes, tmp_path: Path):
+    (tmp_path / name).write_bytes(content)
+    await start(tmp_path)
+    async with client_of(tmp_path) as client:
+        assert len(await client.list(Selection(kinds.NODES))) == 1
+    await down(tmp_path, Clock())
+
+
+@pytest.mark.parametrize("name", [*SMALL[1:], "port", "pods", "controller", "state.db"])
+async def test_a_file_that_cannot_be_one_is_one_line(name: str, tmp_path: Path):
+    if name in ("pods", "controller"):
+        (tmp_path / name).write_text("a file")
+    else:
+        (tmp_path / name / "full").mkdir(parents=True)
+    told = subprocess.run([*ALONE, str(tmp_path)], capture_output=True, text=True)
+    assert told.returncode == 1 and name in told.stderr and told.stderr.count("\n") == 1, told.stderr

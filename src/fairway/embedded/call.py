@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairway.embedded import protobuf
+from fairway.embedded import limits, protobuf
 from fairway.embedded.catalog import Catalog, Resource
 from fairway.embedded.errors import Failure, bad_request, unsupported_media
 from fairway.embedded.registry import Write
@@ -69,7 +69,7 @@ class Call:
                 return protobuf.decode(self.request.body)
             if media not in ("", JSON):
                 raise unsupported_media(JSON, PROTOBUF)
-            thing = msgspec.json.decode(self.request.body)
+            thing = limits.decode(self.request.body)
             self._check_repeats()
         except msgspec.DecodeError as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error

@@ -1,59 +1,78 @@
 """The server on a socket: aiohttp's requests to ours and our responses back, on loopback.
 
 Before a request reaches the core its Host must be a loopback name with our port (a page elsewhere that rebinds its
-name to 127.0.0.1 still says its own) and its Origin, if any, ours; there are no CORS headers. Bodies are limited.
+name to 127.0.0.1 still sends its own) and its Origin, if any, ours; there are no CORS headers. `Limits` bounds bodies,
+connections and the time that each step of an exchange may take. A watch may be silent: only its client ends it.
 Stopping wakes the watchers first, since an open watch would keep the socket open.
 """
 
+import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing, suppress
 
 from aiohttp import web
 
+from fairway.embedded.connection import DEFAULTS, HOST, Limits, Listener
 from fairway.embedded.errors import Failure
 from fairway.embedded.identity import LOOPBACK
+from fairway.embedded.limits import BODY_BYTES
 from fairway.embedded.server import Server
 from fairway.embedded.store import encode
 from fairway.kube.transport import Request, Response
 
-BODY_BYTES = 3 << 20
-_HOST = "127.0.0.1"
+END_SECONDS = 0.2
+LINGER_SECONDS = 10.0  # the rest of a refused body is read so long, so that its client sees the answer
 
 
 class HttpServer:
-    """`port` 0: any free one; `start` says which. Without `tls` it speaks plain HTTP."""
+    """`port` 0: any free one; `start` returns which."""
 
-    def __init__(self, server: Server, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
-        self._server, self._tls, self.port = server, tls, port
-        self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None),
-                                        shutdown_timeout=0.2)
+    def __init__(self, server: Server, *, tls: ssl.SSLContext, port: int = 0, limits: Limits = DEFAULTS) -> None:
+        self._server, self._limits, self._clock, self.port = server, limits, server.registry.clock, port
+        self._web = web.Server(self._handle, handler_cancellation=True, access_log=None,
+                               keepalive_timeout=limits.idle_seconds,
+                               lingering_time=min(limits.body_seconds, LINGER_SECONDS))
+        self._listener = Listener(self._web, tls, limits, self._clock)
+        self._accepting: asyncio.Task[None] | None = None
         self._hosts: frozenset[str] = frozenset()
 
     async def start(self) -> int:
         """Listens; raises OSError where the port is taken."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, _HOST, self.port, ssl_context=self._tls, backlog=512).start()
-        self.port = self._runner.addresses[0][1]
+        listener = socket.create_server((HOST, self.port), backlog=512)
+        listener.setblocking(False)
+        self.port = listener.getsockname()[1]
         self._hosts = frozenset(f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in LOOPBACK)
+        self._accepting = asyncio.create_task(self._listener.accept(listener))
         return self.port
+
+    @property
+    def open_connections(self) -> int:
+        return self._listener.count
 
     async def stop(self) -> None:
         """Ends the watches, commits what is staged, closes the store and then the sockets."""
         await self._server.registry.store.close()
-        await self._runner.cleanup()
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        self._web.pre_shutdown()
+        await self._web.shutdown(END_SECONDS)
+        self._listener.close()
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
             self._check_origin(incoming)
             request = Request(incoming.method, incoming.path, tuple(incoming.query.items()),
-                              {name.lower(): value for name, value in incoming.headers.items()}, await _body(incoming))
+                              {name.lower(): value for name, value in incoming.headers.items()},
+                              await self._body(incoming))
         except Failure as failure:
             return web.Response(status=failure.code, body=encode(failure.status()), content_type="application/json")
         response = await self._server.handle(request)
         if isinstance(response.body, bytes):
-            return web.Response(status=response.status, headers=response.headers, body=response.body)
-        return await _stream(incoming, response, response.body)
+            return await self._whole(incoming, response, response.body)
+        return await self._stream(incoming, response, response.body)
 
     def _check_origin(self, incoming: web.BaseRequest) -> None:
         host, origin = incoming.headers.get("Host", "").lower(), incoming.headers.get("Origin")
@@ -62,10 +81,43 @@ class HttpServer:
         if origin is not None and origin.partition("://")[2].lower() not in self._hosts:
             raise Failure(403, "Forbidden", f"origin {origin!r} is foreign")
 
+    async def _body(self, incoming: web.BaseRequest) -> bytes:
+        if not incoming.body_exists:
+            return b""
+        try:
+            return await self._clock.within(self._limits.body_seconds, _read(incoming))
+        except TimeoutError as error:
+            text = f"the body of the request did not arrive within {self._limits.body_seconds:g} seconds"
+            raise Failure(408, "Timeout", text) from error
 
-async def _body(incoming: web.BaseRequest) -> bytes:
-    if not incoming.body_exists:
-        return b""
+    async def _whole(self, incoming: web.BaseRequest, response: Response, body: bytes) -> web.StreamResponse:
+        outgoing = web.Response(status=response.status, headers=response.headers, body=body)
+        await self._taken(incoming, _sent(incoming, outgoing))
+        return outgoing
+
+    async def _stream(self, incoming: web.BaseRequest, response: Response,
+                      body: AsyncIterator[bytes]) -> web.StreamResponse:
+        outgoing = web.StreamResponse(status=response.status, headers=response.headers)
+        outgoing.enable_chunked_encoding()
+        with suppress(ConnectionError):  # a client that leaves: that is how watches end
+            async with aclosing(body) as chunks:  # type: ignore[type-var]
+                await outgoing.prepare(incoming)
+                async for chunk in chunks:
+                    await self._taken(incoming, outgoing.write(chunk))
+                await outgoing.write_eof()
+        return outgoing
+
+    async def _taken(self, incoming: web.BaseRequest, writing: Awaitable[None]) -> None:
+        """Waits until the client reads on; ends the connection of one that does not."""
+        try:
+            await self._clock.within(self._limits.write_seconds, writing)
+        except TimeoutError as error:
+            if incoming.transport is not None:
+                incoming.transport.abort()
+            raise ConnectionResetError("the client does not read its answer") from error
+
+
+async def _read(incoming: web.BaseRequest) -> bytes:
     parts, size = [], 0
     async for part in incoming.content.iter_any():
         parts.append(part)
@@ -75,13 +127,6 @@ async def _body(incoming: web.BaseRequest) -> bytes:
     return b"".join(parts)
 
 
-async def _stream(incoming: web.BaseRequest, response: Response, body: AsyncIterator[bytes]) -> web.StreamResponse:
-    outgoing = web.StreamResponse(status=response.status, headers=response.headers)
-    outgoing.enable_chunked_encoding()
-    with suppress(ConnectionError):  # a client that leaves: that is how watches end
-        async with aclosing(body) as chunks:  # type: ignore[type-var]
-            await outgoing.prepare(incoming)
-            async for chunk in chunks:
-                await outgoing.write(chunk)
-            await outgoing.write_eof()
-    return outgoing
+async def _sent(incoming: web.BaseRequest, outgoing: web.Response) -> None:
+    await outgoing.prepare(incoming)
+    await outgoing.write_eof()

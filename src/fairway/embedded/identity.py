@@ -8,6 +8,7 @@ made anew. kubectl sends no token over plain HTTP, so there is TLS on loopback t
 import base64
 import ipaddress
 import os
+import re
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ import yaml
 from fairway.clock import Chance
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_TOKEN = re.compile(r"[!-~]{1,1000}")  # what a header can carry
 _YEARS, _RENEW = timedelta(days=3650), timedelta(days=30)
 
 
@@ -51,7 +53,7 @@ def identity(directory: Path, *, now: float, chance: Chance) -> Identity:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
     token = directory / "token"
-    if not token.exists() or not token.read_text().strip():
+    if not token.exists() or not _TOKEN.fullmatch(token.read_text(errors="replace").strip()):
         write_private(token, chance.token())
     moment = datetime.fromtimestamp(now, UTC)
     if not _is_valid(directory, moment):
@@ -77,9 +79,11 @@ def _is_valid(directory: Path, moment: datetime) -> bool:
         certificates = [x509.load_pem_x509_certificate((directory / name).read_bytes())
                         for name in ("ca.crt", "server.crt")]
         certificates[1].verify_directly_issued_by(certificates[0])
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            directory / "server.crt", directory / "server.key")
     except (OSError, ValueError, exceptions.InvalidSignature):
         return False
-    return (directory / "server.key").exists() and all(
+    return all(
         each.not_valid_before_utc <= moment < each.not_valid_after_utc - _RENEW for each in certificates)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 
+from fairway.embedded import limits
 from fairway.embedded.errors import Failure, bad_request, shown, unsupported_media
 
 JSON, MERGE = "application/json-patch+json", "application/merge-patch+json"
@@ -37,7 +38,7 @@ def check_media(media: str, *, custom: bool) -> None:
 def apply_patch(media: str, body: bytes, current: dict[str, Any]) -> dict[str, Any]:
     """`current` (which may be changed) as the patch makes it."""
     try:
-        patch = msgspec.json.decode(body)
+        patch = limits.decode(body)
     except msgspec.DecodeError as error:
         raise bad_request(f"error decoding patch: {error}") from error
     if media == JSON:
@@ -52,8 +53,13 @@ def _json(patch: Any, current: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     result: Any = current
+    copied = 0
     for operation in patch:
         try:
+            copied += _copied(operation, result)
+            if copied > limits.BODY_BYTES:
+                raise Failure(413, "RequestEntityTooLarge", "the patch copies more than "
+                              f"{limits.BODY_BYTES} bytes in all")
             result = jsonpatch.apply_patch(result, [operation], in_place=True)
         except jsonpatch.InvalidJsonPatch as error:
             raise bad_request(f"error decoding patch: {error}") from error
@@ -62,7 +68,15 @@ def _json(patch: Any, current: dict[str, Any]) -> dict[str, Any]:
             raise Failure(422, "Invalid", why) from error
     if not isinstance(result, dict):
         raise bad_request("the patch leaves no object")
+    limits.check_depth(result)  # operations that each are flat can nest
     return result
+
+
+def _copied(operation: Any, thing: Any) -> int:
+    """Bytes that the operation duplicates: a few copies of copies would fill the memory."""
+    if not isinstance(operation, dict) or operation.get("op") != "copy":
+        return 0
+    return len(msgspec.json.encode(jsonpatch.JsonPointer(operation.get("from")).resolve(thing, None)))
 
 
 def merge(target: Any, patch: Any) -> Any:

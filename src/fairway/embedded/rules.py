@@ -11,6 +11,7 @@ from typing import Any
 from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
+from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
 
 Thing = Mapping[str, Any]
@@ -217,11 +218,22 @@ def _configuration(thing: Thing, old: Thing) -> Iterator[Cause]:
             if not _CONFIG_KEY.fullmatch(key):
                 yield wrong(f"{part}[{key}]", key, "a valid config key must consist of alphanumeric characters, '-', "
                             "'_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name')")
+    if _data_bytes(thing) > DATA_BYTES:
+        yield Cause("data", "FieldValueTooLong", f"Too long: may not be more than {DATA_BYTES} bytes")
     if old.get("immutable"):
         if not thing.get("immutable"):
             yield denied("immutable", "field is immutable when `immutable` is set")
         yield from (denied(part, "field is immutable when `immutable` is set")
                     for part in ("data", "binaryData") if thing.get(part) != old.get(part))
+
+
+def _data_bytes(thing: Thing) -> int:
+    """The size of the values, those in base64 as what they stand for."""
+    texts, encoded = thing.get("data") or {}, thing.get("binaryData") or {}
+    if "type" in thing:  # a Secret
+        texts, encoded = {}, texts
+    return sum(len(text.encode()) for text in texts.values()) + sum(
+        len(text) * 3 // 4 - text.count("=", -2) for text in encoded.values())
 
 
 def _secret(thing: Thing, old: Thing) -> Iterator[Cause]:

@@ -17,9 +17,9 @@ from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
 from fairway.embedded.database import Full
 from fairway.embedded.discovery import discover
-from fairway.embedded.errors import Failure, method_not_allowed, no_such_path
+from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no_such_path
 from fairway.embedded.registry import Registry, Write
-from fairway.embedded.store import encode
+from fairway.embedded.store import TooLarge, encode
 from fairway.embedded.subresources import Logs, no_logs
 from fairway.kube.transport import Request, Response
 
@@ -63,7 +63,8 @@ class Server:
     async def handle(self, request: Request) -> Response:
         try:
             return await self._answer(request)
-        except Failure as failure:
+        except (Failure, TooLarge, RecursionError) as error:
+            failure = _failure(error)
             headers = {"content-type": "application/json"}
             if "retryAfterSeconds" in (failure.details or {}):
                 headers["retry-after"] = "1"
@@ -117,6 +118,12 @@ class Server:
         if self.registry.store.get(self.registry.key(resource, thing)) is None:
             self.registry.create(thing, Write(resource, ADMIN))
             await self.registry.store.committed()
+
+
+def _failure(error: Failure | TooLarge | RecursionError) -> Failure:
+    if isinstance(error, TooLarge):
+        return Failure(413, "RequestEntityTooLarge", str(error))
+    return error if isinstance(error, Failure) else bad_request("the request is nested too deeply")
 
 
 def _verb(call: Call) -> Verb:

@@ -22,6 +22,7 @@ import msgspec
 
 from fairway.embedded.database import Database, Row
 
+OBJECT_BYTES = 3 << 19  # 1.5 MiB, as in etcd
 encode = msgspec.json.Encoder().encode
 
 
@@ -50,6 +51,10 @@ class Event(NamedTuple):
 
 class Compacted(Exception):
     """The history asked for is no longer there."""
+
+
+class TooLarge(Exception):
+    """The object is larger than one may be. It was not staged."""
 
 
 class _Batch:
@@ -150,9 +155,13 @@ class Store:
     def _stage(self, key: Key, value: dict[str, Any], *, gone: bool) -> None:
         if self.closed:
             raise RuntimeError("the store is closed")
+        value["metadata"]["resourceVersion"] = str(self._issued + 1)
+        encoded, before = encode(value), self.latest(key)
+        is_known = before is not None and len(before.value) > OBJECT_BYTES  # of an earlier version: it stays writable
+        if len(encoded) > OBJECT_BYTES and not is_known:
+            raise TooLarge(f"{key.name} is too large: it has {len(encoded)} bytes, and the limit is {OBJECT_BYTES}")
         self._issued += 1
-        value["metadata"]["resourceVersion"] = str(self._issued)
-        event = Event(self._issued, key, encode(value), self.latest(key), gone)
+        event = Event(self._issued, key, encoded, before, gone)
         if self._database is None:
             self._publish([event])
             return

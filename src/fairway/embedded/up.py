@@ -14,6 +14,7 @@ this server over HTTPS, as it would any other.
 import asyncio
 import fcntl
 import os
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from fairway.node.logs import LogOptions
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
+from fairway.settings import MOST_PORTS
 
 from .database import Database, Unusable
 from .gate import CONTROLLER, gate
@@ -50,6 +52,7 @@ DEFINITIONS = kinds.Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )
 CONTROL_NAMESPACE = "fairway-system"  # where the controller keeps its lease
+CONTROL = "controller"  # the folder with its kubeconfig
 LOOK_SECONDS = 0.02
 LEAVE_PODS = signal.SIGUSR1
 
@@ -84,7 +87,9 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             raise UpError(str(error)) from error
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
-        async with _Cluster.of(folder, registry, machine).serve(options.port, hollow) as cluster:
+        with _told(folder):
+            cluster = _Cluster.of(folder, registry, machine)
+        async with cluster.serve(options.port, hollow):
             await cluster.run(control)
 
 
@@ -140,7 +145,7 @@ def _opened(folder: Path, name: str) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(folder / name, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
     except OSError as error:
-        why = f"{folder} cannot be a data directory: {error.strerror}; choose another with --data-dir"
+        why = f"{folder} cannot be a data directory: {error.filename}: {error.strerror}; choose another with --data-dir"
         raise UpError(why) from error
 
 
@@ -168,12 +173,13 @@ class _Cluster:
             return Client(_as_user(server.handle, own.token, name), clock, chance)
 
         node, pods = node_of(machine, clock.now()), folder / "pods"
-        pods.mkdir(mode=0o700, exist_ok=True)
+        for place in (pods, folder / CONTROL):
+            place.mkdir(mode=0o700, exist_ok=True)
         runner = Runner(client("runner"), node, pods, base=os.environ)
         return cls(folder, server, own, control_token, node, runner, client)
 
     @asynccontextmanager
-    async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator["_Cluster"]:
+    async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
         """Serves, with what every cluster has."""
         await self.server.start()
         http = await self._listen(port)
@@ -186,16 +192,15 @@ class _Cluster:
                 await _apply(client, kinds.NAMESPACES, {"metadata": {"name": CONTROL_NAMESPACE}, "spec": {}})
                 for node in (self.node, *hollow):
                     await register(client, node)
-                yield self
+                yield
                 tending.cancel()
         finally:
             await http.stop()
 
     async def _listen(self, port: int) -> HttpServer:
         """On `port`, else on the one of last time, so that copies of the kubeconfig stay good, else on any."""
-        last = _read(self.folder / "port")
-        for each in [port] if port else [int(last or 0), 0]:
-            http = HttpServer(self.server, port=each, tls=self.identity.tls())
+        for each in [port] if port else [_last_port(self.folder), 0]:
+            http = HttpServer(self.server, tls=self.identity.tls(), port=each)
             try:
                 await http.start()
             except OSError as error:
@@ -203,8 +208,11 @@ class _Cluster:
                     why = f"port {each} cannot be used: {error.strerror}; choose another with --port"
                     raise UpError(why) from error
                 continue
-            write_private(self.folder / "port", str(http.port))
-            self.identity.write_kubeconfig(http.port)
+            with _told(self.folder):
+                write_private(self.folder / "port", str(http.port))
+                self.identity.write_kubeconfig(http.port)
+                own = replace(self.identity, directory=self.folder / CONTROL, token=self.control_token)
+                own.write_kubeconfig(http.port)
             return http
         raise AssertionError("the last try returns or raises")
 
@@ -229,7 +237,7 @@ class _Cluster:
                 self.runner.run(),
                 Hollow(self.client("hollow"), lambda node: node != name).run(),
                 beat(self.client("node"), name),
-                control(self._control_config()),
+                control(self.folder / CONTROL / "kubeconfig"),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
             write_private(self.folder / "ready", str(os.getpid()))
@@ -239,11 +247,6 @@ class _Cluster:
         if not leaving.is_set():
             await self.runner.clock.in_thread(stop)
 
-    def _control_config(self) -> Path:
-        place = self.folder / "controller"
-        place.mkdir(mode=0o700, exist_ok=True)
-        own = replace(self.identity, directory=place, token=self.control_token)
-        return own.write_kubeconfig(int(_read(self.folder / "port")))
 
 
 async def _whole(part: Awaitable[None]) -> None:
@@ -271,6 +274,25 @@ def _as_user(transport: Transport, token: str, name: str) -> Transport:
 
 
 def _read(path: Path) -> str:
-    with suppress(FileNotFoundError):
-        return path.read_text().strip()
+    """The text of a small file; empty where there is none that can be read."""
+    with suppress(OSError):
+        return path.read_text(errors="replace").strip()
     return ""
+
+
+def _last_port(folder: Path) -> int:
+    """The port of last time; 0 where the file holds none."""
+    last = _read(folder / "port")
+    is_port = re.fullmatch("[0-9]{1,5}", last, re.ASCII) and int(last) <= MOST_PORTS
+    return int(last) if is_port else 0
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Makes a file that cannot be read or written one line."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename2 or error.filename or folder
+        raise UpError(f"{where} cannot be used: {error.strerror}; move it away, or check the disk and the permissions "
+                      f"of {folder}") from error

@@ -1,0 +1,141 @@
+"""Accepting connections: TLS, a bound on how many are open, and a time for each to finish its handshake.
+
+Beyond `connections` a new connection is answered 503 with Retry-After; beyond `SPARE` more it is closed at once, so
+that a flood costs neither memory nor descriptors. asyncio's TLS keeps a read buffer of 256 KiB per connection for its
+whole life, which was most of the server's memory; here it holds two TLS records. When most connections of a burst are
+closed, the memory that they used goes back to the operating system.
+"""
+
+import asyncio
+import ctypes
+import socket
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fairway.clock import Clock
+from fairway.embedded.errors import Failure
+from fairway.embedded.store import encode
+
+HOST = "127.0.0.1"
+SPARE = 64
+RETRY_SECONDS = 1.0
+TRIM_AFTER = 100  # closed connections
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`idle_seconds` bounds keep-alive and the head of a request; `write_seconds` how long a client may not read."""
+
+    connections: int = 512
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 90.0
+    body_seconds: float = 60.0
+    write_seconds: float = 60.0
+
+
+DEFAULTS = Limits()
+
+
+class Listener:
+    """`protocol` makes what speaks HTTP on a new connection."""
+
+    def __init__(self, protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext, limits: Limits, clock: Clock):
+        self._protocol, self.tls, self.limits, self._clock = protocol, tls, limits, clock
+        self._open: set[Connection] = set()
+        self._closed = 0
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Until cancelled, which closes the socket."""
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                try:
+                    accepted, _ = await loop.sock_accept(listener)
+                except OSError:  # no descriptor is free, or the client is gone already
+                    await self._clock.sleep(RETRY_SECONDS)
+                    continue
+                if len(self._open) >= self.limits.connections + SPARE:
+                    accepted.close()
+                    continue
+                with suppress(OSError):
+                    await loop.connect_accepted_socket(self._connection, accepted)
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    def close(self) -> None:
+        for connection in tuple(self._open):
+            connection.abort()
+
+    def _connection(self) -> "Connection":
+        if len(self._open) < self.limits.connections:
+            return Connection(self._protocol(), self)
+        return Connection(Refusal(self.limits.connections, self.limits.handshake_seconds), self)
+
+    def opened(self, connection: "Connection") -> None:
+        self._open.add(connection)
+
+    def closed(self, connection: "Connection") -> None:
+        self._open.discard(connection)
+        self._closed += 1
+        if self._closed >= TRIM_AFTER and len(self._open) < self.limits.connections // 2:
+            self._closed = 0
+            trim()
+
+
+class Connection(SSLProtocol):
+    """asyncio's TLS, counted from its first byte to its last, with a small read buffer."""
+
+    max_size = 32 << 10
+
+    def __init__(self, protocol: asyncio.Protocol, listener: Listener) -> None:
+        self._listener = listener
+        super().__init__(asyncio.get_running_loop(), protocol, listener.tls, None, server_side=True,
+                         ssl_handshake_timeout=listener.limits.handshake_seconds,
+                         ssl_shutdown_timeout=listener.limits.handshake_seconds)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._plain = transport
+        self._listener.opened(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._listener.closed(self)
+
+    def abort(self) -> None:
+        self._plain.abort()
+
+
+class Refusal(asyncio.Protocol):
+    """Answers the first bytes of a connection with 503, and closes it."""
+
+    def __init__(self, connections: int, seconds: float) -> None:
+        self._seconds = seconds
+        text = f"{connections} connections are open, the most that this server serves: close some or try again"
+        body = encode(Failure(503, "ServiceUnavailable", text, details={"retryAfterSeconds": 1}).status())
+        self._answer = (b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+                        b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._end = asyncio.get_running_loop().call_later(self._seconds, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(self._answer)
+        self._transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._end.cancel()
+
+
+def trim() -> None:
+    """Gives free memory back to the operating system, where the C library can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

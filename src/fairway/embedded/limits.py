@@ -1,0 +1,44 @@
+"""Bounds on what one request may hold, as Kubernetes has them.
+
+A request body is at most 3 MiB, the data of a ConfigMap or Secret 1 MiB; the store bounds an object as etcd does. JSON
+is at most 200 levels deep: far more than any object needs, and few enough for every program that reads it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from fairway.embedded.errors import bad_request
+
+BODY_BYTES = 3 << 20
+DATA_BYTES = 1 << 20
+LEVELS = 200
+
+
+def decode(body: bytes) -> Any:
+    """The JSON value; BadRequest if it is too deep, msgspec.DecodeError if it is none."""
+    try:
+        value = msgspec.json.decode(body)
+    except RecursionError as error:
+        raise _too_deep() from error
+    if body.count(b"{") + body.count(b"[") > LEVELS:  # fewer brackets cannot be deeper
+        check_depth(value)
+    return value
+
+
+def check_depth(value: Any) -> None:
+    """BadRequest for a value of more than LEVELS levels."""
+    layer, levels = [value], 0
+    while layer:
+        if levels == LEVELS:
+            raise _too_deep()
+        layer = [inner for each in layer for inner in _inner(each) if isinstance(inner, dict | list)]
+        levels += 1
+
+
+def _inner(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _too_deep() -> Exception:
+    return bad_request(f"json parse error: the value is nested too deeply: the limit is {LEVELS} levels")
