@@ -12,7 +12,7 @@ def test_a_job_runs_through_backup_and_upgrade_and_starts_again_after_a_restore(
     upgrade = upgrade.replace("python3 -m pip install --upgrade .", "true")  # what is under test is installed already
     work = "echo start >> starts; while [ ! -e end ]; do sleep 0.1; done"
     started = "until grep -q start starts; do sleep 0.1; done"
-    finished = "until fairway ls -o json | grep -q Succeeded; do :; done"
+    finished = "until fairway ls --all -o json | grep -q Succeeded; do :; done"
     try:
         run(f"fairway up --detach --cpus 1; fairway submit --name train -- sh -c '{work}'; {started}", tmp_path)
         run(backup + upgrade, tmp_path)

@@ -16,6 +16,7 @@ import click
 from fairway.clock import Clock
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import Config, ConfigError, files, load
+from fairway.node.lock import holder
 
 from .main import Problem, told
 
@@ -58,8 +59,6 @@ def data_dir(chosen: str | None = None) -> Path:
 
 
 def _files(chosen: str) -> list[Path]:
-    from fairway.embedded.up import is_up
-
     own = data_dir()
-    is_own = not chosen and not os.environ.get("KUBECONFIG") and is_up(own)
+    is_own = not chosen and not os.environ.get("KUBECONFIG") and bool(holder(own / "lock"))
     return [own / "kubeconfig"] if is_own else files(os.environ, chosen)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fairway.api.names import called, ranks
+from fairway.api.names import called, name_of, ranks
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -52,13 +52,6 @@ class Found:
         return str(self.status.get("phase", "Pending"))
 
 
-async def workloads(client: Client, namespace: str, queue: str = "") -> list[dict[str, Any]]:
-    """Of one namespace ("" = all), oldest first."""
-    found = await client.list(Selection(kinds.WORKLOADS, namespace))
-    chosen = [it for it in found if not queue or it["spec"].get("queue") == queue]
-    return sorted(chosen, key=lambda it: (it["metadata"]["creationTimestamp"], it["metadata"]["name"]))
-
-
 async def find(client: Client, namespace: str, job: str) -> Found:
     """The workload that `job` names in `namespace`."""
     if found := await sought(client, namespace, job):
@@ -67,13 +60,46 @@ async def find(client: Client, namespace: str, job: str) -> Found:
 
 
 async def sought(client: Client, namespace: str, job: str) -> Found | None:
-    """The workload that `job` names, if there is one yet; several are a Problem."""
-    everything = [Found(it) for it in await workloads(client, namespace)]
+    """The workload that `job` names, if there is one; several are a Problem. One GET for each name it may have: a
+    namespace may hold thousands. A Job that has no Workload yet counts as one that waits."""
+    kind, _, own = job.rpartition("/")
+    names = [own, name_of("Job", own), name_of("Pod", own), *await _gang(client, namespace, own)]
+    kept = {"": names, "workload": names[:1], "job": names[1:2], "pod": names[2:]}.get(kind, [name_of(kind, own)])
+    gets = [await _get(client, Ref(kinds.WORKLOADS, name, namespace)) for name in dict.fromkeys(kept)]
+    everything = [Found(it) for it in gets if it]
     named = [it for it in everything if job in called(it.ref.name, ((own.kind.name, own.name) for own in it.owners))]
     if len(named) > 1:
-        names = " or ".join(f"workload/{it.ref.name}" for it in named)
-        raise Problem(f"{job!r} is the name of several workloads; say {names}")
-    return named[0] if named else None
+        which = " or ".join(f"workload/{it.ref.name}" for it in named)
+        raise Problem(f"{job!r} is the name of several workloads; say {which}")
+    return named[0] if named else await _new(client, namespace, own) if kind in ("", "job") else None
+
+
+async def _get(client: Client, ref: Ref) -> dict[str, Any] | None:
+    """The object; None where there is none, or where its reader may not see it."""
+    try:
+        return await client.get(ref)
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return None
+
+
+async def _gang(client: Client, namespace: str, pod: str) -> list[str]:
+    """The name of the Workload of the group that a bare pod is in."""
+    labels = ((await _get(client, Ref(kinds.PODS, pod, namespace))) or {}).get("metadata", {}).get("labels") or {}
+    return [name_of("Pod", labels["fairway.dev/group"])] if "fairway.dev/group" in labels else []
+
+
+async def _new(client: Client, namespace: str, name: str) -> Found | None:
+    """A managed Job whose Workload the controller has not made yet."""
+    meta = ((await _get(client, Ref(kinds.JOBS, name, namespace))) or {}).get("metadata", {})
+    queue = (meta.get("labels") or {}).get("fairway.dev/queue")
+    if not queue or meta.get("deletionTimestamp"):
+        return None
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": meta["uid"], "controller": True}
+    about = {"name": name_of("Job", name), "namespace": namespace, "creationTimestamp": meta["creationTimestamp"]}
+    made = {"metadata": about | {"ownerReferences": [owner]}, "spec": {"queue": queue}, "status": {"phase": "Pending"}}
+    return Found({"apiVersion": kinds.FAIRWAY, "kind": "Workload", **made})
 
 
 async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:

@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("up", "Stop the cluster of this machine."),
     "demo": ("demo", "The story of the README, on a cluster of its own."),
     "submit": ("submit", "Queue a program, run in this directory with this environment."),
-    "ls": ("show", "List workloads."),
+    "ls": ("ls", "List workloads: what runs, what waits, why."),
     "status": ("show", "All that is known of one workload."),
     "why": ("show", "Why a workload waits, and what would change it."),
     "logs": ("logs", "Print what a workload wrote."),

@@ -1,9 +1,11 @@
 """How answers are printed: tables for people, JSON and YAML for programs.
 
-A table is plain text in columns, as kubectl prints; nothing is cut when the output is no terminal.
+A table is plain text in columns, as kubectl prints; nothing is left out or cut when the output is no terminal.
 """
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,10 +13,12 @@ from typing import Any
 import click
 
 Row = Sequence[object]
+GAP, LEAST = 3, 16
+"""Blanks between columns; the least width of the last one."""
 
 
-def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    forms = click.Choice(["table", "json", "yaml"])
+def output_option(command: Callable[..., Any], *more: str) -> Callable[..., Any]:
+    forms = click.Choice(["table", "json", "yaml", *more])
     return click.option("-o", "--output", type=forms, default="table", show_default=True, help="The format.")(command)
 
 
@@ -25,28 +29,49 @@ def show(output: str, value: Any, table: Callable[[], None]) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     elif output == "yaml":
+        import msgspec
         import yaml
 
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+        plain = msgspec.json.decode(msgspec.json.encode(value))
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
     else:
         table()
 
 
-def print_table(head: Sequence[str], rows: Sequence[Row], *, empty: str = "") -> None:
-    """Rows under their heads; for none the word `empty`, to whoever looks on."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
-    for name in head:
-        table.add_column(name, no_wrap=name != "WHY", overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+def print_table(head: Sequence[str], rows: Sequence[Row], *, empty: str = "", less: Sequence[str] = ()) -> None:
+    """Rows under their heads; for none the sentence `empty`, on standard error."""
     if empty and not rows:
         click.echo(empty, err=True)
-    else:
-        width = None if sys.stdout.isatty() else 10_000
-        Console(highlight=False, markup=False, width=width).print(table)
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    first, *others = table(head, rows, width=width, less=less)
+    click.echo("\n".join([click.style(first, bold=True), *others]))
+
+
+def table(head: Sequence[str], rows: Sequence[Row], *, width: int = 0, less: Sequence[str] = ()) -> list[str]:
+    """The lines of a table. With a `width` no line is longer: first the columns named in `less` are left out in turn,
+    then the last column is cut, but WHY is wrapped inside its own column."""
+    cells = [list(head), *(["" if cell is None else str(cell) for cell in row] for row in rows)]
+    cells = [row + [""] * (len(head) - len(row)) for row in cells]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    kept = list(range(len(head)))
+    for name in less:
+        if width and sum(widths[at] + GAP for at in kept[:-1]) + LEAST > width and name in head:
+            kept = [at for at in kept if head[at] != name]
+    used = sum(widths[at] + GAP for at in kept[:-1])
+    room = max(LEAST, width - used) if width else 0
+    lines = []
+    for row in cells:
+        front = "".join(row[at].ljust(widths[at] + GAP) for at in kept[:-1])
+        last = _wrapped(row[kept[-1]], room, is_cut=head[kept[-1]] != "WHY")
+        lines += [((" " * used if at else front) + part).rstrip() for at, part in enumerate(last)]
+    return [line if not width or len(line) <= width else line[: width - 1] + "…" for line in lines]
+
+
+def _wrapped(text: str, room: int, *, is_cut: bool) -> list[str]:
+    if not room or len(text) <= room:
+        return [text]
+    return [text[: room - 1] + "…"] if is_cut else textwrap.wrap(text, room)
 
 
 def span(seconds: float) -> str:
@@ -74,9 +99,9 @@ def start(forecast: dict[str, Any] | None, now: float) -> str:
     return f"{'~' if forecast.get('rough') else ''}{early}{'' if early == late else '–' + (late or '…')}"
 
 
-def clock_time(stamp: str | None, now: float) -> str:
-    """A moment to come, in local time: 14:20 today, else with the day."""
-    if not stamp:
+def clock_time(moment: str | float | None, now: float) -> str:
+    """A moment, as a timestamp or in seconds since the epoch, in local time: 14:20 today, else with the day."""
+    if not moment:
         return ""
-    moment, today = datetime.fromisoformat(stamp).astimezone(), datetime.fromtimestamp(now).astimezone()
-    return moment.strftime("%H:%M" if moment.date() == today.date() else "%b %d %H:%M")
+    at, today = (datetime.fromtimestamp(it) for it in (seconds(moment) if isinstance(moment, str) else moment, now))
+    return at.strftime("%H:%M" if at.date() == today.date() else "%b %d %H:%M")

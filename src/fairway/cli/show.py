@@ -10,36 +10,12 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
-from .find import Found, failure, find, pods_of, workloads
+from .find import Found, failure, find, pods_of
 from .output import age, output_option, print_table, seconds, show, span, start
 from .whatif import would_help
 
 GPU = "nvidia.com/gpu"
 Thing = dict[str, Any]
-
-
-@click.command()
-@click.option("-A", "--all-namespaces", is_flag=True, help="List all namespaces.")
-@click.option("--queue", "-q", default="", metavar="QUEUE", help="Only this queue's.")
-@output_option
-@on_cluster
-async def ls(client: Client, namespace: str, output: str, queue: str, all_namespaces: bool) -> None:
-    """List workloads: what runs, what waits, and why."""
-    items, now = await workloads(client, "" if all_namespaces else namespace, queue), client.clock.now()
-    head = ["NAMESPACE", "NAME", "QUEUE", "PRIORITY", "PHASE", "REASON", "POSITION", "STARTS", "AGE"]
-    rows, first = [_line(Found(it), now) for it in items], 0 if all_namespaces else 1
-    empty = "no workloads; `fairway submit` queues one"
-    show(output, {"items": items}, lambda: print_table(head[first:], [row[first:] for row in rows], empty=empty))
-
-
-def _line(found: Found, now: float) -> list[object]:
-    spec, status = found.workload["spec"], found.status
-    return [
-        found.ref.namespace, found.name, spec.get("queue"), spec.get("priorityClassName"), found.phase,
-        status.get("reason") if found.phase != "Running" else "",
-        status.get("position") if found.phase == "Pending" else "",
-        start(status.get("forecast"), now), age(found.workload["metadata"]["creationTimestamp"], now),
-    ]  # fmt: skip
 
 
 @click.command()

@@ -30,8 +30,9 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
 from fairway.kube.transport import Request, Response, Transport
-from fairway.node.container import holder, stop_all
+from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
+from fairway.node.lock import holder
 from fairway.node.logs import LogOptions
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.podstatus import SHUTDOWN
@@ -91,11 +92,6 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             cluster = _Cluster.of(folder, registry, machine)
         async with cluster.serve(options.port, hollow):
             await cluster.run(control)
-
-
-def is_up(folder: Path) -> bool:
-    """Whether a cluster runs on a data directory. To be asked by other processes only."""
-    return bool(holder(folder / "lock"))
 
 
 async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:

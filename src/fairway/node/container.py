@@ -7,14 +7,12 @@ after any crash an attempt is: held (it runs, and its shim's pid is the lock's),
 or not started, and then starting it again is safe. Only the last two attempts are kept.
 """
 
-import fcntl
 import marshal
 import os
 import select
 import shutil
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,10 +22,11 @@ from typing import Any
 
 import psutil
 
+from .lock import holder
+
 MARK = "FAIRWAY_CONTAINER"
 LOST = "ContainerStatusUnknown"
 SWEEP_SECONDS = 10.0
-FLOCK = "hhqqi"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 SHIM = Path(__file__).with_name("shim.py")
 
 
@@ -58,20 +57,6 @@ class Attempt:
     def is_asked(self) -> bool:
         """Whether it was asked to stop."""
         return (self.folder / "stop").exists()
-
-
-def holder(lock: Path) -> int:
-    """The pid of the process that holds a lock; asking does not take it."""
-    try:
-        file = os.open(lock, os.O_RDWR)
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    try:
-        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
-    finally:
-        os.close(file)
-    return 0 if kind == fcntl.F_UNLCK else pid
 
 
 def inspect(folder: Path) -> Attempt:

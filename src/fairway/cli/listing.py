@@ -1,0 +1,243 @@
+"""Workloads as `ls` shows them: the fields it reads, the words for their states, their order, and the cells of a row.
+
+Only the fields named here are decoded, since a cluster may hold thousands; nothing of the engine is imported.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from fairway.api.names import name_of
+
+from .output import clock_time, seconds, span, start
+
+GPU = "nvidia.com/gpu"
+DAY_SECONDS = 86_400.0
+STATES = {
+    "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
+    "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
+}  # fmt: skip
+"""The phase of a Workload → the word for users."""
+ORDER = ["running", "starting", "stopping", "paused", "waiting", "suspended", "parked", "cancelling"]
+OVER = ("finished", "failed")
+
+
+class Part(Struct, rename="camel"):
+    """A part of a Workload, as far as it is read here."""
+
+
+class Owner(Part):
+    kind: str = ""
+    name: str = ""
+
+
+class Meta(Part):
+    name: str = ""
+    namespace: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[Owner] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Resources(Part):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class Container(Part):
+    resources: Resources | None = None
+
+
+class PodMeta(Part):
+    annotations: dict[str, str] | None = None
+
+
+class PodSpec(Part):
+    containers: list[Container] | None = None
+
+
+class Template(Part):
+    metadata: PodMeta | None = None
+    spec: PodSpec | None = None
+
+
+class PodSet(Part):
+    name: str = "main"
+    count: int = 1
+    template: Template | None = None
+
+    def gpus(self) -> float:
+        """GPUs of one pod; a shared one by its fraction."""
+        notes = (self.template and self.template.metadata and self.template.metadata.annotations) or {}
+        if "fairway.dev/gpu-fraction" in notes:
+            return float(notes["fairway.dev/gpu-fraction"])
+        containers = (self.template and self.template.spec and self.template.spec.containers) or ()
+        asked = (it.resources for it in containers if it.resources)
+        return sum(float(({**(it.limits or {}), **(it.requests or {})}).get(GPU, 0)) for it in asked)
+
+
+class Spec(Part):
+    queue: str = ""
+    user: str = ""
+    priority_class_name: str = ""
+    time_limit: str = ""
+    expected_runtime: str = ""
+    pod_sets: list[PodSet] | None = None
+
+
+class Node(Part):
+    node: str = ""
+    count: int | None = None
+
+
+class Placement(Part):
+    name: str = "main"
+    nodes: list[Node] | None = None
+
+
+class Admission(Part):
+    pod_sets: list[Placement] | None = None
+
+
+class Turn(Part):
+    """A condition."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class Status(Part):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    position: int = 0
+    attempt: int = 0
+    forecast: dict[str, Any] | None = None
+    admission: Admission | None = None
+    conditions: list[Turn] | None = None
+
+
+class Listed(Part):
+    """A Workload."""
+
+    metadata: Meta
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def name(self) -> str:
+        """What people call it: its owner's name; of a gang of bare pods the group's."""
+        kept = [it.name for it in self.metadata.owner_references or () if it.kind != "Pod"]
+        return kept[0] if len(kept) == 1 else self.metadata.name.removeprefix(name_of("Pod", ""))
+
+    @property
+    def user(self) -> str:
+        """The last part of the user's name: `ann` of `oidc:ann`."""
+        return self.spec.user.rpartition(":")[2]
+
+    @property
+    def state(self) -> str:
+        """The word for users."""
+        state, is_placed = STATES.get(self.status.phase, "waiting"), self.status.admission is not None
+        if self.metadata.deletion_timestamp and state not in OVER:
+            return "cancelling"
+        is_leaving = state in ("waiting", "suspended") and is_placed and self.turned("Evicted")
+        return "stopping" if is_leaving else state
+
+    def turned(self, kind: str) -> float | None:
+        """When the condition turned True; None where it is not."""
+        for one in self.status.conditions or ():
+            if one.type == kind and one.status == "True" and one.last_transition_time:
+                return seconds(one.last_transition_time)
+        return None
+
+    def since(self) -> float:
+        """When it entered its state: what waits was submitted then, or evicted."""
+        kinds = {"running": "Running", "starting": "Admitted", "waiting": "Evicted", "stopping": "Evicted"}
+        turned = self.turned("Finished" if self.state in OVER else kinds.get(self.state, ""))
+        submitted = (self.metadata.annotations or {}).get("fairway.dev/submitted") or self.metadata.creation_timestamp
+        return turned or (seconds(submitted) if submitted else 0.0)
+
+    def gpus(self) -> tuple[float, float]:
+        """What it holds, and what it asks for."""
+        podsets = self.spec.pod_sets or []
+        asked = sum(it.count * it.gpus() for it in podsets)
+        if self.status.admission is None or self.state in ("waiting", *OVER):
+            return 0.0, asked
+        each = {it.name: it.gpus() for it in podsets}
+        placed = self.status.admission.pod_sets or ()
+        return sum(each.get(it.name, 0.0) * (on.count or 1) for it in placed for on in it.nodes or ()), asked
+
+    def where(self) -> str:
+        """The node, or how many."""
+        placed = (self.status.admission and self.status.admission.pod_sets) or ()
+        nodes = {on.node for it in placed for on in it.nodes or ()}
+        return f"{len(nodes)} nodes" if len(nodes) > 1 else next(iter(nodes), "")
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that orders w9 before w10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
+
+
+def rank(one: Listed) -> tuple[Any, ...]:
+    """Running first, then waiting by queue and position, then what is over, the newest first."""
+    if one.state in OVER:
+        return len(ORDER), -one.since(), natural(one.name)
+    position = (one.spec.queue, one.status.position or float("inf")) if one.state == "waiting" else ("", 0)
+    return ORDER.index(one.state), position, natural(one.name)
+
+
+HEAD = [
+    "NAMESPACE", "NAME", "USER", "QUEUE", "PRIORITY", "STATE", "GPUS", "DONE", "WHERE", "SINCE", "ENDS BY", "POSITION",
+    "STARTS", "REASON",
+]  # fmt: skip
+LESS = ["PRIORITY", "USER", "WHERE", "ENDS BY", "SINCE", "POSITION", "DONE", "QUEUE", "STARTS", "GPUS"]
+"""The columns that a narrow terminal does without, in this order."""
+
+
+def row(one: Listed, limits: Mapping[str, float], done: str, now: float) -> list[str]:
+    """The cells under HEAD. `limits`: by queue, the time limit of what names none; `done`: of an array, n/all."""
+    held, asked = one.gpus()
+    gpus = "" if not asked else f"{asked:g}" if held == asked or one.state in OVER else f"{held:g}/{asked:g}"
+    is_waiting = one.state == "waiting"
+    since, position = clock_time(one.since(), now), str(one.status.position or "") if is_waiting else ""
+    return [
+        one.metadata.namespace, one.name, one.user, one.spec.queue, one.spec.priority_class_name, one.state, gpus,
+        done, "" if is_waiting else one.where(), since, ends_by(one, limits, now), position,
+        start(one.status.forecast, now) if is_waiting else "", reason(one, now),
+    ]  # fmt: skip
+
+
+def ends_by(one: Listed, limits: Mapping[str, float], now: float) -> str:
+    """When its time limit stops it; without one `~` and when it is expected to end."""
+    began = one.turned("Admitted")
+    if one.state not in ("running", "starting") or began is None:
+        return ""
+    limit, expected = length(one.spec.time_limit) or limits.get(one.spec.queue, 0.0), length(one.spec.expected_runtime)
+    ends = {"": limit, "~": expected}
+    return next((mark + clock_time(began + after, now) for mark, after in ends.items() if after), "")
+
+
+def length(duration: str) -> float:
+    """Seconds of a Go duration; 0 of none."""
+    units = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(ms|s|m|h|d)", duration))
+
+
+def reason(one: Listed, now: float) -> str:
+    """Why it waits, or how it ended, after how long."""
+    if one.state in OVER:
+        began, ended = one.turned("Admitted"), one.turned("Finished")
+        after = f" after {span(ended - began)}" if began and ended else ""
+        return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
+    return ": ".join(filter(None, (one.status.reason, one.status.message))) if one.state != "running" else ""

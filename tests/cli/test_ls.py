@@ -1,0 +1,189 @@
+"""`fairway ls`: columns, order and filters from Workloads alone, then the command on a cluster of this machine."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from fairway.cli.listing import Listed, ends_by, natural, rank, reason, row
+from fairway.cli.output import table
+
+from .test_commands import Machine
+
+NOW = 1_795_000_000.0
+
+
+def stamp(ago: float = 0.0) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - ago))
+
+
+def turned(kind: str, ago: float) -> dict:
+    return {"type": kind, "status": "True", "lastTransitionTime": stamp(ago)}
+
+
+def listed(name: str, phase: str = "Pending", gpus: str = "1", nodes: dict | None = None, **status) -> Listed:
+    requests = {"nvidia.com/gpu": gpus}
+    template = {"spec": {"containers": [{"resources": {"requests": requests}}]}}
+    placed = [{"node": node, "count": count} for node, count in (nodes or {}).items()]
+    if nodes:
+        status["admission"] = {"podSets": [{"name": "main", "nodes": placed}]}
+    made = {
+        "metadata": {"name": f"job-{name}", "namespace": "ml", "creationTimestamp": stamp(9000),
+                     "ownerReferences": [{"kind": "Job", "name": name}]},
+        "spec": {"queue": "nlp", "user": "oidc:ann", "podSets": [{"name": "main", "count": 8, "template": template}]},
+        "status": {"phase": phase, **status},
+    }  # fmt: skip
+    return msgspec.convert(made, Listed)
+
+
+def test_running_comes_first_then_waiting_by_position_then_the_newest_that_is_over() -> None:
+    found = [
+        listed("w10", position=2), listed("w9", position=1), listed("r10", "Running"), listed("r9", "Running"),
+        listed("early", "Succeeded", conditions=[turned("Finished", 500)]), listed("off", "Suspended"),
+        listed("late", "Failed", conditions=[turned("Finished", 50)]), listed("new"), listed("next", "Admitted"),
+    ]  # fmt: skip
+    names = [it.name for it in sorted(found, key=rank)]
+    assert names == ["r9", "r10", "next", "w9", "w10", "new", "off", "late", "early"]
+    assert sorted(["w10", "w9", "w"], key=natural) == ["w", "w9", "w10"]
+
+
+def test_gpus_are_those_held_of_those_asked_for() -> None:
+    def gpus(one: Listed) -> str:
+        return row(one, {}, "", NOW)[6]
+
+    assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 4})) == "8"
+    assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 2})) == "6/8"
+    assert gpus(listed("a")) == "0/8"
+    assert gpus(listed("a", gpus="0")) == ""
+
+
+def test_where_is_the_node_or_the_number_of_nodes() -> None:
+    assert row(listed("a", "Running", nodes={"n1": 8}), {}, "", NOW)[8] == "n1"
+    assert row(listed("a", "Running", nodes={"n1": 4, "n2": 4}), {}, "", NOW)[8] == "2 nodes"
+
+
+def test_what_runs_ends_by_its_time_limit_or_that_of_its_queue_else_when_it_is_expected_to() -> None:
+    one = listed("a", "Running", conditions=[turned("Admitted", 600)])
+    assert ends_by(one, {}, NOW) == ""
+    assert ends_by(one, {"nlp": 3600.0}, NOW) == time.strftime("%H:%M", time.localtime(NOW + 3000))
+    one.spec.expected_runtime = "1h30m"
+    assert ends_by(one, {}, NOW) == "~" + time.strftime("%H:%M", time.localtime(NOW + 4800))
+
+
+def test_the_state_is_a_word_for_users() -> None:
+    leaving = listed("a", nodes={"n1": 8}, conditions=[turned("Evicted", 5)])
+    assert [listed("a").state, listed("a", "Succeeded").state, leaving.state] == ["waiting", "finished", "stopping"]
+    assert listed("a").user == "ann"
+
+
+def test_how_it_ended_is_told_with_the_time_that_it_took() -> None:
+    ends = [turned("Admitted", 700), turned("Finished", 100)]
+    assert reason(listed("a", "Succeeded", conditions=ends), NOW) == "finished after 10m"
+    failed = listed("a", "Failed", conditions=ends, reason="BackoffLimitExceeded", message="failed: exit code 3")
+    assert reason(failed, NOW) == "failed: exit code 3 after 10m"
+
+
+def test_a_narrow_terminal_drops_columns_and_cuts_the_last_but_wraps_no_line() -> None:
+    head, line = ["NAME", "USER", "STATE", "REASON"], ["a" * 10, "u" * 10, "waiting", "needs a lot of GPUs" * 3]
+    wide = table(head, [line], width=200, less=["USER"])
+    narrow = table(head, [line], width=44, less=["USER"])
+    assert "USER" in wide[0] and line[-1] in wide[1]
+    assert "USER" not in narrow[0] and narrow[1].endswith("…") and len(narrow) == 2 and max(map(len, narrow)) <= 44
+    assert max(map(len, table(head, [line], width=12, less=["USER"]))) <= 12
+    assert line[-1] in table(head, [line])[1]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.run("up", "--detach", "--cpus", "2", "--fake-gpus", "2")
+    yield machine
+    machine.run("down")
+
+
+def names(said: str) -> list[str]:
+    return said.split()
+
+
+def test_ls_shows_what_is_over_and_chooses_by_state_user_queue_and_label(machine: Machine) -> None:
+    machine.run("submit", "--name", "ok", "--follow", "--", "true")
+    machine.run("submit", "--name", "run", "--gpus", "2", "--cpus", "1", "--time-limit", "2h", "--", "sleep", "600")
+    machine.until("ok", "Succeeded")
+    machine.until("run", "Running")
+    for name in ("late10", "late9"):
+        machine.run("submit", "--name", name, "--gpus", "1", "--", "true")
+    deadline = time.monotonic() + 30
+    while machine.workload("late9").get("position") != 2:
+        assert time.monotonic() < deadline
+    assert names(machine.run("ls", "-o", "name")) == ["run", "late10", "late9"]
+    assert names(machine.run("ls", "--all", "-o", "name")) == ["run", "late10", "late9", "ok"]
+    assert names(machine.run("ls", "--state", "finished", "-o", "name")) == ["ok"]
+    assert names(machine.run("ls", "--state", "waiting", "-u", "admin", "-q", "default", "-o", "name")) == [
+        "late10", "late9"]  # fmt: skip
+    machine.kubectl("label", "job", "late9", "sweep=3")
+    assert names(machine.run("ls", "-l", "sweep=3", "-o", "name")) == ["late9"]
+    assert "no workloads run or wait" in machine.run("ls", "-q", "other")
+    said = machine.run("ls", "--all")
+    assert re.search(r"^run +\w+ +default +running +2 +\S+ +\d\d:\d\d +.*\d\d:\d\d", said, re.MULTILINE)
+    assert re.search(r"^late10 .* 0/1 .* NoRoom: ", said, re.MULTILINE) and "finished after" in said
+    assert len(json.loads(machine.run("ls", "-o", "json"))["items"]) == 3
+    for name in ("run", "late10", "late9"):
+        machine.run("cancel", name)
+
+
+def test_a_terminal_gets_no_line_longer_than_it_is_wide(machine: Machine) -> None:
+    machine.run("submit", "--name", "wide", "--gpus", "2", "--time-limit", "2h", "--", "sleep", "600")
+    machine.until("wide", "Running")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fairway.cli.main", "ls"]
+    subprocess.run(command, env=machine.environment | {"COLUMNS": "50"}, stdout=theirs, check=True)
+    os.close(theirs)
+    lines = re.sub(r"\x1b\[\d*m", "", os.read(ours, 65_536).decode()).splitlines()
+    assert len(lines) == 2 and lines[1].startswith("wide") and max(map(len, lines)) <= 50
+    machine.run("cancel", "wide")
+
+
+def test_a_watch_prints_each_change_and_ctrl_c_ends_it(machine: Machine) -> None:
+    machine.run("submit", "--name", "seen", "--", "sleep", "600")
+    machine.until("seen", "Running")
+    command = [sys.executable, "-m", "fairway.cli.main", "ls", "--watch"]
+    watcher = subprocess.Popen(command, env=machine.environment, stdout=subprocess.PIPE, text=True)
+    assert watcher.stdout is not None and re.search(r"\d  seen .*running", watcher.stdout.readline())
+    machine.run("suspend", "seen")
+    lines = iter(watcher.stdout.readline, "")
+    assert any(re.search(r"seen .*suspended", line) for line in lines)
+    machine.run("cancel", "seen")
+    assert any(re.search(r"  seen  gone", line) for line in lines)
+    watcher.send_signal(signal.SIGINT)
+    assert watcher.wait(10) == 130
+
+
+def test_a_job_is_found_by_its_name_without_a_list_of_all() -> None:
+    """Each command reads a bounded number of objects: no page of Workloads."""
+    import asyncio
+
+    from fairway.cli.find import sought
+    from fairway.clock import Clock
+    from fairway.kube.client import Client
+    from fairway.kube.transport import Request, Response
+
+    asked = []
+
+    async def answer(request: Request) -> Response:
+        asked.append(request.path)
+        found = request.path.endswith("/workloads/job-a")
+        meta = b'{"metadata": {"name": "job-a", "namespace": "ml", "ownerReferences": [{"kind": "Job", "name": "a",'
+        body = meta + b' "apiVersion": "batch/v1"}]}, "spec": {}}'
+        return Response(200 if found else 404, {}, body if found else b"{}")
+
+    found = asyncio.run(sought(Client(answer, Clock()), "ml", "a"))
+    assert found is not None and found.name == "a"
+    assert all(not path.endswith(("workloads", "pods")) for path in asked) and len(asked) <= 5
