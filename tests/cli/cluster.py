@@ -162,6 +162,7 @@ def words(entry):
     found = [entry["verdict"], entry.get("reason") or ""]
     if entry["verdict"] == "Admit":
         found += [f"after={name.partition('/')[2]}" for name in entry["after"]] or ["now"]
+        found += [f"risk={entry['backfilledFor'].partition('/')[2]}"] if entry["backfilledFor"] else []
     if entry.get("for"):
         found.append(f"for={entry['for'].partition('/')[2]}")
     if entry["verdict"] == "Resize":
@@ -228,6 +229,7 @@ def apply(objects, answer, *, gone):
                     "admission": entry["placement"],
                     "phase": "Pending" if waits else "Running",
                     "reason": "WaitingForVictims" if waits else "",
+                    "backfilledFor": entry["backfilledFor"] or "",
                 }
                 turn(status, "Admitted", "False" if waits else "True")
                 turn(status, "Evicted", "False")

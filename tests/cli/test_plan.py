@@ -77,6 +77,7 @@ def test_the_answer_has_the_documented_shape():
         "verdict": "Admit",
         "after": [],
         "startsAt": None,
+        "backfilledFor": None,
         "placement": {
             "pool": "default",
             "podSets": [

@@ -85,3 +85,8 @@ def test_a_change_is_the_merge_patch_from_one_status_to_the_next() -> None:
     assert change(before, moved) == {
         "admission": {"podSets": ({"name": "main", "nodes": ({"node": "n2", "count": 2},)},)}
     }
+
+
+def test_the_mark_of_a_backfill_ends_with_its_eviction() -> None:
+    status = life.mark(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), "ns/held")
+    assert evicted(status, 150.0).backfilled_for == ""

@@ -229,3 +229,26 @@ def test_a_job_that_grows_takes_surplus_pods_when_they_are_gone() -> None:
     urgent = job("urgent", seconds=60, parallelism=3, completions=3, pod=URGENT, **ELASTIC)
     held = clock.run(shrink_and_grow(clock, urgent, (1, 3)))
     assert (1, 1) in held[held.index((4, 0)) :]
+
+
+def test_a_restart_remembers_what_was_started_into_a_hold() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+
+    async def story() -> None:
+        async with cluster(clock, seeded(1), node("n1", cpu=2, labels=LABELS)) as world:
+            world.start()
+            await world.apply(job("first", seconds=200, cpu="1", annotations={"fairway.dev/time-limit": "200s"}))
+            await world.until(lambda: runs(world, "first"))
+            await world.apply(job("held", seconds=20, cpu="2"))
+            await clock.sleep(5)
+            await world.apply(job("risk", seconds=5000, cpu="1"))
+            await world.until(lambda: runs(world, "risk"))
+            assert (await world.workload("job-risk"))["status"]["backfilledFor"] == "default/job-held"
+            await world.crash()
+            world.start()
+            await world.until(lambda: runs(world, "held"), seconds=300)
+            status = (await world.workload("job-risk"))["status"]
+            assert [it["reason"] for it in status["evictionHistory"]] == ["HoldTaken"]
+            assert not status.get("backfilledFor")
+
+    clock.run(story())

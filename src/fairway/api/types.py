@@ -248,6 +248,7 @@ class WorkloadStatus(Part, frozen=True):
     attempt: Annotated[int, says("How often it was admitted.")] = 0
     eviction_history: Annotated[tuple[EvictionRecord, ...], says("The last ten.")] = ()
     excluded_nodes: Annotated[tuple[str, ...], says("Nodes that failed it.")] = ()
+    backfilled_for: Annotated[str, says("The held workload whose room it uses at its own risk, `namespace/name`.")] = ""
     attained: Annotated[float, says("GPU-seconds served so far.")] = 0.0
     conditions: tuple[Condition, ...] = ()
 

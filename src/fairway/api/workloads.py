@@ -205,6 +205,7 @@ def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
         leaving_since=left if deleted is not None or is_evicted else None,
         moves_to=within("status.movesTo", admission, status.moves_to, value) if status.moves_to else None,
         lost=_lost(value, holds),
+        backfilled_for=status.backfilled_for,
     )
 
 

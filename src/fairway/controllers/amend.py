@@ -76,5 +76,6 @@ def _undone(verdict: Verdict, running: dict[str, Running]) -> Verdict:
     if one is None:
         return Wait(verdict.workload, Reason.REFUSED)
     if one.is_promised and not one.is_leaving:
-        return Admit(verdict.workload, one.admission, tuple(key for key in one.waits_for if key in running))
+        after = tuple(key for key in one.waits_for if key in running)
+        return Admit(verdict.workload, one.admission, after, one.backfilled_for)
     return Keep(verdict.workload)

@@ -140,10 +140,9 @@ class Writer:
         def make(seen: WorkloadObject) -> WorkloadStatus:
             status = seen.status
             match decided.verdict:
-                case Admit(admission=admission, after=()):
-                    return life.admit(status, admission, words, now=now)
-                case Admit(admission=admission):
-                    return life.promise(status, admission, words, now=now)
+                case Admit(admission=admission, after=after, backfilled_for=held):
+                    enter = life.promise if after else life.admit
+                    return life.mark(enter(status, admission, words, now=now), held)
                 case Evict(admission=admission):
                     return self._evicted(seen, decided, now=now, to=admission)
                 case Resize(admission=admission):

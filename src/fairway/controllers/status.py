@@ -89,6 +89,11 @@ def _placed(status: WorkloadStatus, to: AdmissionStatus) -> WorkloadStatus:
     return replace(status, admission=to, attempt=attempt, moves_to=None)
 
 
+def mark(status: WorkloadStatus, held: str) -> WorkloadStatus:
+    """With the workload into whose hold it started, "" for none."""
+    return replace(status, backfilled_for=held)
+
+
 def resize(status: WorkloadStatus, to: Admission) -> WorkloadStatus:
     """Other pods of a workload that runs on."""
     return replace(status, admission=admission_status(to))
@@ -105,7 +110,7 @@ def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, gpus: float
     for kind in ("Admitted", "Running"):
         status = turned(status, kind, None, now=now)
     status = turned(status, "Evicted", said, now=now)
-    status = replace(status, eviction_history=remembered(status.eviction_history, eviction))
+    status = replace(status, eviction_history=remembered(status.eviction_history, eviction), backfilled_for="")
     return wait(status, said, 0, is_active=eviction.reason != "Suspended")
 
 
@@ -122,7 +127,7 @@ def exclude(status: WorkloadStatus, nodes: tuple[str, ...]) -> WorkloadStatus:
 
 def revoke(status: WorkloadStatus) -> WorkloadStatus:
     """What it was promised is taken back before it had it."""
-    return status if holds(status, "Admitted") else replace(status, admission=None, moves_to=None)
+    return status if holds(status, "Admitted") else replace(status, admission=None, moves_to=None, backfilled_for="")
 
 
 def leave(status: WorkloadStatus, *, now: float) -> WorkloadStatus:

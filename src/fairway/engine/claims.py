@@ -290,10 +290,13 @@ def is_worn(one: Running, cycle: Cycle, *, is_within: bool) -> bool:
     return True
 
 
-def is_paired(one: Running, taker: Workload) -> bool:
-    """It left for this very workload the last time."""
+def is_paired(one: Running, taker: Workload, cycle: Cycle) -> bool:
+    """Its last eviction, less than an hour ago, was for this very workload."""
     history = one.workload.evictions
-    return bool(history) and history[-1].beneficiary == taker.key
+    if not history or history[-1].beneficiary != taker.key or cycle.now >= history[-1].time + HOUR:
+        return False
+    cycle.wake(history[-1].time + HOUR)
+    return True
 
 
 def has_tokens(name: str, cycle: Cycle) -> bool:

@@ -168,7 +168,10 @@ class Forward:
 
     def _promise(self, workload: Workload, verdict: Admit) -> None:
         """It holds its places while the others leave; it starts when a later plan says so."""
-        one = Running(workload, verdict.admission, waits_for=verdict.after, is_promised=True)
+        one = Running(
+            workload, verdict.admission, waits_for=verdict.after, is_promised=True,
+            backfilled_for=verdict.backfilled_for,
+        )  # fmt: skip
         self._stand(one)
         self.observe(one)
 

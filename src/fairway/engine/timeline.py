@@ -157,22 +157,25 @@ class Timeline:
         first = {keep.admission.pool: keep.owner for keep in reversed(self.keeps) if keep.admission}
         return set(first.values())
 
-    def _releases(self) -> list[tuple[float, str]]:
-        """Who runs or starts now, by when it will be gone, as far as that is known."""
+    def _releases(self, owner: str) -> list[tuple[float, str]]:
+        """When running and starting workloads will be gone, earliest first, as far as known. What backfilled into the
+        hold of `owner` is gone once `owner` takes it back."""
         now = self.draft.snapshot.now
-        ends = [(self._gone(one), key) for key, one in self.draft.running.items()]
+        ends = [(self._gone(one, owner), key) for key, one in self.draft.running.items()]
         ends += [(self.end(workload), key) for key, (workload, _) in self.draft.started.items()]
         return sorted((max(end, now), key) for end, key in ends if end < inf)
 
-    def _gone(self, one: Running) -> float:
+    def _gone(self, one: Running, owner: str) -> float:
         if one.is_leaving:
             return (one.leaving_since or self.draft.snapshot.now) + one.workload.grace
+        if one.backfilled_for == owner:
+            return self.draft.snapshot.now + one.workload.grace
         return self.end(one.workload, one.admitted_at)
 
     def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Keep | None:
         """Let those go whose end is known, earliest first: at once as many as it takes for the sum to do, then moment
         by moment until it fits, beside the reservations that it would meet from then on."""
-        draft, releases = self.draft, self._releases()
+        draft, releases = self.draft, self._releases(workload.key)
         with self.kept(workload) as keeps, draft.trial():
             lefts = [Left(keep, dict(keep.left)) for keep in keeps]
             later = [Left(keep, dict(keep.left), is_seen=False) for keep in self.keeps

@@ -10,7 +10,7 @@ here is kept unless it is kept there.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from operator import attrgetter, itemgetter
 
@@ -150,10 +150,40 @@ class Field:
         }
 
     def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
-        """The first to be taken first: surplus, then the queue most above its share, then by their own order."""
+        """The first to be taken first: surplus, then the queue most above its share now, then by their own order."""
         ordered = sorted(gifts, key=attrgetter("number"))
         ranks = {queue: self.claim.rank(queue) for queue in {gift.queue for gift in ordered}}
         return sorted(ordered, key=lambda gift: (gift.pod is None, ranks[gift.queue]))
+
+    def in_turn(self, gifts: Iterable[Gift]) -> Iterator[Gift]:
+        """The same order for a caller that takes each before it asks for the next: queues are ranked anew after each.
+        With a mixed claim, a queue that may lose nothing yet is asked again later."""
+        lines: defaultdict[tuple[bool, str], list[Gift]] = defaultdict(list)
+        for gift in sorted(gifts, key=attrgetter("number"), reverse=True):
+            lines[gift.pod is None, gift.queue].append(gift)
+        heap = [(core, self.claim.rank(queue), line[-1].number, queue) for (core, queue), line in lines.items()]
+        heapify(heap)
+        refused = list[tuple[bool, tuple[float, ...], int, str]]()
+        while heap:
+            core, rank, number, queue = heappop(heap)
+            if (now := self.claim.rank(queue)) != rank:
+                heappush(heap, (core, now, number, queue))
+            elif not self.claim.may_lose(queue, None):
+                refused.append((core, rank, number, queue))
+            else:
+                line = lines[core, queue]
+                yield line.pop()
+                for entry in refused if self.claim.is_mixed else ():
+                    heappush(heap, entry)
+                refused.clear()
+                if line:
+                    heappush(heap, (core, rank, line[-1].number, queue))
+
+    def count(self, gift: Gift, times: int) -> None:
+        """Count what it gives in its queues, `times` -1: as if it were gone."""
+        for account in self.cycle.tree.ledgers(gift.queue, self.pool):
+            for resource in account.resources:
+                account.held[resource] += gift.counted.get(resource, 0) * times
 
     def is_there(self, gift: Gift) -> bool:
         """Whether it is still to be had."""
@@ -173,6 +203,18 @@ class Field:
         """Whether it is there, its queue may lose it now, and the bucket allows it."""
         is_free = gift.pod is not None or self.is_free()
         return is_free and self.is_there(gift) and self.claim.may_lose(gift.queue, None)
+
+    def may_take_all(self, gifts: list[Gift]) -> bool:
+        """Whether their queues may lose each after those before."""
+        counted = list[Gift]()
+        for gift in gifts:
+            if not self.claim.may_lose(gift.queue, None):
+                break
+            self.count(gift, -1)
+            counted.append(gift)
+        for gift in counted:
+            self.count(gift, 1)
+        return len(counted) == len(gifts)
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -219,7 +261,8 @@ class Search:
         self.field, self.workload, self.cycle = field, workload, (cycle := field.cycle)
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
-        paired = {one.workload.key for one in field.returned if is_paired(one, workload)}
+        returned = () if field.claim.cause is Cause.HOLD_TAKEN else field.returned
+        paired = {one.workload.key for one in returned if is_paired(one, workload, cycle)}
         started = cycle.draft.started.values() if field.alike else ()
         kinds = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
         self.barred = paired.union(barred, *(field.kin(one, leans_on) for one in kinds.values()))
@@ -263,7 +306,7 @@ class Search:
         accounts = self.cycle.accounts(self.workload, self.field.pool)
         asked = self.cycle.asked(self.workload, self.field.pool)
         why = over_limit(accounts, asked, of)
-        for gift in self.field.in_order(self.field.gifts) if why else ():
+        for gift in self.field.in_turn(self.field.gifts) if why else ():
             if why and gift.counted.get(why[1].resource) and self.cycle.tree.is_under(gift.queue, why[1].queue):
                 self.take((gift,))
                 why = over_limit(accounts, asked, of)
@@ -291,9 +334,9 @@ class Search:
     def everything(self) -> Iterator[None]:
         """Take all there is, in order; stop and look after one, two, four … more."""
         step = 1
-        for number, gift in enumerate(self.field.in_order(self.field.gifts), 1):
+        for gift in self.field.in_turn(self.field.gifts):
             self.take((gift,))
-            if number >= step:
+            if len(self.taken) >= step:
                 step *= 2
                 yield
         yield
@@ -335,10 +378,11 @@ class Search:
             if (offer[0], offer[1]) != (sort, price):
                 market.put(offer, row)
                 continue
+            before = len(self.taken)
             if self.take(offer[2]):
                 self._plan(kind.need, row)
                 count -= 1
-            if count:
+            if count and len(self.taken) > before:
                 self._look(market, kind, {row, *(at for gift in offer[2] for at in gift.rows if mask[at])})
         return count <= 0
 
@@ -397,34 +441,45 @@ class Search:
         need, field, left = kind.need, self.field, self._left(row)
         if fits(need, left):
             return FREE
-        on_row, picked = field.by_row[row], list[Gift]()
-        loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in on_row}}
-        there = [one for one in on_row if loses[one.queue] and one.key not in self.barred and field.is_there(one)]
+        there = [one for one in field.by_row[row] if one.key not in self.barred and field.is_there(one)]
         is_free = any(gift.pod is None for gift in there) and field.is_free()
-        there = field.in_order(gift for gift in there if is_free or gift.pod is not None)
-        for gift in there:
-            for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
-                picked.remove(part)
-                shift(left, part.rows[row], -1)
-            picked.append(gift)
-            shift(left, field.gives(gift, row), 1)
-            if fits(need, left):
-                break
-        else:
+        there = [gift for gift in there if is_free or gift.pod is not None]
+        picked = self._pick(need, row, there, left)
+        if picked is None:
             return None
         sets = [self._needed(need, left, picked, row)]
         if len(sets[0]) > 1:
-            cores = (gift for gift in there if gift.pod is None)
+            loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in there}}
+            cores = (gift for gift in there if gift.pod is None and loses[gift.queue])
             sets += [[gift] for gift in cores if fits(need, self._left(row), field.gives(gift, row))]
-        return min(map(priced, sets), key=lambda offer: (field.claim.ranked(offer[0][1]), offer[1]))
+        return min(map(priced, sets), key=lambda offer: (offer[0][0], field.claim.ranked(offer[0][1]), offer[1]))
+
+    def _pick(self, need: Need, row: int, there: list[Gift], left: Left) -> list[Gift] | None:
+        """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
+        by what they give. A core takes the place of its surplus."""
+        field, picked, is_enough = self.field, list[Gift](), False
+        for gift in field.in_turn(there):
+            for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
+                picked.remove(part)
+                field.count(part, 1)
+                shift(left, part.rows[row], -1)
+            picked.append(gift)
+            field.count(gift, -1)
+            shift(left, field.gives(gift, row), 1)
+            if is_enough := fits(need, left):
+                break
+        for gift in picked:
+            field.count(gift, 1)
+        return picked if is_enough else None
 
     def _needed(self, need: Need, left: Left, picked: list[Gift], row: int) -> list[Gift]:
         """Without those, the dearest first, that would not have been necessary on this node."""
         for gift in reversed(picked[:-1]):
             gives = self.field.gives(gift, row)
             shift(left, gives, -1)
-            if fits(need, left):
-                picked.remove(gift)
+            others = [one for one in picked if one is not gift]
+            if fits(need, left) and (not self.field.claim.is_mixed or self.field.may_take_all(others)):
+                picked = others
             else:
                 shift(left, gives, 1)
         return picked

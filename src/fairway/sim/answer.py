@@ -43,6 +43,7 @@ def entry(verdict: Verdict, workload: Workload, queues: dict[str, str]) -> Entry
     match verdict:
         case Admit():
             said |= {"after": list(verdict.after), "startsAt": None, "placement": placement(verdict.admission)}
+            said |= {"backfilledFor": verdict.backfilled_for or None}
         case Wait():
             said |= {"reason": str(verdict.reason), "message": waiting(verdict, workload, queues)}
             said |= {"position": verdict.position, "startsAt": moment(verdict.starts_at)}

@@ -22,7 +22,7 @@ from .ground import Found
 from .layout import Item, Layout
 from .queues import Books, misdealt
 
-MIN_RUNTIME, MAX_EVICTIONS, DAY = 600.0, 6, 86400.0
+MIN_RUNTIME, MAX_EVICTIONS, HOUR, DAY = 600.0, 6, 3600.0, 86400.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
 Taking = Evict | Resize
 Breach = tuple[str, str, str]
@@ -146,7 +146,8 @@ class Court:
     def _protected(self, at: int, item: Item, one: Running, cause: Cause) -> str:
         """Whoever is stopped: runtime is kept from takers beyond their guaranteed; the pair rule holds against all."""
         now, victim, is_moved = self.case.snapshot.now, one.workload, cause is Cause.CONSOLIDATED
-        if not is_moved and victim.evictions and victim.evictions[-1].beneficiary == item.key:
+        last = victim.evictions[-1] if victim.evictions else None
+        if not is_moved and last and last.beneficiary == item.key and now - last.time < HOUR:
             return "the same pair again"
         lost = [self.leaves[victim.key]] if any(podset.is_elastic for podset in victim.podsets) else []
         if self.is_within(at, lost):  # what it lost of its surplus before is not told
@@ -284,6 +285,8 @@ def delays(case: Case, wait: Wait, held: Layout) -> Found:
 def stays(case: Case, item: Item, hold: Wait) -> bool:
     """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count."""
     one, now = case.running.get(item.key), case.snapshot.now
+    if one is not None and one.backfilled_for == hold.workload:
+        return False  # the held workload may take it back
     since = now if one is None or one.admitted_at is None else one.admitted_at
     if (limit := case.time_limit(item.workload)) is not None:
         return since + limit > (hold.starts_at or 0)
