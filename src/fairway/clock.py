@@ -17,7 +17,6 @@ import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
-from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -56,9 +55,8 @@ class Clock:
         return await asyncio.to_thread(work)
 
     async def in_process(self, work: Callable[..., T], *arguments: object) -> T:
-        """The result of `work`, which computes for very long, from a process of low priority. The process ends with its
-        answer, when the caller stops waiting, or when the calling process ends. EOFError if it ends without an
-        answer."""
+        """The result of `work`, that computes for very long: in a process of its own that gives way to others. It ends
+        with its answer, or when nobody waits for that any more. EOFError if it ends without one."""
         from multiprocessing import get_context  # few commands need it
 
         spawn = get_context("spawn")
@@ -81,13 +79,8 @@ class Clock:
 
 
 def _answer(theirs: "Connection[object, Any]") -> None:
-    from multiprocessing import parent_process
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the calling process gets it too, and ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked hears it, and ends this
     os.nice(10)
-    caller = parent_process()
-    assert caller is not None
-    Thread(target=lambda: (caller.join(), os._exit(1)), daemon=True).start()
     work, arguments = theirs.recv()
     theirs.send(work(*arguments))
 

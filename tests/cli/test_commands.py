@@ -88,7 +88,7 @@ def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
 
 
 def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> None:
-    said = machine.run("submit", "--follow", "--", "nosuchprog", status=128)
+    said = machine.run("submit", "--wait-anyway", "--follow", "--", "nosuchprog", status=128)
     assert 'exec: "nosuchprog": No such file or directory: exit code 12' in said
 
 
@@ -101,7 +101,7 @@ def test_what_is_over_is_neither_suspended_nor_resumed(machine: Machine) -> None
 
 
 def test_a_follower_of_a_job_that_fails_before_it_runs_is_told_why(machine: Machine) -> None:
-    machine.run("submit", "--name", "first", "--", "false")
+    machine.run("submit", "--name", "first", "--", "sh", "-c", "sleep 3; false")
     said = machine.run("submit", "--name", "second", "--after", "first", "--follow", "--", "true", status=1)
     assert "\nfairway: second failed: DependencyFailed: " in said and said.count("\n") == 2
 
@@ -142,7 +142,7 @@ def test_what_is_made_would_be_made_and_is_done_is_told_as_data(machine: Machine
     assert (answer["verdict"], answer["placement"]["pool"], answer["wouldEvict"]) == ("Admit", "default", None)
     made = json.loads(machine.run("submit", *job))
     assert made == {"name": "data", "namespace": "default", "queue": "default", "workload": "job-data"}
-    waits = json.loads(machine.run("submit", "--dry-run", "--gpus", "9", "-o", "json", "--", "true"))
+    waits = json.loads(machine.run("submit", "--dry-run", "--gpus", "9", "-o", "json", "--", "true", status=1))
     assert (waits["verdict"], waits["reason"], waits["forecast"]) == ("Wait", "NeverFits", None)
     for command, done in (("suspend", "suspended"), ("resume", "resumed"), ("cancel", "cancelled")):
         assert json.loads(machine.run(command, "data", "-o", "json")) == {**made, "done": done}
@@ -219,7 +219,7 @@ def test_an_unknown_job_is_one_line_and_no(machine: Machine) -> None:
 
 def test_a_name_that_two_workloads_go_by_is_refused_until_one_is_meant(machine: Machine) -> None:
     for name in ("same", "job-same"):
-        machine.run("submit", "--name", name, "--gpus", "9", "--", "true")
+        machine.run("submit", "--name", name, "--gpus", "9", "--wait-anyway", "--", "true")
         machine.until(f"job/{name}", "Pending")
     said = machine.run("cancel", "job-same", status=2)
     which = "say workload/job-same or workload/job-job-same"
@@ -291,7 +291,6 @@ def test_what_submits_shows_and_cancels_does_not_load_the_engine() -> None:
 def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--gpus" in machine.run("submit", "--gpus", "many", "--", "true", status=2)
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
-    assert "--priority: there is no 'top'; there are: " in machine.run("submit", "--priority", "top", "true", status=2)
     assert machine.run(status=2).startswith("Usage: ")
     assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
     assert "no such command" in machine.run("frobnicate", status=2).lower()
@@ -308,8 +307,8 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
         ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
         ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
         ("--name UPPER_case", '--name: Invalid value: "UPPER_case": a lowercase '),
-        ("--env =x", '--env: Invalid value: "": a valid environment variable name must '),
-        ("--queue a/b/c", '--queue: Invalid value: "a/b/c": a valid label must '),
+        ("--env =x", "--env: '' is no name of a variable; letters, digits, - . and _ are allowed"),
+        ("--queue a/b/c --wait-anyway", '--queue: Invalid value: "a/b/c": a valid label must '),
         ("--dry-run --cpus -1", "--cpus: found '-1'; a quantity that is not negative is allowed"),
     ],
 )

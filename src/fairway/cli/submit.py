@@ -1,91 +1,145 @@
-"""`fairway submit`: a program as an ordinary Job, in a queue.
+"""`fairway submit`: a program as an ordinary Job in a queue, or the Jobs and Pods of a file.
 
-On the cluster of this machine the program runs in the directory and environment it was submitted from: the Job's
-container records the working directory and the variables of an allow-list (and what --env names), nothing else. On a
-real cluster it runs in an image, so --image is needed there.
+On the cluster of this machine a program runs in the folder and with the environment it was submitted from. On a real
+cluster it runs in an image, so --image is needed there. Mistakes are found before anything is made (mistakes.py), the
+environment is kept in a Secret (variables.py), and what becomes of the workload is printed in one line (verdict.py).
 """
 
-import os
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import nan
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import click
 
+from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Ref, Selection
-from fairway.kube.transport import Request
+from fairway.kube.kinds import Ref
 
+from . import variables
 from .connect import on_cluster
-from .find import sought
 from .follow import follow as follow_job
-from .main import Problem, told
-from .output import output_option, show
+from .job import DEFAULTS, amend, deadline, kind_of, new_job, stem, template_of
+from .main import Problem
+from .mistakes import Mistake, View, check, near, program_missing, view_of
+from .options import submit_options
+from .output import show
+from .verdict import first_verdict
 from .whatif import dry_run as foretell
 
-RECORDED = re.compile(r"PATH|HOME|LANG|VIRTUAL_ENV|CONDA_.*|PYTHON.*")
-HERE = "fairway.dev/this-machine"
-"""The image of a Job that runs as a process of this machine; no registry has it."""
+Thing = dict[str, Any]
+NEVER = ("NeverFits", "QueueNotFound", "QueueInvalid", "NotAllowed", "LevelUnknown")
+"""Reasons for which a workload waits that no time mends."""
 
 FIELDS = {
     "metadata.name": "--name", "metadata.labels": "--queue", "[cpu]": "--cpus", "[memory]": "--memory",
     "[nvidia.com/gpu]": "--gpus", "/gpu-fraction]": "--gpus", ".env[": "--env", ".image": "--image",
     "/time-limit]": "--time-limit", "/min-count]": "--min-workers", "/after]": "--after",
+    "/expected-runtime]": "--expected-runtime", "/checkpoint-interval]": "--checkpoint-interval",
+    "/idle-timeout]": "--idle-timeout", "podFailurePolicy": "--requeue-on", "backoffLimit": "--retries",
 }  # fmt: skip
 """What is in the path of a field → the option that it comes from."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An object about to be made, and what was changed in it where it is the user's own."""
+
+    thing: Thing
+    changes: Sequence[str] = ()
+
+    @property
+    def ref(self) -> Ref:
+        meta = self.thing["metadata"]
+        return Ref(kind_of(self.thing), meta["name"], meta["namespace"])
+
+    @property
+    def queue(self) -> str:
+        return str((self.thing["metadata"].get("labels") or {}).get("fairway.dev/queue", "default"))
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--gpus", default="", metavar="N", help="GPUs of each worker; a fraction such as 0.5 shares one.")
-@click.option("--workers", default=1, type=click.IntRange(1, 100_000), help="Workers; they start together.")
-@click.option("--min-workers", type=click.IntRange(1), help="Start with as few as these, grow when there is room.")
-@click.option("--cpus", default="1", metavar="N", help="CPUs of each worker.", show_default=True)
-@click.option("--memory", default="", metavar="SIZE", help="Memory of each worker, e.g. 32Gi.")
-@click.option("--queue", default="default", help="The queue.", show_default=True)
-@click.option("--priority", default="", metavar="CLASS", help="A PriorityClass.")
-@click.option("--image", default="", help="A container image; needed on a real cluster.")
-@click.option("--type", "kind", type=click.Choice(["training", "interactive", "inference"]), help="What it is.")
-@click.option("--time-limit", default="", metavar="6h", help="Stop it after this time.")
-@click.option("--topology", default="", metavar="LEVEL", help="Keep all workers in one domain, e.g. rack.")
-@click.option("--after", multiple=True, metavar="JOB", help="Start only when this job has succeeded; repeatable.")
-@click.option("--env", multiple=True, metavar="NAME[=V]", help="Pass this variable on, or set it; repeatable.")
-@click.option("--name", default="", help="The job's name; default: made from the program's.")
-@click.option("--dry-run", is_flag=True, help="Say when and where it would start, whom it would evict; make nothing.")
+@submit_options
 @click.option("--follow", is_flag=True, help="Print its log until it ends; exit with its exit code.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@output_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @on_cluster
-async def submit(client: Client, namespace: str, follow: bool, dry_run: bool, output: str, **options: Any) -> int:
+async def submit(client: Client, namespace: str, **options: Any) -> int:
     """Queue a program: fairway submit --gpus 2 -- python train.py"""
-    with told(Problem, by="--after: "):
-        for one in options["after"]:
-            await sought(client, namespace, one)
-    job = await _job(client, SimpleNamespace(**options))
-    if dry_run:
-        with _by_option():
-            answer, lines = await foretell(client, job, namespace)
-        show(output, answer, lambda: click.echo("\n".join(lines)))
-        return 0
+    order = SimpleNamespace(**options)
+    order.output = "name" if order.quiet else order.output
+    view = await view_of(client, order)
+    await _complete(client, view, order)
+    drafts = _drafts(client, view, order, namespace)
+    values = variables.variables(order, is_here=view.is_here)
+    await check(client, view, [it.thing for it in drafts], order)
+    if order.dry_run:
+        return max([await _foretell(client, it, order) for it in drafts])
+    made = [await _make(client, it, values) for it in drafts]
+    await _tell(client, drafts, made, order)
+    return await _follow(client, drafts[0], made[0]) if order.follow else 0
+
+
+async def _complete(client: Client, view: View, order: SimpleNamespace) -> None:
+    """Checks the options by themselves, and writes out what they abbreviate."""
+    if bool(order.file) == bool(order.command):
+        raise Problem("say what to run: fairway submit -- PROGRAM ARGUMENT…, or a file of objects: -f FILE")
+    if order.follow and order.file:
+        raise Problem("--follow: a file may hold several jobs; use fairway logs -f JOB")
+    order.kind = order.kind.capitalize() if order.kind else None
+    if order.deadline:
+        order.deadline = deadline(order.deadline, client.clock.now())
+    if order.topology:
+        levels = {level for it in view.pools or () for level in (it.get("spec") or {}).get("levels") or ()}
+        order.topology = _known("--topology", order.topology, levels)
+
+
+def _known(option: str, word: str, names: set[str]) -> str:
+    """The name that is meant: the word, or one that ends with it: `rack` is `fairway.dev/rack`."""
+    found = [name for name in sorted(names) if word in (name, name.rpartition("/")[2])]
+    if not found:
+        raise Problem(f"{option}: there is no {word!r}{near(word, names)}", exit_code=1)
+    return found[0]
+
+
+def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) -> list[Draft]:
+    if order.file:
+        from .manifest import drafts_of
+
+        return [Draft(thing, changes) for thing, changes in drafts_of(client, order, namespace)]
+    if not view.is_here and not order.image:
+        raise Problem("--image: a cluster runs containers; name the image the program is in")
+    missing = _missing(order) if view.is_here else None
+    if missing and not order.wait_anyway:
+        raise Problem(f"{missing.message}; --wait-anyway queues it all the same", exit_code=1)
+    for name, value in DEFAULTS.items():
+        if getattr(order, name) is None:
+            setattr(order, name, value)
+    name = order.name or f"{stem(order.command)}-{client.chance.word()}"
+    thing = new_job(order, name, list(order.command), is_here=view.is_here)
+    thing["metadata"]["namespace"] = namespace
+    amend(thing, order)
+    return [Draft(thing)]
+
+
+def _missing(order: SimpleNamespace) -> Mistake | None:
+    """The program, where it is not on this machine. With a PATH that is not ours nobody knows."""
+    path = variables.variables(order, is_here=True).get("PATH")
+    return program_missing(order.command, path, order.chdir or ".")
+
+
+async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int:
+    """1 where it could never start."""
     with _by_option():
-        meta = (await client.create(kinds.JOBS, job, namespace=namespace))["metadata"]
-    name = meta["name"]
-    made = {"name": name, "namespace": namespace, "queue": options["queue"], "workload": f"job-{name}"}
-    show(output, made, lambda: click.echo(f"{name} queued in {options['queue']}", err=follow))
-    if not follow:
-        return 0
-    end = await follow_job(client, Ref(kinds.JOBS, name, namespace), meta["uid"])
-    if end.message:
-        click.echo(f"fairway: {' '.join(end.message.split())}", err=True)
-    return end.code
+        answer, lines = await foretell(client, draft.thing, draft.ref.namespace)
+    show(order.output, answer, lambda: click.echo("\n".join(lines)))
+    return int(answer["verdict"] == "Wait" and answer["reason"] in NEVER)
 
 
 @contextmanager
 def _by_option() -> Iterator[None]:
-    """A Job that the server finds malformed is wrong use: told by the option that the field comes from."""
+    """An object that the server finds malformed is wrong use: told by the option that the field comes from."""
     try:
         yield
     except ApiError as error:
@@ -95,98 +149,50 @@ def _by_option() -> Iterator[None]:
         raise Problem(": ".join(options[0]) if options else error.message) from error
 
 
-async def _job(client: Client, order: SimpleNamespace) -> dict[str, Any]:
-    here = await _is_this_machine(client)
-    if not here and not order.image:
-        raise Problem("--image: a cluster runs containers; name the image the program is in")
-    if order.priority:
-        classes = await client.list(Selection(kinds.PRIORITY_CLASSES))
-        _known("--priority", order.priority, [it["metadata"]["name"] for it in classes])
-    annotations = _annotations(order) | await _topology(client, order.topology)
-    meta: dict[str, Any] = {"labels": {"fairway.dev/queue": order.queue}, "annotations": annotations}
-    meta |= {"name": order.name} if order.name else {"generateName": f"{_stem(order.command)}-"}
-    shares = {"fairway.dev/gpu-fraction": order.gpus} if _is_fraction(order.gpus) else {}
-    template = {"metadata": {"annotations": shares}, "spec": _pod(order, here=here)}
-    spec = {"parallelism": order.workers, "completions": order.workers, "backoffLimit": 0, "suspend": True}
-    spec |= {"completionMode": "Indexed" if order.workers > 1 else "NonIndexed", "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-
-
-def _annotations(order: SimpleNamespace) -> dict[str, str]:
-    said = {
-        "workload-type": order.kind.capitalize() if order.kind else "",
-        "min-count": str(order.min_workers or ""),
-        "time-limit": order.time_limit,
-        "after": ",".join(order.after),
-    }
-    return {f"fairway.dev/{name}": value for name, value in said.items() if value}
-
-
-def _is_fraction(gpus: str) -> bool:
+async def _make(client: Client, draft: Draft, values: dict[str, str]) -> Thing:
+    """The object as the server made it, its environment in a Secret of its own."""
+    if not values or not template_of(draft.thing):
+        with _by_option():
+            return await client.create(draft.ref.kind, draft.thing)
+    await variables.sweep(client, draft.ref.namespace)
+    secret = await variables.keep(client, draft.ref, values)
+    variables.refer(template_of(draft.thing), secret.name)
     try:
-        number = float(gpus or 0)
-    except ValueError:
-        number = nan
-    if 0 < number < 1 or (number >= 0 and number.is_integer()):
-        return number % 1 > 0
-    raise Problem(f"--gpus: {gpus!r} is no number of GPUs; use 2, or a fraction of one such as 0.5")
+        with _by_option():
+            made = await client.create(draft.ref.kind, draft.thing)
+    except (ApiError, Problem):
+        await client.delete(secret)
+        raise
+    await variables.give(client, secret, draft.ref, made["metadata"]["uid"])
+    return made
 
 
-def _pod(order: SimpleNamespace, *, here: bool) -> dict[str, Any]:
-    gpus = "" if _is_fraction(order.gpus) else order.gpus
-    amounts = {"cpu": order.cpus, "memory": order.memory, "nvidia.com/gpu": gpus}
-    asked = {name: value for name, value in amounts.items() if value}
-    container = {
-        "name": "main",
-        "image": order.image or HERE,
-        "command": [_literal(word) for word in order.command],
-        "env": [{"name": name, "value": _literal(value)} for name, value in _environment(order, here=here).items()],
-        "resources": {"requests": asked, "limits": asked},
-    } | ({"workingDir": os.getcwd()} if here else {})
-    named = {"priorityClassName": order.priority} if order.priority else {}
-    return {"restartPolicy": "Never", "containers": [container], **named}
+async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], order: SimpleNamespace) -> None:
+    """One line for each; where it starts, or why it waits, unless a program reads the answer."""
+    names = [_named(draft) for draft in drafts]
+    if order.output == "name":
+        click.echo("\n".join(it["name"] for it in names))
+        return
+    if order.output != "table":
+        show(order.output, names if order.file else names[0], lambda: None)
+        return
+    for draft, thing, name in zip(drafts, made, names):
+        workload = Ref(kinds.WORKLOADS, name["workload"], draft.ref.namespace)
+        is_awaited = not order.follow
+        verdict = await first_verdict(client, workload, thing["metadata"]["uid"]) if is_awaited else ""
+        line = f"{name['name']} queued in {name['queue']}" + (f": {verdict}" if verdict else "")
+        click.echo(line, err=order.follow)
+        if draft.changes:
+            click.echo(f"  set {', '.join(draft.changes)}")
 
 
-def _environment(order: SimpleNamespace, *, here: bool) -> dict[str, str]:
-    """What the program will see."""
-    kept = {name: value for name, value in os.environ.items() if here and RECORDED.fullmatch(name)}
-    for item in order.env:
-        name, given, value = item.partition("=")
-        if not given and name not in os.environ:
-            raise Problem(f"--env: {name} is not set here; give it a value: --env {name}=…")
-        kept[name] = value if given else os.environ[name]
-    return kept
+def _named(draft: Draft) -> dict[str, str]:
+    workload = name_of(draft.thing["kind"], draft.ref.name)
+    return {"name": draft.ref.name, "namespace": draft.ref.namespace, "queue": draft.queue, "workload": workload}
 
 
-def _literal(text: str) -> str:
-    """Written so that nothing in it is expanded: `$$` is a dollar."""
-    return text.replace("$", "$$")
-
-
-def _stem(command: tuple[str, ...]) -> str:
-    """A name from the program: the script where an interpreter runs one."""
-    script = next((it for it in command[1:] if re.search(r"\.(py|sh|jl|r)$", it)), command[0])
-    stem = re.sub(r"[^a-z0-9]+", "-", os.path.splitext(os.path.basename(script))[0].lower()).strip("-")
-    return stem[:40] or "job"
-
-
-async def _is_this_machine(client: Client) -> bool:
-    """Whether the server is the embedded one, by the word it puts into its version."""
-    return b"fairway" in await client.call(Request("GET", "/version"))
-
-
-async def _topology(client: Client, word: str) -> dict[str, str]:
-    """A level's whole label, or its last part: `rack` is `fairway.dev/rack` where a pool has such a level."""
-    if not word:
-        return {}
-    pools = await client.list(Selection(kinds.NODE_POOLS))
-    levels = {level for pool in pools for level in (pool.get("spec") or {}).get("levels") or ()}
-    return {"fairway.dev/topology-required": _known("--topology", word, levels)}
-
-
-def _known(option: str, word: str, names: Collection[str]) -> str:
-    """The name that is meant: the word, or one that ends with it."""
-    found = [name for name in sorted(names) if word in (name, name.rpartition("/")[2])]
-    if not found:
-        raise Problem(f"{option}: there is no {word!r}; there are: {', '.join(sorted(names)) or 'none'}")
-    return found[0]
+async def _follow(client: Client, draft: Draft, made: Thing) -> int:
+    end = await follow_job(client, draft.ref, made["metadata"]["uid"])
+    if end.message:
+        click.echo(f"fairway: {' '.join(end.message.split())}", err=True)
+    return end.code

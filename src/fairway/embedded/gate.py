@@ -16,9 +16,7 @@ from .registry import Admission, Admit, Thing
 from .store import Key, Store
 
 CONTROLLER = "fairway:controller"
-PLACES = {
-    "Queue": f"queues.{GROUP}", "NodePool": f"nodepools.{GROUP}", "Node": "nodes", "Namespace": "namespaces"
-}  # fmt: skip
+PLACES = {"Queue": f"queues.{GROUP}", "Namespace": "namespaces"}
 
 
 def gate(store: Store, clock: Clock) -> Admit:

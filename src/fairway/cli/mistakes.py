@@ -1,0 +1,259 @@
+"""What is wrong with a submission that only the cluster knows: a queue that is not there, more than any node has.
+
+Everything is read at once, before anything is made. What the user may not read is not held against the submission.
+The engine is not asked: it is slow to load, and says the same later, as the reason for which the workload waits.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+from fairway.api.scalars import Malformed, duration, duration_text, exact
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request
+
+from .find import sought
+from .job import GPU, template_of
+from .main import Problem
+
+Thing = dict[str, Any]
+OPTIONS = {"cpu": "--cpus", "memory": "--memory", GPU: "--gpus"}
+DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine."""
+
+    is_here: bool
+    queues: dict[str, Thing] | None
+    nodes: list[Thing] | None
+    pools: list[Thing] | None
+    classes: dict[str, int] | None
+
+    def line(self, queue: str) -> list[Thing]:
+        """The specs of a queue and of those above it."""
+        found: list[Thing] = []
+        while queue and len(found) < DEEPEST and queue in (self.queues or {}):
+            found.append((self.queues or {})[queue].get("spec") or {})
+            queue = str(found[-1].get("parent") or "")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """`may_pass`: waiting could help, so that --wait-anyway queues it all the same."""
+
+    message: str
+    may_pass: bool = True
+
+
+async def view_of(client: Client, order: SimpleNamespace) -> View:
+    named = [kinds.QUEUES, kinds.NODES, kinds.NODE_POOLS, *[kinds.PRIORITY_CLASSES] * bool(order.priority)]
+    version, *lists = await asyncio.gather(
+        client.call(Request("GET", "/version")), *(_readable(client, kind) for kind in named)
+    )
+    queues, nodes, pools, classes = [*lists, None][:4]
+    named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
+    values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
+    return View(b"fairway" in version, named_queues, nodes, pools, values)
+
+
+async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
+    try:
+        return await client.list(Selection(kind))
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return None
+
+
+async def check(client: Client, view: View, things: Sequence[Thing], order: SimpleNamespace) -> None:
+    """Raises a Problem for the first mistake that there is, unless waiting could help and is wanted anyway."""
+    for thing in things:
+        found = [*_of_queue(view, thing, order), *_of_priority(view, thing)]
+        found += [] if order.dry_run else _of_room(view, thing)
+        found += await _of_namespace(client, view, thing)
+        found += await _of_order(client, thing)
+        for one in found:
+            if not (order.wait_anyway and one.may_pass):
+                advice = "; --wait-anyway queues it all the same" if one.may_pass else ""
+                raise Problem(one.message + advice, exit_code=1)
+
+
+def _notes(thing: Thing) -> dict[str, str]:
+    return thing["metadata"].get("annotations") or {}
+
+
+def _queue(thing: Thing) -> str:
+    return str((thing["metadata"].get("labels") or {}).get("fairway.dev/queue") or "default")
+
+
+def _of_queue(view: View, thing: Thing, order: SimpleNamespace) -> Iterator[Mistake]:
+    if view.queues is None:
+        return
+    name = _queue(thing)
+    below = sorted(it for it, one in view.queues.items() if (one.get("spec") or {}).get("parent") == name)
+    if name not in view.queues and name != "default":
+        leaves = view.queues.keys() - {(one.get("spec") or {}).get("parent") for one in view.queues.values()}
+        yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
+    elif below:
+        yield Mistake(f"--queue: {name} holds no workloads, only the queues below it: {', '.join(below)}")
+    longest = [it for one in view.line(name) if (it := (one.get("timeLimit") or {}).get("max"))]
+    text = _notes(thing).get("fairway.dev/time-limit", "")
+    try:
+        most, asked = min(map(duration, longest), default=None), duration(text) if text else 0.0
+    except Malformed:
+        return  # the server says what is wrong with it
+    if most is not None and asked > most:
+        yield Mistake(f"--time-limit: queue {name} allows at most {duration_text(most)}", may_pass=False)
+
+
+def _of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
+    name = (template_of(thing).get("spec") or {}).get("priorityClassName")
+    if not name or view.classes is None:
+        return
+    if name not in view.classes:
+        yield Mistake(f"--priority: there is no PriorityClass {name!r}{near(name, view.classes)}", may_pass=False)
+        return
+    highest = [most for it in view.line(_queue(thing)) if (most := it.get("maxPriority")) is not None]
+    if highest and view.classes[name] > (most := min(highest)):
+        yield Mistake(f"--priority: {name} is {view.classes[name]}; queue {_queue(thing)} allows at most {most}")
+
+
+def near(word: str, names: Any) -> str:
+    """What there is instead, the likeliest first."""
+    from difflib import get_close_matches
+
+    likely = get_close_matches(word, sorted(names), n=1)
+    meant = f"; did you mean {likely[0]}?" if likely else ";"
+    return f"{meant} there are: {', '.join(sorted(names)) or 'none'}"
+
+
+async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:
+    selectors = [it["namespaces"] for it in view.line(_queue(thing)) if it.get("namespaces")]
+    if not selectors:
+        return []
+    name = thing["metadata"]["namespace"]
+    try:
+        labels = (await client.get(Ref(kinds.NAMESPACES, name)))["metadata"].get("labels") or {}
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return []
+    allowed = all(_selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
+    return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
+
+
+def _selects(selector: Thing, labels: dict[str, str]) -> bool:
+    tests = {
+        "In": lambda it: labels.get(it["key"]) in it["values"],
+        "NotIn": lambda it: labels.get(it["key"]) not in it["values"],
+        "Exists": lambda it: it["key"] in labels,
+        "DoesNotExist": lambda it: it["key"] not in labels,
+    }
+    said = (selector.get("matchLabels") or {}).items()
+    return said <= labels.items() and all(tests[it["operator"]](it) for it in selector.get("matchExpressions") or ())
+
+
+async def _of_order(client: Client, thing: Thing) -> list[Mistake]:
+    """Whether what it is to come after is there, and can still succeed."""
+    found = []
+    for name in _notes(thing).get("fairway.dev/after", "").replace(",", " ").split():
+        try:
+            before = await sought(client, thing["metadata"]["namespace"], name)
+        except Problem as problem:
+            raise Problem(f"--after: {problem.message}") from problem
+        if before is None:
+            place = thing["metadata"]["namespace"]
+            found.append(Mistake(f"--after: there is no workload {name!r} in namespace {place!r}; see `fairway ls`"))
+        elif before.phase == "Failed":
+            found.append(Mistake(f"--after: {name} has failed, so this would fail at once", may_pass=False))
+    return found
+
+
+def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
+    """More in one pod than any node has, or more pods at once than all nodes together have room for."""
+    template = template_of(thing)
+    grows = any((it.get("spec") or {}).get("maxNodes") for it in view.pools or ())
+    if not view.nodes or not template or grows:
+        return
+    try:
+        needs, nodes = _needs(template), [(it["metadata"]["name"], _allocatable(it)) for it in view.nodes]
+    except Malformed:
+        return  # the server says what is wrong with it
+    for resource, need in needs.items():
+        name, most = max(((name, has.get(resource, Fraction(0))) for name, has in nodes), key=lambda it: it[1])
+        if need > most:
+            option, word = OPTIONS.get(resource, resource), resource
+            yield Mistake(f"{option}: needs {amount(need, word)}; the largest node, {name}, has {amount(most, word)}")
+            return
+    room = sum(min((int(has.get(it, 0) // need) for it, need in needs.items()), default=1) for _, has in nodes)
+    least = _least(thing)
+    if not room:
+        yield Mistake(f"--cpus: no node has all that it needs together: {_all(needs)}")
+    elif needs and least > room:
+        instead = f"--workers {room}, or --min-workers {room} to start with fewer"
+        yield Mistake(f"--workers: {least} workers of {_all(needs)} each; there is room for {room} at once: {instead}")
+
+
+def _needs(template: Thing) -> dict[str, Fraction]:
+    needs: dict[str, Fraction] = {}
+    for container in template["spec"]["containers"]:
+        asked = container.get("resources") or {}
+        for resource, text in {**(asked.get("limits") or {}), **(asked.get("requests") or {})}.items():
+            needs[resource] = needs.get(resource, Fraction(0)) + exact(str(text))
+    notes = (template.get("metadata") or {}).get("annotations") or {}
+    if part := notes.get("fairway.dev/gpu-fraction"):
+        needs[GPU] = exact(part)
+    return {resource: need for resource, need in needs.items() if need}
+
+
+def _allocatable(node: Thing) -> dict[str, Fraction]:
+    said = (node.get("status") or {}).get("allocatable") or {}
+    return {resource: exact(str(text)) for resource, text in said.items()}
+
+
+def _least(thing: Thing) -> int:
+    """The fewest pods that it starts with."""
+    spec = thing.get("spec") or {}
+    most = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
+    least = _notes(thing).get("fairway.dev/min-count", "")
+    return min(int(least), most) if least.isdecimal() else most
+
+
+def _all(needs: dict[str, Fraction]) -> str:
+    return ", ".join(amount(need, resource) for resource, need in needs.items())
+
+
+def amount(value: Fraction, resource: str) -> str:
+    """`2 cpu`, `0.5 cpu`, `4Gi memory`."""
+    if resource == "memory":
+        for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
+            if value >= size:
+                return f"{float(value / size):.4g}{suffix} memory"
+    text = str(value) if value.denominator == 1 else f"{float(value):.3g}"
+    return f"{text} {resource}"
+
+
+def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mistake | None:
+    """A program that this machine does not have. `path`: the PATH that it will be looked for in; None: not known."""
+    from shutil import which
+
+    word = argv[0]
+    place = os.path.join(folder, word)
+    if os.sep in word:
+        if not os.path.exists(place):
+            return Mistake(f"there is no file {word}")
+        is_program = os.access(place, os.X_OK) and not os.path.isdir(place)
+        return None if is_program else Mistake(f"{word} is not executable; run it with its interpreter, or chmod +x it")
+    if path is None or which(word, path=path):
+        return None
+    here = f"; the file of this folder is ./{word}" if os.path.isfile(place) else ""
+    return Mistake(f"there is no program {word!r} on the PATH{here}")

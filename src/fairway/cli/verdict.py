@@ -1,0 +1,64 @@
+"""What becomes of a workload right after it was submitted: the first verdict about it, in one line."""
+
+from contextlib import aclosing
+from typing import Any
+
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref, Selection
+
+from .find import seen
+from .output import start
+
+Thing = dict[str, Any]
+MOST_SECONDS = 0.5
+
+
+async def first_verdict(client: Client, workload: Ref, uid: str) -> str:
+    """Where it starts, or why it waits; "" where nothing is decided within half a second. `uid`: its owner's."""
+    try:
+        return await client.clock.within(MOST_SECONDS, _decided(client, workload, uid))
+    except TimeoutError:
+        return ""
+
+
+async def _decided(client: Client, workload: Ref, uid: str) -> str:
+    named = Selection(kinds.WORKLOADS, workload.namespace, fields=f"metadata.name={workload.name}")
+    async with aclosing(seen(client, named)) as states:
+        async for change, state in states:
+            owners = {it["uid"] for it in state["metadata"].get("ownerReferences") or ()}
+            if change != "DELETED" and uid in owners and (line := told_of(state, client.clock.now())):
+                return line
+    raise AssertionError("what is seen has no end")
+
+
+def told_of(workload: Thing, now: float) -> str:
+    """A clause about a workload that is decided: `starts now on box (GPUs 0, 1)`; "" while it is not."""
+    status = workload.get("status") or {}
+    admission, phase = status.get("admission"), status.get("phase", "Pending")
+    is_admitted = any(it["type"] == "Admitted" and it["status"] == "True" for it in status.get("conditions") or ())
+    if phase in ("Succeeded", "Failed", "Suspended"):
+        return str(phase.lower())
+    if admission and is_admitted:
+        return f"starts now on {_places(admission)}"
+    if not status.get("reason"):
+        return ""
+    if not admission and not status.get("forecast"):
+        return f"waits: {status['reason']}: {status.get('message', '')}".rstrip(": ")
+    when = f"; forecast: {start(status['forecast'], now)}" if status.get("forecast") else ""
+    return f"waits: {status['reason']}: {status.get('message', '')}{when}"
+
+
+def _places(admission: Thing) -> str:
+    """`n1 ×4 (GPUs 0, 1), n2 ×4`."""
+    shares = [it for one in admission.get("podSets") or () for it in one.get("nodes") or ()]
+    if len(shares) > 3:
+        return f"{len(shares)} nodes"
+    return ", ".join(_place(it) for it in shares)
+
+
+def _place(share: Thing) -> str:
+    count = f" ×{share['count']}" if share.get("count", 1) > 1 else ""
+    devices = sorted({index for pod in share.get("devices") or () for index in pod})
+    names = f" (GPU{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))})" if devices else ""
+    return f"{share['node']}{count}{names}"
