@@ -1,8 +1,11 @@
 """Verdicts in words: true to the facts, for readers of one namespace."""
 
+from dataclasses import replace
+
 import pytest
 
-from fairway.api.conditions import is_warning, names, reason, sentence, waiting
+from fairway.api.conditions import ended, is_warning, names, reason, sentence, waiting
+from fairway.api.objects import ContainerState, ContainerStatus, Metadata, PodObject, PodStatus, Terminated
 from fairway.engine.model import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Wait
 
@@ -142,14 +145,44 @@ PLACE = Admission("h100", (PodSetPlacement("main", (NodeShare("n1", 4), NodeShar
             "Shrunk",
             "runs on with other counts: main 5 → 2, for b",
         ),
-        (Finish("ns/me", Ending.TIME_LIMIT), "TimeLimit", "ran for its time limit"),
-        (Finish("ns/me", Ending.DEPENDENCY_FAILED), "DependencyFailed", "a workload it comes after has failed"),
+        (Finish("ns/me", Ending.TIME_LIMIT), "TimeLimit", "stopped: time limit of queue nlp"),
         (Keep("ns/me"), "Running", "runs"),
     ],
 )
 def test_other_verdicts_have_a_word_and_a_sentence(verdict, word, text):
     assert reason(verdict) == word
     assert sentence(verdict, READER, QUEUES) == text
+
+
+def test_what_was_stopped_by_its_time_limit_or_never_started_is_told_with_the_cause():
+    one = replace(READER, time_limit=7200.0, after=("ns/prepare",))
+    assert sentence(Finish("ns/me", Ending.TIME_LIMIT), one, QUEUES) == "stopped: time limit 2h"
+    never = sentence(Finish("ns/me", Ending.DEPENDENCY_FAILED), one, QUEUES)
+    assert never == "not started: it comes after prepare, which failed"
+
+
+def pod(name, code, at="", **end):
+    terminated = Terminated(code, finished_at=at, **end)
+    status = PodStatus("Failed", container_statuses=(ContainerStatus("main", ContainerState(terminated)),))
+    return PodObject(Metadata(name, "ns"), status=status)
+
+
+@pytest.mark.parametrize(
+    ("pods", "text"),
+    [
+        ([pod("a", 3)], "failed: exit code 3"),
+        ([pod("a", 137, reason="OOMKilled")], "failed: out of memory (exit code 137)"),
+        ([pod("a", 139)], "failed: exit code 139 (SIGSEGV)"),
+        ([pod("a", 128, message="exec: no such file")], "failed: exec: no such file (exit code 128)"),
+        ([pod("a", 143, "2026-11-21T12:00:09Z"), pod("b", 9, "2026-11-21T12:00:01Z")], "failed: exit code 9 in pod b"),
+        ([pod("a", 0)], "failed: Job has reached the specified backoff limit"),
+    ],
+)
+def test_what_failed_is_told_with_the_exit_of_its_first_failure(pods, text):
+    why = "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+    assert ended(*why, succeeded=False, pods=pods) == text
+    assert ended("CompletionsReached", "Reached expected number", succeeded=True, pods=pods) == "finished"
+    assert ended("DeadlineExceeded", "…", succeeded=False, pods=pods).startswith("stopped: ")
 
 
 def test_who_lost_a_pod_is_told_what_becomes_of_the_rest():

@@ -5,11 +5,14 @@ facts do not hold. It names workloads of its reader's namespace alone; others ar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fairway.engine.model import GPU, Admission, Workload
 from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Verdict, Wait
 
+from .ends import exit_words
+from .names import name_of
+from .objects import PodObject, PodStatus, Terminated
 from .quantities import duration_text, format, time_text
 
 NAMED = 3
@@ -56,9 +59,11 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
             steps = [f"{name} {before} → {after}" for (name, before), (_, after) in turns if before != after]
             return f"runs on with other counts: {', '.join(steps)}{_for(verdict.beneficiary, workload, queues)}"
         case Finish(ending=Ending.TIME_LIMIT):
-            return "ran for its time limit"
+            limit = workload.time_limit
+            return "stopped: time limit " + (duration_text(limit) if limit else f"of queue {workload.queue}")
         case Finish():
-            return "a workload it comes after has failed"
+            before = " or ".join(key.partition("/")[2].removeprefix(name_of("Job", "")) for key in workload.after)
+            return f"not started: it comes after {before}, which failed"
         case Keep():
             return "runs"
 
@@ -188,6 +193,28 @@ def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
     if verdict.cause is Cause.PODS_LOST and workload.restart == "Pod":
         why = "it lost pods that found no place"
     return f"{why}{_for(verdict.beneficiary, workload, queues)}{moved}"
+
+
+def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
+    """How a workload ended by itself: `finished`, `failed: exit code 3`. `reason` and `message` are its owner's; of
+    several pods the one is named whose container failed first."""
+    if succeeded:
+        return "finished"
+    exits = [(end.finished_at or "", pod.metadata.name, end) for pod in pods for end in _exits(pod.status)]
+    if exits and reason != "DeadlineExceeded":
+        _, name, end = min(exits, key=lambda it: it[:2])
+        said = exit_words(end.exit_code, end.reason, end.message)
+        return f"failed: {said}{f' in pod {name}' if len(pods) > 1 else ''}"
+    if reason == "DeadlineExceeded":
+        return "stopped: the activeDeadlineSeconds of its job are over"
+    return f"failed: {message or reason}"
+
+
+def _exits(status: PodStatus) -> Iterator[Terminated]:
+    for one in (*status.init_container_statuses, *status.container_statuses):
+        end = one.state.terminated or one.last_state.terminated
+        if end and end.exit_code:
+            yield end
 
 
 _CAUSES: Mapping[Cause, str] = {

@@ -184,11 +184,30 @@ class PodTemplate(Object, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class Terminated(Part, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: str | None = None
+
+
+class ContainerState(Part, frozen=True):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Part, frozen=True):
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
 class PodStatus(Part, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
     conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class PodObject(Object, frozen=True):

@@ -4,7 +4,7 @@ JOB is the name of a Workload, of its owner, or of a group of bare pods. A name 
 pod, say) is ambiguous: the error names them. `workload/NAME` names one always, `job/NAME` the Job.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import itemgetter
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from fairway.api.ends import exit_words
 from fairway.api.names import called, name_of, ranks
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -119,26 +120,26 @@ def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
     return int(notes.get("batch.kubernetes.io/job-completion-index", named[pod["metadata"]["name"]]))
 
 
-def failure(pods: Iterable[dict[str, Any]]) -> str:
-    """How the first container that failed did: `pod a-x7k2p: OOMKilled: exit code 137`; "" where none is known."""
-    return min(_failures(pods), key=itemgetter(0), default=("", 0, ""))[2]
+def failure(pods: Sequence[dict[str, Any]]) -> str:
+    """How the first container that failed did: `exit code 1`, of several pods with the pod; "" where none is known."""
+    _, _, words, pod = min(_failures(pods), default=("", 0, "", ""))
+    return f"{words} in pod {pod}" if words and len(pods) > 1 else words
 
 
 def exit_code(pods: Iterable[dict[str, Any]]) -> int:
     """The exit code of the container that `failure` tells of; 0 where none is known."""
-    return min(_failures(pods), key=itemgetter(0), default=("", 0, ""))[1]
+    return min(_failures(pods), default=("", 0, "", ""))[1]
 
 
-def _failures(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str]]:
-    """When each failed container ended, its exit code, and both in words."""
+def _failures(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str, str]]:
+    """When each failed container ended, its exit code, both in words, and its pod."""
     for pod in pods:
         said = pod.get("status") or {}
         for one in (*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())):
             end = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
             if code := end.get("exitCode"):
-                reason = end.get("reason") if end.get("reason") != "Error" else ""
-                words = (f"pod {pod['metadata']['name']}", reason, end.get("message"), f"exit code {code}")
-                yield end.get("finishedAt") or "", int(code), ": ".join(filter(None, words))
+                words = exit_words(int(code), end.get("reason") or "", end.get("message") or "")
+                yield end.get("finishedAt") or "", int(code), words, pod["metadata"]["name"]
 
 
 async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:

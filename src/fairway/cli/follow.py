@@ -131,8 +131,10 @@ def _phase(workload: Thing) -> str:
 async def _failed(client: Client, ref: Ref, uid: str, said: Thing, name: str = "") -> End:
     """`uid`: of the object that controls the pods, or of a pod itself; `said`: reason and message."""
     pods = [it for it in await client.list(Selection(kinds.PODS, ref.namespace)) if _controls(uid, it)]
-    why = (f"{name or ref.name} failed", said.get("reason"), said.get("message"), failure(pods))
-    return End(exit_code(pods) or 1, ": ".join(filter(None, why)))
+    cause, told = failure(pods), said.get("message") or said.get("reason") or ""
+    is_stopped = "phase" in said and not told.startswith("failed")  # by a time limit, or never started
+    words = told if is_stopped or not cause else f"failed: {cause}"
+    return End(exit_code(pods) or 1, f"{name or ref.name} {words}")
 
 
 def _controls(uid: str, pod: Thing) -> bool:

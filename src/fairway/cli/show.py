@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import click
+import msgspec
 
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -11,7 +12,8 @@ from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
 from .find import Found, failure, find, pods_of
-from .output import age, output_option, print_table, seconds, show, span, start
+from .listing import OVER, Listed, reason
+from .output import age, clock_time, output_option, print_table, show, span, start
 from .whatif import would_help
 
 GPU = "nvidia.com/gpu"
@@ -30,14 +32,15 @@ async def status(client: Client, namespace: str, output: str, job: str) -> None:
 
 
 def _print_status(found: Found, pods: list[Thing], now: float) -> None:
-    spec, said = found.workload["spec"], found.status
+    spec, said, one = found.workload["spec"], found.status, msgspec.convert(found.workload, Listed)
+    is_over = one.state in OVER
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
         "podsets": ", ".join(f"{it['name']} × {it.get('count', 1)}" for it in spec.get("podSets") or ()),
-        "phase": found.phase,
-        **{name: said.get(name) for name in ("reason", "message", "position")},
-        "cause": failure(pods) if found.phase == "Failed" else "",
+        "state": reason(one, now) if is_over else one.state,
+        "since": clock_time(one.since(), now),
+        **{name: said.get(name) for name in ("reason", "message", "position") if not is_over},
         "starts": start(said.get("forecast"), now),
         "attempt": said.get("attempt"),
         "placed": _places(said.get("admission")),
@@ -80,21 +83,21 @@ async def why(client: Client, namespace: str, output: str, job: str) -> None:
     found = await find(client, namespace, job)
     key = f"{found.ref.namespace}/{found.ref.name}"
     helps = await would_help(client, key) if found.phase == "Pending" else []
-    cause = failure(pod for _, pod in await pods_of(client, found)) if found.phase == "Failed" else ""
+    cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
     answer = facts | {"wouldHelp": helps, "cause": cause}
-    show(output, answer, lambda: _print_why(found, [*helps, cause], client.clock.now()))
+    show(output, answer, lambda: _print_why(found, helps, client.clock.now()))
 
 
 def _print_why(found: Found, more: list[str], now: float) -> None:
     said, message = found.status, found.status.get("message", "")
     starts = start(said.get("forecast"), now)
     if found.phase != "Pending":
-        turned = [it["lastTransitionTime"] for it in said.get("conditions") or () if it.get("status") == "True"]
-        since = f" for {span(now - seconds(max(turned)))}" if turned else ""
+        one = msgspec.convert(found.workload, Listed)
+        ago = f", {span(now - one.since())} ago" if one.state in OVER else f" for {span(now - one.since())}"
+        words = reason(one, now) if one.state in OVER else f"it is {one.state}"
         hint = f"; `fairway resume {found.name}` lets it queue again" if found.phase == "Suspended" else ""
-        lines = [": ".join(filter(None, (said.get("reason"), message))), *more] if found.phase == "Failed" else []
-        lines.insert(0, f"{found.name} does not wait: it is {found.phase}{since}{hint}")
+        lines = [f"{found.name} does not wait: {words}{ago}{hint}"]
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
         lines = [f"{found.name} waits: {said.get('reason', 'not decided yet')}", message]

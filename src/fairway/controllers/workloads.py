@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from fairway.api import conditions
 from fairway.api.decode import change, decode
 from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.pods import is_lost
@@ -35,7 +36,7 @@ from . import status as life
 from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, within, without
 from .cases import Case, key_of_pod
 from .means import Means
-from .owner import JobOwner, Owner, PodsOwner, keep, remake
+from .owner import JobOwner, Outcome, Owner, PodsOwner, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -57,7 +58,7 @@ class Life:
         if owner is None:
             return await self._orphaned(case, said)
         if outcome := owner.outcome():
-            return await self._end(case, Said(outcome.reason, outcome.message), succeeded=outcome.succeeded)
+            return await self._end(case, outcome)
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not holds(said.status, "Evicted"):
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
@@ -256,8 +257,10 @@ class Life:
 
     # Ending
 
-    async def _end(self, case: Case, said: Said, *, succeeded: bool) -> None:
-        now = self.means.now()
+    async def _end(self, case: Case, outcome: Outcome) -> None:
+        now, succeeded = self.means.now(), outcome.succeeded
+        words = conditions.ended(outcome.reason, outcome.message, succeeded=succeeded, pods=case.pods)
+        said = Said(outcome.reason, words)
 
         def make(it: WorkloadObject) -> WorkloadStatus:
             status = life.served(it.status, now=now, gpus=gpus_of(it))
