@@ -27,7 +27,7 @@ from bench.figure import Figure
 from bench.replays import FREE, apart, loads, told
 
 from fairway.engine import PRESETS, Forecast, Workload, forecast, model
-from fairway.engine.forecast import WINDOW
+from fairway.engine.forecast import WINDOW, Question
 from fairway.engine.model import Ledger, PodClass
 from fairway.engine.plan import Admit
 from fairway.engine.track import HORIZONS, Outcome, Track, horizon, learned
@@ -109,7 +109,7 @@ class Teller:
             replace(one, ledger=replace(one.ledger, stretch=self.stretches[one.name])) for one in world.queues
         )
         told = replace(world, queues=queues, recent=self.recent(now))
-        found = forecast(told, self.policy, self.chance, known=self.known)
+        found = forecast(told, self.policy, self.chance, Question(self.known or {}))
         self.said += [Told(key, now, one) for key, one in found.items()]
         self.track.tell(now, world.pending, found)
 

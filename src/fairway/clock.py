@@ -17,6 +17,7 @@ import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ class Clock:
         return await asyncio.to_thread(work)
 
     async def in_process(self, work: Callable[..., T], *arguments: object) -> T:
-        """The result of `work`, that computes for very long: in a process of its own that gives way to others. It ends
-        with its answer, or when nobody waits for that any more. EOFError if it ends without one."""
+        """The result of `work`, which computes for very long, from a process of low priority. The process ends with its
+        answer, when the caller stops waiting, or when the calling process ends. EOFError if it ends without an
+        answer."""
         from multiprocessing import get_context  # few commands need it
 
         spawn = get_context("spawn")
@@ -79,8 +81,13 @@ class Clock:
 
 
 def _answer(theirs: "Connection[object, Any]") -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked hears it, and ends this
+    from multiprocessing import parent_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the calling process gets it too, and ends this one
     os.nice(10)
+    caller = parent_process()
+    assert caller is not None
+    Thread(target=lambda: (caller.join(), os._exit(1)), daemon=True).start()
     work, arguments = theirs.recv()
     theirs.send(work(*arguments))
 

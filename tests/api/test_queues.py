@@ -57,7 +57,9 @@ def test_namespaces_are_found_by_their_labels():
 
 @pytest.mark.parametrize("spec, words", [
     ({"timeLimit": {"default": "5h", "max": "1h"}}, "spec.timeLimit.default: found 5h; at most max, which is 1h"),
+    ({"timeLimit": {"default": "0s"}}, "spec.timeLimit.default: found '0s'; more than 0 is allowed"),
     ({"minRuntime": "soon"}, "spec.minRuntime: found 'soon'"),
+    ({"quotas": [{"limit": {"cpu": 1}}, {"pool": "*", "limit": {"cpu": 2}}]}, "spec.quotas: found cpu of pool"),
     ({"quotas": [{}, {"limit": {"cpu": "x"}}]}, r"spec.quotas\[1\].limit\[cpu\]: found 'x'"),
     ({"budget": {"gpuHours": "-1", "period": "1d"}}, "spec.budget.gpuHours: found '-1'"),
 ])  # fmt: skip

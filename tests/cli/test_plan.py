@@ -389,7 +389,7 @@ def one_of(kind, name, spec, api_version=OWN, **more):
             "Queue q: spec.quotas[0].guaranteed[nvidia.com/gpu]: found '-4'; a quantity that is not negative",
         ),
         (
-            one_of("Reservation", "r", {"queue": "q", "start": "2026-01-01T00:00:00Z", "duration": "1h"}),
+            one_of("Reservation", "r", {"queue": "default", "start": "2026-01-01T00:00:00Z", "duration": "1h"}),
             "Reservation r: spec: found neither; either amount or nodes is allowed",
         ),
         (
@@ -487,3 +487,18 @@ def test_no_value_in_any_place_crashes_it(data):
 @given(st.one_of(st.binary(max_size=60), st.text(alphabet="{}[]:,-&*?|>'\"\n ab1!%#", max_size=60).map(str.encode)))
 def test_no_text_crashes_it(text):
     held(CliRunner().invoke(cli, ["plan", "-f", "-"], input=text))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"queue": "default", "amount": {GPU: 8}}, "spec.pool: absent"),
+        ({"queue": "default", "pool": "h100", "amount": {GPU: 8}}, "spec.pool: found 'h100', which does not exist"),
+        ({"queue": "exam", "nodes": ["n1"]}, "spec.queue: found 'exam', which does not exist"),
+        ({"maintenance": True, "nodes": ["n2"]}, "spec.nodes: found 'n2', which does not exist"),
+    ],
+)
+def test_a_reservation_of_nothing_is_refused(spec, words):
+    window = {"start": "2026-11-21T13:00:00Z", "duration": "2h"}
+    reserved = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "r"}}
+    assert words in refusal(NODE, {**reserved, "spec": {**spec, **window}})

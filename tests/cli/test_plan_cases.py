@@ -37,6 +37,9 @@ def test_the_first_plan_says_what_is_expected(case):
     answer = decide(manifests(case), *case.get("options", []))
     found = verdicts(answer)
     assert not missing(case.get("expect", {}), found), found
+    messages = {entry["workload"].partition("/")[2]: entry.get("message", "") for entry in answer["verdicts"]}
+    for name, clause in case.get("says", {}).items():
+        assert clause in messages[name], messages[name]
     for queue, share in case.get("shares", {}).items():
         assert answer["shares"][queue]["default"]["nvidia.com/gpu"] == str(share), answer["shares"]
     assert case.get("again", answer["againAt"]) == answer["againAt"]

@@ -123,7 +123,7 @@ def test_who_can_never_fit_is_asked_once_for_all_its_likes_and_stops_only_a_stri
     assert {said[f"a{at}"].reason for at in range(3)} == {"NeverFits"}
     assert isinstance(said["b"], Admit)
     _, said = decided(world(*line, nodes=(node(),), queues=(Queue("q", order="FIFO"),)))
-    assert [said[name].reason for name in ("a0", "a1", "a2", "b")] == ["NeverFits", "HeldFor", "HeldFor", "HeldFor"]
+    assert [said[name].reason for name in ("a0", "a1", "a2", "b")] == ["NeverFits"] * 3 + ["HeldFor"]
 
 
 def test_what_only_a_limit_names_is_governed_and_may_be_taken_back() -> None:

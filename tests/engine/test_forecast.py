@@ -6,9 +6,21 @@ from math import inf
 import numpy as np
 import pytest
 from builders import NOW, job, node, queue, runs, world
+from hypothesis import given, settings
+from worlds import worlds
 
-from fairway.engine import PRESETS, Forecast, Workload, World, forecast
-from fairway.engine.forecast import MOST_WAITING, WINDOW
+from fairway.engine import PRESETS, Forecast, Policy, Snapshot, Workload, World, forecast, snapshot_of
+from fairway.engine.forecast import (
+    MOST_BEHIND,
+    MOST_CYCLES,
+    MOST_SEEN,
+    MOST_WAITING,
+    QUICK,
+    THOROUGH,
+    WINDOW,
+    Effort,
+    Question,
+)
 from fairway.engine.model import Ledger, Sketch
 
 HOUR, MINUTE = 3_600.0, 60.0
@@ -46,7 +58,7 @@ def test_a_runtime_that_is_known_is_not_drawn() -> None:
     running = runs(job("old", gpus=1), "n1", since=NOW - 10 * MINUTE)
     told = world(node("n1", 1), learned(HOUR), running, job("a", gpus=1), job("b", gpus=1, submitted=NOW))
     known = {"ns/old": 30 * MINUTE, "ns/a": 7 * MINUTE}
-    found = forecast(told, PRESETS["fifo"], np.random.default_rng(7), known=known)
+    found = forecast(told, PRESETS["fifo"], np.random.default_rng(7), Question(known))
     assert [found[f"ns/{name}"].p50 - NOW for name in "ab"] == [20 * MINUTE, 27 * MINUTE]
 
 
@@ -181,5 +193,86 @@ def test_asked_for_one_it_tells_the_same_of_it_and_ends_when_it_has_started() ->
     told = world(
         node("n1", 1), learned(HOUR), running, *(job(f"j{n}", gpus=1, submitted=NOW + n - 9) for n in range(5))
     )
-    one = forecast(told, PRESETS["fairway"], np.random.default_rng(7), only="ns/j1")
+    one = forecast(told, PRESETS["fairway"], np.random.default_rng(7), Question(only="ns/j1"))
     assert one["ns/j1"] == foretold(told)["j1"] and "ns/j4" not in {key for key, it in one.items() if not it.is_rough}
+
+
+# How much work it is
+
+
+def decided_on(told: World, effort: Effort) -> list[Snapshot]:
+    """What a forecast decides on, one after the other."""
+    seen: list[Snapshot] = []
+
+    def view(snapshot: Snapshot) -> Snapshot:
+        seen.append(snapshot)
+        return snapshot
+
+    forecast(told, Policy(view=view), np.random.default_rng(7), Question(effort=effort))
+    return seen
+
+
+def arrivals(*names: str, gpus: float = 0) -> tuple[Workload, ...]:
+    """Workloads of the last hour with names of their own: they are expected to come again."""
+    return tuple(job(f"{name}x", gpus=gpus, submitted=NOW - 3_500 + 60 * at) for at, name in enumerate(names))
+
+
+CORDONED = node("n1", 1, is_unschedulable=True)
+STANDING_STILL = {
+    "no node": world(queue("q"), job("a")),
+    "the only node is cordoned": world(CORDONED, queue("q"), job("a")),
+    "a pod without requests on a cordoned node": world(CORDONED, queue("q"), job("a", cpu=0)),
+    "the node it needs is cordoned": world(CORDONED, node("n2"), queue("q"), job("a", gpus=1)),
+    "all are suspended": world(node("n1", 1), queue("q"), *(job(name, is_active=False) for name in "ab")),
+    "the queue is stopped": world(node("n1", 1), queue("q", stop="StopAdmitting"), job("a")),
+}
+
+
+@pytest.mark.parametrize("told", STANDING_STILL.values(), ids=STANDING_STILL)
+def test_where_nothing_can_start_or_end_there_is_no_forecast_after_a_few_decisions(told: World) -> None:
+    """Arrivals alone once kept such a run going for as long as it may be."""
+    told = replace(told, recent=arrivals(*"abcdefghij", gpus=1))
+    assert foretold(told, recent=told.recent) == {}
+    assert len(decided_on(told, THOROUGH)) <= 1 + 2 * THOROUGH.runs
+
+
+def test_more_arrivals_than_a_cluster_can_run_stop_while_many_wait() -> None:
+    """Decisions would grow dearer with each."""
+    bursts = [replace(one, key=f"{one.key}-{at}") for one in arrivals(*"abcdef", gpus=1) for at in range(200)]
+    told = world(node("n1", 1), learned(HOUR), runs(job("old", gpus=1), "n1", since=NOW), job("a", gpus=1, priority=-9))
+    waiting = [len(one.pending) for one in decided_on(replace(told, recent=tuple(bursts)), Effort(2, 100_000))]
+    assert MOST_BEHIND < max(waiting) <= MOST_BEHIND + 200 + MOST_SEEN
+
+
+CHANGES = {
+    "as it is": lambda told: told,
+    "no usable node": lambda told: replace(
+        told, nodes=tuple(replace(one, is_unschedulable=True) for one in told.nodes)),
+    "no requests": lambda told: replace(
+        told, pending=tuple(job(f"w{at}", one.queue) for at, one in enumerate(told.pending))),
+    "all suspended": lambda told: replace(told, pending=tuple(replace(one, is_active=False) for one in told.pending)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_decisions_of_a_forecast_are_bounded_in_every_world(change) -> None:
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+    @given(worlds())
+    def holds(told: World) -> None:
+        told = replace(change(told), recent=arrivals(*"abcdefgh"))
+        effort = Effort(2, 20_000)
+        assert len(decided_on(told, effort)) <= 1 + effort.runs * effort.cycles(snapshot_of(told))
+
+    holds()
+    assert THOROUGH.runs * MOST_CYCLES == 8_000
+
+
+def test_a_question_is_answered_by_fewer_decisions_the_larger_the_cluster() -> None:
+    small, large = (
+        world(*(node(f"n{at}", 8) for at in range(nodes)), queue("q"),
+              *(runs(job(f"r{at}", gpus=8), f"n{at}", since=NOW) for at in range(nodes)), job("a", gpus=8))
+        for nodes in (1, 2_000)
+    )  # fmt: skip
+    assert QUICK.cycles(snapshot_of(small)) > 10 and QUICK.cycles(snapshot_of(large)) == 0
+    found = forecast(large, Policy(), np.random.default_rng(7), Question(only="ns/a", effort=QUICK))
+    assert found["ns/a"].is_rough and NOW < found["ns/a"].p50 < inf

@@ -39,7 +39,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What is asked: `old` is None for a CREATE. `lookup` finds a Queue or Namespace as it is stored. Trusted is
+    """What is asked: `old` is None for a CREATE. `lookup` finds a stored object without a namespace. Trusted is
     the controller, which makes Workloads in the name of others."""
 
     operation: str
@@ -69,7 +69,18 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
             _managed(review)
     except Malformed as error:
         raise Refused([(error.field, INVALID, error.message)]) from None
-    return review.new, []
+    return review.new, _missing(review) if (review.group, review.kind) == (GROUP, "Reservation") else []
+
+
+def _missing(review: Review) -> list[str]:
+    """Warnings: what a Reservation names that does not exist. It may come later."""
+    spec = decode(cleaned(review.new), ReservationObject).spec
+    named = [("Queue", spec.queue), ("NodePool", "" if spec.pool == "default" else spec.pool)]
+    named += [("Node", name) for name in spec.nodes]
+    return [
+        f"{kind} {name} does not exist; nothing is reserved there until it does"
+        for kind, name in named if name and review.lookup(kind, name) is None
+    ]  # fmt: skip
 
 
 def _keep_status(review: Review) -> None:
@@ -119,8 +130,6 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
     queues.seconds("spec.startTimeout", said.spec.start_timeout)
     queues.seconds("spec.idleTimeout", said.spec.idle_timeout)
-    if read.time_limit == 0:
-        raise Malformed(f"found {shown(said.spec.time_limit)}; more than 0 is allowed", "spec.timeLimit")
     longest = _longest(said.spec.queue, review.lookup)
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"

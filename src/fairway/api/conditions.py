@@ -73,6 +73,7 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     facts = wait.facts
     parts = [_HEADS[wait.reason].format_map(_figures(facts, workload))]
     parts += holders(facts, workload, queues)
+    parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
         parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
     return "; ".join((*parts, *would_start(facts)))
@@ -85,6 +86,20 @@ def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     # Where a place was named before; room that is missing in sum is missing nowhere in particular.
     there = " there" if facts.domain and facts.missing is None else ""
     return [f"{names(blocking, workload, queues)} {hold} it{there}"] if blocking else []
+
+
+def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
+    """What keeps it from evicting others, and until when; a clause for each setting."""
+    found = []
+    for kind, keys, until in facts.shields:
+        ends = f" until {time_text(until)}" if until is not None else ""
+        whom, are = names(keys, workload, queues), "are" if len(keys) > 1 else "is"
+        found.append({
+            "evictionBudget": f"the evictionBudget of the pool is used up{ends}",
+            "preemptible: false": f"{whom} {are} not preemptible",
+            "pair": f"{whom} {are} protected{ends}, evicted for it less than an hour ago",
+        }.get(kind, f"{kind} protects {whom}{ends}"))
+    return found
 
 
 def would_start(facts: Facts) -> list[str]:

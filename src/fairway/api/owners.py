@@ -221,7 +221,7 @@ MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "checkpoint-interval": ("checkpointInterval", str), "last-checkpoint": ("lastCheckpoint", str),
     "restart": ("restart", str), "on-disconnect": ("onDisconnect", str), "pools": ("pools", _words),
     "start-timeout": ("startTimeout", str), "idle-timeout": ("idleTimeout", str), "after": ("after", _words),
-    "data": ("data", str),
+    "data": ("data", str), "priority-class": ("priorityClassName", str),
 }  # fmt: skip
 """Annotation (without `fairway.dev/`) → field of the spec, and how its text is read."""
 

@@ -4,7 +4,8 @@ A queue's ledger (decayed usage, budget spent, the token bucket, sketches of run
 restart loses nothing: `ledger` reads it, `ledger_status` writes it.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +15,20 @@ from fairway.engine.labels import selects
 from . import types
 from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
 from .pods import Surroundings, selector
-from .quantities import MILLI, Malformed, Quantity, amounts_of, duration, exact, parse, share, time, time_text, within
+from .quantities import (
+    MILLI,
+    Malformed,
+    Quantity,
+    amounts_of,
+    duration,
+    exact,
+    parse,
+    share,
+    shown,
+    time,
+    time_text,
+    within,
+)
 
 HOUR = 3600.0
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -23,6 +37,14 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 def seconds(path: str, text: str) -> float | None:
     """A duration at a field path; None where there is none."""
     return within(path, duration, text) if text else None
+
+
+def positive(path: str, text: str) -> float | None:
+    """A duration above 0 at a field path; None where there is none."""
+    found = seconds(path, text)
+    if found is not None and found <= 0:
+        raise Malformed(f"found {shown(text)}; more than 0 is allowed", path)
+    return found
 
 
 def moment(path: str, text: str | None) -> float | None:
@@ -36,7 +58,7 @@ def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
     return model.Queue(
         name=meta.name,
         parent=spec.parent,
-        quotas=tuple(within(f"spec.quotas[{index}]", _quota, one) for index, one in enumerate(spec.quotas)),
+        quotas=_quotas(spec.quotas),
         priority=spec.priority,
         order=spec.order,
         pools=spec.pools,
@@ -59,8 +81,17 @@ def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
     )
 
 
+def _quotas(said: Sequence[types.QuotaSpec]) -> tuple[model.Quota, ...]:
+    rows = Counter((one.pool, name) for one in said for name in one.guaranteed.keys() | one.limit.keys())
+    if twice := sorted(row for row, count in rows.items() if count > 1):
+        pool, name = twice[0]
+        message = f"found {name} of pool {shown(pool)} in two rows; a resource in one row for each pool is allowed"
+        raise Malformed(message, "spec.quotas")
+    return tuple(within(f"spec.quotas[{index}]", _quota, one) for index, one in enumerate(said))
+
+
 def _time_limits(said: types.TimeLimits) -> tuple[float | None, float | None]:
-    usual, longest = seconds("default", said.default), seconds("max", said.max)
+    usual, longest = positive("default", said.default), positive("max", said.max)
     if usual is not None and longest is not None and usual > longest:
         raise Malformed(f"found {said.default}; at most max, which is {said.max}, is allowed", "default")
     return usual, longest
@@ -154,6 +185,8 @@ def reservation(said: types.ReservationObject) -> model.Reservation:
         raise Malformed(f"found {'both' if spec.queue else 'neither'}; either queue or maintenance is allowed", "spec")
     if bool(spec.nodes) == bool(spec.amount):
         raise Malformed(f"found {'both' if spec.nodes else 'neither'}; either amount or nodes is allowed", "spec")
+    if spec.amount and not spec.pool:
+        raise Malformed("absent; the pool that the amount is of is needed", "spec.pool")
     amount, name = within("spec.amount", amounts_of, spec.amount), said.metadata.name
     return model.Reservation(name, start, length, spec.queue, spec.pool, amount, spec.nodes, spec.repeat or "")
 

@@ -46,6 +46,9 @@ Phase = Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Su
 PodDevices = tuple[Annotated[tuple[Count, ...], says("Indices of the devices of one pod.")], ...]
 
 
+PROTECTS = "Protects from being reclaimed or moved; inherited. Absent: 10m, but not from a queue within its guarantee."
+
+
 class QuotaSpec(Part, frozen=True):
     pool: Annotated[str, says('The pool it is for; "*" for all together.')] = "*"
     guaranteed: Annotated[dict[str, QuotaAmount], says("Owed: an amount, or a percentage of live capacity.")] = {}
@@ -72,7 +75,7 @@ class QueueSpec(Part, frozen=True):
     namespaces: Annotated[LabelSelector | None, says("Namespaces that may submit; absent: any.")] = None
     max_priority: Annotated[Int32 | None, says("The highest priority its workloads may have.")] = None
     allow_non_preemptible: Annotated[bool | None, says("Whether workloads may be non-preemptible.")] = None
-    min_runtime: Annotated[Duration, says("Protects from being reclaimed or moved this long; inherited.")] = ""
+    min_runtime: Annotated[Duration, says(PROTECTS)] = ""
     preempt_min_runtime: Annotated[Duration, says("Protects from being preempted this long; inherited.")] = ""
     max_evictions: Annotated[Count | None, says("Evictions of one workload in a day; inherited.")] = None
     expected_runtime: Annotated[Duration, says("For workloads that name none; inherited.")] = ""

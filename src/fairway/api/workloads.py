@@ -21,7 +21,7 @@ from . import types
 from .objects import SUBMITTED, Condition, Metadata, PodSpec
 from .pods import ALONE, Surroundings, pod_class
 from .quantities import Malformed, shown, time_text, within
-from .queues import moment, seconds
+from .queues import moment, positive, seconds
 
 BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
 KEPT_EVICTIONS = 10
@@ -83,7 +83,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
         pools=spec.pools,
         topology=within("spec", topology, spec.topology),
         expected_runtime=seconds("spec.expectedRuntime", spec.expected_runtime),
-        time_limit=seconds("spec.timeLimit", spec.time_limit),
+        time_limit=positive("spec.timeLimit", spec.time_limit),
         deadline=moment("spec.deadline", spec.deadline),
         restart=spec.restart or "Gang",
         checkpoint_interval=seconds("spec.checkpointInterval", spec.checkpoint_interval),

@@ -25,8 +25,9 @@ from .ls import Filter, Sight, columns
 from .output import table
 
 PAUSE_SECONDS = 0.5
-Known = dict[tuple[str, str], Listed]
-"""Workloads by namespace and name."""
+Key = tuple[str, str]
+"""Namespace and name of a Workload."""
+Known = dict[Key, Listed]
 Until = Callable[[Known], bool]
 
 
@@ -58,8 +59,9 @@ async def watch(client: Client, namespace: str, filter: Filter, until: Until = l
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def changes(client: Client, namespace: str, known: Known) -> AsyncGenerator[None, None]:
-    """Keeps `known` current, and yields after the first list and after each change. A cut watch begins anew."""
+async def changes(client: Client, namespace: str, known: Known) -> AsyncGenerator[Key | None, None]:
+    """Keeps `known` current, and yields the key of each change; None after a list: all may have changed. A cut watch
+    begins anew with a list."""
     decode, selection = msgspec.json.Decoder(Listed).decode, Selection(kinds.WORKLOADS, namespace)
     while True:
         found: Known = {}
@@ -69,7 +71,7 @@ async def changes(client: Client, namespace: str, known: Known) -> AsyncGenerato
             found |= {one.key: one for one in map(decode, page.items or ())}
         known.clear()
         known.update(found)
-        yield
+        yield None
         try:
             async with aclosing(client.watch(selection, version)) as events:
                 async for event in events:
@@ -78,7 +80,7 @@ async def changes(client: Client, namespace: str, known: Known) -> AsyncGenerato
                         known.pop(one.key, None)
                     elif event.type != "BOOKMARK":
                         known[one.key] = one
-                    yield
+                    yield one.key
         except (ApiError, OSError) as error:
             if isinstance(error, ApiError) and error.status != 410:
                 raise

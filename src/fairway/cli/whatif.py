@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairway.engine import Policy, World
 
 Thing = dict[str, Any]
+NO_NODE = "none while no node is ready and schedulable"
 READ = (
     kinds.NAMESPACES, kinds.NODES, kinds.NODE_POOLS, kinds.QUEUES, kinds.RESERVATIONS, kinds.PRIORITY_CLASSES,
     kinds.DISRUPTION_BUDGETS, kinds.JOBS, kinds.PODS, kinds.WORKLOADS,
@@ -34,7 +35,7 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, li
     world = await _world(client, (kinds.JOBS, job))
     case = Case(world, await policy_of(client), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
     answer = case.answer()
-    return answer, _lines(answer, world.now)
+    return answer, _lines(answer, world)
 
 
 async def would_help(client: Client, key: str) -> list[str]:
@@ -48,7 +49,7 @@ async def would_help(client: Client, key: str) -> list[str]:
             return []
         raise
     changes, sooner = Case(world, await policy_of(client), key).helps()
-    return [*changes, *_sooner(sooner, world.now)]
+    return [*changes, *_sooner(sooner, world.now), *([] if has_usable_node(world) else [f"forecast: {NO_NODE}"])]
 
 
 async def policy_of(client: Client) -> "Policy":
@@ -79,16 +80,21 @@ async def _world(client: Client, *more: tuple[Kind, Thing]) -> "World":
         return read(things, now=float(int(client.clock.now())), is_live=True)
 
 
-def _lines(said: Thing, now: float) -> list[str]:
+def _lines(said: Thing, world: "World") -> list[str]:
     message = said["message"]
     if said["verdict"] == "Wait":
-        starts = f"starts {start(said['forecast'], now)}" if said["forecast"] else "no start is in sight"
-        others = [f"  {one}" for one in _sooner(said["sooner"], now)]
+        nothing = "no start is in sight" if has_usable_node(world) else NO_NODE
+        starts = f"starts {start(said['forecast'], world.now)}" if said["forecast"] else nothing
+        others = [f"  {one}" for one in _sooner(said["sooner"], world.now)]
         return [f"would wait: {said['reason']}: {message}", f"  forecast: {starts}", *others]
     if said["verdict"] == "Admit":
         message = f"would start {'' if said['after'] else 'now '}{message.removeprefix('starts ')}"
     victims = {"evict": said["wouldEvict"], "shrink": said["wouldShrink"]}
     return [message, *(f"  it would {verb} {names}" for verb, names in victims.items() if names)]
+
+
+def has_usable_node(world: "World") -> bool:
+    return any(one.is_up and not one.is_unschedulable for one in world.nodes)
 
 
 def _sooner(found: Thing | None, now: float) -> list[str]:

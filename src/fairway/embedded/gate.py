@@ -16,7 +16,9 @@ from .registry import Admission, Admit, Thing
 from .store import Key, Store
 
 CONTROLLER = "fairway:controller"
-PLACES = {"Queue": f"queues.{GROUP}", "Namespace": "namespaces"}
+PLACES = {
+    "Queue": f"queues.{GROUP}", "NodePool": f"nodepools.{GROUP}", "Node": "nodes", "Namespace": "namespaces"
+}  # fmt: skip
 
 
 def gate(store: Store, clock: Clock) -> Admit:

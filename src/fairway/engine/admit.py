@@ -7,13 +7,13 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 from dataclasses import replace
 from itertools import chain
 
-from .claims import over_share
+from .claims import claims, full_bucket, over_share
 from .cycle import Cycle
 from .door import delay, over_guaranteed, over_limit, refusal
 from .explain import explain
 from .model import Workload
 from .order import is_aged
-from .plan import RANK, Facts, Reason, Verdict, Wait, Why
+from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .quota import Account, Demand
 from .stream import Stream, is_quiet, may_stream
 
@@ -88,6 +88,8 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
     if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):
         whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
+    if cycle.policy.tells_why and Reason.REFUSED is not reason and RANK[reason] > RANK[Reason.OVER_SHARE]:
+        facts = replace(facts, shields=shields(workload, cycle))
     if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
         facts = replace(whys[-1][1], queue=facts.queue, share=facts.share)
     return Wait(workload.key, reason, facts)
@@ -101,6 +103,26 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
     if key not in cycle.told:
         cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)
     return cycle.told[key]
+
+
+def shields(workload: Workload, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...], float | None], ...]:
+    """What keeps it from evicting: the setting, the workloads that it protects ("evictionBudget": none), and until
+    when the first is protected, if that is known."""
+    found: dict[str, dict[str, float | None]] = {}
+    for pool in cycle.open:
+        for claim in claims(workload, pool, cycle):
+            field = cycle.fields.get((claim.cause, claim.likeness, pool))
+            if field is None or claim.is_mixed or claim.cause is Cause.CONSOLIDATED:
+                continue
+            for one, (kind, until) in [*field.shielded, *field.paired(workload)]:
+                if claim.may_lose(one.workload.queue, None):
+                    found.setdefault(kind, {})[one.workload.key] = until
+            if field.has_cores and (full := full_bucket(pool, cycle)):
+                found.setdefault(full[0], {})[""] = full[1]
+    return tuple(
+        (kind, tuple(sorted(filter(None, ends))), min((end for end in ends.values() if end is not None), default=None))
+        for kind, ends in found.items()
+    )
 
 
 def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
@@ -127,10 +149,14 @@ def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
 
 
 def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Why:
-    """It waits for what the first of its likeness waits for; in a strict line for the first to go, unless it has
-    reasons of its own."""
+    """Why one that was not asked for waits: as its equivalent does; in a strict line for the first to go, unless it has
+    reasons of its own, which come first."""
     verdict = cycle.verdicts[first.key]
     assert isinstance(verdict, Wait)
     if not is_strict:
         return verdict.reason, verdict.facts
-    return refusal(workload, cycle) or delay(workload, cycle) or (Reason.HELD_FOR, Facts(blocking=(first.key,)))
+    if why := refusal(workload, cycle) or delay(workload, cycle):
+        return why
+    cycle.whys = [(Reason.HELD_FOR, Facts(blocking=(first.key,)))]
+    cycle.open = open_pools(workload, cycle)  # notes the limit or guarantee that it would break
+    return min(*cycle.whys, _room_for(workload, cycle.pools_of(workload), cycle), key=lambda why: RANK[why[0]])

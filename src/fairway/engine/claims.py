@@ -4,9 +4,9 @@ A claim names its cause, whom it may touch at all, whether that one's queue may 
 are taken. Four rights: a hold takes back what backfilled into it at its own risk; a move needs the leave of both
 queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue. Where
 neither does alone, both together may: without its own lower priorities a queue may be within its share again.
-Runtime, the pair rule and the token bucket protect against everybody; `maxEvictions` not against a taker that stays
-within its guaranteed. Runtime and `maxEvictions` protect from being stopped, not from giving back surplus. Nothing is
-chosen here.
+The token bucket, the pair rule and a minRuntime that was set protect against every taker; the default minRuntime and
+`maxEvictions` not against a taker that stays within its guarantee. Runtime and `maxEvictions` protect from being
+stopped, not from giving back surplus. Nothing is chosen here.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,22 +25,24 @@ from .sketch import HOUR
 
 MIN_RUNTIME, MAX_EVICTIONS = 600.0, 6
 SOON = 1.0  # seconds until what was given at a moment may be taken back
+Shield = tuple[str, float | None]
+"""What protects a workload from being stopped, in the word of its setting, and until when, if that is known."""
 TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`touches`: whether it may be a victim, as things stood at the start; `stops`: whether as a whole, and not only
-    with its surplus; `may_lose`: whether a queue may lose somebody now, or, with amounts, could have lost those as the
-    last, now that the asking one has started; `rank`: a queue and those above it by how far they are above their share,
-    from the common ancestor down, the most first; `likeness`: claims alike touch the same; `keeps_first`: of surplus
-    only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only queue it touches, if it is
-    one."""
+    """`touches`: whether it may be a victim, as things stood at the start; `shield`: what keeps it from being stopped,
+    so that only its surplus may go; `may_lose`: whether a queue may lose a workload now, or, with amounts, could have
+    lost those as the last, now that the asking one has started; `rank`: a queue and those above it by how far they are
+    above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the same;
+    `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only
+    queue it touches, if it is one."""
 
     cause: Cause
     likeness: tuple[object, ...]
     touches: Callable[[Running], bool]
-    stops: Callable[[Running], bool]
+    shield: Callable[[Running], Shield | None]
     may_lose: Callable[[str, Demand | None], bool]
     rank: Callable[[str], tuple[float, ...]]
     takes_surplus: bool = True
@@ -82,11 +84,15 @@ def _take_back(workload: Workload, cycle: Cycle) -> Claim:
     def touches(one: Running) -> bool:
         return one.backfilled_for == workload.key
 
-    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _always, _always, _level)
+    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _unshielded, _always, _level)
 
 
 def _always(*_: object) -> bool:
     return True
+
+
+def _unshielded(one: Running) -> Shield | None:
+    return None
 
 
 def _level(queue: str) -> tuple[float, ...]:
@@ -99,11 +105,11 @@ def _move(cycle: Cycle) -> Claim:
     def touches(one: Running) -> bool:
         return cycle.consolidates(one.workload.queue)
 
-    def stops(one: Running) -> bool:
+    def shield(one: Running) -> Shield | None:
         least: float = cycle.tree.inherited(one.workload.queue, attrgetter("min_runtime"), MIN_RUNTIME)
-        return has_run(one, least, cycle)
+        return young(one, least, cycle)
 
-    return Claim(Cause.CONSOLIDATED, (), touches, stops, _always, _level, takes_surplus=False)
+    return Claim(Cause.CONSOLIDATED, (), touches, shield, _always, _level, takes_surplus=False)
 
 
 def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
@@ -116,14 +122,14 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
             return False
         return precedes(workload, victim, cycle.tree, cycle.policy)
 
-    def stops(one: Running) -> bool:
+    def shield(one: Running) -> Shield | None:
         least: float = cycle.tree.inherited(one.workload.queue, attrgetter("preempt_min_runtime"), 0.0)
-        return has_run(one, least, cycle) and not is_worn(one, cycle, is_within=is_within)
+        return young(one, least, cycle) or (None if is_within else worn(one, cycle))
 
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     likeness = workload.queue, workload.priority, place, is_within
-    return Claim(Cause.PREEMPTED, likeness, touches, stops, _always, _level, within=workload.queue)
+    return Claim(Cause.PREEMPTED, likeness, touches, shield, _always, _level, within=workload.queue)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
@@ -134,15 +140,16 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
 
     def rival(queue: str) -> Rival | None:
         if queue not in rivals:
-            rivals[queue] = _rival(branch, queue, pool, cycle)
+            rivals[queue] = _rival(branch, queue, pool, cycle, 0.0 if is_within else MIN_RUNTIME)
         return rivals[queue]
 
     def touches(one: Running) -> bool:
         return rival(one.workload.queue) is not None
 
-    def stops(one: Running) -> bool:
+    def shield(one: Running) -> Shield | None:
         other = rival(one.workload.queue)
-        return other is not None and has_run(one, other.least, cycle) and not is_worn(one, cycle, is_within=is_within)
+        assert other is not None
+        return young(one, other.least, cycle) or (None if is_within else worn(one, cycle))
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
@@ -164,7 +171,7 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
         return tuple(-saturation(accounts) for accounts in other.way) if other else ()
 
     likeness = workload.queue, id(workload.podsets), is_within
-    return Claim(Cause.RECLAIMED, likeness, touches, stops, may_lose, rank)
+    return Claim(Cause.RECLAIMED, likeness, touches, shield, may_lose, rank)
 
 
 def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Claim:
@@ -173,8 +180,8 @@ def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Cl
     def touches(one: Running) -> bool:
         return preempt.touches(one) or reclaim.touches(one)
 
-    def stops(one: Running) -> bool:
-        return preempt.stops(one) if preempt.touches(one) else reclaim.stops(one)
+    def shield(one: Running) -> Shield | None:
+        return preempt.shield(one) if preempt.touches(one) else reclaim.shield(one)
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         is_own, has_started = queue == reclaim.likeness[0], last is not None
@@ -184,7 +191,7 @@ def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Cl
         return () if queue == reclaim.likeness[0] else reclaim.rank(queue)
 
     likeness = preempt.likeness, reclaim.likeness
-    return Claim(Cause.PREEMPTED, likeness, touches, stops, may_lose, rank, is_mixed=True)
+    return Claim(Cause.PREEMPTED, likeness, touches, shield, may_lose, rank, is_mixed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +205,15 @@ class Rival:
     least: float
 
 
-def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle) -> Rival | None:
-    """None where nothing is to be taken back: the same queue, none, or an ungoverned one."""
+def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) -> Rival | None:
+    """None where nothing is to be taken back: the same queue, none, or an ungoverned one. `usual`: the minRuntime where
+    no queue sets one."""
     other = cycle.tree.branches.get(queue)
     sides = branch.below(other) if other is not None and other.path and other is not branch else None
     if other is None or sides is None or not own(sides[1], pool):
         return None
     way = [own(at, pool) for at in reversed(other.path[: other.path.index(sides[1]) + 1])]
-    least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), MIN_RUNTIME)
+    least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), usual)
     return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
 
@@ -278,34 +286,40 @@ def has_run(one: Running, least: float, cycle: Cycle) -> bool:
     return False
 
 
-def is_worn(one: Running, cycle: Cycle, *, is_within: bool) -> bool:
-    """It was evicted too often in a day already; that counts for nothing where the taker stays within guaranteed."""
-    if is_within:
-        return False
+def young(one: Running, least: float, cycle: Cycle) -> Shield | None:
+    """Its minimum runtime, if that is not over."""
+    ends = max((one.admitted_at or 0.0) + least, cycle.now + SOON)
+    return None if has_run(one, least, cycle) else ("minRuntime", ends)
+
+
+def worn(one: Running, cycle: Cycle) -> Shield | None:
+    """The evictions that a workload bears in a day, if it had as many."""
     recent = [past.time for past in one.workload.evictions if past.reason in TAKEN and cycle.now - past.time < DAY]
     if len(recent) < cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS):
-        return False
-    if recent:
-        cycle.wake(min(recent) + DAY)
-    return True
+        return None
+    until = min(recent) + DAY if recent else None
+    if until:
+        cycle.wake(until)
+    return "maxEvictions", until
 
 
-def is_paired(one: Running, taker: Workload, cycle: Cycle) -> bool:
-    """Its last eviction, less than an hour ago, was for this very workload."""
+def paired(one: Running, taker: Workload, cycle: Cycle) -> Shield | None:
+    """Its last eviction, if that was for this very workload and less than an hour ago."""
     history = one.workload.evictions
     if not history or history[-1].beneficiary != taker.key or cycle.now >= history[-1].time + HOUR:
-        return False
+        return None
     cycle.wake(history[-1].time + HOUR)
-    return True
+    return "pair", history[-1].time + HOUR
 
 
-def has_tokens(name: str, cycle: Cycle) -> bool:
-    """The pool's bucket is not full yet; the one that fills it may overdraw it."""
+def full_bucket(name: str, cycle: Cycle) -> Shield | None:
+    """The pool's eviction budget, if it is used up. One that is not lets one more asking workload through whole."""
     pool = next((pool for pool in cycle.snapshot.pools if pool.name == name), None)
     if pool is None or pool.eviction_gpus is None or (over := cycle.bucket(pool) - pool.eviction_gpus) < 0:
-        return True
-    cycle.wake(cycle.now + (over + 1) * pool.eviction_period / max(1, pool.eviction_gpus))
-    return False
+        return None
+    until = cycle.now + (over + 1) * pool.eviction_period / max(1, pool.eviction_gpus)
+    cycle.wake(until)
+    return "evictionBudget", until
 
 
 def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:

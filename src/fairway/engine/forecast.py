@@ -1,25 +1,29 @@
-"""When those who wait will start: `decide` run forward, several times, on runtimes and arrivals that are sampled.
+"""When waiting workloads will start: `decide` run forward, several times, on sampled runtimes and arrivals.
 
-The first MOST_WAITING in order are followed in RUNS runs: half of these start a workload by its p50, nine in ten by its
-p90. Who is not followed starts, in each run, when the work left ahead is drained at its last pace, and is rough. A
-runtime is drawn from what was learned of the workload's kind, of those longer than it has run already; all of a batch
-that is not known yet draw alike, so that a run in which they are long is one in which all are. Where nothing was
-learned a runtime is exponential, around what the workload or its queue expects, else half the enforced limit, else
-DEFAULT_SECONDS; who has run longer than that, or than any of its kind, goes on about as long again. `decide` itself
-ends at its limit what would run longer. Arrivals come in bursts of alike workloads: for an hour as they did in the
-last, then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
+The first MOST_WAITING workloads in order are followed. Half of the runs start a workload by its p50, nine in ten by its
+p90. A workload that is not followed starts, in each run, when the work ahead of it is drained at the run's last rate:
+it is marked rough.
+
+A runtime is drawn from what was learned of the workload's kind, of the runtimes longer than it has run already. All
+workloads of a batch that is not known yet draw alike: in a run in which one is long, all are. Where nothing was learned
+a runtime is exponential, around what the workload or its queue expects, else half the enforced limit, else
+DEFAULT_SECONDS. A workload that has run longer than that, or than any of its kind, runs about as long again. `decide`
+itself ends a workload at its time limit. Arrivals come in bursts of similar workloads: for an hour as in the last hour,
+then as in the last WINDOW seconds; fewer than ENOUGH bursts tell nothing.
 
 The wait until p90 is stretched as much as its queue has learned to (track.py), twofold at first, but not beyond the
-moment from which a hold keeps room.
+start of a hold.
 
-Every run is bounded by counts, never by time: MOST_CYCLES cycles, in each of which `decide` sees MOST_SEEN of those who
-wait, or twice as many as the last one started. What fewer than half of the runs came to is rough too. The same world
-and chance give the same forecast. What can never start has none.
+Work is bounded by counts, never by time: an Effort. A run makes at most MOST_CYCLES decisions. Each sees MOST_SEEN of
+the waiting workloads, or twice as many as the last one started, and arrivals stop while MOST_BEHIND wait. A run ends
+where only arrivals could still happen: nothing runs, and no time is set at which the answer may change. A workload that
+fewer than half of the runs came to is rough too. The same world and chance give the same forecast. A workload that can
+never start, or that no usable node could hold, has no forecast.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, islice
 from math import inf, log
@@ -31,6 +35,7 @@ from .admit import open_pools
 from .cycle import Cycle
 from .decide import decide
 from .draft import Draft
+from .explain import could_hold
 from .forward import Forward, Work
 from .model import Ledger, Workload, World
 from .plan import Admit, Reason, Wait
@@ -41,7 +46,8 @@ from .sketch import ENOUGH, HOUR, Foreseen, Group, stem
 from .snapshot import Mask, Snapshot
 from .state import snapshot_of, state_of, world_of
 
-RUNS, MOST_WAITING, MOST_SEEN, MOST_CYCLES = 16, 1_000, 32, 500
+MOST_WAITING, MOST_SEEN, MOST_BEHIND, MOST_CYCLES = 1_000, 32, 256, 500
+LOOKS = 64  # what a decision costs beside its nodes and workloads, in looks
 DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
@@ -56,6 +62,24 @@ class Forecast:
     p50: float
     p90: float
     is_rough: bool = False
+
+
+class Effort(NamedTuple):
+    """How much work a forecast may be. `looks`: the nodes and workloads that all decisions of all runs may look at
+    together. `has_arrivals`: whether more work is expected to come."""
+
+    runs: int
+    looks: int
+    has_arrivals: bool = True
+
+    def cycles(self, snapshot: Snapshot) -> int:
+        """Decisions of each run; 0 where the cluster is too large to run forward."""
+        seen = LOOKS + len(snapshot.nodes) + len(snapshot.running) + min(len(snapshot.pending), MOST_SEEN)
+        return min(MOST_CYCLES, self.looks // (self.runs * seen))
+
+
+THOROUGH = Effort(16, 8_000_000)
+QUICK = Effort(8, 10_000, has_arrivals=False)  # for a question that is answered within a second
 
 
 class Season(NamedTuple):
@@ -114,18 +138,28 @@ class Sizes:
         return max(parts, default=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`known`: runtimes in seconds, by key, that are known for certain. `only`: the key of the one workload that is
+    asked about; the others are then rough or left out."""
+
+    known: Mapping[str, float] = field(default_factory=dict)
+    only: str = ""
+    effort: Effort = THOROUGH
+
+
 def forecast(
-    world: World, policy: Policy, chance: np.random.Generator, *,
-    known: Mapping[str, float] | None = None, only: str = "",
-) -> dict[str, Forecast]:  # fmt: skip
-    """By key, of those who wait; who came in the last WINDOW seconds, `world.recent`, is expected to come again.
-    `known`: runtimes in seconds, by key, that are known for certain. `only`: the key of the one that is asked for; of
-    the others less is told, or nothing."""
-    futures = Futures(world, policy, _seasons(world.recent, world.now), known or {}, only)
-    runs = [futures.run(chance) for _ in range(RUNS)]
-    starts, seen = (np.array(part).reshape(RUNS, -1) for part in zip(*runs))
+    world: World, policy: Policy, chance: np.random.Generator, question: Question | None = None
+) -> dict[str, Forecast]:
+    """By key, for waiting workloads. Those that came in the last WINDOW seconds, `world.recent`, are expected to come
+    again."""
+    futures = Futures(world, policy, question or Question())
+    if not futures.line:
+        return {}
+    runs = [futures.run(chance) for _ in range(futures.effort.runs)]
+    starts, seen = (np.array(part).reshape(len(runs), -1) for part in zip(*runs))
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf").tolist()
-    is_rough = (seen.sum(axis=0) < RUNS / 2).tolist()
+    is_rough = (seen.sum(axis=0) < len(runs) / 2).tolist()
     return {
         one.key: Forecast(p50, max(p50, futures.late(one, p90)), rough)
         for one, p50, p90, rough in zip(futures.line, halves, most, is_rough) if p50 < inf
@@ -133,19 +167,20 @@ def forecast(
 
 
 class Futures:
-    """What may come of a world; `line`: who waits, in order."""
+    """What may come of a world; `line`: the waiting workloads, in order."""
 
-    def __init__(
-        self, world: World, policy: Policy, seasons: list[Season], known: Mapping[str, float], only: str
-    ) -> None:
+    def __init__(self, world: World, policy: Policy, question: Question) -> None:
         snapshot = snapshot_of(world)
+        self.effort, self._cycles = question.effort, question.effort.cycles(snapshot)
         self.line, self._holds = line_of(snapshot, policy)
-        self._world, self._policy, self._seasons = world, policy, seasons
-        self._runtimes, self._sizes = Runtimes(Draft(snapshot, policy).tree, snapshot, known), Sizes(snapshot)
+        self._world, self._policy = world, policy
+        self._seasons = _seasons(world.recent, world.now) if self.effort.has_arrivals else []
+        self._sizes = Sizes(snapshot)
+        self._runtimes = Runtimes(Draft(snapshot, policy).tree, snapshot, question.known)
         self._since = {one.workload.key: one.admitted_at for one in world.running}
         self._work = np.array([self._sizes.of(one) * self._runtimes.left(one, 0.5) for one in self.line])
         followed = {one.key for one in self.line[:MOST_WAITING]}
-        self._asked = followed & {only} or followed
+        self._asked = followed & {question.only} or followed
 
     def late(self, one: Workload, p90: float) -> float:
         """The p90 that is told where the runs say this one: stretched, but not beyond the start of a hold."""
@@ -154,13 +189,13 @@ class Futures:
 
     def run(self, chance: np.random.Generator) -> tuple[Values, Mask]:
         """One future. float64[line]: starts; bool[line]: whether the run came to them."""
-        work = self._drawn(chance)
-        state = state_of(replace(self._world, pending=tuple(self.line[:MOST_SEEN])))
-        ahead = Forward(state, self._policy, work, now=self._world.now, is_checked=False)
-        _expect(ahead, self._seasons, chance)
-        end = self._follow(ahead)
+        end = self._follow(chance) if self._cycles else self._cut_at_once()
         starts = np.array([end.starts.get(one.key, inf) for one in self.line])
         return self._drained(end, starts), starts < inf
+
+    def _cut_at_once(self) -> End:
+        rate = sum(self._sizes.of(one.workload) for one in self._world.running)
+        return End({}, self._world.now, rate, is_cut=True)
 
     def _drawn(self, chance: np.random.Generator) -> Work:
         """The seconds that each works from now on."""
@@ -174,12 +209,15 @@ class Futures:
 
         return work
 
-    def _follow(self, ahead: Forward) -> End:
-        """The run, until those asked for have started or it is cut off."""
-        line = self.line[:MOST_WAITING]
+    def _follow(self, chance: np.random.Generator) -> End:
+        """One run, until the workloads asked about have started, nothing more can start, or it is cut off."""
+        work, line = self._drawn(chance), self.line[:MOST_WAITING]
+        state = state_of(replace(self._world, pending=tuple(line[:MOST_SEEN])))
+        ahead = Forward(state, self._policy, work, now=self._world.now, is_checked=False)
+        arrivals = Arrivals(ahead, self._seasons, chance)
         hidden, waiting, depth = iter(line[MOST_SEEN:]), {one.key for one in line}, len(line[:MOST_SEEN])
         starts, last, is_cut = dict[str, float](), dict[str, Workload](), False
-        for number, step in enumerate(ahead.steps()):
+        for number, step in enumerate(ahead.steps(), 1):
             begun = {it.workload for it in step.plan.verdicts if isinstance(it, Admit) and not it.after}
             first = waiting & begun
             starts |= dict.fromkeys(first, step.now)
@@ -188,8 +226,9 @@ class Futures:
             if more := list(islice(hidden, max(0, max(MOST_SEEN, 2 * len(first)) - depth))):
                 depth += len(more)
                 ahead.observe(*more)
-            is_done = waiting.isdisjoint(self._asked)
-            is_cut = number == MOST_CYCLES and not is_done
+            arrivals.are_held_back = len(step.snapshot.pending) > MOST_BEHIND
+            is_done = waiting.isdisjoint(self._asked) or not (more or begun or ahead.running or step.plan.again_at)
+            is_cut = number == self._cycles and not is_done
             if is_done or is_cut:
                 last = {one.key: one for one in step.snapshot.pending if one.key in begun}
                 break
@@ -206,17 +245,33 @@ class Futures:
 
 
 def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[str, float]]:
-    """Who waits and may start some day, in order: by the place in its queue, queues in the order decided. And, by key,
-    from when on room is kept for those that have a hold. Who would exceed a quota even if nobody else ran never may."""
+    """The waiting workloads that may start some day, in order: by the place in its queue, queues in the order decided.
+    And, by key, the start of each hold. A workload that would exceed a quota even if nothing else ran never may; one
+    that no usable node could hold may only once a node comes back, and nothing tells when."""
+    if not snapshot.is_usable.any():
+        return [], {}
     pending = {one.key: one for one in snapshot.pending}
     verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
     alone = Cycle(snapshot_of(replace(world_of(snapshot), pending=(), running=())), policy)
+    known: dict[tuple[object, ...], bool] = {}
     may = [it for it in verdicts if isinstance(it, Admit) or (
-        isinstance(it, Wait) and it.reason not in NEVER and open_pools(pending[it.workload], alone)
+        isinstance(it, Wait) and it.reason not in NEVER and _may_start(pending[it.workload], alone, known)
     )]  # fmt: skip
     may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
     holds = {it.workload: it.starts_at for it in may if isinstance(it, Wait) and it.starts_at is not None}
     return [pending[it.workload] for it in may], holds
+
+
+def _may_start(workload: Workload, alone: Cycle, known: dict[tuple[object, ...], bool]) -> bool:
+    """Whether quota and the usable nodes would let it start in a cluster in which nothing runs. `known`: what was found
+    for similar workloads."""
+    pools = open_pools(workload, alone)
+    if not pools or alone.snapshot.is_usable.all():
+        return bool(pools)
+    key = id(workload.podsets), workload.topology, pools
+    if key not in known:
+        known[key] = could_hold(alone.draft, alone.ask(workload, alone.least(workload)), pools)
+    return known[key]
 
 
 def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:
@@ -227,27 +282,32 @@ def _seasons(recent: Sequence[Workload], now: float) -> list[Season]:
     return [one for one in seasons if len(one.bursts) >= ENOUGH]
 
 
-def _expect(ahead: Forward, seasons: list[Season], chance: np.random.Generator) -> None:
-    """From now on bursts come, each like one of its season."""
-    numbers = count(FIRST_COPY)
+class Arrivals:
+    """Puts bursts into a run as its time passes, each like one of its season; none while they `are_held_back`."""
 
-    def arrive(season: Season) -> None:
-        burst, number = season.bursts[int(chance.integers(len(season.bursts)))], next(numbers)
-        ahead.observe(*(_anew(one, f"{one.key}-{number}", ahead.now) for one in burst))
-        go_on()
+    def __init__(self, ahead: Forward, seasons: list[Season], chance: np.random.Generator) -> None:
+        self._ahead, self._seasons, self._chance = ahead, seasons, chance
+        self._numbers = count(FIRST_COPY)
+        self.are_held_back = False
+        self._go_on()
 
-    def go_on() -> None:
-        season = next((one for one in seasons if ahead.now < one.until), None)
+    def _arrive(self, season: Season) -> None:
+        burst = season.bursts[int(self._chance.integers(len(season.bursts)))]
+        number, ahead = next(self._numbers), self._ahead
+        come = () if self.are_held_back else burst
+        ahead.observe(*(_anew(one, f"{one.key}-{number}", ahead.now) for one in come))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        ahead, season = self._ahead, next((one for one in self._seasons if self._ahead.now < one.until), None)
         if season is None:
             return
-        at = ahead.now + float(chance.exponential(season.pause))
-        ahead.at(min(at, season.until), partial(arrive, season) if at < season.until else go_on)
-
-    go_on()
+        at = ahead.now + float(self._chance.exponential(season.pause))
+        ahead.at(min(at, season.until), partial(self._arrive, season) if at < season.until else self._go_on)
 
 
 def _bursts(workloads: Iterable[Workload]) -> list[list[Workload]]:
-    """Those alike that came at once."""
+    """Similar workloads that came within BURST_SECONDS."""
     groups: defaultdict[tuple[object, ...], list[Workload]] = defaultdict(list)
     for one in workloads:
         groups[one.queue, one.user, stem(one.name), one.submitted // BURST_SECONDS].append(one)

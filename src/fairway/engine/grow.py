@@ -88,7 +88,7 @@ class Surplus:
         if key not in self._cycle.fields:
             before = claim.touches
             touches = lambda one: one.workload.key not in self._decided and before(one)  # noqa: E731
-            claim = replace(claim, touches=touches, stops=lambda _: False, keeps_first=True)
+            claim = replace(claim, touches=touches, shield=lambda _: ("", None), keeps_first=True)
             self._cycle.fields[key] = Field(claim, pool, self._cycle)
         return self._cycle.fields[key]
 

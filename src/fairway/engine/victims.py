@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 import numpy as np
 
 from .affinity import attracts, bound_to_itself, leans_on, near
-from .claims import Claim, cost, has_run, has_tokens, is_paired
+from .claims import Claim, Shield, cost, full_bucket, has_run, paired
 from .cycle import Cycle
 from .door import over_limit
 from .draft import Room
@@ -105,6 +105,7 @@ class Field:
         self.gifts: list[Gift] = []
         self.by_row: defaultdict[int, list[Gift]] = defaultdict(list)
         self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
+        self.shielded: list[tuple[Running, Shield]] = []  # those that may not be stopped, and why
         for one in cycle.standing(claim.within):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
@@ -116,6 +117,7 @@ class Field:
         self.alike: defaultdict[int, list[Running]] = defaultdict(list)
         for one in {gift.key: gift.victim.one for gift in self.gifts}.values() if cycle.snapshot.is_social else ():
             self.alike[id(one.workload.podsets)].append(one)
+        self.has_cores = any(gift.pod is None for gift in self.gifts)
         self.returned = [gift.victim.one for gift in self.gifts if gift.victim.one.workload.evictions]
         for number, gift in enumerate(self.gifts):
             gift.number = number
@@ -135,11 +137,19 @@ class Field:
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
                     self.gifts.append(Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted))
-        if one.workload.preemptible and self.claim.stops(one):
+        shield = self.claim.shield(one) if one.workload.preemptible else ("preemptible: false", None)
+        if shield:
+            self.shielded.append((one, shield))
+        else:
             core = Gift(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
             if self.claim.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
             self.gifts.append(core)
+
+    def paired(self, taker: Workload) -> list[tuple[Running, Shield]]:
+        """Those whose last eviction was for this workload and is too recent; a hold takes them nevertheless."""
+        those = () if self.claim.cause is Cause.HOLD_TAKEN else self.returned
+        return [(one, shield) for one in those if (shield := paired(one, taker, self.cycle))]
 
     def kin(self, workload: Workload, are_kin: Callable[[PodClass, PodClass], bool] = attracts) -> set[str]:
         """Keys of those beside whom pods of the workload must stand."""
@@ -194,15 +204,6 @@ class Field:
             return True
         name = gift.pod[0]
         return gift.pod not in lost and sum(1 for pod in lost if pod[0] == name) < gift.victim.surplus[name]
-
-    def is_free(self) -> bool:
-        """Whether the bucket of the pool allows one more."""
-        return self.claim.cause is Cause.HOLD_TAKEN or has_tokens(self.pool, self.cycle)
-
-    def may_take(self, gift: Gift) -> bool:
-        """Whether it is there, its queue may lose it now, and the bucket allows it."""
-        is_free = gift.pod is not None or self.is_free()
-        return is_free and self.is_there(gift) and self.claim.may_lose(gift.queue, None)
 
     def may_take_all(self, gifts: list[Gift]) -> bool:
         """Whether their queues may lose each after those before."""
@@ -261,8 +262,8 @@ class Search:
         self.field, self.workload, self.cycle = field, workload, (cycle := field.cycle)
         self.taken: list[Gift] = []
         self.tried = False  # somebody was taken, and given back
-        returned = () if field.claim.cause is Cause.HOLD_TAKEN else field.returned
-        paired = {one.workload.key for one in returned if is_paired(one, workload, cycle)}
+        self.may_stop = field.claim.cause is Cause.HOLD_TAKEN or full_bucket(field.pool, cycle) is None
+        paired = {one.workload.key for one, _ in field.paired(workload)}
         started = cycle.draft.started.values() if field.alike else ()
         kinds = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
         self.barred = paired.union(barred, *(field.kin(one, leans_on) for one in kinds.values()))
@@ -285,11 +286,16 @@ class Search:
     def take(self, gifts: Iterable[Gift]) -> bool:
         """All of them, each judged after those before; False if one may not be taken."""
         for gift in gifts:
-            if gift.key in self.barred or not self.field.may_take(gift):
+            if not self._is_allowed(gift) or not self.field.claim.may_lose(gift.queue, None):
                 return False
             gift.take(self.cycle)
             self.taken.append(gift)
         return True
+
+    def _is_allowed(self, gift: Gift) -> bool:
+        """Whether it is there, is not barred, and the bucket of the pool allows it."""
+        is_free = gift.pod is not None or self.may_stop
+        return is_free and gift.key not in self.barred and self.field.is_there(gift)
 
     def forget(self) -> None:
         """Nothing was taken after all; the draft is undone by its trial."""
@@ -441,9 +447,7 @@ class Search:
         need, field, left = kind.need, self.field, self._left(row)
         if fits(need, left):
             return FREE
-        there = [one for one in field.by_row[row] if one.key not in self.barred and field.is_there(one)]
-        is_free = any(gift.pod is None for gift in there) and field.is_free()
-        there = [gift for gift in there if is_free or gift.pod is not None]
+        there = [gift for gift in field.by_row[row] if self._is_allowed(gift)]
         picked = self._pick(need, row, there, left)
         if picked is None:
             return None

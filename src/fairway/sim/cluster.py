@@ -7,7 +7,7 @@ one counts. Kinds that mean nothing to a decision are passed over.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -133,6 +133,8 @@ def read(
         if isinstance(one, Running)
     ]
     now = _newest(said) if now is None else now
+    if not is_live:
+        _check_reservations(cluster, {one.name for one in pools} or {"default"})
     return World(
         now=now,
         nodes=nodes,
@@ -146,6 +148,19 @@ def read(
         ended=tuple(one for one in facts if isinstance(one, Ended)),
         recent=recent(known.values(), reading, now=now),
     )
+
+
+def _check_reservations(cluster: Cluster, pools: Container[str]) -> None:
+    """Raises Malformed where a Reservation names a queue, pool or node that is not among the objects."""
+    known: dict[str, Container[str]] = {
+        "queue": cluster.all(types.QueueObject).keys() | {"default"}, "pool": pools,
+        "nodes": cluster.all(objects.NodeObject).keys(),
+    }  # fmt: skip
+    for name, one in cluster.all(types.ReservationObject).items():
+        named = [("queue", one.spec.queue), ("pool", one.spec.pool), *(("nodes", node) for node in one.spec.nodes)]
+        for path, value in named:
+            if value and value not in known[path]:
+                raise Malformed(f"found {shown(value)}, which does not exist", f"Reservation {name}: spec.{path}")
 
 
 def _of_owner(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended | None:

@@ -23,6 +23,7 @@ from fairway.engine import (
     snapshot_of,
     what_if,
 )
+from fairway.engine.forecast import QUICK, Question
 
 from .answer import Entry, entry, moment, workloads_of
 
@@ -89,7 +90,8 @@ class Case:
         ours = replace(self.ours, queue=queue or self.ours.queue)
         pending = tuple(ours if one.key == self.key else one for one in self.world.pending)
         world = replace(self.world, pending=pending)
-        return forecast(world, self.policy, np.random.default_rng(1), only=self.key).get(self.key)
+        question = Question(only=self.key, effort=QUICK)
+        return forecast(world, self.policy, np.random.default_rng(1), question).get(self.key)
 
     def sooner(self) -> Entry | None:
         """The queue in which it is expected to start first, where that is sooner than in its own. A forecast for each

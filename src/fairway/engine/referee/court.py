@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from fairway.engine.model import NodeShare, PodSetPlacement, Running
+from fairway.engine.model import GPU, NodeShare, PodSetPlacement, Pool, Running
 from fairway.engine.plan import Admit, Cause, Evict, Resize, Wait
 from fairway.engine.snapshot import Columns
 
@@ -76,6 +76,7 @@ class Court:
         self.parts: dict[int, Columns] = {}
         self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(self.starts)}
         self.ahead = {item.key: at for at, item in reversed(list(enumerate(self.starts)))}
+        self.evicted: dict[str, float] = {}  # milli-GPU in the token bucket of each pool
         self.moved: dict[str, int] = {}  # who counts where it goes already
         self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
         unnamed = [at for at in self.laid.of("evicted") if self.laid.items[at].key not in self.heirs]
@@ -87,6 +88,7 @@ class Court:
             victims = self.taken.pop(item.key, []) if item.role in ("new", "more") else []
             if victims:
                 yield from self._hear(at, item, victims)
+                yield from self._overdraws(item, victims)
             for gone in named.intersection((item.key, *(verdict.workload for verdict in victims))):
                 named.discard(gone)
                 self.books.held -= self.part(self.leaves[gone])
@@ -95,6 +97,18 @@ class Court:
             self.ahead.pop(item.key, None)
             if item.role == "moved":
                 self.moved[item.key] = at
+
+    def _overdraws(self, item: Item, verdicts: Sequence[Taking]) -> Iterator[Breach]:
+        """The token bucket of the pool: once it is full, no further workload has others stopped."""
+        stopped = [one for one in verdicts if isinstance(one, Evict) and one.cause is not Cause.HOLD_TAKEN]
+        pool = next((one for one in self.case.snapshot.pools if one.name == item.admission.pool), None)
+        if not stopped or pool is None or pool.eviction_gpus is None:
+            return
+        if self.evicted.setdefault(pool.name, drained(self.case, pool)) >= pool.eviction_gpus:
+            yield stopped[0].workload, "Victim", f"the evictionBudget of {pool.name} is used up"
+        gpu = self.case.snapshot.resources.index(GPU)
+        forms = (self.laid.form_of[self.leaves[one.workload]] for one in stopped)
+        self.evicted[pool.name] += sum(int(self.laid.counted[form, gpu]) for form in forms)
 
     def part(self, at: int) -> Columns:
         """int64[row]: what an item counts in quotas."""
@@ -144,20 +158,23 @@ class Court:
         return self._protected(at, item, one, cause) if victim.preemptible else "not preemptible"
 
     def _protected(self, at: int, item: Item, one: Running, cause: Cause) -> str:
-        """Whoever is stopped: runtime is kept from takers beyond their guaranteed; the pair rule holds against all."""
+        """What protects it from being stopped: a minRuntime that was set and the pair rule from all; the default
+        minRuntime and maxEvictions only from takers beyond their guarantee."""
         now, victim, is_moved = self.case.snapshot.now, one.workload, cause is Cause.CONSOLIDATED
         last = victim.evictions[-1] if victim.evictions else None
         if not is_moved and last and last.beneficiary == item.key and now - last.time < HOUR:
             return "the same pair again"
         lost = [self.leaves[victim.key]] if any(podset.is_elastic for podset in victim.podsets) else []
-        if self.is_within(at, lost):  # what it lost of its surplus before is not told
-            return ""
+        is_within = self.is_within(at, lost)  # what it lost of its surplus before is not told
+        usual = 0.0 if is_within else MIN_RUNTIME
         path, other = self.case.path(victim), self.case.path(item.workload)
         top = path[next((at for at, queue in enumerate(path[1:]) if queue in other), len(path) - 1) :]
         least = inherited(path, "preempt_min_runtime", 0.0) if cause is Cause.PREEMPTED else min(
-            inherited(way, "min_runtime", MIN_RUNTIME) for way in (path, top))
+            inherited(way, "min_runtime", usual) for way in (path, top))
         if one.admitted_at is not None and now - one.admitted_at < least:
             return "within its minimum runtime"
+        if is_within:
+            return ""
         recent = sum(now - old.time < DAY and old.reason != Cause.CONSOLIDATED for old in victim.evictions)
         is_worn = not is_moved and recent >= inherited(path, "max_evictions", MAX_EVICTIONS)
         return "maxEvictions" if is_worn else ""
@@ -234,6 +251,16 @@ class Court:
             is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due
             if not is_above[books.queue == branch].any():
                 yield self.laid.items[reclaimed[-1]].key, "Entitled", f"{branch} is not above what it is due"
+
+
+def drained(case: Case, pool: Pool) -> float:
+    """Milli-GPU in a pool's token bucket before this plan."""
+    ledgers = (queue.ledger.evicted for queue in case.snapshot.queues.values())
+    entries = sorted((one.time, one.value) for ledger in ledgers for name, one in ledger if name == pool.name)
+    rate, level, then = (pool.eviction_gpus or 0) / pool.eviction_period, 0.0, 0.0
+    for time, value in (*entries, (case.snapshot.now, 0.0)):
+        level, then = max(0.0, level - rate * (time - then)) + value, time
+    return level
 
 
 def cause_of(taker: Item, one: Running, verdict: Taking) -> Cause:

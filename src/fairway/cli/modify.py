@@ -1,0 +1,107 @@
+"""`fairway modify`: another queue, priority, time limit, deadline or order for workloads that are submitted already.
+
+It changes labels and annotations of the user's own object, which the Workload follows.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Selection
+
+from .connect import on_cluster
+from .find import Found, sought
+from .main import Problem, told
+from .many import JOBS, SELECTOR, Choice, found_by, on_each
+from .output import output_option
+
+NONE = "none"
+FIELDS = {"--time-limit": "time-limit", "--deadline": "deadline", "--after": "after", "--priority": "priority-class"}
+"""Option → the annotation that it sets."""
+
+
+@click.command()
+@JOBS
+@SELECTOR
+@click.option("--queue", default="", metavar="QUEUE", help="Move it to this queue; only while it waits.")
+@click.option("--priority", default="", metavar="CLASS", help="A PriorityClass; `none` for what its pods say.")
+@click.option("--time-limit", default="", metavar="6h", help="Stop it after this time; `none` for the queue's.")
+@click.option("--deadline", default="", metavar="TIME", help="When it should have ended, RFC 3339; or `none`.")
+@click.option("--after", multiple=True, metavar="JOB", help="Start only when this job has succeeded; or `none`.")
+@output_option
+@on_cluster
+async def modify(client: Client, namespace: str, output: str, **said: Any) -> int:
+    """Change workloads that are submitted: fairway modify train --queue nlp --time-limit 6h"""
+    choice = Choice(said.pop("jobs"), said.pop("selector"))
+    given = {f"--{name.replace('_', '-')}": value for name, value in said.items() if value}
+    if not given:
+        raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")
+    await _check(client, namespace, given)
+    return await on_each(client, await found_by(client, namespace, choice), output, _change(given))
+
+
+async def _check(client: Client, namespace: str, given: dict[str, Any]) -> None:
+    """Names that are not there are a Problem before anything is changed."""
+    if "--queue" in given:
+        queues = await _names(client, kinds.QUEUES)
+        parents = {it.get("spec", {}).get("parent") for it in queues.values()}
+        _known("--queue", given["--queue"], [name for name in queues if name not in parents])
+    if given.get("--priority", NONE) != NONE:
+        _known("--priority", given["--priority"], list(await _names(client, kinds.PRIORITY_CLASSES)))
+    for job in given.get("--after", ()):
+        with told(Problem, by="--after: "):
+            if job != NONE and not await sought(client, namespace, job):
+                raise Problem(f"no workload {job!r}; `fairway ls --all` lists what there is")
+
+
+async def _names(client: Client, kind: Kind) -> dict[str, dict[str, Any]]:
+    return {it["metadata"]["name"]: it for it in await client.list(Selection(kind))}
+
+
+def _known(option: str, name: str, names: list[str]) -> None:
+    if name not in names:
+        raise Problem(f"{option}: there is no {name!r}; there are: {', '.join(sorted(names)) or 'none'}", exit_code=1)
+
+
+def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
+    """What makes the changes to one workload."""
+    notes = {f"fairway.dev/{FIELDS[option]}": _text(value) for option, value in given.items() if option in FIELDS}
+    meta: dict[str, Any] = {"annotations": notes} if notes else {}
+    if "--queue" in given:
+        meta["labels"] = {"fairway.dev/queue": given["--queue"]}
+
+    async def change(client: Client, found: Found) -> str:
+        _refuse(found, given)
+        try:
+            for owner in found.owners:
+                await client.patch(owner, {"metadata": meta})
+        except ApiError as error:
+            raise _by_option(error) from error
+        return f"modified: {', '.join(f'{option[2:]} {_text(value) or NONE}' for option, value in given.items())}"
+
+    return change
+
+
+def _refuse(found: Found, given: dict[str, Any]) -> None:
+    if found.phase in ("Succeeded", "Failed"):
+        raise Problem(f"{found.name} is over; submit it anew to run it", exit_code=1)
+    if not found.owners:
+        raise Problem(f"{found.name} is a Workload that no job owns; change its spec with kubectl", exit_code=1)
+    if "--queue" in given and found.status.get("admission") and given["--queue"] != found.workload["spec"]["queue"]:
+        steps = f"`fairway suspend {found.name}`, move it, then `fairway resume {found.name}`"
+        raise Problem(f"{found.name} holds capacity, and keeps its queue while it does: {steps}", exit_code=1)
+
+
+def _text(value: str | tuple[str, ...]) -> str | None:
+    """The text of an annotation; None removes it."""
+    text = value if isinstance(value, str) else ",".join(it.rpartition("/")[2] for it in value)
+    return None if text == NONE else text
+
+
+def _by_option(error: ApiError) -> Exception:
+    """What the server refuses of a field, by the option that sets it."""
+    causes = [(option, it.message) for it in error.causes for option, name in FIELDS.items() if f"/{name}]" in it.field]
+    return Problem(": ".join(causes[0])) if causes else error

@@ -1,0 +1,136 @@
+"""wait, cancel, suspend, resume and modify on one workload or many, on a cluster of this machine."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from .test_commands import Machine
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.run("up", "--detach", "--cpus", "8", "--fake-gpus", "1")
+    for name in ("other", "parent"):
+        (machine.folder / "queue.json").write_text(json.dumps(queue(name)))
+        machine.kubectl("apply", "-f", str(machine.folder / "queue.json"))
+    yield machine
+    machine.run("down")
+
+
+def queue(name: str) -> dict:
+    return {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
+
+
+def submit(machine: Machine, name: str, script: str, *options: str) -> None:
+    machine.run("submit", "--name", name, "--cpus", "100m", *options, "--", "sh", "-c", script)
+
+
+def spec(machine: Machine, name: str) -> dict:
+    return json.loads(machine.run("status", name, "-o", "json"))["spec"]
+
+
+def test_wait_exits_with_the_code_of_the_program(machine: Machine) -> None:
+    submit(machine, "good", "exit 0")
+    submit(machine, "bad", "exit 7")
+    assert machine.run("wait", "good").startswith("good finished")
+    assert machine.run("wait", "bad", status=7).startswith("bad ")
+    machine.run("wait", "good", "bad", status=7)
+
+
+def test_wait_takes_a_job_that_was_submitted_just_now_and_many_by_label(machine: Machine) -> None:
+    for name in ("s1", "s2", "s3"):
+        submit(machine, name, "true")
+        machine.kubectl("label", "job", name, "sweep=a")
+    said = machine.run("wait", "-l", "sweep=a")
+    assert sorted(re.findall(r"^(s\d) finished", said, re.MULTILINE)) == ["s1", "s2", "s3"]
+
+
+def test_wait_returns_when_a_job_has_started_and_gives_up_after_its_timeout(machine: Machine) -> None:
+    submit(machine, "long", "sleep 600")
+    assert "long runs on " in machine.run("wait", "long", "--for", "started")
+    assert machine.run("wait", "long", "--timeout", "100ms", status=124) == "fairway: not finished in time: long\n"
+    machine.run("cancel", "long")
+
+
+def test_wait_for_a_name_that_does_not_exist_says_so_and_waits_for_the_others(machine: Machine) -> None:
+    submit(machine, "there", "true")
+    said = machine.run("wait", "nope", "there", status=1)
+    assert "no workload 'nope'" in said and "there finished" in said
+
+
+def test_several_are_suspended_resumed_and_cancelled_with_a_line_each(machine: Machine) -> None:
+    for name in ("a1", "a2", "a3"):
+        submit(machine, name, "sleep 600")
+        machine.until(name, "Running")
+    said = machine.run("suspend", "a1", "nope", "a2", status=1)
+    assert re.findall(r"^(?:fairway: )?(\S+)", said, re.MULTILINE) == ["a1", "a2", "no"]
+    machine.until("a1", "Suspended")
+    assert machine.run("resume", "a1", "a2") == "a1 resumed: it queues again\na2 resumed: it queues again\n"
+    machine.kubectl("label", "job", "a1", "a3", "kind=x")
+    assert machine.run("cancel", "-l", "kind=x").splitlines() == ["a1 cancelled", "a3 cancelled"]
+    assert json.loads(machine.run("cancel", "a2", "-o", "json"))["done"] == "cancelled"
+
+
+def test_a_queue_or_state_alone_chooses_nothing_until_all_is_said(machine: Machine) -> None:
+    submit(machine, "q1", "sleep 600", "--queue", "other")
+    assert "add --all" in machine.run("cancel", "-q", "other", status=2)
+    assert "not both" in machine.run("cancel", "q1", "--all", status=2)
+    assert "no job is named" in machine.run("cancel", status=2)
+    machine.until("q1", "Running")
+    assert machine.run("cancel", "-q", "other", "--state", "running", "--all") == "q1 cancelled\n"
+    deadline = time.monotonic() + 30
+    while "q1" in machine.run("ls", "-o", "name"):
+        assert time.monotonic() < deadline
+    assert "no workload is in that choice" in machine.run("cancel", "-q", "other", "--all")
+
+
+def test_a_waiting_job_moves_to_another_queue_and_a_running_one_is_told_how(machine: Machine) -> None:
+    submit(machine, "holds", "sleep 600", "--gpus", "1")
+    machine.until("holds", "Running")
+    submit(machine, "moves", "sleep 600", "--gpus", "1")
+    machine.until("moves", "Pending")
+    assert machine.run("modify", "moves", "--queue", "other") == "moves modified: queue other\n"
+    deadline = time.monotonic() + 30
+    while spec(machine, "moves")["queue"] != "other":
+        assert time.monotonic() < deadline
+    said = machine.run("modify", "holds", "--queue", "other", status=1)
+    assert "keeps its queue" in said and "`fairway suspend holds`" in said
+    machine.run("cancel", "holds", "moves")
+
+
+def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them_back(machine: Machine) -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    (machine.folder / "high.json").write_text(json.dumps(high))
+    machine.kubectl("apply", "-f", str(machine.folder / "high.json"))
+    submit(machine, "tuned", "sleep 600")
+    machine.until("tuned", "Running")
+    machine.run("modify", "tuned", "--priority", "high", "--time-limit", "3h", "--deadline", "2030-01-01T00:00:00Z")
+    deadline = time.monotonic() + 30
+    while (said := spec(machine, "tuned")).get("priorityClassName") != "high" or said.get("timeLimit") != "3h":
+        assert time.monotonic() < deadline, said
+    machine.run("modify", "tuned", "--priority", "none", "--time-limit", "none")
+    while (said := spec(machine, "tuned")).get("priorityClassName") or said.get("timeLimit"):
+        assert time.monotonic() < deadline, said
+    assert said["deadline"] == "2030-01-01T00:00:00Z"
+    machine.run("cancel", "tuned")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        ("--queue nope", 1, "--queue: there is no 'nope'; there are: default, other, parent"),
+        ("--priority nope", 1, "--priority: there is no 'nope'; there are: "),
+        ("--time-limit banana", 2, "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
+        ("--after nope", 2, "--after: no workload 'nope'"),
+        ("", 2, "nothing to change is given; use one of --queue, "),
+    ],
+)
+def test_what_cannot_be_modified_is_told_by_its_option(machine: Machine, words: str, status: int, told: str) -> None:
+    if "stays" not in machine.run("ls", "-o", "name").split():
+        submit(machine, "stays", "sleep 600")
+    said = machine.run("modify", "stays", *words.split(), status=status)
+    assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
