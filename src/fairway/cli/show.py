@@ -1,14 +1,11 @@
-"""What there is and why: ls, status, why, queues, nodes. They read; they change nothing."""
+"""What is known of one workload: status, why. They read; they change nothing."""
 
-from collections import defaultdict
 from typing import Any
 
 import click
 import msgspec
 
-from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
 from .find import Found, failure, find, pods_of
@@ -16,7 +13,6 @@ from .listing import OVER, Listed, reason
 from .output import age, clock_time, output_option, print_table, show, span, start
 from .whatif import would_help
 
-GPU = "nvidia.com/gpu"
 Thing = dict[str, Any]
 
 
@@ -105,92 +101,3 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
         lines += [position] * bool(said.get("position")) + [f"forecast: starts {starts}"] * bool(starts)
     click.echo("\n  ".join(filter(None, lines)))
     _print_history(said, now)
-
-
-@click.command()
-@output_option
-@on_cluster
-async def queues(client: Client, namespace: str, output: str) -> None:
-    """List queues as of the last minute: quotas, due, what they hold, what waits; then how far off forecasts were."""
-    items = sorted(await client.list(Selection(kinds.QUEUES)), key=lambda it: str(it["metadata"]["name"]))
-    show(output, {"items": items}, lambda: _print_queues(items))
-
-
-def _print_queues(items: list[Thing]) -> None:
-    head = ["NAME", "PARENT", "PENDING", "ADMITTED", "RESOURCE", "GUARANTEED", "LIMIT", "SHARE", "USAGE"]
-    print_table(head, [line for it in items for line in _queue_lines(it)])
-    if forecasts := [line for it in items for line in _accuracy(it)]:
-        click.echo()
-        print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "BY P90"], forecasts)
-
-
-def _accuracy(queue: Thing) -> list[list[object]]:
-    """A line for each horizon: how many starts were told, by how much p50 was off, how many came by p90."""
-    said = (queue.get("status") or {}).get("forecasts") or ()
-    name = queue["metadata"]["name"]
-    return [[name, it["horizon"], it["starts"], span(it["error"]), f"{it['coverage']:.0%}"] for it in said]
-
-
-def _queue_lines(queue: Thing) -> list[list[object]]:
-    """A line per governed resource; one without figures for a queue that governs none."""
-    spec, said = queue.get("spec") or {}, queue.get("status") or {}
-    name = [queue["metadata"]["name"], spec.get("parent"), said.get("pending", 0), said.get("admitted", 0)]
-    lines: list[list[object]] = []
-    for quota in spec.get("quotas") or ():
-        guaranteed, limit = quota.get("guaranteed") or {}, quota.get("limit") or {}
-        for resource in sorted(guaranteed | limit):
-            pool = quota.get("pool", "*")
-            label = resource if pool == "*" else f"{resource} in {pool}"
-            figures = [guaranteed.get(resource), limit.get(resource)]
-            figures += [_of(said.get(part), pool, resource) for part in ("share", "usage")]
-            lines.append([*([""] * 4 if lines else name), label, *figures])
-    return lines or [name]
-
-
-def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
-    """The amount of a resource in one pool, or in all."""
-    from fairway.api import quantities
-
-    pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
-    total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
-    return quantities.format(total, resource) if pools else ""
-
-
-@click.command()
-@output_option
-@on_cluster
-async def nodes(client: Client, namespace: str, output: str) -> None:
-    """List nodes: what they have, what is taken."""
-    items, used = await client.list(Selection(kinds.NODES)), _used(await client.list(Selection(kinds.PODS)))
-    head = ["NAME", "STATUS", "GPUS", "GPUS USED", "CPU", "CPU USED", "PODS", "PRODUCT"]
-    show(output, {"items": items}, lambda: print_table(head, [_node_line(it, used) for it in items]))
-
-
-def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
-    """(node, resource) → what its live pods request."""
-    from fairway.api.pods import requests_of
-
-    used: dict[tuple[str, str], int] = defaultdict(int)
-    for pod in pods:
-        phase = (pod.get("status") or {}).get("phase")
-        if (node := pod["spec"].get("nodeName")) and phase not in ("Succeeded", "Failed"):
-            used[node, "pods"] += 1
-            for resource, amount in requests_of(pod):
-                used[node, resource] += amount
-    return used
-
-
-def _node_line(node: Thing, used: dict[tuple[str, str], int]) -> list[object]:
-    from fairway.api import quantities
-
-    name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    gpus, cpus = (quantities.format(used[name, it], it) for it in (GPU, "cpu"))
-    figures = [offered.get(GPU, 0), gpus, offered.get("cpu"), cpus, used[name, "pods"]]
-    return [name, _node_status(node), *figures, labels.get("nvidia.com/gpu.product")]
-
-
-def _node_status(node: Thing) -> str:
-    conditions = {it["type"]: it["status"] for it in (node.get("status") or {}).get("conditions") or ()}
-    ready = "Ready" if conditions.get("Ready") == "True" else "NotReady"
-    return f"{ready},SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else ready

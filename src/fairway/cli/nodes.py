@@ -1,0 +1,83 @@
+"""`fairway nodes`: what each node has, what is taken and free, and whose work holds it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Selection
+
+from .connect import on_cluster
+from .listing import GPU, Listed, natural
+from .output import output_option, print_table, show
+
+Thing = dict[str, Any]
+HEAD = ["NAME", "STATUS", "GPUS", "GPUS USED", "GPUS FREE", "CPU", "CPU USED", "PODS", "PRODUCT", "USED BY"]
+
+
+@click.command()
+@output_option
+@on_cluster
+async def nodes(client: Client, namespace: str, output: str) -> None:
+    """List nodes: what they have, what is taken and free, and by whom."""
+    items = sorted(await client.list(Selection(kinds.NODES)), key=lambda it: natural(it["metadata"]["name"]))
+    used, by = _used(await client.list(Selection(kinds.PODS))), users(await _workloads(client))
+    rows = [_node_line(it, used, by[it["metadata"]["name"]]) for it in items]
+    show(output, {"items": items}, lambda: print_table(HEAD, rows, less=("PRODUCT", "PODS", "CPU USED", "CPU")))
+
+
+async def _workloads(client: Client) -> list[Listed]:
+    """All there are; none where the user may not see those of all namespaces."""
+    try:
+        return await client.list(Selection(kinds.WORKLOADS), Listed)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return []
+
+
+def users(workloads: Iterable[Listed]) -> dict[str, Counter[str]]:
+    """Node → user → the GPUs that the user's workloads hold there; 0 for those that hold none."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for one in workloads:
+        if one.state in ("running", "starting", "stopping") and one.status.admission:
+            each = {it.name: it.gpus() for it in one.spec.pod_sets or ()}
+            for part in one.status.admission.pod_sets or ():
+                for on in part.nodes or ():
+                    found[on.node][one.user or "?"] += each.get(part.name, 0) * (on.count or 1)  # type: ignore[assignment]
+    return found
+
+
+def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
+    """(node, resource) → what its live pods request."""
+    from fairway.api.pods import requests_of
+
+    used: dict[tuple[str, str], int] = defaultdict(int)
+    for pod in pods:
+        phase = (pod.get("status") or {}).get("phase")
+        if (node := pod["spec"].get("nodeName")) and phase not in ("Succeeded", "Failed"):
+            used[node, "pods"] += 1
+            for resource, amount in requests_of(pod):
+                used[node, resource] += amount
+    return used
+
+
+def _node_line(node: Thing, used: dict[tuple[str, str], int], by: Counter[str]) -> list[object]:
+    from fairway.api import quantities
+
+    name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
+    offered = (node.get("status") or {}).get("allocatable") or {}
+    has, taken = quantities.parse(str(offered.get(GPU, 0)), GPU), used[name, GPU]
+    gpus = [quantities.format(it, GPU) for it in (has, taken, max(0, has - taken))]
+    whose = ", ".join(f"{user} ({held:g} GPUs)" if held else user for user, held in by.most_common())
+    figures = [*gpus, offered.get("cpu"), quantities.format(used[name, "cpu"], "cpu"), used[name, "pods"]]
+    return [name, _node_status(node), *figures, labels.get("nvidia.com/gpu.product"), whose]
+
+
+def _node_status(node: Thing) -> str:
+    conditions = {it["type"]: it["status"] for it in (node.get("status") or {}).get("conditions") or ()}
+    ready = "Ready" if conditions.get("Ready") == "True" else "NotReady"
+    return f"{ready},SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else ready

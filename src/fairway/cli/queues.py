@@ -1,0 +1,264 @@
+"""`fairway queues` and `fairway nodes`: who holds what, and what is asked for, as it is now.
+
+What queues hold and have waiting is added up from the Workloads, since a Queue's own status is written at most once a
+minute. Only the share is read from there: what is due to a queue is decided, not counted.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Selection
+
+from .connect import on_cluster
+from .listing import GPU, Meta, PodMeta, natural
+from .output import output_option, print_table, show, span
+
+Thing = dict[str, Any]
+
+
+class Part(Struct, rename="camel"):
+    """A part of a Workload, as far as it is read here."""
+
+
+class Template(Part):
+    metadata: PodMeta | None = None
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class PodSet(Part):
+    name: str = "main"
+    count: int = 1
+    template: Template | None = None
+
+
+class Node(Part):
+    node: str = ""
+    count: int | None = None
+
+
+class Placement(Part):
+    name: str = "main"
+    nodes: list[Node] | None = None
+
+
+class Admission(Part):
+    pool: str = ""
+    pod_sets: list[Placement] | None = None
+
+
+class Spec(Part):
+    queue: str = ""
+    user: str = ""
+    pod_sets: list[PodSet] | None = None
+
+
+class Status(Part):
+    phase: str = ""
+    admission: Admission | None = None
+
+
+class Held(Part):
+    """A Workload: its queue, its user, what it asks for and what it holds."""
+
+    metadata: Meta
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a queue, and all below it, has now. `usage`: by pool and resource; `asked`: by resource, of what waits."""
+
+    pending: int = 0
+    admitted: int = 0
+    usage: Counter[tuple[str, str]] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+
+
+class Requests:
+    """What a pod of a podset requests; read once for all that are alike."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, tuple[tuple[str, str], ...]], Mapping[str, int]] = {}
+
+    def of(self, podset: PodSet) -> Mapping[str, int]:
+        from fairway.api.pods import requests_of
+
+        template = podset.template or Template()
+        notes = (template.metadata and template.metadata.annotations) or {}
+        key = bytes(template.spec), tuple(notes.items())
+        if key not in self._known:
+            pod = {"metadata": {"annotations": notes}, "spec": msgspec.json.decode(template.spec)}
+            self._known[key] = dict(requests_of(pod))
+        return self._known[key]
+
+
+@click.command()
+@output_option
+@on_cluster
+async def queues(client: Client, namespace: str, output: str) -> None:
+    """List queues: quotas, share, what they hold and ask for now; then how far off forecasts were."""
+    items = sorted(await client.list(Selection(kinds.QUEUES)), key=lambda it: natural(it["metadata"]["name"]))
+    live = await _live(client, items)
+    named = {name: _figures(it) for name, it in (live or {}).items()}
+    show(output, {"items": items, "live": named}, lambda: _print_queues(items, live))
+
+
+async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
+    """The tally of each queue; None where the user may not see all workloads."""
+    parents = {it["metadata"]["name"]: (it.get("spec") or {}).get("parent", "") for it in items}
+    try:
+        return tallies(parents, await client.list(Selection(kinds.WORKLOADS), Held))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
+
+
+def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, Tally]:
+    """What each queue has; what a queue has its parents have too."""
+    own: defaultdict[str, Tally] = defaultdict(Tally)
+    requests = Requests()
+    for one in workloads:
+        if one.status.phase in ("Succeeded", "Failed"):
+            continue
+        each = {it.name: requests.of(it) for it in one.spec.pod_sets or ()}
+        waits, held = _waiting(one, each), _held(one, each)
+        for name in _line(one.spec.queue, parents):
+            before = own[name]
+            before.usage.update(held)
+            before.asked.update(waits or {})
+            own[name] = Tally(before.pending + (waits is not None), before.admitted + (waits is None and bool(held)),
+                              before.usage, before.asked)  # fmt: skip
+    return dict(own)
+
+
+def _line(queue: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """The queue and those above it."""
+    seen: set[str] = set()
+    while queue and queue not in seen:
+        seen.add(queue)
+        yield queue
+        queue = parents.get(queue, "")
+
+
+def _waiting(one: Held, each: Mapping[str, Mapping[str, int]]) -> Counter[str] | None:
+    """What it asks for while it waits; None of one that does not wait."""
+    if one.status.phase not in ("", "Pending") or one.status.admission:
+        return None
+    asked: Counter[str] = Counter()
+    for podset in one.spec.pod_sets or ():
+        asked.update({resource: most * podset.count for resource, most in each[podset.name].items()})
+    return asked
+
+
+def _held(one: Held, each: Mapping[str, Mapping[str, int]]) -> Counter[tuple[str, str]]:
+    held: Counter[tuple[str, str]] = Counter()
+    placed = one.status.admission or Admission()
+    for part in placed.pod_sets or ():
+        pods = sum(on.count or 1 for on in part.nodes or ())
+        held.update({(placed.pool, name): most * pods for name, most in each.get(part.name, {}).items()})
+    return held
+
+
+def _figures(tally: Tally) -> Thing:
+    from fairway.api import quantities
+
+    usage: dict[str, dict[str, str]] = {}
+    for (pool, resource), most in sorted(tally.usage.items()):
+        usage.setdefault(pool, {})[resource] = quantities.format(most, resource)
+    asked = {resource: quantities.format(most, resource) for resource, most in sorted(tally.asked.items())}
+    return {"pending": tally.pending, "admitted": tally.admitted, "usage": usage, "asked": asked}
+
+
+HEAD = [
+    "NAME", "PARENT", "PENDING", "ADMITTED", "RESOURCE", "GUARANTEED", "LIMIT", "SHARE", "USAGE", "BORROWED", "ASKED",
+]  # fmt: skip
+
+
+def _print_queues(items: list[Thing], live: dict[str, Tally] | None) -> None:
+    names = [it["metadata"]["name"] for it in items]
+    lines = [line for it in items for line in queue_lines(it, (live or {}).get(it["metadata"]["name"], Tally()))]
+    others = {name: tally for name, tally in (live or {}).items() if name not in names}
+    lines += [line for name, tally in others.items() for line in queue_lines(_missing(name), tally)]
+    print_table(HEAD, lines, less=("PARENT", "LIMIT", "BORROWED"))
+    if live is None:
+        click.echo("usage is not shown: you may not list the workloads of all namespaces", err=True)
+    elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):
+        click.echo("SHARE is as of the last minute, all else as of now", err=True)
+    if forecasts := [line for it in items for line in _accuracy(it)]:
+        click.echo()
+        print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "BY P90"], forecasts)
+
+
+def _missing(name: str) -> Thing:
+    return {"metadata": {"name": name}, "spec": {"parent": "(no such queue)"}}
+
+
+def _is_old(queue: Thing, live: Tally) -> bool:
+    """Whether its share was decided about other workloads than there are now."""
+    said = queue.get("status") or {}
+    return bool(said.get("share")) and (said.get("pending", 0), said.get("admitted", 0)) != (
+        live.pending,
+        live.admitted,
+    )
+
+
+def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
+    """A line for each resource that the queue governs, and for others that it holds or asks for; at least one."""
+    from fairway.api import quantities
+
+    spec, said = queue.get("spec") or {}, queue.get("status") or {}
+    figures: list[list[object]] = []
+    governed: set[str] = set()
+    for quota in spec.get("quotas") or ():
+        guaranteed, limit, pool = quota.get("guaranteed") or {}, quota.get("limit") or {}, quota.get("pool", "*")
+        for resource in sorted(guaranteed | limit):
+            governed.add(resource)
+            used = sum(most for (at, name), most in live.usage.items() if name == resource and pool in ("*", at))
+            label = resource if pool == "*" else f"{resource} in {pool}"
+            due = [guaranteed.get(resource), limit.get(resource), _of(said.get("share"), pool, resource)]
+            lent, waits = _borrowed(due[0], used, resource), live.asked[resource]
+            amounts = [quantities.format(used, resource), lent, quantities.format(waits, resource)]
+            figures.append([label, *due, *amounts])
+    others = ({name for _, name in live.usage} | set(live.asked)) - governed
+    for resource in sorted(others, key=lambda name: (name != GPU, name)):
+        if resource == GPU or not figures:
+            used = sum(most for (_, name), most in live.usage.items() if name == resource)
+            amounts = [quantities.format(most, resource) for most in (used, live.asked[resource])]
+            figures.append([resource, "", "", "", amounts[0], "", amounts[1]])
+    name = [queue["metadata"]["name"], spec.get("parent"), live.pending, live.admitted]
+    return [[*([""] * 4 if at else name), *part] for at, part in enumerate(figures or [[]])]
+
+
+def _borrowed(guaranteed: object, used: int, resource: str) -> str:
+    """Usage above guaranteed; of a relative guarantee nothing is told."""
+    from fairway.api import quantities
+
+    if guaranteed is None or str(guaranteed).endswith("%"):
+        return ""
+    return quantities.format(max(0, used - quantities.parse(str(guaranteed), resource)), resource)
+
+
+def _of(part: dict[str, Thing] | None, pool: str, resource: str) -> str:
+    """The amount of a resource in one pool, or in all."""
+    from fairway.api import quantities
+
+    pools = [amounts for name, amounts in (part or {}).items() if pool in ("*", name)]
+    total = sum(quantities.parse(str(it[resource]), resource) for it in pools if resource in it)
+    return quantities.format(total, resource) if pools else ""
+
+
+def _accuracy(queue: Thing) -> list[list[object]]:
+    """A line for each horizon: how many starts were forecast, by how much p50 was off, how many came by p90."""
+    said = (queue.get("status") or {}).get("forecasts") or ()
+    name = queue["metadata"]["name"]
+    return [[name, it["horizon"], it["starts"], span(it["error"]), f"{it['coverage']:.0%}"] for it in said]

@@ -1,0 +1,82 @@
+"""`fairway queues` and `nodes`: added up from what there is now, not from what a Queue's status last said."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from fairway.cli.listing import Listed
+from fairway.cli.nodes import users
+from fairway.cli.queues import Held, queue_lines, tallies
+
+from .test_commands import Machine
+
+GPU = "nvidia.com/gpu"
+
+
+def workload(name: str, queue: str, gpus: str, nodes: dict | None = None, shape: type = Held, count: int = 2):
+    template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {GPU: gpus}}}]}}
+    placed = [{"node": node, "count": pods} for node, pods in (nodes or {}).items()]
+    status = {"phase": "Running", "admission": {"pool": "p", "podSets": [{"name": "main", "nodes": placed}]}}
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "ml"}, "status": status if nodes else {"phase": "Pending"},
+         "spec": {"queue": queue, "user": "ann", "podSets": [{"name": "main", "count": count, "template": template}]}},
+        shape,
+    )  # fmt: skip
+
+
+def held(*arguments, **more) -> Held:
+    """A Workload as it is decoded from what a server sends."""
+    return msgspec.json.decode(msgspec.json.encode(workload(*arguments, shape=dict, **more)), type=Held)
+
+
+def test_what_a_queue_has_its_parents_have_too() -> None:
+    found = tallies({"nlp": "research", "research": ""}, [held("a", "nlp", "2", {"n1": 2}), held("b", "nlp", "4")])
+    for name in ("nlp", "research"):
+        assert (found[name].pending, found[name].admitted) == (1, 1)
+        assert found[name].usage["p", GPU] == 4000 and found[name].asked[GPU] == 8000
+
+
+def test_a_shrunk_workload_counts_with_what_it_holds() -> None:
+    assert tallies({"nlp": ""}, [held("a", "nlp", "2", {"n1": 1})])["nlp"].usage["p", GPU] == 2000
+
+
+def test_parents_in_a_circle_are_counted_once() -> None:
+    found = tallies({"a": "b", "b": "a"}, [held("x", "a", "1")])
+    assert (found["a"].pending, found["b"].pending) == (1, 1)
+
+
+def test_a_queue_shows_what_it_borrows_and_what_nobody_governs() -> None:
+    live = tallies({"nlp": ""}, [held("a", "nlp", "3", {"n1": 2}), held("b", "nlp", "1")])["nlp"]
+    governed = {"metadata": {"name": "nlp"}, "spec": {"quotas": [{"pool": "*", "guaranteed": {GPU: 4}}]}}
+    assert queue_lines(governed, live) == [["nlp", None, 1, 1, GPU, 4, None, "", "6", "2", "2"]]
+    free = {"metadata": {"name": "nlp"}, "spec": {}}
+    assert queue_lines(free, live) == [["nlp", None, 1, 1, GPU, "", "", "", "6", "", "2"]]
+
+
+def test_a_node_names_the_users_and_their_gpus() -> None:
+    found = users([workload("a", "nlp", "2", {"n1": 2, "n2": 1}, Listed), workload("b", "nlp", "1", None, Listed)])
+    assert found == {"n1": {"ann": 4.0}, "n2": {"ann": 2.0}}
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.run("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
+    yield machine
+    machine.run("down")
+
+
+def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> None:
+    machine.run("submit", "--name", "a", "--gpus", "2", "--cpus", "1", "--", "sleep", "600")
+    machine.until("a", "Running")
+    machine.run("submit", "--name", "b", "--gpus", "1", "--cpus", "1", "--", "true")
+    machine.until("b", "Pending")
+    assert re.search(rf"^default +1 +1 +{GPU} +2 +1$", machine.run("queues"), re.MULTILINE)
+    live = json.loads(machine.run("queues", "-o", "json"))["live"]["default"]
+    assert (live["usage"]["default"][GPU], live["asked"][GPU]) == ("2", "1")
+    assert re.search(r"^\S+ +Ready +2 +2 +0 .* admin \(2 GPUs\)$", machine.run("nodes"), re.MULTILINE)
+    machine.kubectl("cordon", json.loads(machine.run("nodes", "-o", "json"))["items"][0]["metadata"]["name"])
+    assert "Ready,SchedulingDisabled" in machine.run("nodes")
