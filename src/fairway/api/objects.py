@@ -199,6 +199,8 @@ class ContainerStatus(Part, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    allocated_resources: dict[str, Quantity] = {}
+    resources: Resources | None = None
 
 
 class PodStatus(Part, frozen=True):
@@ -293,6 +295,8 @@ class NodeTopologyObject(Object, frozen=True):
 
 class ClaimSpec(Part, frozen=True):
     volume_name: str = ""
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
 
 
 class ClaimObject(Object, frozen=True):
@@ -307,6 +311,10 @@ class VolumeAffinity(Part, frozen=True):
 
 class VolumeSpec(Part, frozen=True):
     node_affinity: VolumeAffinity = VolumeAffinity()
+
+
+class StorageClassObject(Object, frozen=True):
+    volume_binding_mode: str = "Immediate"
 
 
 class VolumeObject(Object, frozen=True):

@@ -2,12 +2,12 @@
 
 Requests are Kubernetes' sum: containers and sidecars together, or the largest init container with the sidecars started
 before it, plus overhead; a missing request is the limit. Constraints keep their Kubernetes meaning. Labels that
-controllers generate (a job's name, a template's hash) make no class of their own unless the pod's own terms ask for
-them. What a namespace selector or a claim says depends on other objects: those are given as `Surroundings`.
+controllers generate (a job's name, a template's hash) make no class of their own unless the terms of some pod select
+by them. What namespace selectors, claims and other pods' terms mean depends on other objects: the `Surroundings`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import floor
 
@@ -15,6 +15,7 @@ import msgspec
 
 from fairway.engine import model
 from fairway.engine.labels import selects
+from fairway.engine.plan import Reason
 
 from . import objects
 from .quantities import LARGEST, Malformed, Quantity, exact, parse, shown, within
@@ -29,20 +30,37 @@ NOBODY: model.Selector = (model.Expression("", "In"),)
 LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
 """Reasons of a failed pod whose program did not fail."""
 Labels = Mapping[str, str]
+Selected = tuple[str, str | None]
+"""A label by which some pod selects others: key and value; None: any value."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim. `reach`: the node affinity of its volume; `unready`: the Reason for which no pod can use
+    it yet; `is_exclusive`: ReadWriteOncePod."""
+
+    reach: tuple[model.Term, ...] = ()
+    unready: str = ""
+    is_exclusive: bool = False
+
+
+MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Node affinity of the volumes behind claims ("namespace/name"), and the labels of namespaces."""
+    """Claims by "namespace/name", None where they are not known; the labels of namespaces; and the labels by which pods
+    select others."""
 
-    claims: Mapping[str, tuple[model.Term, ...]] = field(default_factory=dict)
+    claims: Mapping[str, VolumeClaim] | None = None
     namespaces: Mapping[str, Labels] = field(default_factory=dict)
+    selected: frozenset[Selected] = frozenset()
 
     def labels(self, namespace: str) -> dict[str, str]:
         return {objects.NAMESPACE_NAME: namespace, **self.namespaces.get(namespace, {})}
 
 
-ALONE = Surroundings()
+ALONE, NO_AFFINITY = Surroundings(), objects.Affinity()
 
 
 def pod_class(template: objects.PodTemplate, namespace: str, around: Surroundings = ALONE) -> model.PodClass:
@@ -53,13 +71,15 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     asked = within("spec", requests, spec)
     near = tuple(_pod_terms(spec, meta.labels, namespace=namespace, around=around))
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
+    read = {*around.selected, *_selected(near, spread)}
+    claims = dict(_claims(spec, namespace, around))
     return model.PodClass(
         namespace=namespace,
         requests=tuple(one for one in asked if one[0] != model.GPU) if fraction or memory else asked,
-        labels=_lasting(meta.labels, [*(one.selector or () for one in near), *(one.selector for one in spread)]),
+        labels=_lasting(meta.labels, read),
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
-        volumes=tuple(_volumes(spec, namespace, around)),
+        volumes=tuple(_bound(spec, claims.values())),
         preferences=tuple(model.Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
         pod_affinity=near,
@@ -67,6 +87,8 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
         host_ports=tuple(sorted(set(_host_ports(spec)))),
         gpu_fraction=fraction,
         gpu_memory=memory,
+        exclusive=tuple(f"{namespace}/{name}" for name, claim in claims.items() if claim.is_exclusive),
+        unready=tuple((claim.unready, name) for name, claim in claims.items() if claim.unready),
     )
 
 
@@ -75,10 +97,12 @@ def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> model.Pod |
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
         return None
     meta = pod.metadata
-    template = objects.PodTemplate(meta, msgspec.structs.replace(pod.spec, node_name="", volumes=()))
+    template = objects.PodTemplate(meta, msgspec.structs.replace(resized(pod), node_name=""))
     assigned = meta.annotations.get(objects.ASSIGNED, "")
     devices = tuple(int(index) for index in assigned.split(",") if index.isascii() and index.isdecimal())
     taken, is_leaving = pod_class(template, meta.namespace, around), meta.deletion_timestamp is not None
+    if taken.volumes or taken.unready:
+        taken = replace(taken, volumes=(), unready=())  # it runs: both are settled
     return model.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
 
 
@@ -91,6 +115,57 @@ def is_lost(status: objects.PodStatus) -> bool:
 
 def is_disrupted(status: objects.PodStatus) -> bool:
     return any(one.type == "DisruptionTarget" and one.status == "True" for one in status.conditions)
+
+
+def resized(pod: objects.PodObject) -> objects.PodSpec:
+    """The spec of a running pod, with the most of its requested, allocated and actual resources in each container. A
+    resize that its node can never make does not count."""
+    status, spec = pod.status, pod.spec
+    reported = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses) if one.resources}
+    if not reported:
+        return spec
+    is_void = any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in status.conditions)
+
+    def most(one: objects.Container) -> objects.Container:
+        if (at := reported.get(one.name)) is None or at.resources is None:
+            return one
+        own = {} if is_void else one.resources.limits | one.resources.requests
+        found = [own, at.resources.requests, at.allocated_resources]
+        requests = {
+            name: max((amounts[name] for amounts in found if name in amounts), key=lambda it: parse(it, name))
+            for name in dict.fromkeys(key for amounts in found for key in amounts)
+        }
+        return msgspec.structs.replace(one, resources=objects.Resources(requests))
+
+    containers, init = (tuple(map(most, them)) for them in (spec.containers, spec.init_containers))
+    return msgspec.structs.replace(spec, containers=containers, init_containers=init)
+
+
+def gates(pods: Iterable[objects.PodObject]) -> tuple[str, ...]:
+    """Scheduling gates, other than Fairway's, that keep pods without a node from being scheduled."""
+    closed = (gate.name for pod in pods if not pod.spec.node_name for gate in pod.spec.scheduling_gates)
+    return tuple(sorted({name for name in closed if name != objects.GATE}))
+
+
+def selected_by(one: objects.PodTemplate | objects.PodObject) -> frozenset[Selected]:
+    """The labels by which a pod, or pods of a template, select others."""
+    spec, labels = one.spec, one.metadata.labels
+    if spec.affinity == NO_AFFINITY and not spec.topology_spread_constraints:
+        return frozenset()
+    spread = [_spread(part, labels) for part in spec.topology_spread_constraints]
+    return frozenset(_selected(_pod_terms(spec, labels, namespace="", around=ALONE), spread))
+
+
+def _selected(near: Iterable[model.PodAffinity], spread: Iterable[model.Spread]) -> Iterator[Selected]:
+    for selected in (*(one.selector or () for one in near), *(one.selector for one in spread)):
+        yield from selectable(selected)
+
+
+def selectable(selector: model.Selector) -> Iterator[Selected]:
+    """The labels that a selector reads."""
+    for one in selector:
+        values: Iterable[str | None] = one.values if one.operator in ("In", "NotIn") else (None,)
+        yield from ((one.key, value) for value in values)
 
 
 def requests_of(pod: Mapping[str, object]) -> model.Amounts:
@@ -114,11 +189,17 @@ def requests(spec: objects.PodSpec) -> model.Amounts:
             peak |= sidecars + Counter(asked)
     total = (total + sidecars) | peak
     whole = within("resources", _asked, spec.resources)
-    for name in whole.keys() & {model.CPU, model.MEMORY}:
-        if name in spec.resources.requests or name not in total:  # the pod's limit, where no container requests any
+    for name in filter(_is_of_pod, whole):
+        # Of CPU and memory the pod's limit counts only where no container requests any.
+        if name in spec.resources.requests or name not in total or name.startswith("hugepages-"):
             total[name] = whole[name]
     total += within("overhead", _amounts, spec.overhead)
     return model.amounts({name: min(most, LARGEST) for name, most in total.items()})
+
+
+def _is_of_pod(resource: str) -> bool:
+    """Whether `spec.resources` may name it."""
+    return resource in (model.CPU, model.MEMORY) or resource.startswith("hugepages-")
 
 
 def _asked(resources: objects.Resources) -> dict[str, int]:
@@ -175,11 +256,16 @@ def _term(one: objects.NodeTerm) -> model.Term:
     return model.Term(one.match_expressions, one.match_fields)
 
 
-def _volumes(spec: objects.PodSpec, namespace: str, around: Surroundings) -> Iterator[tuple[model.Term, ...]]:
+def _claims(spec: objects.PodSpec, namespace: str, around: Surroundings) -> Iterator[tuple[str, VolumeClaim]]:
+    """The claims that the pod uses, by name, as far as claims are known."""
+    for volume in spec.volumes if around.claims is not None else ():
+        if name := volume.persistent_volume_claim.claim_name:
+            yield name, (around.claims or {}).get(f"{namespace}/{name}", MISSING)
+
+
+def _bound(spec: objects.PodSpec, claims: Iterable[VolumeClaim]) -> Iterator[tuple[model.Term, ...]]:
     """What binds the pod to nodes besides its affinity: its volumes, and a node named already."""
-    for volume in spec.volumes:
-        if found := around.claims.get(f"{namespace}/{volume.persistent_volume_claim.claim_name}"):
-            yield found
+    yield from (claim.reach for claim in claims if claim.reach)
     if spec.node_name:
         yield (model.Term(fields=(model.Expression(NAME_FIELD, "In", (spec.node_name,)),)),)
 
@@ -229,11 +315,11 @@ def _spread(part: objects.SpreadPart, labels: Labels) -> model.Spread:
     )
 
 
-def _lasting(labels: Labels, selectors: Iterable[model.Selector]) -> tuple[tuple[str, str], ...]:
-    """The labels without those that a controller generated and none of the pod's own selectors reads."""
-    asked = {one.key for requirements in selectors for one in requirements}
-    kept = (key for key in labels if key in asked or not key.startswith(GENERATED))
-    return tuple(sorted((key, labels[key]) for key in kept))
+def _lasting(labels: Labels, read: Container[Selected]) -> tuple[tuple[str, str], ...]:
+    """The labels without those that a controller generated and no selector reads."""
+    kept = ((key, value) for key, value in labels.items() if not key.startswith(GENERATED) or (key, None) in read
+            or (key, value) in read)
+    return tuple(sorted(kept))
 
 
 def _host_ports(spec: objects.PodSpec) -> Iterator[tuple[str, str, int]]:

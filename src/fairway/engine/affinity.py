@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from .fit import Counts, Kind, labels_of, pool_row, selected, tolerated
-from .labels import NAME, clash, means, required, selects
+from .labels import CLUSTER, NAME, clash, means, required, selects
 from .model import PodAffinity, PodClass, Spread
 from .score import Values
 from .snapshot import Mask, Snapshot
@@ -22,7 +22,7 @@ Standing = Mapping[PodClass, Counts]
 
 def looks_beside(pod: PodClass) -> bool:
     """Whether each pod of the class changes where the next may stand."""
-    return bool(pod.pod_affinity or pod.spread)
+    return bool(pod.pod_affinity or pod.spread or pod.exclusive)
 
 
 def is_drawn(pod: PodClass, standing: Standing) -> bool:
@@ -68,6 +68,8 @@ def keys_apart(pod: PodClass, other: PodClass) -> set[str]:
     """Topology keys of the domains that two pods may not share."""
     pairs = (pod, other), (other, pod)
     keys = {one.topology_key for own, its in pairs for one in required(own, anti=True) if means(one, own, its)}
+    if not set(pod.exclusive).isdisjoint(other.exclusive):
+        keys.add(CLUSTER)
     return keys | {NAME} if clash(pod, other) else keys
 
 
@@ -116,12 +118,12 @@ def _beside(snapshot: Snapshot, key: str, counts: Counts) -> Counts:
 
 
 def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: list[PodAffinity]) -> Mask:
-    """Domains with a pod that all terms mean; anywhere with the keys for the first pod of a group that means itself."""
+    """Domains with a pod that all terms mean. The first pod of a group that means itself goes anywhere with the keys;
+    pods of the group that are in no domain of any key do not count."""
     counts = _count(standing, lambda one: all(means(term, pod, one) for term in terms))
-    is_first = not np.any(counts > 0) and all(means(term, pod, pod) for term in terms)
-    mask = np.ones(len(snapshot.nodes), np.bool_)
-    for term in terms:
-        mask &= _beside(snapshot, term.topology_key, counts) >= (0 if is_first else 1)
+    beside = np.array([_beside(snapshot, term.topology_key, counts) for term in terms])
+    is_first = not np.any(beside > 0) and all(means(term, pod, pod) for term in terms)
+    mask: Mask = np.all(beside >= (0 if is_first else 1), axis=0)
     return mask
 
 

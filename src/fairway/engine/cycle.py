@@ -152,6 +152,8 @@ class Cycle:
         """Neither its queues nor itself set a condition beyond quota; most are so."""
         if not workload.is_active or workload.backs_off_until is not None or workload.after or workload.pools:
             return False
+        if workload.gates or any(podset.pod.unready for podset in workload.podsets):
+            return False
         if workload.queue not in self._plain:
             branch = self.tree.branches.get(workload.queue)
             self._plain[workload.queue] = branch is not None and branch.is_plain

@@ -5,6 +5,7 @@ user claims is held against the strictest ancestor. Room, holds and victims are 
 """
 
 from collections.abc import Callable
+from itertools import chain
 from operator import attrgetter
 
 from .cycle import Cycle
@@ -53,7 +54,7 @@ def _forbids(queue: Queue, workload: Workload) -> str:
 
 
 def delay(workload: Workload, cycle: Cycle) -> Why | None:
-    """What it waits for that is not room: a back-off, a dependency, a budget."""
+    """What it waits for that is not room: a back-off, a dependency, a scheduling gate, a claim, a budget."""
     now = cycle.now
     if workload.backs_off_until is not None and workload.backs_off_until > now:
         cycle.wake(workload.backs_off_until)
@@ -61,6 +62,10 @@ def delay(workload: Workload, cycle: Cycle) -> Why | None:
         return reason, Facts(until=workload.backs_off_until, detail=workload.refused)
     if key := cycle.tree.unmet(workload.after):
         return Reason.DEPENDENCY_PENDING, Facts(blocking=(key,), detail=key)
+    if workload.gates:
+        return Reason.SCHEDULING_GATED, Facts(detail=", ".join(workload.gates))
+    if claim := next(chain(*(podset.pod.unready for podset in workload.podsets)), None):
+        return Reason(claim[0]), Facts(detail=claim[1])
     return over_budget(workload, cycle.least(workload), cycle)
 
 

@@ -220,13 +220,13 @@ class Draft:
                     self.note(partial(keys.discard, key))
 
     def leavers(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
-        """Whom something that holds these places waits for: those that leave its nodes, where room is held twice, and
-        those beside whom it may not stand."""
-        waits = self.unborne(podsets, admission)
-        for placement in admission.podsets:
-            for share in placement.nodes:
-                row = self.snapshot.row_of.get(share.node, -1)
-                if self.exits.get(row) and ((self.free[:, row] < 0).any() or (self.device_free[row] < -1).any()):
+        """The workloads that must go before these places are free: those that leave its nodes, where what its pods
+        request is held twice, and those beside which its pods may not stand."""
+        waits, memory = self.unborne(podsets, admission), self._memory.get(admission.pool, 0)
+        for pod, row, _, devices in self._shares(podsets, admission):
+            if self.exits.get(row):
+                is_short = self.free[self._vector(pod, memory) > 0, row] < 0
+                if is_short.any() or (any(devices) and (self.device_free[row] < -1).any()):
                     waits |= self.exits[row]
         return tuple(sorted(key for key in waits if not self._remains(key)))
 

@@ -62,10 +62,20 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
     if not draft.policy.tells_why:
         return Reason.NO_ROOM, Facts(pool=pool)
+    if claim := _claim_in_use(draft, ask):
+        return Reason.CLAIM_IN_USE, Facts(pool=pool, detail=claim)
     facts = _facts(draft, ask, pool)
     if facts.level and all(_room(draft, ask, kind).sum() >= size for _, kind, size in _parts(draft, ask, pool)):
         return Reason.NO_DOMAIN, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
+
+
+def _claim_in_use(draft: Draft, ask: Ask) -> str:
+    """The first of its ReadWriteOncePod claims that a pod uses already; "" for none."""
+    used = {claim for pod, on in sight_of(draft).standing().items() if pod.exclusive and on.any()
+            for claim in pod.exclusive}
+    own = (claim for podset in ask.workload.podsets for claim in podset.pod.exclusive)
+    return next((claim.partition("/")[2] for claim in own if claim in used), "")
 
 
 def _parts(draft: Draft, ask: Ask, pool: str) -> list[Part]:

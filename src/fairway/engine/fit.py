@@ -7,13 +7,14 @@ Nothing here looks at scores, at topology, or at the pods that stand beside (aff
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import EllipsisType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .labels import CORDON, NAME, holds, tolerates
+from .labels import CLUSTER, CORDON, NAME, NOT_READY, holds, implied, tolerates
 from .model import GPU, Admission, Expression, Node, PodClass, Running, Selector, Sketch, Taint, Term, Workload
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
@@ -127,12 +128,16 @@ def remember(kept: dict[Key, Value], key: Key, value: Value, most: int = MOST_KE
 def labels_of(snapshot: Snapshot, key: str) -> Labels:
     memo = snapshot.memo
     if key not in memo.labels:
-        found = [node.name if key == NAME else dict(node.labels).get(key) for node in snapshot.nodes]
+        found = [_value(node, key) for node in snapshot.nodes]
         values = sorted({value for value in found if value is not None})
         code_of: dict[str | None, int] = {value: code for code, value in enumerate(values)}
         codes = np.array([code_of.get(value, -1) for value in found], np.int32)
         memo.labels[key] = Labels(codes, tuple(values))
     return memo.labels[key]
+
+
+def _value(node: Node, key: str) -> str | None:
+    return {NAME: node.name, CLUSTER: ""}[key] if key in (NAME, CLUSTER) else dict(node.labels).get(key)
 
 
 def satisfies(snapshot: Snapshot, selector: Selector) -> Mask:
@@ -149,17 +154,27 @@ def matches(snapshot: Snapshot, terms: Iterable[Term]) -> Mask:
     mask = np.zeros(len(snapshot.nodes), np.bool_)
     for term in terms:
         if term.expressions or term.fields:
-            mask |= satisfies(snapshot, term.expressions + term.fields)
+            fields = tuple(replace(one, key=NAME) for one in term.fields)
+            mask |= satisfies(snapshot, term.expressions + fields)
     return mask
 
 
 def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
-    """Nodes that the pod's selector, its required affinity and those of its volumes allow."""
-    key = ("selected", pod.node_selector, pod.affinity, pod.volumes)
+    """Nodes that the pod's selector and its required affinity allow."""
+    key = ("selected", pod.node_selector, pod.affinity)
     if (mask := snapshot.memo.masks.get(key)) is not None:
         return mask
     mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in pod.node_selector))
-    for terms in ((pod.affinity,) if pod.affinity else ()) + pod.volumes:
+    return snapshot.memo.keep(key, mask & matches(snapshot, pod.affinity) if pod.affinity else mask)
+
+
+def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
+    """Nodes that all volumes of the pod reach."""
+    key = ("reached", pod.volumes)
+    if (mask := snapshot.memo.masks.get(key)) is not None:
+        return mask
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for terms in pod.volumes:
         mask = mask & matches(snapshot, terms)
     return snapshot.memo.keep(key, mask)
 
@@ -185,12 +200,14 @@ def tolerated(snapshot: Snapshot, pod: PodClass) -> Mask:
     return snapshot.memo.keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
 
 
-def cordoned(snapshot: Snapshot) -> Mask:
-    """Nodes that nothing but a cordon keeps out of use."""
-    key = ("cordoned",)
-    if (mask := snapshot.memo.masks.get(key)) is not None:
-        return mask
-    return snapshot.memo.keep(key, np.array([one.is_unschedulable and one.is_up for one in snapshot.nodes], np.bool_))
+def usable(snapshot: Snapshot, pod: PodClass) -> Mask:
+    """Nodes in use, and those that only a cordon or NotReady keeps out of use where the pod tolerates it."""
+    refused = {one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one)}
+    key = ("usable", *sorted(one.key for one in refused))
+    if (mask := snapshot.memo.masks.get(key)) is None:
+        is_up = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
+        mask = snapshot.memo.keep(key, np.fromiter(is_up, np.bool_))
+    return snapshot.is_usable | mask
 
 
 def pool_row(snapshot: Snapshot, pool: str) -> int:
@@ -200,16 +217,14 @@ def pool_row(snapshot: Snapshot, pool: str) -> int:
 
 def allowed_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
     """Nodes of the pool that the pod's constraints allow, ready or not, full or not."""
-    mask: Mask = selected(snapshot, pod) & tolerated(snapshot, pod) & (snapshot.pool_of == pool_row(snapshot, pool))
+    mask: Mask = selected(snapshot, pod) & reached(snapshot, pod) & tolerated(snapshot, pod)
+    mask &= snapshot.pool_of == pool_row(snapshot, pool)
     return mask
 
 
 def open_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
-    """Those of them that are in use; a cordon is a taint that a pod may tolerate, as any other."""
-    mask: Mask = allowed_nodes(snapshot, pod, pool)
-    if not tolerates(pod.tolerations, CORDON):
-        return mask & snapshot.is_usable
-    return mask & (snapshot.is_usable | cordoned(snapshot))
+    """Allowed nodes that are in use; a cordon and NotReady are taints, which a pod may tolerate."""
+    return allowed_nodes(snapshot, pod, pool) & usable(snapshot, pod)
 
 
 def feasible(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:

@@ -1,14 +1,17 @@
-"""Labels, taints, terms of affinity and host ports, as Kubernetes reads them. Where pods go is not asked here."""
+"""Labels, taints, affinity terms and host ports, as Kubernetes reads them. No placement is decided here."""
 
+import re
 from collections.abc import Mapping
 
-from .model import Expression, PodAffinity, PodClass, Selector, Taint, Toleration
+from .model import Expression, Node, PodAffinity, PodClass, Selector, Taint, Toleration
 
-EVERY_ADDRESS = ("", "0.0.0.0", "::")
-CORDON = Taint("node.kubernetes.io/unschedulable")
-"""What `unschedulable` amounts to: a pod that tolerates this may use the node."""
-NAME = "metadata.name"
-"""A node's name, where a label key is asked for."""
+EVERY_ADDRESS = ("", "0.0.0.0")
+CORDON, NOT_READY = Taint("node.kubernetes.io/unschedulable"), Taint("node.kubernetes.io/not-ready")
+"""The taints that Kubernetes sets on a cordoned node and on a NotReady one."""
+READINESS = (NOT_READY.key, "node.kubernetes.io/unreachable")
+NAME, CLUSTER = "node name", "all nodes"
+"""Topology keys of our own: each node is a domain; all nodes are one. No label key has a space."""
+WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 def holds(one: Expression, value: str | None) -> bool:
@@ -20,11 +23,16 @@ def holds(one: Expression, value: str | None) -> bool:
             return value not in one.values
         case "Exists" | "DoesNotExist":
             return (value is not None) == (one.operator == "Exists")
-    try:
-        left, right = int(value or ""), int(one.values[0])
-    except (ValueError, IndexError):
+    left, right = (_whole(text) for text in (value, *one.values[:1])) if one.values else (None, None)
+    if left is None or right is None:
         return False
     return left > right if one.operator == "Gt" else left < right
+
+
+def _whole(text: str | None) -> int | None:
+    """The 64-bit integer that a text is in plain digits; None for any other text."""
+    found = int(text) if text is not None and WHOLE.fullmatch(text) and len(text) < 64 else None
+    return found if found is not None and -(2**63) <= found < 2**63 else None
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
@@ -41,6 +49,19 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     )
 
 
+def implied(node: Node) -> tuple[Taint, ...]:
+    """The taints that a node's state amounts to, where Kubernetes has not set them yet."""
+    cordon = (CORDON,) if node.is_unschedulable else ()
+    is_marked = node.is_ready or any(taint.key in READINESS for taint in node.taints)
+    return cordon if is_marked else (*cordon, NOT_READY)
+
+
+def repels(node: Node, pod: PodClass) -> Taint | None:
+    """The first taint of a node, written or implied, that keeps the pod off it."""
+    taints = (one for one in (*node.taints, *implied(node)) if one.effect != "PreferNoSchedule")
+    return next((one for one in taints if not tolerates(pod.tolerations, one)), None)
+
+
 def required(pod: PodClass, *, anti: bool) -> list[PodAffinity]:
     return [term for term in pod.pod_affinity if term.weight is None and term.anti == anti]
 
@@ -52,7 +73,7 @@ def means(term: PodAffinity, owner: PodClass, other: PodClass) -> bool:
 
 
 def clash(pod: PodClass, other: PodClass) -> bool:
-    """Whether they want the same host port."""
+    """Whether they request the same host port."""
     return any(
         protocol == other_protocol and port == other_port
         and (ip == other_ip or ip in EVERY_ADDRESS or other_ip in EVERY_ADDRESS)

@@ -12,6 +12,7 @@ from .door import over_limit
 from .fit import remember
 from .give import elsewhere
 from .grow import extend, idle
+from .labels import repels
 from .model import Admission, Running
 from .plan import Cause, Ending, Evict, Finish, Verdict
 from .snapshot import Snapshot
@@ -94,17 +95,25 @@ def _stop(one: Running, cycle: Cycle) -> Verdict | None:
 
 
 def _fails(one: Running, cycle: Cycle) -> Evict | None:
-    """Whether its nodes fail it: one that is gone or not ready is lost, one that is unhealthy or leaves drains. Who has
-    all its nodes yet goes on elsewhere if there is a place."""
+    """Whether its nodes fail it. A node that is gone, or NotReady and not tolerated, is lost; one that is unhealthy or
+    being deleted drains. A workload whose nodes all exist moves if there is a place for it."""
     key, snapshot = one.workload.key, cycle.snapshot
     rows = [snapshot.row_of.get(name) for name in one.admission.nodes]
     nodes = [snapshot.nodes[row] for row in rows if row is not None]
     if len(nodes) < len(rows):
         return Evict(key, Cause.NODE_LOST)
-    if not all(node.is_ready for node in nodes):
+    if not all(node.is_ready for node in nodes) and _is_lost(one, snapshot):
         return Evict(key, Cause.NODE_LOST, admission=elsewhere(one, cycle))
     drains = any(node.is_unhealthy or node.is_leaving for node in nodes)
     return Evict(key, Cause.DRAINED, admission=elsewhere(one, cycle)) if drains else None
+
+
+def _is_lost(one: Running, snapshot: Snapshot) -> bool:
+    """Whether some of its pods are on a NotReady node that they do not tolerate."""
+    pods = {podset.name: podset.pod for podset in one.workload.podsets}
+    held = ((pods[each.name], share.node) for each in one.admission.podsets for share in each.nodes)
+    found = ((pod, snapshot.nodes[snapshot.row_of[name]]) for pod, name in held)
+    return any(not node.is_ready and repels(node, pod) for pod, node in found)
 
 
 def replace_lost(cycle: Cycle) -> None:

@@ -108,6 +108,8 @@ class PodClass:
     gpu_fraction: int = 0  # milli-GPU of one shared device
     gpu_memory: int = 0  # bytes of one shared device
     alignment_required: bool = False
+    exclusive: tuple[str, ...] = ()  # ReadWriteOncePod claims, namespace/name: one pod of the cluster uses each
+    unready: tuple[tuple[str, str], ...] = ()  # claims that no pod can use yet: why (a Reason), and the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ class Workload:
     evictions: tuple[Eviction, ...] = ()
     attained: float = 0.0  # GPU-seconds served so far
     refused: str = ""  # why the last plan for it was struck
+    gates: tuple[str, ...] = ()  # scheduling gates of its pods that are not Fairway's
 
     @property
     def namespace(self) -> str:
@@ -278,8 +281,8 @@ class Node:
 
     @property
     def is_up(self) -> bool:
-        """In use, were it not for a cordon."""
-        return self.is_ready and not (self.is_unhealthy or self.is_leaving)
+        """Neither marked unhealthy nor being deleted."""
+        return not (self.is_unhealthy or self.is_leaving)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,8 @@ def is_aged(workload: Workload, tree: Tree) -> bool:
     return tree.snapshot.now - workload.submitted >= longest
 
 
-LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace")
+LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace",
+            "gates")
 ALIKE = attrgetter(*LIKENESS)
 
 

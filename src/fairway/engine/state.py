@@ -74,7 +74,7 @@ def layout_of(nodes: tuple[Node, ...], pools: dict[str, Pool]) -> Layout:
                 if memory := device_memory(node):
                     least[index] = min(memory, least.get(index, memory))
                 break
-    usable = [one.is_up and not one.is_unschedulable for one in nodes]
+    usable = [one.is_up and one.is_ready and not one.is_unschedulable for one in nodes]
     memory_of = tuple(least.get(index, 0) for index in range(len(ordered)))
     return Layout(nodes, ordered, _frozen(pool_of), _frozen(np.array(usable, np.bool_)), memory_of, Memo())
 
@@ -270,7 +270,7 @@ class State:
         return workload if podsets is workload.podsets else replace(workload, podsets=podsets)
 
     def _note(self, pod: PodClass) -> None:
-        self._is_social |= bool(pod.pod_affinity or pod.spread or pod.host_ports)
+        self._is_social |= bool(pod.pod_affinity or pod.spread or pod.host_ports or pod.exclusive)
         for name, _ in pod.requests:
             if name not in self._resources:
                 self._widen(name)

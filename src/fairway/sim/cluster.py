@@ -19,12 +19,23 @@ from fairway.api.names import called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
 from fairway.api.owners import DEFAULT_QUEUE
-from fairway.api.pods import Surroundings, foreign, terms
+from fairway.api.pods import (
+    Selected,
+    Surroundings,
+    VolumeClaim,
+    foreign,
+    gates,
+    selectable,
+    selected_by,
+    selector,
+    terms,
+)
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import Reading, fact, recent
 from fairway.engine.labels import selects
 from fairway.engine.model import Ended, Node, Pod, Pool, Queue, Running, Workload, World
+from fairway.engine.plan import Reason
 
 T = TypeVar("T", bound=Part)
 U = TypeVar("U")
@@ -37,6 +48,7 @@ FORMS: Mapping[tuple[str, str], type[Part]] = {
     ("", "Pod"): PodObject,
     ("", "PersistentVolume"): objects.VolumeObject,
     ("", "PersistentVolumeClaim"): objects.ClaimObject,
+    ("storage.k8s.io", "StorageClass"): objects.StorageClassObject,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClassObject,
     ("policy", "PodDisruptionBudget"): objects.DisruptionBudgetObject,
     ("topology.node.k8s.io", "NodeResourceTopology"): objects.NodeTopologyObject,
@@ -62,11 +74,12 @@ class OwnerObject(objects.Object, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Objects by kind and key. `owned`: owners, with their group and as they were written. `stands`: the key of the
-    Workload that stands for an owner."""
+    Workload that stands for an owner. `pods`: those of each Workload that are not over."""
 
     parts: defaultdict[type[Part], dict[str, Part]] = field(default_factory=lambda: defaultdict(dict))
     owned: dict[Owner, tuple[OwnerObject, str, object]] = field(default_factory=dict)
     stands: dict[Owner, str] = field(default_factory=dict)
+    pods: defaultdict[str, list[PodObject]] = field(default_factory=lambda: defaultdict(list))
 
     def all(self, form: type[T]) -> dict[str, T]:
         return {key: part for key, part in self.parts[form].items() if isinstance(part, form)}
@@ -110,15 +123,16 @@ class Cluster:
 def read(
     manifests: Iterable[object], *, everything: bool = False, now: float | None = None, is_live: bool = False
 ) -> World:
-    """The World of these objects; `everything`: pods and jobs count that are not managed. Raises Malformed; not for an
-    ambiguous `after` where the cluster `is_live`: there its workload waits, and is told so."""
+    """The World of these objects; raises Malformed. `everything`: pods and jobs count that are not managed. `is_live`:
+    claims are not known, and a workload with an ambiguous `after` waits instead of raising."""
     said = [cleaned(manifest) for manifest in manifests]
     cluster = Cluster()
     for one in said:
         _add(cluster, one)
-    around, nodes = _around(cluster), _nodes(cluster)
-    pools = cluster.each(types.NodePoolObject, queues.pool)
+    nodes, pools = _nodes(cluster), cluster.each(types.NodePoolObject, queues.pool)
     known = _workloads(cluster, everything=everything)
+    around = replace(_around(cluster), selected=frozenset(_selected(cluster, known.values())))
+    around = replace(around, claims=None) if is_live else around
     aliases = {name: keys for name, keys in _aliases(known).items() if len(keys) == 1 or not is_live}
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
     written = cluster.parts[WorkloadObject]
@@ -140,7 +154,10 @@ def read(
         nodes=nodes,
         pools=pools,
         queues=_queues(cluster, around),
-        pending=tuple(_after(one, aliases) for one in facts if isinstance(one, Workload)),
+        pending=tuple(
+            replace(_after(one, aliases), gates=gates(cluster.pods[one.key]))
+            for one in facts if isinstance(one, Workload)
+        ),
         running=tuple(waiting_for(one, running) for one in running),
         pods=tuple(_used(cluster, around, {one.workload.key for one in running})),
         reservations=cluster.each(types.ReservationObject, queues.reservation),
@@ -194,15 +211,33 @@ def _add(cluster: Cluster, said: object) -> None:
 
 
 def _around(cluster: Cluster) -> Surroundings:
-    volumes = cluster.all(objects.VolumeObject)
-    claims = {key: volumes.get(claim.spec.volume_name) for key, claim in cluster.all(objects.ClaimObject).items()}
-    bound = {key: volume.spec.node_affinity.required for key, volume in claims.items() if volume}
+    claims = {key: _claim(cluster, one) for key, one in cluster.all(objects.ClaimObject).items()}
     spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
     spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
-    return Surroundings(
-        {key: terms(required) for key, required in bound.items() if required.node_selector_terms},
-        {space: cluster.labels(space) for space in spaces},
-    )
+    return Surroundings(claims, {space: cluster.labels(space) for space in spaces})
+
+
+def _claim(cluster: Cluster, said: objects.ClaimObject) -> VolumeClaim:
+    """A claim that is bound, or will be where its pod goes; any other is unready."""
+    is_exclusive = "ReadWriteOncePod" in said.spec.access_modes
+    volume = cluster.all(objects.VolumeObject).get(said.spec.volume_name)
+    kind = cluster.all(objects.StorageClassObject).get(said.spec.storage_class_name)
+    if said.metadata.deletion_timestamp is not None:
+        return VolumeClaim(unready=Reason.CLAIM_MISSING)
+    if volume is not None:
+        required = volume.spec.node_affinity.required
+        return VolumeClaim(terms(required) if required.node_selector_terms else (), is_exclusive=is_exclusive)
+    waits = not said.spec.volume_name and kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"
+    return VolumeClaim(unready="" if waits else Reason.CLAIM_UNBOUND, is_exclusive=is_exclusive)
+
+
+def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:
+    """The labels that selectors of pods and of PodDisruptionBudgets read."""
+    templates = (one.template for said in known for one in said.spec.pod_sets)
+    for one in (*cluster.all(PodObject).values(), *templates):
+        yield from selected_by(one)
+    for budget in cluster.all(objects.DisruptionBudgetObject).values():
+        yield from selectable(selector(budget.spec.selector or objects.LabelSelector()))
 
 
 def _nodes(cluster: Cluster) -> tuple[Node, ...]:
@@ -238,6 +273,7 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
     waiting: dict[Owner, list[PodObject]] = {}
     for pod in pods:
         who = cluster.of_pod(pod)
+        cluster.pods[cluster.standing(who) or f"{who[0]}/{owners.name_of('Pod', who[2])}"].append(pod)
         if not cluster.standing(who) and (everything or owners.queue_of(pod.metadata, cluster.labels(who[0]))):
             waiting.setdefault(who, []).append(pod)
     for (space, _, name), members in waiting.items():

@@ -17,7 +17,7 @@ from .case import Case
 from .ground import Found, unfit
 from .layout import Item, Layout
 
-APART = "host port", "anti-affinity"
+APART = "host port", "anti-affinity", "claim"
 
 
 def neighbours(case: Case) -> Found:
@@ -95,15 +95,18 @@ class Company:
         for at, other in enumerate(self.classes):
             if counts[at, row] > (at == kind) and clash(pod, other):
                 return "host port"
+            if set(pod.exclusive) & set(other.exclusive) and counts[at].sum() > (at == kind):
+                return "claim"
             keys = [one.topology_key for owner, meant in ((pod, other), (other, pod))
                     for one in required(owner, anti=True) if means(one, owner, meant)]
             if any(self.beside(counts[at], key)[here(key)] > (at == kind) for key in keys):
                 return "anti-affinity"
         terms = required(pod, anti=False)
         friends = self.sum(counts, lambda other: all(means(one, pod, other) for one in terms))
-        own = all(means(one, pod, pod) for one in terms)
-        keys = [one.topology_key for one in terms if not (own and friends.sum() == 1)]
-        if any(self.beside(friends, key)[here(key)] <= own for key in keys):
+        own, near = all(means(one, pod, pod) for one in terms), {one.topology_key for one in terms}
+        placed = sum(count for labels, count in zip(self.labels, friends.tolist()) if near & labels.keys())
+        is_first = own and placed <= 1  # the pod itself is counted
+        if any(here(key) is None or self.beside(friends, key)[here(key)] <= (own and not is_first) for key in near):
             return "affinity"
         return "spread" if any(one.hard and self.is_lopsided(counts, pod, pool, row, one) for one in pod.spread) else ""
 
@@ -112,7 +115,7 @@ class Company:
         constraints, of the pool and, where it is honoured, selected and tolerated."""
         on = self.sum(counts, lambda one: one.namespace == pod.namespace and selects(spread.selector, dict(one.labels)))
         keys, totals = {one.topology_key for one in pod.spread if one.hard}, dict[str, int]()
-        wanting = pod if spread.honor_affinity else PodClass(tolerations=pod.tolerations)
+        wanting = replace(pod, volumes=()) if spread.honor_affinity else PodClass(tolerations=pod.tolerations)
         rows = [at for at, one in enumerate(self.snapshot.pools) if one.name == pool]
         for node, labels, of_pool, count in zip(self.snapshot.nodes, self.labels, self.snapshot.pool_of, on.tolist()):
             ground = node if spread.honor_taints else replace(node, taints=())

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from fairway.engine.labels import CORDON, NAME, holds, selects, tolerates
+from fairway.engine.labels import NAME, holds, implied, selects, tolerates
 from fairway.engine.model import GPU, Node, PodClass, Term
 from fairway.engine.plan import Wait
 from fairway.engine.resources import DEVICE, shared
@@ -49,7 +49,7 @@ def nodes(case: Case) -> Found:
     is_picky = np.array([bool(pod.node_selector or pod.affinity or pod.volumes) for pod, _ in laid.kinds], np.bool_)
     for item, entry in laid.decided(~np.append(snapshot.is_usable, True)[laid.row]):
         node, pod = snapshot.nodes[laid.row[entry]], laid.kinds[laid.kind[entry]][0]
-        if not (node.is_up and tolerates(pod.tolerations, CORDON)):
+        if not node.is_up or any(not tolerates(pod.tolerations, taint) for taint in implied(node)):
             yield item.key, f"{node.name} is not usable"
     for item, entry in laid.decided((is_tainted | is_picky[laid.kind]) & (laid.row >= 0)):
         node = snapshot.nodes[laid.row[entry]]
