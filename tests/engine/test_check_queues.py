@@ -57,6 +57,16 @@ def test_who_backs_off_depends_on_others_or_is_switched_off_is_not_admitted() ->
     assert ("a", "Door") in faults(of(bound, ended=(Ended("ns/b", False),)), admit(bound, on("n1", 0)))
 
 
+def test_a_workload_with_a_foreign_gate_or_an_unready_claim_is_not_admitted() -> None:
+    gated, plain = work(gates=("example.com/wait",)), work()
+    unready = replace(plain.podsets[0].pod, unready=(("ClaimMissing", "data"),))
+    claiming = replace(plain, podsets=(replace(plain.podsets[0], pod=unready),))
+    for one, reason in ((gated, Reason.SCHEDULING_GATED), (claiming, Reason.CLAIM_MISSING)):
+        assert ("a", "Door") in faults(of(one), admit(one, on("n1", 0)))
+        assert faults(of(one), Wait("ns/a", reason)) == set()
+        assert ("a", "Reason") in faults(of(plain), Wait("ns/a", reason))
+
+
 # Quotas
 
 

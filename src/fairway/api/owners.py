@@ -81,8 +81,11 @@ S = TypeVar("S", objects.JobObject, JobSetObject, PyTorchJobObject, RayClusterOb
 
 
 def job(said: objects.JobObject) -> tuple[PodSetSpec, ...]:
-    """As many pods at once as it still wants."""
-    return (PodSetSpec(MAIN, _at_once(said.spec, said.status.succeeded), template=said.spec.template),)
+    """As many pods at once as it still needs, with the labels that the Job controller gives them."""
+    name, template = said.metadata.name, said.spec.template
+    labels = {"batch.kubernetes.io/job-name": name, "job-name": name} | template.metadata.labels
+    template = replace(template, metadata=replace(template.metadata, labels=labels))
+    return (PodSetSpec(MAIN, _at_once(said.spec, said.status.succeeded), template=template),)
 
 
 def _at_once(spec: objects.JobSpec, succeeded: int = 0) -> int:

@@ -31,7 +31,7 @@ LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", "Unex
 """Reasons of a failed pod whose program did not fail."""
 Labels = Mapping[str, str]
 Selected = tuple[str, str | None]
-"""A label by which some pod selects others: key and value; None: any value."""
+"""A generated label by which some pod selects others: key and value; None: any value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Claims by "namespace/name", None where they are not known; the labels of namespaces; and the labels by which pods
-    select others."""
+    """Claims by "namespace/name", None where they are not known; labels of namespaces; generated labels that selectors
+    read."""
 
     claims: Mapping[str, VolumeClaim] | None = None
     namespaces: Mapping[str, Labels] = field(default_factory=dict)
@@ -90,6 +90,11 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
         exclusive=tuple(f"{namespace}/{name}" for name, claim in claims.items() if claim.is_exclusive),
         unready=tuple((claim.unready, name) for name, claim in claims.items() if claim.unready),
     )
+
+
+def lasting(pod: model.PodClass) -> model.PodClass:
+    """The class without generated labels: the same for a pod and for its template."""
+    return replace(pod, labels=tuple(one for one in pod.labels if not one[0].startswith(GENERATED)))
 
 
 def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> model.Pod | None:
@@ -148,12 +153,17 @@ def gates(pods: Iterable[objects.PodObject]) -> tuple[str, ...]:
 
 
 def selected_by(one: objects.PodTemplate | objects.PodObject) -> frozenset[Selected]:
-    """The labels by which a pod, or pods of a template, select others."""
+    """The generated labels by which a pod, or pods of a template, select others."""
     spec, labels = one.spec, one.metadata.labels
     if spec.affinity == NO_AFFINITY and not spec.topology_spread_constraints:
         return frozenset()
     spread = [_spread(part, labels) for part in spec.topology_spread_constraints]
     return frozenset(_selected(_pod_terms(spec, labels, namespace="", around=ALONE), spread))
+
+
+def carries(labels: Labels, selected: Container[Selected]) -> bool:
+    """Whether some label is one of those selected."""
+    return any((key, None) in selected or (key, value) in selected for key, value in labels.items())
 
 
 def _selected(near: Iterable[model.PodAffinity], spread: Iterable[model.Spread]) -> Iterator[Selected]:
@@ -162,8 +172,10 @@ def _selected(near: Iterable[model.PodAffinity], spread: Iterable[model.Spread])
 
 
 def selectable(selector: model.Selector) -> Iterator[Selected]:
-    """The labels that a selector reads."""
+    """The generated labels that a selector reads."""
     for one in selector:
+        if not one.key.startswith(GENERATED):
+            continue
         values: Iterable[str | None] = one.values if one.operator in ("In", "NotIn") else (None,)
         yield from ((one.key, value) for value in values)
 
@@ -317,9 +329,8 @@ def _spread(part: objects.SpreadPart, labels: Labels) -> model.Spread:
 
 def _lasting(labels: Labels, read: Container[Selected]) -> tuple[tuple[str, str], ...]:
     """The labels without those that a controller generated and no selector reads."""
-    kept = ((key, value) for key, value in labels.items() if not key.startswith(GENERATED) or (key, None) in read
-            or (key, value) in read)
-    return tuple(sorted(kept))
+    kept = {key: text for key, text in labels.items() if not key.startswith(GENERATED) or carries({key: text}, read)}
+    return tuple(sorted(kept.items()))
 
 
 def _host_ports(spec: objects.PodSpec) -> Iterator[tuple[str, str, int]]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from fairway.api.names import ranks
 from fairway.api.objects import ASSIGNED, GATE, GROUP_SIZE, INDEX, PodObject, PodTemplate
 from fairway.api.owners import group_of
-from fairway.api.pods import pod_class
+from fairway.api.pods import lasting, pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -76,8 +76,8 @@ def by_podset(
 
 def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
     spec = replace(pod.spec, node_name="")
-    kind = pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace)
-    alike = [podset.name for podset in value.podsets if podset.pod == kind]
+    kind = lasting(pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace))
+    alike = [podset.name for podset in value.podsets if lasting(podset.pod) == kind]
     return placement.name in (alike or [value.podsets[0].name])
 
 

@@ -10,12 +10,13 @@ waits for them. What cannot be read is told to nobody and logged.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from fairway.api import nodes, pods, queues, workloads
-from fairway.api.objects import JobObject, Object, PodObject
+from fairway.api.objects import DisruptionBudgetObject, JobObject, Object, PodObject
 from fairway.api.owners import name_of
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
@@ -57,6 +58,7 @@ class Facts:
         self.promises: dict[str, tuple[Admission, tuple[str, ...]]] = {}
         self.malformed: dict[str, str] = {}
         self._stale: set[str] = set()
+        self._selected: set[pods.Selected] = set()  # generated labels that selectors read
         self._queues_stale = False
         self._is_news = True
         self._told: dict[tuple[str, str], Fact] = {}
@@ -72,17 +74,31 @@ class Facts:
         if kind in KINDS:
             name, read = KINDS[kind]
             self._tell(name, key, self._read(key, read, new) if new else None)
+            if isinstance(seen, DisruptionBudgetObject) and seen.spec.selector:
+                self._select(pods.selectable(pods.selector(seen.spec.selector)))
         elif isinstance(seen, PodObject):
             self._stale.add(key_of_pod(seen))
+            self._select(pods.selected_by(seen))
         elif isinstance(seen, JobObject):
             self._stale.add(f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}")
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old and old.metadata, new and new.metadata))
+            self._select(*(pods.selected_by(one.template) for one in seen.spec.pod_sets))
         else:  # a queue's namespaces, a workload's priority
             self._queues_stale = True
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
         if kind == kinds.QUEUES and new is None:
             self._tell("Queue", key, None)
+
+    def _select(self, *found: Iterable[pods.Selected]) -> None:
+        """Read anew the pods with generated labels that no selector read before."""
+        new = frozenset(chain(*found)) - self._selected
+        if new:
+            self._selected |= new
+            pods_of = self.cases.pods_of.items()
+            known: list[tuple[str, Object]] = [(key, one) for key, own in pods_of for one in own.values()]
+            known += [(key, one.template) for key, said in self.view.workloads.items() for one in said.spec.pod_sets]
+            self._stale.update(key for key, one in known if pods.carries(one.metadata.labels, new))
 
     def settle(self) -> bool:
         """Tells the State all that changed; whether anything did that matters to a decision."""
@@ -135,7 +151,8 @@ class Facts:
         self._is_news = True
 
     def reading(self) -> workloads.Reading:
-        around = pods.Surroundings(namespaces={name: it.metadata.labels for name, it in self.view.namespaces.items()})
+        spaces = {name: it.metadata.labels for name, it in self.view.namespaces.items()}
+        around = pods.Surroundings(namespaces=spaces, selected=frozenset(self._selected))
         return workloads.Reading(queues.priorities(self.view.classes), around)
 
     def _settle(self, key: str, reading: workloads.Reading) -> None:
@@ -205,7 +222,8 @@ class Facts:
         return replace(fact, waits_for=after) if is_known else self._waiting(key, fact.workload)
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
-        fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after))
+        gates = pods.gates(self.cases.pods_of.get(key, {}).values())
+        fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after), gates=gates)
         if refusal := self.refusals.get(key):
             return replace(fact, backs_off_until=max(refusal.until, fact.backs_off_until or 0.0), refused=refusal.why)
         return fact

@@ -14,7 +14,7 @@ from .place import Placements, again
 from .plan import Admit
 
 ALIKE = attrgetter(
-    "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "kind", "topology"
+    "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind", "topology"
 )
 """What a start in room that is idle, and kept for nobody, depends on beside the podsets and the queue."""
 

@@ -21,7 +21,8 @@ from .ground import Found
 from .layout import Item, Layout, with_profiles
 
 CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_ALLOWED, Reason.QUEUE_STOPPED,
-                     Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING))
+                     Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING, Reason.SCHEDULING_GATED, Reason.CLAIM_MISSING,
+                     Reason.CLAIM_UNBOUND))
 """Reasons that can be told from a workload and its queues alone."""
 NOTHING, NEVER = Share(0), Share(1 << 62)
 HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf, pools=("",))
@@ -33,6 +34,7 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 
 def doors(case: Case) -> Found:
     is_odd = not open_queues(case).issuperset(item[0].queue for item in case.starts)
+    is_odd |= any(map(stopped, case.waiting.values()))
     for item in case.starts if is_odd else case.special:
         if item.role == "new" and (why := refusal(case, item[0]) or ("" if item[0].is_active else "inactive")):
             yield item.key, why
@@ -43,7 +45,7 @@ def reasons(case: Case) -> Found:
     for wait in case.of(Wait):
         asker, told = case.waiting.get(wait.workload), wait.reason
         if asker and asker.is_active and not asker.refused:
-            is_plain = asker.queue in opened and asker.backs_off_until is None and not asker.after
+            is_plain = asker.queue in opened and asker.backs_off_until is None and not (asker.after or stopped(asker))
             why = None if is_plain else refusal(case, asker)
             if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
                 yield wait.workload, f"{told}, but {why}"
@@ -70,7 +72,13 @@ def refusal(case: Case, workload: Workload) -> Reason | None:
         return Reason.REFUSED if workload.refused else Reason.BACKING_OFF
     if not all(key in ended and ended[key].succeeded for key in workload.after):
         return Reason.DEPENDENCY_PENDING
-    return None
+    return stopped(workload)
+
+
+def stopped(workload: Workload) -> Reason | None:
+    """Why its pods could not be scheduled on any node: a gate, or the first claim that is not ready."""
+    unready = [why for podset in workload.podsets for why, _ in podset.pod.unready]
+    return Reason.SCHEDULING_GATED if workload.gates else Reason(unready[0]) if unready else None
 
 
 def takes(queue: Queue, workload: Workload) -> bool:

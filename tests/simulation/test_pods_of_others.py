@@ -1,0 +1,41 @@
+"""What the controller reads of pods beside their requests: generated labels in other pods' terms, and foreign gates."""
+
+from typing import Any
+
+from simworld import World, job, node, pod
+from test_life import play
+
+from fairway.kube import kinds
+from fairway.kube.client import STRATEGIC
+from fairway.kube.kinds import Ref
+
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"job-name": "old"}}}
+]}}  # fmt: skip
+
+
+def test_a_pod_keeps_away_from_a_job_that_ran_before_any_selector_read_its_label() -> None:
+    async def story(world: World) -> set[str]:
+        await world.apply(job("old", seconds=1000, cpu="1"))
+        await world.until(lambda: world.is_in("job-old", "Running"))
+        await world.apply(job("new", seconds=1000, cpu="1", pod={"affinity": APART}))
+        await world.until(lambda: world.is_in("job-new", "Running"))
+        return {it["spec"]["nodeName"] for it in await world.pods()}
+
+    assert play(story, node("n1"), node("n2")) == {"n1", "n2"}
+
+
+def test_a_pod_waits_until_others_removed_their_gate() -> None:
+    async def story(world: World) -> tuple[Any, Any]:
+        gated = pod("a")
+        gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+        await world.apply(gated)
+        await world.clock.sleep(5)
+        waiting = (await world.workload("pod-a"))["status"]
+        open_ = {"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.com/wait"}]}}
+        await world.client.patch(Ref(kinds.PODS, "a", "default"), open_, form=STRATEGIC)
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        return waiting["reason"], waiting["message"]
+
+    reason, message = play(story, node("n1"))
+    assert reason == "SchedulingGated" and "example.com/wait" in message
