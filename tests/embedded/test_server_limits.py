@@ -3,11 +3,12 @@
 import asyncio
 import base64
 import json
+import os
 import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,14 @@ from inprocess import api as make_api
 
 from fairway.clock import Chance, Clock
 from fairway.embedded.connection import SPARE, Limits
+from fairway.embedded.database import Database
+from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.http import HttpServer
 from fairway.embedded.identity import identity
 from fairway.embedded.limits import BODY_BYTES, DATA_BYTES, LEVELS
+from fairway.embedded.server import SEATS
+from fairway.embedded.store import Key
+from fairway.kube.transport import Request, Response
 
 SERVE = Path(__file__).parents[1] / "conformance" / "serve.py"
 SOON = 20
@@ -217,3 +223,32 @@ async def test_an_object_is_limited_in_all(api: Api):
     assert said["reason"] == "RequestEntityTooLarge" and "1572864" in said["message"]
     await api.no(404, "GET", f"{JOBS}/large")
     assert len(json.dumps(big)) < BODY_BYTES
+
+
+async def test_a_person_writes_before_the_controllers_that_wait(tmp_path: Path):
+    made = make_api(database=Database(str(tmp_path / "db")), tokens={"a": "ann", "c": CONTROLLER})
+    await made.server.start()
+
+    def create(token: str, name: str) -> Awaitable[Response]:
+        headers = {"authorization": f"Bearer {token}"}
+        return made.server.handle(Request("POST", MAPS, (), headers, json.dumps(config(name)).encode()))
+
+    first, *rest = [asyncio.ensure_future(create(*each)) for each in (("a", "p"), *(("c", f"c{n}") for n in range(9)))]
+    await asyncio.sleep(0)
+    staged = [made.store.latest(Key("configmaps", "default", name)) for name in ("p", *(f"c{n}" for n in range(9)))]
+    assert [entry is not None for entry in staged] == [True] * (1 + SEATS) + [False] * (9 - SEATS)
+    assert {(await each).status for each in (first, *rest)} == {201}
+    await made.store.close()
+
+
+async def test_an_object_is_listed_by_its_name_without_reading_the_others(api: Api):
+    for number in range(3000):
+        await api.ok("POST", JOBS, job(f"j{number}"))
+
+    async def seconds(fields: str, found: int) -> float:
+        before = sum(os.times()[:2])
+        for _ in range(5):
+            assert len(await api.names(JOBS, fieldSelector=fields)) == found
+        return sum(os.times()[:2]) - before
+
+    assert 3 * await seconds("metadata.name=j7", 1) < await seconds("status.successful=1", 0)

@@ -92,7 +92,8 @@ class HttpServer:
 
     async def _whole(self, incoming: web.BaseRequest, response: Response, body: bytes) -> web.StreamResponse:
         outgoing = web.Response(status=response.status, headers=response.headers, body=body)
-        await self._taken(incoming, _sent(incoming, outgoing))
+        with suppress(ConnectionError):  # aiohttp finds that the client is gone, and ends
+            await self._taken(incoming, _sent(incoming, outgoing))
         return outgoing
 
     async def _stream(self, incoming: web.BaseRequest, response: Response,

@@ -37,31 +37,39 @@ class _Labelled(msgspec.Struct):
     metadata: _Labels
 
 
+class _Whole(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource are meant."""
+    """Which objects of a resource are meant; an empty `namespace` or `name` means any."""
 
     namespace: str
+    name: str
     labels: selector.LabelTest | None
     fields: selector.ObjectTest | None
 
+    def is_at(self, place: tuple[str, ...]) -> bool:
+        """Whether objects at that namespace and name may be meant."""
+        return self.namespace in ("", place[0]) and self.name in ("", place[1])
+
     def takes(self, place: tuple[str, ...], value: bytes) -> bool:
         """`place`: namespace and name."""
-        if self.namespace and place[0] != self.namespace:
+        if not self.is_at(place):
             return False
         if self.labels and not self.labels(_labelled(value).metadata.labels or {}):
             return False
         return not self.fields or self.fields(decode(value))
 
 
+_whole = msgspec.json.Decoder(_Whole).decode
 _labelled = msgspec.json.Decoder(_Labelled).decode
 
 
 def selection(call: Call) -> Selection:
-    fields = call.query.get("fieldSelector", "")
-    if call.name:
-        fields = f"metadata.name={call.name}"
-    return Selection(call.namespace, selector.label_test(call.query.get("labelSelector", "")),
+    name, fields = selector.name_of(call.query.get("fieldSelector", ""))
+    return Selection(call.namespace, call.name or name, selector.label_test(call.query.get("labelSelector", "")),
                      selector.field_test(fields, call.resource.name, call.resource.selectable))
 
 
@@ -97,7 +105,8 @@ def list_(registry: Registry, call: Call) -> Response:
     kind, version = f"{resource.kind.kind}List", resource.kind.api_version
     if call.view:
         kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        values = [encode(_PARTIAL | {"metadata": decode(value)["metadata"]}) for value in values]
+        start = encode(_PARTIAL)[:-1]
+        values = [b'%b,"metadata":%b}' % (start, _whole(value).metadata) for value in values]
     head = encode({"kind": kind, "apiVersion": version, "metadata": about})[:-1]
     return Response(200, _JSON, b'%b,"items":[%b]}\n' % (head, b",".join(values)))
 
@@ -108,15 +117,14 @@ Places = list[tuple[tuple[str, str], Entry]]
 def _listed(objects: Iterable[tuple[tuple[str, str], Entry]], chosen: Selection, *, after: tuple[str, ...],
             limit: int) -> tuple[Places, int]:
     """The next `limit` chosen objects after that place, and how many places are left behind them."""
-    places = sorted(each for each in objects if each[0] > after)
+    places = sorted(each for each in objects if each[0] > after and chosen.is_at(each[0]))
     if not limit:
         return [each for each in places if chosen.takes(each[0], each[1].value)], 0
     found: Places = []
     for index, each in enumerate(places):
         if chosen.takes(each[0], each[1].value):
             if len(found) == limit:
-                return found, sum(1 for place, _ in places[index:]
-                                  if not chosen.namespace or place[0] == chosen.namespace)
+                return found, len(places) - index
             found.append(each)
     return found, 0
 
@@ -169,7 +177,7 @@ def _at(registry: Registry, call: Call) -> int:
 def _viewed(registry: Registry, call: Call, things: Iterable[dict[str, Any]]) -> dict[str, Any]:
     if call.view == "Table":
         include = call.query.get("includeObject") or "Metadata"
-        return table(call.resource.kind, list(things), registry.clock.now(), include)
+        return table(call.resource.kind, things, registry.clock.now(), include)
     return _PARTIAL | {"metadata": next(iter(things))["metadata"]}
 
 

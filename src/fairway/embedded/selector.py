@@ -84,6 +84,15 @@ def selector_test(selector: Mapping[str, Any]) -> LabelTest:
     return lambda labels: all(test(labels) for test in tests)
 
 
+def name_of(text: str) -> tuple[str, str]:
+    """The name that a field selector asks for, and its other terms: an object is found by its name, not by looking."""
+    terms = [term.strip() for term in text.split(",")]
+    named = [found[1] for term in terms if (found := re.fullmatch(r"metadata\.name==?([^=!]+)", term))]
+    if len(named) != 1:
+        return "", text
+    return named[0], ",".join(term for term in terms if not re.match(r"metadata\.name=", term))
+
+
 def field_test(text: str, resource: str, extra: tuple[str, ...] = ()) -> ObjectTest | None:
     """None for the selector that takes everything. `extra`: the fields a CRD names as selectable."""
     tests = [_field(term.strip(), resource, extra) for term in text.split(",") if term.strip()]

@@ -8,7 +8,8 @@ request carries a token that names its user, unless the server was given none (i
 import asyncio
 import hmac
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from fairway.embedded import reading, subresources, writing
@@ -18,12 +19,15 @@ from fairway.embedded.collect import Collector
 from fairway.embedded.database import Full
 from fairway.embedded.discovery import discover
 from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no_such_path
+from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.registry import Registry, Write
 from fairway.embedded.store import TooLarge, encode
 from fairway.embedded.subresources import Logs, no_logs
 from fairway.kube.transport import Request, Response
 
 ADMIN = "fairway:admin"
+_SYSTEM = "system:serviceaccount:kube-system:"
+SEATS = 2  # writes of controllers at once while a person's is under way; each commit serves as many
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HEALTH = ("/healthz", "/livez", "/readyz")
@@ -46,6 +50,7 @@ class Server:
     def __init__(self, registry: Registry, *, tokens: Mapping[str, str] | None = None, logs: Logs = no_logs) -> None:
         self.registry = registry
         self._tokens, self._logs = dict(tokens or {}), logs
+        self._people, self._seats = 0, asyncio.Semaphore(SEATS)
 
     async def start(self) -> None:
         """Makes what every cluster has, where it is absent."""
@@ -87,11 +92,30 @@ class Server:
         verb = _verb(call)
         if call.method == "GET":
             return verb(self.registry, call)
+        async with self._lane(user):
+            return await self._written(verb, call)
+
+    async def _written(self, verb: Verb, call: Call) -> Response:
         if self.registry.store.closed:
             raise Failure(503, "ServiceUnavailable", "the server is shutting down")
         response = verb(self.registry, call)
         await self._committed()
         return response
+
+    @asynccontextmanager
+    async def _lane(self, user: str) -> AsyncIterator[None]:
+        """Lets a write begin: at once for a person; in turn for a controller while a person's write is under way.
+
+        All share one event loop, and hundreds of controller writes at once would delay each person's by their sum."""
+        if user == CONTROLLER or user.startswith(_SYSTEM):
+            async with self._seats if self._people else nullcontext():
+                yield
+            return
+        self._people += 1
+        try:
+            yield
+        finally:
+            self._people -= 1
 
     async def _committed(self) -> None:
         try:

@@ -31,15 +31,17 @@ _SPANS = (  # below the first, the second with its letter, and the rest of it
 
 def table(kind: Kind, objects: Iterable[dict[str, Any]], now: float, include: str = "Metadata") -> dict[str, Any]:
     """The Table of `objects` at time `now`; `include` says what of each goes along: None, Metadata or Object."""
-    objects = list(objects)
-    version = objects[0]["metadata"].get("resourceVersion") if len(objects) == 1 else None  # watches go on from it
+    version, rows = None, []
+    for each in objects:  # one at a time: thousands of decoded objects at once are slow to collect
+        version = each["metadata"].get("resourceVersion")
+        rows.append({"cells": [_cell(column, each, now) for column in kind.columns]} | _along(each, include))
+    about = {"resourceVersion": version} if version and len(rows) == 1 else {}  # a watch resumes from it
     return {
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": version} if version else {},
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": about,
         "columnDefinitions": [
             {"name": column.name, "type": column.type, "format": "name" if column.name == "Name" else "",
              "description": column.description, "priority": column.priority} for column in kind.columns],
-        "rows": [{"cells": [_cell(column, each, now) for column in kind.columns]} | _along(each, include)
-                 for each in objects],
+        "rows": rows,
     }
 
 
@@ -63,6 +65,13 @@ def _by_rule(path: str, thing: Thing, now: float) -> Cell:
 
 
 def _by_path(column: Column, thing: Thing) -> Cell:
+    names = _names(column.path)
+    if names:
+        value: Any = thing
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        if type(value) is str or value is None:
+            return value
     found = [each for each in find(column.path, thing) if each is not None]
     if len(found) == 1 and isinstance(found[0], bool | int | float) and column.type != "string":
         return found[0]
@@ -95,6 +104,13 @@ def _steps(path: str) -> tuple[Callable[[Any], Iterable[Any]], ...]:
         else _every if index == "*" or plain == "*"
         else partial(_field, re.sub(r"\\(.)", r"\1", plain) or quoted)
         for plain, quoted, index, field, value in _STEP.findall(path))
+
+
+@lru_cache(maxsize=1024)
+def _names(path: str) -> tuple[str, ...]:
+    """The fields of a path that has nothing else, as most have; empty for another."""
+    path = path.strip("{}").removeprefix("$").removeprefix(".")
+    return tuple(path.split(".")) if re.fullmatch(r"\w+(\.\w+)*", path) else ()
 
 
 def _field(name: str, thing: Any) -> Iterable[Any]:
