@@ -15,7 +15,7 @@ import pytest
 from cluster import until
 
 from fairway.clock import Clock
-from fairway.embedded.up import UpError, detach, down, is_up
+from fairway.embedded.up import UpError, detach, down
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
@@ -36,6 +36,10 @@ async def client_of(folder: Path) -> AsyncIterator[Client]:
 
 async def start(folder: Path, *rest: str) -> None:
     await detach([*ALONE, str(folder), *rest], folder, Clock())
+
+
+def is_running(folder: Path) -> bool:
+    return bool(holder(folder / "lock"))
 
 
 def shims(folder: Path) -> list[Path]:
@@ -77,9 +81,9 @@ async def test_a_second_up_says_that_one_runs(folder: Path):
 async def test_down_stops_the_containers_and_is_refused_the_second_time(folder: Path):
     async with client_of(folder) as client:
         await run_pod(client, f"trap 'echo bye > {folder}/bye; exit 0' TERM; while :; do sleep 0.05; done")
-    assert is_up(folder) and len(shims(folder)) == 1
+    assert is_running(folder) and len(shims(folder)) == 1
     await down(folder, Clock())
-    assert not is_up(folder) and not shims(folder) and (folder / "bye").read_text() == "bye\n"
+    assert not is_running(folder) and not shims(folder) and (folder / "bye").read_text() == "bye\n"
     with pytest.raises(UpError, match="no cluster runs"):
         await down(folder, Clock())
 
@@ -118,7 +122,7 @@ async def test_down_ends_what_a_killed_cluster_left_running(folder: Path):
     async with client_of(folder) as client:
         await run_pod(client, "sleep 100")
     os.kill(holder(folder / "lock"), signal.SIGKILL)
-    while is_up(folder):
+    while is_running(folder):
         await asyncio.sleep(0.02)
     assert shims(folder)
     with pytest.raises(UpError, match="no cluster runs"):
@@ -157,14 +161,14 @@ async def test_what_cannot_be_used_is_one_line_and_stays_as_it_was(name: str, te
     told = subprocess.run([*ALONE, str(tmp_path), *([str(tmp_path / name)] if name == "nodes.yaml" else [])],
                           capture_output=True, text=True)
     assert told.returncode == 1 and said in told.stderr and told.stderr.count("\n") == 1
-    assert (tmp_path / name).read_text() == text and not is_up(tmp_path)
+    assert (tmp_path / name).read_text() == text and not is_running(tmp_path)
 
 
 async def test_down_that_keeps_pods_leaves_them_running_for_the_next_up(folder: Path):
     async with client_of(folder) as client:
         pod = await run_pod(client, f"echo x >> {folder}/starts; while [ ! -e {folder}/end ]; do sleep 0.05; done")
     await down(folder, Clock(), keeps_pods=True)
-    assert not is_up(folder) and len(shims(folder)) == 1
+    assert not is_running(folder) and len(shims(folder)) == 1
     with pytest.raises(UpError, match="no cluster runs"):
         await down(folder, Clock(), keeps_pods=True)
     assert len(shims(folder)) == 1
