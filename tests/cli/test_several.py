@@ -134,3 +134,17 @@ def test_what_cannot_be_modified_is_told_by_its_option(machine: Machine, words: 
         submit(machine, "stays", "sleep 600")
     said = machine.run("modify", "stays", *words.split(), status=status)
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+
+
+def test_the_log_of_the_cluster_tells_the_life_of_a_job_and_none_of_its_environment(machine: Machine) -> None:
+    machine.environment["SECRET_WORD"] = "xyzzy"
+    submit(machine, "told", "exit 3", "--env", "SECRET_WORD")
+    machine.run("wait", "told", status=3)
+    log = machine.folder / "fairway" / "up.log"
+    deadline = time.monotonic() + 30
+    while "failed workload=default/job-told" not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+    told = re.findall(r"^\d{4}-\S+Z (\w+) (\w+) workload=default/job-told (.*)$", log.read_text(), re.MULTILINE)
+    assert [event for _, event, _ in told] == ["submitted", "admitted", "started", "failed"]
+    assert told[1][2].startswith("queue=default pool=default nodes=") and 'message="failed: exit code 3"' in told[3][2]
+    assert "xyzzy" not in log.read_text()

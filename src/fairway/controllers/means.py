@@ -17,6 +17,7 @@ from fairway.settings import Settings
 
 from .cases import Cases
 from .facts import Facts
+from .journal import Journal
 from .metrics import Metrics
 from .view import View
 
@@ -36,6 +37,7 @@ class Means:
     facts: Facts
     metrics: Metrics
     events: Events
+    journal: Journal
     election: Election
     wake: Callable[[], None]
     tend: Callable[[str], None]

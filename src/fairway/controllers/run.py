@@ -32,6 +32,8 @@ from .apply import Writer
 from .cases import Cases, key_of_pod
 from .facts import Facts
 from .forecast import Forecasts
+from .happening import happened
+from .journal import Journal
 from .means import Means
 from .metrics import Metrics
 from .queues import Queues
@@ -76,6 +78,7 @@ class Control:
             facts=Facts(self._view, self._cases, State()),
             metrics=self.metrics,
             events=Events(client, "fairway"),
+            journal=Journal(clock),
             election=Election(client, lease, identity=settings.identity or chance.uid(), term=settings.lease_term),
             wake=lambda: self._scheduler.changed.set(),
             tend=lambda key: self._writer.agenda.note(key),
@@ -90,7 +93,7 @@ class Control:
         means = self._means
         try:
             async with asyncio.TaskGroup() as tasks:
-                for work in (self._view.run(), means.events.run(), means.election.run()):
+                for work in (self._view.run(), means.events.run(), means.journal.run(), means.election.run()):
                     tasks.create_task(work)
                 if means.settings.metrics_port:
                     tasks.create_task(self.metrics.serve(means.settings))
@@ -129,14 +132,21 @@ class Control:
             key = f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}"
             self._cases.came(key, seen if new else None)
             self._writer.agenda.note(key)
-        elif kind == kinds.WORKLOADS:
+        elif isinstance(seen, WorkloadObject):
             self._writer.agenda.note(key_of(seen.metadata))
+            self._tell_of(old, new)  # type: ignore[arg-type]
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
         means.facts.note(kind, old, new)
         if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
             means.wake()
+
+    def _tell_of(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
+        """Logs what happened to a workload; what there was at the start is not news."""
+        if self._means.election.acquired.is_set():
+            for one in happened(old, new):
+                self._means.journal.note(one)
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:
         """Keeps the snapshot of a plan that was refused, to be replayed."""

@@ -16,6 +16,7 @@ from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, check, decide
 from .amend import overdue, strike, with_verdicts
 from .apply import Writer
 from .facts import Refusal
+from .happening import Happening
 from .means import Means
 from .queues import Queues, usage_of
 
@@ -83,7 +84,7 @@ class Scheduler:
 
     def _struck(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
         for fault in faults:
-            log.error("refused: %s: %s: %s", fault.workload, fault.rule, fault.detail)
+            self.means.journal.note(Happening("refused", fault.workload, {"rule": fault.rule, "detail": fault.detail}))
         self.means.metrics.refuse(faults)
         rest, struck = strike(snapshot, plan, faults)
         why = {fault.workload: fault.rule for fault in faults}

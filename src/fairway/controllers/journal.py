@@ -1,0 +1,82 @@
+"""The operator's log: a line for each step in the life of a workload, on standard error.
+
+    2026-11-21T14:20:00Z info admitted workload=ml/job-a queue=nlp pool=h100 nodes=n1,n2 attempt=1
+
+Lines are kept and written by a task of their own, many at once and in a thread, so that neither a burst nor a slow
+reader holds up a cycle; of what is more than it may keep, only the number is told. Nothing of a workload's program,
+environment or notify address is written.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import sys
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from fairway.api.quantities import time_text
+from fairway.clock import Clock
+
+from .happening import Happening
+
+MOST_LINES, AT_ONCE = 20_000, 2_000
+PLAIN = re.compile(r"[^\s\"=]+")
+LEVELS = {"failed": "warning", "refused": "error"}
+log = logging.getLogger(__name__)
+
+
+def to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+class Journal:
+    def __init__(self, clock: Clock, write: Callable[[str], None] = to_stderr) -> None:
+        self._clock, self._write = clock, write
+        self._lines: deque[str] = deque()
+        self._dropped = 0
+        self._noted = asyncio.Event()
+
+    def note(self, one: Happening) -> None:
+        """Keeps its line, if the log's level lets it through."""
+        level = LEVELS.get(one.event, "info")
+        if not log.isEnabledFor(getattr(logging, level.upper())):
+            return
+        if len(self._lines) >= MOST_LINES:
+            self._dropped += 1
+            return
+        self._lines.append(line(one, level, self._clock.now()))
+        self._noted.set()
+
+    async def run(self) -> None:
+        """Writes until cancelled, and then what is left."""
+        try:
+            while await self._noted.wait():
+                self._noted.clear()
+                while text := self._next():
+                    await self._clock.in_thread(partial(self._write, text))
+        finally:
+            while text := self._next():
+                self._write(text)
+
+    def _next(self) -> str:
+        """The next lines, and how many were dropped before them."""
+        text = "".join(self._lines.popleft() for _ in range(min(AT_ONCE, len(self._lines))))
+        if self._dropped:
+            at, dropped = time_text(int(self._clock.now())), self._dropped
+            text, self._dropped = f"{text}{at} warning dropped lines={dropped}\n", 0
+        return text
+
+
+def line(one: Happening, level: str, now: float) -> str:
+    facts = {"workload": one.key, **one.facts}
+    said = " ".join(f"{name}={_value(value)}" for name, value in facts.items() if value not in ("", None))
+    return f"{time_text(int(now))} {level} {one.event} {said}\n"
+
+
+def _value(value: object) -> str:
+    """Quoted where it holds blanks, quotes or line ends: a line stays one line."""
+    text = str(value)
+    return text if PLAIN.fullmatch(text) and text.isprintable() else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,100 @@
+"""The operator's log: what is told of a change, and how its lines are written."""
+
+import asyncio
+import logging
+from itertools import pairwise
+
+import pytest
+
+from fairway.api.objects import Condition, Metadata
+from fairway.api.types import (
+    AdmissionStatus,
+    EvictionRecord,
+    NodePods,
+    PodSetNodes,
+    WorkloadObject,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from fairway.clock import Clock
+from fairway.controllers.happening import Happening, happened
+from fairway.controllers.journal import MOST_LINES, Journal, line
+
+PLACED = AdmissionStatus("h100", (PodSetNodes("main", (NodePods("n1", 2), NodePods("n2", 2))),))
+
+
+def turned(kind: str, at: str, value: str = "True") -> Condition:
+    return Condition(kind, value, last_transition_time=at)
+
+
+def seen(phase: str = "Pending", *conditions: Condition, **status) -> WorkloadObject:
+    spec = WorkloadSpec(queue="nlp", user="ann")
+    return WorkloadObject(Metadata("job-a", "ml"), spec, WorkloadStatus(phase, conditions=conditions, **status))
+
+
+ADMITTED, RUNNING = turned("Admitted", "2026-11-21T12:00:00Z"), turned("Running", "2026-11-21T12:00:01Z")
+LIFE = [
+    None,
+    seen(),
+    seen("Admitted", ADMITTED, admission=PLACED, attempt=1),
+    seen("Running", ADMITTED, RUNNING, admission=PLACED, attempt=1),
+    seen("Pending", turned("Evicted", "2026-11-21T12:01:00Z"), reason="Reclaimed", admission=PLACED, attempt=1,
+         eviction_history=(EvictionRecord("2026-11-21T12:01:00Z", "Reclaimed", "vision", "ml/job-b"),)),
+    seen("Pending", turned("Evicted", "2026-11-21T12:01:00Z"), reason="Reclaimed", attempt=1),
+    seen("Admitted", ADMITTED, attempt=2),
+    seen("Failed", ADMITTED, turned("Finished", "2026-11-21T12:02:03Z"), reason="BackoffLimitExceeded",
+         message="failed: exit code 3", attempt=2),
+    None,
+]  # fmt: skip
+
+
+def test_each_step_of_a_life_is_one_line() -> None:
+    told = [line(one, "info", 0.0) for old, new in pairwise(LIFE) for one in happened(old, new)]
+    at = "1970-01-01T00:00:00Z info"
+    assert told == [
+        f"{at} submitted workload=ml/job-a queue=nlp user=ann\n",
+        f"{at} admitted workload=ml/job-a queue=nlp pool=h100 nodes=n1,n2 attempt=1\n",
+        f"{at} started workload=ml/job-a queue=nlp attempt=1\n",
+        f"{at} evicted workload=ml/job-a reason=Reclaimed for=ml/job-b by=vision attempt=1\n",
+        f"{at} requeued workload=ml/job-a queue=nlp phase=Pending\n",
+        f"{at} admitted workload=ml/job-a queue=nlp attempt=2\n",
+        f'{at} failed workload=ml/job-a reason=BackoffLimitExceeded message="failed: exit code 3" runtime=123.0s\n',
+    ]
+
+
+def test_what_is_deleted_before_it_is_over_was_cancelled() -> None:
+    assert [one.event for one in happened(seen("Running", ADMITTED, RUNNING), None)] == ["cancelled"]
+
+
+def test_a_line_stays_one_line_whatever_a_value_holds() -> None:
+    told = line(Happening("failed", "ml/a", {"message": 'two\nlines, "quoted" \x1b[31m'}), "warning", 0.0)
+    assert told.count("\n") == 1 and "\x1b" not in told and r'"two\nlines, \"quoted\" ' in told
+
+
+async def test_a_burst_is_written_in_a_few_pieces_and_what_is_too_much_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    written: list[str] = []
+    journal = Journal(Clock(), written.append)
+    for number in range(MOST_LINES + 5):
+        journal.note(Happening("submitted", f"ml/job-{number}"))
+    task = asyncio.create_task(journal.run())
+    while sum(text.count("\n") for text in written) <= MOST_LINES:
+        await asyncio.sleep(0)
+    task.cancel()
+    assert len(written) <= 12 and "dropped lines=5" in "".join(written)
+
+
+async def test_the_level_of_the_log_decides_what_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    written: list[str] = []
+    journal = Journal(Clock(), written.append)
+    task = asyncio.create_task(journal.run())
+    await asyncio.sleep(0)
+    for event in ("submitted", "failed", "refused"):
+        journal.note(Happening(event, "ml/job-a"))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    told = [text.split()[1:3] for text in "".join(written).splitlines()]
+    assert told == [["warning", "failed"], ["error", "refused"]]
