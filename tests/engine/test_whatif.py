@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from builders import NOW, job, node, plan_of, queue, runs, verdicts, world
 
-from fairway.engine import Admit, Facts, PodSet, Policy, Topology, Wait, what_if
+from fairway.engine import Admit, Facts, PodSet, Policy, Snapshot, Topology, Wait, World, decide, snapshot_of, what_if
 from fairway.engine.model import GPU, Expression, Pool, Reservation, amounts
+from fairway.engine.whatif import WhatIf
 
 RACKS = (Pool("default", levels=("rack", "kubernetes.io/hostname")),)
 
@@ -99,3 +100,46 @@ def test_the_most_is_told_of_what_would_fit(gpus: int) -> None:
         podsets=(PodSet("main", 1, 1, replace(job("x", gpus=1).podsets[0].pod, requests=amounts({GPU: gpus * 1000}))),),
     )
     assert told(node("n1", gpus - 1), node("n2", 1), queue("q"), alone).with_gpus == (gpus - 1) * 1000
+
+
+def crowd(nodes: int) -> World:
+    """Three and a half workloads on each node of eight GPUs, in four queues; twelve gangs wait."""
+    queues = [queue(name, 2 * nodes) for name in "qrst"]
+    busy = [runs(job(f"r{at}", "qrst"[at % 4], 2), f"n{at % nodes}", since=NOW - 60) for at in range(7 * nodes // 2)]
+    gangs = [job(f"w{at}", "qrst"[at % 4], 4, at % 5 + 1, submitted=at) for at in range(12)]
+    return world(*(node(f"n{at}", 8) for at in range(nodes)), *queues, *busy, *gangs)
+
+
+def counted(told: World) -> tuple[list[int], list[Facts]]:
+    """How many decisions each wait took to explain, and what came of them."""
+    seen: list[float] = []
+
+    def view(snapshot: Snapshot) -> Snapshot:
+        seen.append(snapshot.now)
+        return snapshot
+
+    policy, sizes, found = Policy(view=view), [], []
+    for wait in decide(snapshot_of(told), policy).verdicts:
+        if isinstance(wait, Wait):
+            seen.clear()
+            found.append(what_if(told, wait, policy))
+            sizes.append(len(seen))
+    return sizes, found
+
+
+def test_each_wait_among_a_hundred_that_run_is_explained_by_few_decisions() -> None:
+    sizes, found = counted(crowd(30))
+    assert len(sizes) >= 6 and max(sizes) <= 48
+    assert all(one.blocking for one in found[:4])
+
+
+def test_the_larger_the_cluster_the_fewer_decisions() -> None:
+    sizes, _ = counted(crowd(400))
+    assert max(sizes) <= 100_000 // (400 + 1_400) < 60
+
+
+def test_the_state_is_as_before_when_a_trial_is_over() -> None:
+    told = crowd(4)
+    waits = [it for it in decide(snapshot_of(told), Policy()).verdicts if isinstance(it, Wait)]
+    together = WhatIf(told, Policy())
+    assert [together.facts(it) for it in waits] == [what_if(told, it, Policy()) for it in waits]

@@ -11,8 +11,9 @@ from .cycle import Cycle
 from .give import make_room
 from .grow import grow
 from .life import release, replace_lost
+from .model import Workload
 from .order import Line, Order, lines_of, positions
-from .plan import Plan, Wait, kept
+from .plan import Admit, Plan, Verdict, Wait, kept
 from .policy import Policy
 from .snapshot import Snapshot
 
@@ -20,22 +21,43 @@ from .snapshot import Snapshot
 def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     """One verdict for each pending and each running workload; same input, equal plan; the input is not changed."""
     cycle = Cycle(snapshot, policy)
-    cycle.foresee()  # windows, and who will have waited too long
-    release(cycle)  # time limits, drains, lost nodes, windows that open
-    replace_lost(cycle)  # pods lost from running gangs
-    waiting = [one for one in snapshot.pending if one.key not in cycle.verdicts]
-    lines, lost = lines_of(cycle.tree, waiting, policy, cycle.is_blocked)
+    lines, lost = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).heads(cycle.draft.started):
-        cycle.verdicts[workload.key] = (
-            admit(workload, cycle)  # in the room there is, without delaying a hold
-            or make_room(workload, cycle)  # in the room others can be moved from or made to give back
-            or hold(workload, cycle)  # keep room coming free, and say when
-            or wait(workload, cycle)  # and say why
-        )
+        cycle.verdicts[workload.key] = _turn(workload, cycle)
     for workload in lost:
         cycle.say(admit(workload, cycle) or wait(workload, cycle))
     grow(cycle)  # elastic workloads into what is left or lent, one pod at a time
     return plan_of(cycle, lines)
+
+
+def starts_now(snapshot: Snapshot, policy: Policy, key: str) -> bool:
+    """Whether `decide` starts a waiting workload without waiting for others to stop. Ends with that workload's turn."""
+    cycle = Cycle(snapshot, policy)
+    lines, _ = _begin(cycle)
+    for workload in Order(cycle.draft, lines, cycle.wish).heads(cycle.draft.started):
+        if workload.key == key:
+            verdict = admit(workload, cycle)
+            return isinstance(verdict, Admit) and not verdict.after
+        cycle.verdicts[workload.key] = _turn(workload, cycle)
+    return False
+
+
+def _begin(cycle: Cycle) -> tuple[dict[str, Line], list[Workload]]:
+    """Decides what must stop or come back. The lines of what waits, and the workloads that are in none."""
+    cycle.foresee()  # windows, and which workloads will have waited too long
+    release(cycle)  # time limits, drains, lost nodes, windows that open
+    replace_lost(cycle)  # pods lost from running gangs
+    waiting = [one for one in cycle.snapshot.pending if one.key not in cycle.verdicts]
+    return lines_of(cycle.tree, waiting, cycle.policy, cycle.is_blocked)
+
+
+def _turn(workload: Workload, cycle: Cycle) -> Verdict:
+    return (
+        admit(workload, cycle)  # in the room there is, without delaying a hold
+        or make_room(workload, cycle)  # in the room others can be moved from or made to give back
+        or hold(workload, cycle)  # keep room coming free, and say when
+        or wait(workload, cycle)  # and say why
+    )
 
 
 def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:

@@ -1,81 +1,127 @@
-"""What would let a workload that waits start now. Each change is tried by deciding again with it: what is told is true.
+"""What would let a waiting workload start now. Each change is tried by deciding again: what is reported is true.
 
-Tried, one at a time: fewer pods of a lone podset, or fewer GPUs for a lone pod; another queue; another of the pools,
-where it names some; no required topology; a time limit that ends before what the room is kept for; without some of
-those who run. A start that would have to wait for others to go is none. The number of decisions is bounded, and nothing
-of this is part of a cycle.
+Tried, one at a time: without some of the workloads that run; fewer pods of a lone podset, or fewer GPUs for a lone pod;
+without its required topology; a time limit that ends before the time from which the room is kept; another of the pools,
+where it names some; another queue that takes it. A start that has to wait for others to stop counts as none.
+
+Work is bounded by counts: a workload gets as many decisions as LOOKS allows, a decision looking at each node and each
+workload once. Changes that are left when these are used up are not tried. A decision ends with the workload's turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
-from .decide import decide
-from .model import GPU, Gone, PodSet, Running, Topology, Workload, World, amounts
-from .plan import Admit, Facts, Reason, Wait
+from .decide import starts_now
+from .model import GPU, Fact, Gone, PodSet, Running, Topology, Workload, World, amounts
+from .plan import Facts, Reason, Wait
 from .policy import Policy
 from .resources import DEVICE
-from .state import state_of
+from .state import State, state_of
 
-MOST_OTHERS = 16  # queues tried, and pools
+MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
+LOOKS, DECISION = 100_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
 MINUTE = 60.0
-Starts = Callable[[Workload], bool]
+Holds = Callable[[int], bool]
 
 
 def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
     """The facts of the wait, with what would change it."""
-    ours, state = next(one for one in world.pending if one.key == wait.workload), state_of(world)
-    policy = replace(policy, tells_why=False)
-
-    def starts(changed: Workload) -> bool:
-        state.observe(changed)
-        verdicts = decide(policy.seen(state.snapshot(world.now)), policy).verdicts
-        return any(isinstance(it, Admit) and it.workload == ours.key and not it.after for it in verdicts)
-
-    def starts_without(those: Sequence[Running]) -> bool:
-        for one in those:
-            state.observe(Gone("Workload", one.workload.key))
-        found = starts(ours)
-        for one in those:
-            state.observe(one)
-        return found
-
-    queues = sorted({one.name for one in world.queues} - {one.parent for one in world.queues} - {ours.queue})
-    pools = [one.name for one in world.pools if ours.pools and one.name not in ours.pools]
-    limit, free = _limit(world, wait), _unbound(ours)
-    return replace(
-        wait.facts,
-        blocking=wait.facts.blocking or _in_the_way(world, wait.facts.domain, starts_without),
-        would_fit=_fewer_pods(ours, starts),
-        with_gpus=_fewer_gpus(ours, starts),
-        other_queue=next((name for name in queues[:MOST_OTHERS] if starts(replace(ours, queue=name))), ""),
-        other_pool=next((name for name in pools[:MOST_OTHERS] if starts(replace(ours, pools=(name,)))), ""),
-        is_bound=free != ours and starts(free),
-        shorter_limit=limit if limit and starts(replace(ours, time_limit=limit)) else None,
-    )
+    return WhatIf(world, policy).facts(wait)
 
 
-def _in_the_way(world: World, domain: str, starts_without: Callable[[Sequence[Running]], bool]) -> tuple[str, ...]:
-    """Those who run and without whom it would start, none of them in vain; () where no few of them would help. Who
-    stands in the domain that comes nearest is looked at first."""
+class WhatIf:
+    """Asks for several workloads of one world; the state is made once."""
+
+    def __init__(self, world: World, policy: Policy) -> None:
+        self._world, self._state, self._policy = world, state_of(world), replace(policy, tells_why=False)
+        seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
+        self._decisions = LOOKS // seen
+
+    def facts(self, wait: Wait) -> Facts:
+        """The facts of the wait, with what would change it."""
+        ours = next(one for one in self._world.pending if one.key == wait.workload)
+        trial = Trial(self._state, self._policy, ours, self._world.now, self._decisions)
+        running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
+        limit, free = _limit(self._world, wait), _unbound(ours)
+        return replace(
+            wait.facts,
+            blocking=wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial),
+            would_fit=_fewer_pods(ours, trial),
+            with_gpus=_fewer_gpus(ours, trial),
+            is_bound=free != ours and trial.starts(free),
+            shorter_limit=limit if limit and trial.starts(replace(ours, time_limit=limit)) else None,
+            other_pool=next((name for name in self._pools(ours) if trial.starts(replace(ours, pools=(name,)))), ""),
+            other_queue=next((name for name in self._queues(ours) if trial.starts(replace(ours, queue=name))), ""),
+        )
+
+    def _pools(self, ours: Workload) -> list[str]:
+        return [one.name for one in self._world.pools if ours.pools and one.name not in ours.pools][:MOST_OTHERS]
+
+    def _queues(self, ours: Workload) -> list[str]:
+        leaves = {one.name for one in self._world.queues} - {one.parent for one in self._world.queues}
+        return sorted(leaves - {ours.queue})[:MOST_OTHERS]
+
+
+class Trial:
+    """Decides on one workload in a state that is changed for the time of a decision, at most so many times."""
+
+    def __init__(self, state: State, policy: Policy, ours: Workload, now: float, decisions: int) -> None:
+        self._state, self._policy, self._ours, self._now, self.left = state, policy, ours, now, decisions
+
+    def starts(self, changed: Workload, without: Sequence[Running] = ()) -> bool:
+        """Whether it starts now, changed so, if some of the running workloads were gone; False once all decisions are
+        used up."""
+        if not self.left:
+            return False
+        self.left -= 1
+        with self._told((changed, *(Gone("Workload", one.workload.key) for one in without)), (self._ours, *without)):
+            return starts_now(self._policy.seen(self._state.snapshot(self._now)), self._policy, changed.key)
+
+    def starts_without(self, those: Sequence[Running]) -> bool:
+        return self.starts(self._ours, those)
+
+    @contextmanager
+    def _told(self, changes: Sequence[Fact], undone: Sequence[Fact]) -> Iterator[None]:
+        self._state.observe(*changes)
+        yield
+        self._state.observe(*undone)
+
+
+def _in_the_way(running: Sequence[Running], domain: str, trial: Trial) -> tuple[str, ...]:
+    """The running workloads without which it would start, none of them in vain; () where no few of them would help.
+    Those in the domain that comes nearest are looked at first."""
 
     def place(one: Running) -> tuple[bool, str, str]:
         node = next((share.node for podset in one.admission.podsets for share in podset.nodes), "")
         return node != domain, node, one.workload.key
 
-    those = sorted((one for one in world.running if not one.is_leaving and not one.is_promised), key=place)
-    if not those or not starts_without(those):
+    those = sorted(running, key=place)
+    if not those or not trial.starts_without(those):
         return ()
-    those = those[: len(those) - most(len(those), lambda cut: starts_without(those[: len(those) - cut]))]
-    those = those[most(len(those), lambda cut: starts_without(those[cut:])) :]
-    if len(those) > MOST_OTHERS:
+    those = those[: _fewest(len(those), lambda count: trial.starts_without(those[:count]))]
+    if len(those) > MOST_OTHERS and not trial.starts_without(those := those[-MOST_OTHERS:]):
         return ()
+    those = those[most(len(those), lambda cut: trial.starts_without(those[cut:])) :]
     for one in those[1:-1]:
         rest = [other for other in those if other is not one]
-        those = rest if starts_without(rest) else those
+        those = rest if trial.starts_without(rest) else those
     return tuple(one.workload.key for one in those)
 
 
-def most(top: int, holds: Callable[[int], bool]) -> int:
+def _fewest(enough: int, holds: Holds) -> int:
+    """The smallest number found to hold, sought from 1 in steps that double; `enough` is known to hold."""
+    fails, tried = 0, 1
+    while tried < enough and not holds(tried):
+        fails, tried = tried, 2 * tried
+    fits = min(tried, enough)
+    while fits - fails > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if holds(middle) else (fits, middle)
+    return fits
+
+
+def most(top: int, holds: Holds) -> int:
     """The largest number below `top` that was found to hold, by halving; 0 where none was."""
     fits, fails = 0, top
     while fails - fits > 1:
@@ -84,15 +130,19 @@ def most(top: int, holds: Callable[[int], bool]) -> int:
     return fits
 
 
-def _fewer_pods(ours: Workload, starts: Starts) -> dict[str, int] | None:
+def _fewer_pods(ours: Workload, trial: Trial) -> dict[str, int] | None:
     if len(ours.podsets) != 1:
         return None
     (podset,) = ours.podsets
-    fits = most(podset.min_count, lambda count: starts(_with(ours, replace(podset, count=count, min_count=count))))
+
+    def less(count: int) -> Workload:
+        return _with(ours, replace(podset, count=count, min_count=count))
+
+    fits = most(podset.min_count, lambda count: trial.starts(less(count)))
     return {podset.name: fits} if fits else None
 
 
-def _fewer_gpus(ours: Workload, starts: Starts) -> int | None:
+def _fewer_gpus(ours: Workload, trial: Trial) -> int | None:
     """In milli, for a lone pod with several."""
     podset, asked = ours.podsets[0], dict(ours.podsets[0].pod.requests)
     if len(ours.podsets) != 1 or podset.count != 1 or asked.get(GPU, 0) <= DEVICE:
@@ -102,7 +152,7 @@ def _fewer_gpus(ours: Workload, starts: Starts) -> int | None:
         requests = amounts(asked | {GPU: gpus * DEVICE})
         return _with(ours, replace(podset, pod=replace(podset.pod, requests=requests)))
 
-    return most(asked[GPU] // DEVICE, lambda gpus: starts(less(gpus))) * DEVICE or None
+    return most(asked[GPU] // DEVICE, lambda gpus: trial.starts(less(gpus))) * DEVICE or None
 
 
 def _with(ours: Workload, podset: PodSet) -> Workload:
@@ -120,6 +170,6 @@ def _unbound(ours: Workload) -> Workload:
 
 
 def _limit(world: World, wait: Wait) -> float:
-    """The longest that ends before what stands against it, in whole minutes; none ends before what has begun."""
+    """The longest time limit, in whole minutes, that ends before the room is kept for another; none that has begun."""
     begins = wait.facts.since if wait.reason is Reason.RESERVED else wait.facts.until
     return 0.0 if begins is None else max(0.0, (begins - world.now) // MINUTE * MINUTE)

@@ -4,6 +4,7 @@ anything is done about it.
 """
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 
 import numpy as np
@@ -24,21 +25,21 @@ from fairway.engine import (
     what_if,
 )
 from fairway.engine.forecast import QUICK, Question
+from fairway.engine.whatif import WhatIf
 
 from .answer import Entry, entry, moment, workloads_of
 
-MOST_QUEUES, FEW, SOONER_SECONDS = 3, 12, 60.0
-SMALL = 100
-"""Workloads that run, up to which a whole plan is explained: each change that is told is a decision of its own."""
+MOST_QUEUES, SOONER_SECONDS = 3, 60.0
+FEW = 12
+"""Waiting workloads that are explained: each change that is reported is a decision of its own."""
 
 
 def explained(world: World, plan: Plan, policy: Policy) -> Plan:
-    """The plan of a small world, in which each wait tells who is in the way and what would let it start now; that of a
-    larger one as it is."""
-    if len(world.pending) > FEW or len(world.running) > SMALL:
-        return plan
-    told = (replace(it, facts=what_if(world, it, policy)) if isinstance(it, Wait) else it for it in plan.verdicts)
-    return replace(plan, verdicts=tuple(told))
+    """The plan, in which the first FEW waits report what is in the way and what would let the workload start now."""
+    tries = WhatIf(world, policy)
+    waits = islice((it for it in plan.verdicts if isinstance(it, Wait)), FEW)
+    found = {it.workload: replace(it, facts=tries.facts(it)) for it in waits}
+    return replace(plan, verdicts=tuple(found.get(it.workload, it) for it in plan.verdicts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,36 @@
+"""What would be: a plan that is explained, and one workload that is asked about."""
+
+
+from fairway.engine import Admission, NodeShare, PodSetPlacement, Running, Wait, Workload, World, decide, snapshot_of
+from fairway.engine.model import GPU, Node, PodClass, PodSet, Queue
+from fairway.engine.policy import Policy
+from fairway.sim.whatif import FEW, explained
+
+NOW = 1_000_000.0
+
+
+def pod(gpus: int) -> tuple[PodSet, ...]:
+    return (PodSet("main", 1, 1, PodClass(requests=((GPU, gpus * 1000),))),)
+
+
+def busy(nodes: int, waiting: int) -> World:
+    """Each node of two GPUs is held by one workload; others wait for as many."""
+    offers = (("cpu", 64_000), ("memory", 2**40), (GPU, 2000), ("pods", 110))
+    at = [f"n{number:03}" for number in range(nodes)]
+    running = [
+        Running(Workload(f"ns/r{name}", "q", pod(2)),
+                Admission("default", (PodSetPlacement("main", (NodeShare(name, 1),)),)), admitted_at=NOW - 60)
+        for name in at
+    ]  # fmt: skip
+    pending = [Workload(f"ns/w{number:02}", "q", pod(2), submitted=number) for number in range(waiting)]
+    return World(
+        NOW, tuple(Node(name, (), offers) for name in at), queues=(Queue("q"),), pending=tuple(pending),
+        running=tuple(running),
+    )  # fmt: skip
+
+
+def test_the_first_waits_are_explained_however_many_run_and_wait() -> None:
+    world = busy(nodes=130, waiting=FEW + 3)
+    plan = explained(world, decide(snapshot_of(world), Policy()), Policy())
+    waits = [it for it in plan.verdicts if isinstance(it, Wait)]
+    assert [len(it.facts.blocking) for it in waits] == [*range(1, FEW + 1), 0, 0, 0]
