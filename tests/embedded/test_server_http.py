@@ -12,6 +12,7 @@ import pytest
 import yaml
 from inprocess import MAPS, PODS, Api, config, pod
 from inprocess import api as make_api
+from kubelet import Kubelet
 
 from fairway.clock import Chance, Clock
 from fairway.embedded.database import Database
@@ -37,14 +38,12 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     folder = tmp_path / "data"
     ours = identity(folder, now=Clock().now(), chance=Chance())
 
-    async def endless(namespace: str, name: str, container: str, options: object) -> AsyncIterator[bytes]:
-        async def follow() -> AsyncIterator[bytes]:
-            yield b"begin\n"
-            await asyncio.get_running_loop().create_future()
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"begin\n"
+        await asyncio.get_running_loop().create_future()
 
-        return follow()
-
-    made = make_api(database=Database(str(folder / "db")), tokens={ours.token: "ann"}, logs=endless)
+    made = make_api(database=Database(str(folder / "db")), tokens={ours.token: "ann"})
+    made.server.kubelet = Kubelet(endless)
     await made.server.start()
     http = HttpServer(made.server, tls=ours.tls())
     ours.write_kubeconfig(await http.start())

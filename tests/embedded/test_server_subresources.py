@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 from inprocess import MERGE, PODS, STRATEGIC, Api, Thing, config, pod
 from inprocess import api as make_api
+from kubelet import Kubelet
 
-from fairway.embedded.subresources import LogOptions
+from fairway.node.logs import Gap
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 RUNNING = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
@@ -86,36 +87,43 @@ async def test_a_budget_says_least_or_most_and_not_both(api: Api) -> None:
 # -- logs
 
 @pytest.fixture
-async def logged() -> AsyncIterator[tuple[Api, list[tuple[str, str, LogOptions]]]]:
-    asked: list[tuple[str, str, LogOptions]] = []
-
-    async def follow() -> AsyncIterator[bytes]:
+async def logged() -> AsyncIterator[tuple[Api, Kubelet]]:
+    async def pieces() -> AsyncIterator[bytes | Gap]:
         yield b"one\n"
+        yield Gap("rotated", 3 << 20, 1000)
         yield b"two\n"
 
-    async def logs(namespace: str, name: str, container: str, options: LogOptions) -> bytes | AsyncIterator[bytes]:
-        asked.append((f"{namespace}/{name}", container, options))
-        return follow() if options.follow else b"one\n"
-
-    made = make_api(logs=logs)
+    made = make_api()
+    made.server.kubelet = Kubelet(pieces)
     await made.server.start()
-    yield made, asked
+    yield made, made.server.kubelet
     await made.store.close()
 
 
-async def test_logs_come_from_whoever_runs_the_pod(logged: tuple) -> None:
-    api, asked = logged
+async def test_logs_come_from_whatever_runs_the_pod(logged: tuple) -> None:
+    api, kubelet = logged
     await api.ok("POST", PODS, pod("p"))
-    assert await api.ok("GET", f"{PODS}/p/log") == b"" and asked == []
+    assert await api.ok("GET", f"{PODS}/p/log") == b"" and kubelet.asked == []
     await api.ok("POST", f"{PODS}/p/binding", binding())
     asking = {"tailLines": 3, "timestamps": "true", "limitBytes": 9, "sinceSeconds": 60}
-    assert await api.ok("GET", f"{PODS}/p/log", **asking) == b"one\n"
-    place, container, options = asked[-1]
+    stream = await api.ok("GET", f"{PODS}/p/log", **asking)
+    assert [chunk async for chunk in stream] == [b"one\n", b"two\n"]
+    place, container, options = kubelet.asked[-1]
     assert (place, container) == ("default/p", "main")
     assert (options.tail_lines, options.timestamps, options.limit_bytes, options.follow) == (3, True, 9, False)
     assert options.since is not None and abs(options.since - (api.registry.clock.now() - 60)) < 5
-    stream = await api.ok("GET", f"{PODS}/p/log", follow="true")
-    assert [chunk async for chunk in stream] == [b"one\n", b"two\n"]
+
+
+async def test_what_is_missing_at_the_beginning_of_a_pods_log_is_a_warning_and_not_in_its_text(logged: tuple) -> None:
+    api, kubelet = logged
+    kubelet.gap = Gap("rotated", 3 << 20, 1000)
+    await api.ok("POST", PODS, pod("p"))
+    await api.ok("POST", f"{PODS}/p/binding", binding())
+    await api.ok("GET", f"{PODS}/p/log")
+    warning = '299 - "1,000 lines (3.0 MiB) are missing here: at most 40 MiB of one run are kept"'
+    assert api.warnings == warning
+    await api.ok("GET", f"{PODS}/p/log", tailLines=3)
+    assert api.warnings == ""
 
 
 async def test_what_log_is_asked_for_must_be_clear(logged: tuple) -> None:

@@ -21,6 +21,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.node.container import SHIM, holder, inspect, stop_all
+from fairway.node.logs import files_of
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
 
@@ -126,7 +127,7 @@ class machine:
         server = await serve(clock, chance) if self.registry is None else Server(self.registry)
         client = Client(server.handle, clock, chance)
         runner = Runner(client, NODE, self.folder, base=BASE)
-        server._logs = runner.logs
+        server.kubelet = runner
         self.registry, self.work = server.registry, running(runner.run())
         await self.work.__aenter__()
         return Box(client, runner, self.folder)
@@ -327,7 +328,7 @@ async def test_a_long_log_is_rotated_and_read_as_one(box: Box):
     pod = await box.client.get(Ref(kinds.PODS, "a", "default"))
     text = await box.said("a")
     assert [line.strip("x") for line in text.splitlines()] == [str(number) for number in range(16)]
-    assert (box.attempt(pod) / "log.1").exists()
+    assert len(files_of(box.attempt(pod))) == 2
 
 
 async def test_a_deleted_pod_gets_sigterm_and_its_grace(box: Box, tmp_path: Path):

@@ -193,6 +193,7 @@ def _managed(review: Review) -> None:
                 _steer(template)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
+        _keep(objects.ATTEMPT, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)

@@ -7,18 +7,19 @@ since a Workload may fail before its Job ever starts.
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from fairway.api.names import name_of
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 
-from .find import exit_code, failure, seen
-from .logs import print_log
+from .find import Found, exit_code, failure, seen
+from .logs import Choice, Printer, say
+from .runs import Runs, kept, runs_of
 
 Thing = dict[str, Any]
 OVER = ("Succeeded", "Failed")
@@ -33,30 +34,118 @@ class End:
     message: str = ""
 
 
-async def follow(client: Client, job: Ref, uid: str) -> End:
-    """Prints the logs of all workers while they are written, and returns how the Job ended. Interrupted, it says on
-    standard error that the job goes on, and returns at once."""
-    printing: dict[str, asyncio.Task[None]] = {}  # by uid of pod
-    watching = asyncio.create_task(_print_all(client, job, printing))
+async def follow_job(client: Client, job: Ref, uid: str) -> End:
+    """Prints the logs of all ranks of a Job while they are written, over evictions, and returns how it ended.
+    Interrupted, it says on standard error that the job goes on, and ends at once."""
+    workload = Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)
     try:
-        end = await end_of(client, job, uid)
-        watching.cancel()
-        await asyncio.gather(*printing.values())
-        return end
+        return await _Follower(client, workload, job, uid, Choice()).run()
     except asyncio.CancelledError:
         look, end = f"`fairway logs -f {job.name}` follows it again", f"`fairway cancel {job.name}` ends it"
         click.echo(f"\n{job.name} goes on: {look}, {end}", err=True)
         raise
-    finally:
-        await _cancel(watching, *printing.values())
 
 
-async def _print_all(client: Client, job: Ref, printing: dict[str, asyncio.Task[None]]) -> None:
-    """A task for each pod of the job, as they come."""
-    async with aclosing(seen(client, Selection(kinds.PODS, job.namespace, labels=f"job-name={job.name}"))) as pods:
-        async for _, pod in pods:
-            if pod["metadata"]["uid"] not in printing:
-                printing[pod["metadata"]["uid"]] = asyncio.create_task(print_log(client, pod, follow=True))
+async def follow(client: Client, found: Found, choice: Choice) -> End:
+    """The same for any workload."""
+    owner = next((it for it in found.owners if it.kind == kinds.JOBS), found.ref)
+    meta = found.workload["metadata"]
+    uid = meta["uid"] if owner is found.ref else meta["ownerReferences"][0]["uid"]
+    return await _Follower(client, found.ref, owner, uid, choice).run()
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Looks for new runs whenever a pod of the namespace or the workload changes, and prints each rank's in turn."""
+
+    client: Client
+    workload: Ref
+    owner: Ref
+    uid: str
+    choice: Choice
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    printing: dict[tuple[str, str, int], asyncio.Task[None]] = field(default_factory=dict)
+    last: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # by rank
+    printer: Printer | None = None
+
+    async def run(self) -> End:
+        ending = asyncio.create_task(end_of(self.client, self.owner, self.uid))
+        watching = [asyncio.create_task(it) for it in (self._watch_pods(), self._watch_workload(), self._print_new())]
+        try:
+            await asyncio.wait([ending, *watching], return_when=asyncio.FIRST_COMPLETED)
+            for it in watching:
+                if it.done():
+                    it.result()
+            end = await ending
+            await _cancel(*watching)
+            await self._refresh()
+            await asyncio.gather(*self.printing.values())
+            return end
+        finally:
+            await _cancel(ending, *watching, *self.printing.values())
+
+    async def _print_new(self) -> None:
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            await self._refresh()
+
+    async def _watch_pods(self) -> None:
+        labels = f"batch.kubernetes.io/job-name={self.owner.name}" if self.owner.kind == kinds.JOBS else ""
+        async with aclosing(seen(self.client, Selection(kinds.PODS, self.workload.namespace, labels=labels))) as pods:
+            async for _ in pods:
+                self.changed.set()
+
+    async def _watch_workload(self) -> None:
+        """Reports each eviction that is new."""
+        told = ""
+        async with aclosing(seen(self.client, _named(self.workload))) as states:
+            async for change, state in states:
+                if not _is_of(state, self.uid):
+                    continue
+                history = (state.get("status") or {}).get("evictionHistory") or [{"time": ""}]
+                if change == "ADDED":
+                    told = told or history[-1]["time"]
+                if history[-1]["time"] > told:
+                    told = history[-1]["time"]
+                    say(evicted(state, history[-1]))
+                self.changed.set()
+
+    async def _refresh(self) -> None:
+        runs = await self._runs()
+        if runs is None:
+            return
+        last = max((it.attempt for it in runs.items), default=1)
+        for run in self.choice.of(runs.items):
+            if run.key not in self.printing:
+                before = self.last.get(run.rank)
+                more = (("follow", "true"),) * (run.finished is None)
+                self.printer = self.printer or await self._made_printer(runs)
+                printing = self.printer.print(run, last=last, more=more, after=before)
+                self.printing[run.key] = self.last[run.rank] = asyncio.create_task(printing)
+
+    async def _runs(self) -> Runs | None:
+        """None while there is no such workload yet."""
+        try:
+            kept_ones = await kept(self.client, self.workload)
+            return kept_ones or await runs_of(self.client, Found(await self.client.get(self.workload)))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def _made_printer(self, runs: Runs) -> Printer:
+        spec = (await self.client.get(self.workload)).get("spec") or {}
+        pods = sum(it.get("count", 1) for it in spec.get("podSets") or ())
+        is_many = self.choice.rank is None and max(pods, *(it.rank + 1 for it in runs.items)) > 1
+        return Printer(self.client, runs.workload, self.choice, has_several=is_many, has_ranks=is_many)
+
+
+def evicted(workload: Thing, eviction: Thing) -> str:
+    """`a was evicted (Preempted, for ml/b) and waits in queue q; its log goes on here`."""
+    by = f", for {eviction['for']}" if eviction.get("for") else ""
+    name, queue = Found(workload).name, workload["spec"].get("queue")
+    return f"{name} was evicted ({eviction['reason']}{by}) and waits in queue {queue}; its log goes on here"
 
 
 async def end_of(client: Client, ref: Ref, uid: str) -> End:

@@ -105,3 +105,8 @@ def clock_time(moment: str | float | None, now: float) -> str:
         return ""
     at, today = (datetime.fromtimestamp(it) for it in (seconds(moment) if isinstance(moment, str) else moment, now))
     return at.strftime("%H:%M" if at.date() == today.date() else "%b %d %H:%M")
+
+
+def moment_of_day(stamp: str) -> str:
+    """A moment in the past, in local time, to the second."""
+    return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")

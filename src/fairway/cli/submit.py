@@ -20,7 +20,7 @@ from fairway.kube.kinds import Ref
 
 from . import variables
 from .connect import on_cluster
-from .follow import follow as follow_job
+from .follow import follow_job
 from .job import DEFAULTS, amend, deadline, kind_of, new_job, stem, template_of
 from .main import Problem
 from .mistakes import Mistake, View, check, near, program_missing, view_of

@@ -67,6 +67,7 @@ async def _detach(folder: Path) -> None:
 
 async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
     from fairway.embedded.up import Options, up
+    from fairway.node.archive import Bounds
 
     settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
 
@@ -74,7 +75,8 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
         click.echo(str(folder / "kubeconfig"))
         await control(kubeconfig, settings)
 
-    await up(Options(folder, **offer), clock=Clock(), chance=Chance(), control=decide)
+    bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))
+    await up(Options(folder, **offer, logs=bounds), clock=Clock(), chance=Chance(), control=decide)
 
 
 async def control(kubeconfig: Path, settings: Any) -> None:

@@ -17,7 +17,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from fairway.api.names import ranks
-from fairway.api.objects import ASSIGNED, GATE, GROUP_SIZE, INDEX, PodObject, PodTemplate
+from fairway.api.objects import ASSIGNED, ATTEMPT, GATE, GROUP_SIZE, INDEX, PodObject, PodTemplate
 from fairway.api.owners import group_of
 from fairway.api.pods import lasting, pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
@@ -176,10 +176,11 @@ async def remove(client: Client, pods: Iterable[PodObject]) -> None:
             await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
 
-async def bind(client: Client, pod: PodObject, place: Place) -> None:
+async def bind(client: Client, pod: PodObject, place: Place, *, attempt: str) -> None:
+    """Puts a pod in its place. `attempt`: of which workload and attempt it is."""
     meta, ref = pod.metadata, ref_of(pod)
     if any(gate.name == GATE for gate in pod.spec.scheduling_gates):
         left = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != GATE]
         await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": {"schedulingGates": left or None}})
     devices = {ASSIGNED: ",".join(map(str, place.devices))} if place.devices else {}
-    await client.bind(ref, place.node, uid=meta.uid, annotations=devices)
+    await client.bind(ref, place.node, uid=meta.uid, annotations=devices | {ATTEMPT: attempt})

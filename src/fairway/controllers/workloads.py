@@ -160,18 +160,18 @@ class Life:
             given = assign(placement, pods)
             free = [one for one in given if not (is_up and self.means.facts.is_left(one[1].node))]
             late |= len(free) < len(given)
-            await self._bind(free)
+            await self._bind(said, free)
         if not is_up and are_up(case, owner, placed):
             await self._started(case.key, said)
         return self.means.now() + SETTLE_SECONDS if late else None
 
-    async def _bind(self, places: Sequence[tuple[PodObject, Place]]) -> None:
+    async def _bind(self, said: WorkloadObject, places: Sequence[tuple[PodObject, Place]]) -> None:
         """Returns when all are seen on their nodes: what is decided next must know who is there."""
-        sent = []
+        sent, attempt = [], f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}"
         try:
             for pod, place in places:
                 sent.append(pod)
-                await bind(self.means.client, pod, place)
+                await bind(self.means.client, pod, place, attempt=attempt)
         except ApiError as error:
             if error.status < 500:
                 sent.pop()

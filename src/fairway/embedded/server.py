@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
-from fairway.embedded import reading, subresources, writing
+from fairway.embedded import logs, reading, subresources, writing
 from fairway.embedded.budgets import keep_counts
 from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
@@ -22,7 +22,6 @@ from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no
 from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.registry import Registry, Write
 from fairway.embedded.store import TooLarge, encode
-from fairway.embedded.subresources import Logs, no_logs
 from fairway.kube.transport import Request, Response
 
 ADMIN = "fairway:admin"
@@ -45,11 +44,12 @@ _PARTS: Mapping[str, Mapping[str, Verb]] = {
 
 
 class Server:
-    """`tokens`: token → user. `logs`: where the logs of pods are read."""
+    """`tokens`: token → user. `kubelet`: what runs pods and has their logs; set once it is made."""
 
-    def __init__(self, registry: Registry, *, tokens: Mapping[str, str] | None = None, logs: Logs = no_logs) -> None:
+    def __init__(self, registry: Registry, *, tokens: Mapping[str, str] | None = None) -> None:
         self.registry = registry
-        self._tokens, self._logs = dict(tokens or {}), logs
+        self.kubelet: logs.Kubelet | None = None
+        self._tokens = dict(tokens or {})
         self._people, self._seats = 0, asyncio.Semaphore(SEATS)
 
     async def start(self) -> None:
@@ -87,8 +87,8 @@ class Server:
             if request.method != "GET":
                 raise method_not_allowed()
             return found
-        if call.subresource == "log" and call.method == "GET":
-            return await subresources.log(self.registry, call, self._logs)
+        if call.method == "GET" and (read_log := logs.served(call)):
+            return await read_log(self.registry, call, self.kubelet)
         verb = _verb(call)
         if call.method == "GET":
             return verb(self.registry, call)

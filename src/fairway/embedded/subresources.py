@@ -1,36 +1,26 @@
-"""Pods' binding, eviction and log, and the questions that are answered and not kept (who am I, may I).
+"""Pods' binding and eviction, and the questions that are answered and not kept (who am I, may I).
 
 A binding gives a pod its node once. An eviction is a delete that asks the pod's PodDisruptionBudget first; the budget
-is counted when asked, from the pods as they are. Logs come from whoever runs the pods, through the function given to
-the server. Everything is allowed: the server has one user.
+is counted when asked, from the pods as they are. Everything is allowed: the server has one user.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from fairway.api.quantities import Malformed, time, time_text
+from fairway.api.quantities import time_text
 from fairway.embedded import deletion
 from fairway.embedded.budgets import BUDGETS, counted, guards, is_ready
 from fairway.embedded.call import Call
-from fairway.embedded.errors import Failure, bad_request, conflict, not_found
+from fairway.embedded.errors import Failure, bad_request, conflict
 from fairway.embedded.registry import Registry, Thing, expect
 from fairway.embedded.store import encode
 from fairway.embedded.writing import warned
 from fairway.kube.transport import Response
-from fairway.node.logs import LogOptions
 
 _JSON = {"content-type": "application/json"}
 decode = msgspec.json.decode
-
-
-Logs = Callable[[str, str, str, LogOptions], Awaitable[bytes | AsyncIterator[bytes]]]  # namespace, pod, container
-
-
-async def no_logs(namespace: str, pod: str, container: str, options: LogOptions) -> bytes:
-    return b""
 
 
 def bind(registry: Registry, call: Call) -> Response:
@@ -101,57 +91,6 @@ def _condition(pod: Thing, condition: dict[str, Any]) -> None:
     status = pod.setdefault("status", {})
     others = [each for each in status.get("conditions") or () if each["type"] != condition["type"]]
     status["conditions"] = [*others, condition]
-
-
-# -- log
-
-async def log(registry: Registry, call: Call, logs: Logs) -> Response:
-    entry = registry.store.get(call.key)
-    if entry is None:
-        raise not_found(call.resource.kind, call.name)
-    pod = decode(entry.value)
-    container, options = _container(call, pod), _log_options(registry, call)
-    if not pod["spec"].get("nodeName"):
-        return Response(200, {"content-type": "text/plain"}, b"")
-    status = _status_of(pod, container)
-    state, ended = status.get("state") or {}, "terminated" in (status.get("lastState") or {})
-    if options.previous and not ended:
-        raise bad_request(f'previous terminated container "{container}" in pod "{call.name}" not found')
-    if "waiting" in state and not ended:
-        raise bad_request(f'container "{container}" in pod "{call.name}" is waiting to start: '
-                          f"{state['waiting'].get('reason', 'ContainerCreating')}")
-    return Response(200, {"content-type": "text/plain"}, await logs(call.namespace, call.name, container, options))
-
-
-def _container(call: Call, pod: Thing) -> str:
-    spec, asked = pod["spec"], call.query.get("container", "")
-    names = [each["name"] for each in spec["containers"]]
-    inits = [each["name"] for each in spec.get("initContainers") or ()]
-    if not asked and len(names) > 1:
-        also = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
-        raise bad_request(f"a container name must be specified for pod {call.name}, choose one of: [{' '.join(names)}]"
-                          f"{also}")
-    if asked and asked not in names + inits:
-        raise bad_request(f"container {asked} is not valid for pod {call.name}")
-    return asked or names[0]
-
-
-def _status_of(pod: Thing, container: str) -> dict[str, Any]:
-    statuses = [*(pod["status"].get("containerStatuses") or ()), *(pod["status"].get("initContainerStatuses") or ())]
-    return next((each for each in statuses if each["name"] == container), {})
-
-
-def _log_options(registry: Registry, call: Call) -> LogOptions:
-    ago, since, tail, limit = (call.number("sinceSeconds"), call.query.get("sinceTime"), call.number("tailLines"),
-                               call.number("limitBytes"))
-    if (ago is not None and (ago < 1 or since)) or (tail or 0) < 0 or (limit is not None and limit < 1):
-        raise Failure(422, "Invalid", 'PodLogOptions "" is invalid: sinceSeconds and limitBytes must be greater than '
-                      "0, tailLines must not be negative, at most one of sinceTime or sinceSeconds may be specified")
-    try:
-        moment = registry.clock.now() - ago if ago else time(since) if since else None
-    except Malformed as error:
-        raise bad_request(f"sinceTime: {error}") from error
-    return LogOptions(call.flag("follow"), call.flag("previous"), call.flag("timestamps"), tail, limit, moment)
 
 
 # -- questions

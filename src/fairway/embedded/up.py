@@ -31,10 +31,10 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
 from fairway.kube.transport import Request, Response, Transport
+from fairway.node.archive import Bounds
 from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
 from fairway.node.lock import holder
-from fairway.node.logs import LogOptions
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
@@ -76,6 +76,7 @@ class Options:
     memory: str = ""
     fake_gpus: int | None = None
     nodes: Path | None = None
+    logs: Bounds | None = None
 
 
 async def up(options: Options, *, clock: Clock, chance: Chance, control: Control) -> None:
@@ -92,7 +93,7 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
         with _told(folder):
-            cluster = _Cluster.of(folder, registry, machine)
+            cluster = _Cluster.of(options, registry, machine)
         async with cluster.serve(options.port, hollow):
             await cluster.run(control)
 
@@ -159,14 +160,10 @@ class _Cluster:
     client: Callable[[str], Client]
 
     @classmethod
-    def of(cls, folder: Path, registry: Registry, machine: Machine) -> "_Cluster":
-        clock, chance = registry.clock, registry.chance
+    def of(cls, options: Options, registry: Registry, machine: Machine) -> "_Cluster":
+        clock, chance, folder = registry.clock, registry.chance, options.data_dir
         own, control_token = identity(folder, now=clock.now(), chance=chance), chance.token()
-
-        async def logs(namespace: str, pod: str, container: str, options: LogOptions) -> bytes | AsyncIterator[bytes]:
-            return await runner.logs(namespace, pod, container, options)
-
-        server = Server(registry, tokens={own.token: ADMIN, control_token: CONTROLLER}, logs=logs)
+        server = Server(registry, tokens={own.token: ADMIN, control_token: CONTROLLER})
 
         def client(name: str) -> Client:
             return Client(_as_user(server.handle, own.token, name), clock, chance)
@@ -174,7 +171,8 @@ class _Cluster:
         node, pods = node_of(machine, clock.now()), folder / "pods"
         for place in (pods, folder / CONTROL):
             place.mkdir(mode=0o700, exist_ok=True)
-        runner = Runner(client("runner"), node, pods, base=os.environ)
+        runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs)
+        server.kubelet = runner
         return cls(folder, server, own, control_token, node, runner, client)
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
 """The Transport over sockets: aiohttp, with the credentials of a Config.
 
-Watches and followed logs are streams without a total time limit; everything else is read whole, its time bounded by
+Watches and logs are streams without a total time limit; everything else is read whole, its time bounded by
 the client. Chunks are passed on as they come: lines are cut by the client, since aiohttp's own reader stops at 512 KB.
 What aiohttp raises is turned into ConnectionError, so that nobody above knows aiohttp.
 """
@@ -74,7 +74,8 @@ async def _response(request: Request, answer: aiohttp.ClientResponse) -> Respons
 
 
 def _is_stream(request: Request) -> bool:
-    return any(name in ("watch", "follow") and value in ("true", "1") for name, value in request.query)
+    is_open = any(name in ("watch", "follow") and value in ("true", "1") for name, value in request.query)
+    return is_open or request.path.endswith("/log")
 
 
 async def _follow(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -1,16 +1,16 @@
 """Containers on disk: one folder per attempt to run one, which says all there is to know of it.
 
-    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  log  log.1 …
+    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  log.<bytes>.<lines> …
 
 The shim (shim.py) holds `lock` while it lives and writes `started` and `exit`; Fairway writes `spec` and `stop`. So
 after any crash an attempt is: held (it runs, and its shim's pid is the lock's), ended (`exit`), lost (`started` only)
-or not started, and then starting it again is safe. Only the last two attempts are kept.
+or not started, and then starting it again is safe. The last two attempts stay here;
+archive.py puts away the earlier ones.
 """
 
 import marshal
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -94,8 +94,6 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any]) -> 
     number = 0
     if attempts:
         number = attempts[-1].number + (1 if attempts[-1].started_at is not None else 0)
-    for old in attempts[:-1]:
-        shutil.rmtree(old.folder)
     place = folder / str(number)
     place.mkdir(parents=True, exist_ok=True)
     spec["env"][MARK] = str(place)

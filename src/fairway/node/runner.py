@@ -11,7 +11,6 @@ For one user: containers are processes of that user, images are ignored, workloa
 import asyncio
 import base64
 import os
-import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import GROUP_NAME
+from fairway.api.objects import ATTEMPT, GROUP_NAME, INDEX
+from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import STRATEGIC, ApiError, Client
@@ -27,25 +27,37 @@ from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
 
+from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .container import LOST, Attempt, Nursery, history, inspect, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
-from .logs import LogOptions, read_log
+from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .volumes import make_volumes, mounts
 
 SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
+WORKLOADS = Selection(kinds.WORKLOADS)
 AGAIN_SECONDS, PAUSE_SECONDS, SOON_SECONDS = 10.0, 1.0, 0.1
+TIDY_SECONDS, HOUR = 60.0, 3600.0
 FORCED_SECONDS = 2.0
 
 
 class Runner:
     """`node`: the Node object of this machine. `folder` holds everything of the pods; `base` is the environment of
-    which children see a part."""
+    which children see a part; what is kept of pods that are gone is beside it, in `logs`."""
 
-    def __init__(self, client: Client, node: dict[str, Any], folder: Path, *, base: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: dict[str, Any],
+        folder: Path,
+        *,
+        base: Mapping[str, str],
+        bounds: Bounds | None = None,
+    ) -> None:
         self.client, self.clock, self.folder, self.base = client, client.clock, folder, base
         self.capacity = node["status"]["capacity"]
+        self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
@@ -62,6 +74,7 @@ class Runner:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.informer.run())
                 tasks.create_task(self.events.run())
+                tasks.create_task(self._tidy())
                 await self.informer.synced.wait()
                 for left in self.folder.glob("*-*"):
                     self.agenda.note(left.name)
@@ -71,11 +84,40 @@ class Runner:
                 self._unwatch(pid)
             self._nursery.close()
 
-    async def logs(
+    def pod_log(
         self, namespace: str, name: str, container: str, options: LogOptions
-    ) -> bytes | AsyncIterator[bytes]:
+    ) -> tuple[Gap | None, AsyncIterator[Piece]] | None:
+        """The log of a pod's container, of its last run or of the one before, and what is missing at its beginning;
+        None where nothing has run."""
         pod = self.informer.store.get(f"{namespace}/{name}")
-        return await read_log(self._place(pod, container), options, self.clock) if pod else b""
+        attempts = history(self._place(pod, container)) if pod else ()
+        chosen = attempts[:-1] if options.previous else attempts
+        options = replace(options, follow=options.follow and not options.previous)
+        run = chosen[-1].folder if chosen else None
+        return (dropped(run), read_log([run], options, self.clock)) if run else None
+
+    def run_log(self, run: Run, options: LogOptions) -> AsyncIterator[Piece]:
+        return read_log(self.archive.places_of(run), options, self.clock)
+
+    async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]:
+        """All runs of a workload that are kept; of the latest that had the name, unless `uid` tells which."""
+        uid = uid or next(reversed(self.archive.uids(namespace, workload)), "")
+        live = [pod for pod, said in self._pods.items() if self._is_of(said, uid)]
+        leaving = [it.name for it in self.folder.glob("*-*") if it.name not in self._pods]
+        return await self.clock.in_thread(partial(self.archive.runs, namespace, workload, uid, [*live, *leaving]))
+
+    def _is_of(self, pod: Pod, uid: str) -> bool:
+        return f"/{uid}/" in (pod["metadata"].get("annotations") or {}).get(ATTEMPT, "")
+
+    async def _tidy(self) -> None:
+        """Keeps logs within their bounds; asks once an hour which workloads there still are."""
+        asked_at = 0.0
+        while True:
+            await self.clock.sleep(TIDY_SECONDS)
+            uids, now = None, self.clock.now()
+            if now - asked_at >= HOUR:
+                uids, asked_at = {it["metadata"]["uid"] for it in await self.client.list(WORKLOADS)}, now
+            await self.clock.in_thread(partial(self.archive.tidy, uids, now))
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -167,11 +209,21 @@ class Runner:
     async def _start(self, pod: Pod, container: Container, attempts: Sequence[Attempt]) -> None:
         spec = await self._spec(pod, container)
         uid, name = pod["metadata"]["uid"], container["name"]
+        self._note(pod, spec["env"])
+        for old in attempts[:-1]:
+            retire(old)
         place = prepare(self._place(pod, name), attempts, spec)
         pipe = self._nursery.launch(place)
         self._starting[uid, name] = inf
         asyncio.get_running_loop().add_reader(pipe, self._started, place, pipe)
         self.events.tell(_about(pod), "Started", f"Started container {name}")
+
+    def _note(self, pod: Pod, env: Mapping[str, str]) -> None:
+        """Writes what the pod is of, before it first runs."""
+        own = self.folder / pod["metadata"]["uid"]
+        rank = env["RANK"] if gang_of(pod) else (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+        if not (own / "origin").exists() and (said := origin_of(pod, rank)):
+            write_origin(own, said)
 
     def _started(self, place: Path, pipe: int) -> None:
         """The process runs, or its shim is gone; where it did not come so far, another waits a moment."""
@@ -254,7 +306,24 @@ class Runner:
         if not running and not any(self._starting[which] == inf for which in names):
             for which in names:
                 del self._starting[which]
-            await self.clock.in_thread(partial(shutil.rmtree, own, ignore_errors=True))
+            said = read_origin(own)
+            why = await self._ended_by(said, histories) if said else ""
+            await self.clock.in_thread(partial(self.archive.take, own, why))
+
+    async def _ended_by(self, said: Origin, histories: Mapping[str, Sequence[Attempt]]) -> str:
+        """Why the workload of a pod ended the attempt that the pod was of: an eviction, or how it failed."""
+        if not any(it.stopped == DELETED for attempts in histories.values() for it in attempts):
+            return ""
+        try:
+            found = await self.client.get(Ref(kinds.WORKLOADS, said.workload, said.namespace))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return ""
+        status = found.get("status") or {} if found["metadata"]["uid"] == said.uid else {}
+        began = min(it.started_at or inf for attempts in histories.values() for it in attempts)
+        evictions = [it["reason"] for it in status.get("evictionHistory") or () if time(it["time"]) >= int(began)]
+        return str(next(iter(evictions), "") or (status.get("reason", "") if status.get("phase") == "Failed" else ""))
 
 
 def _containers(pod: Pod) -> list[Container]:

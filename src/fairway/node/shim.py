@@ -36,21 +36,38 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Log:
-    """Lines as container runtimes write them: time, stream, F or P (the line goes on), text. Full files are renamed
-    `log.1`, `log.2` …, and the oldest goes. On a full disk lines are lost, and the container runs on."""
+    """Lines as container runtimes write them: time, stream, F or P (the line goes on), text. A file is named after what
+    came before it, in bytes and lines: `log.<bytes>.<lines>`. When it is full the next one follows and the oldest is
+    removed, always between two lines. On a full disk lines are lost and the container runs on; the next file has
+    `.lost` at the end of its name. So a reader finds every gap, and how much is missing."""
 
-    def __init__(self, path):
-        self.path, self.rest = path, {"stdout": b"", "stderr": b""}
+    def __init__(self, folder):
+        self.folder, self.rest, self.files = folder, {"stdout": b"", "stderr": b""}, []
+        self.bytes = self.lines = self.start = 0
+        self.file, self.suffix = None, ""
         self.open()
 
     def open(self):
-        self.file = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        self.size = os.fstat(self.file).st_size
+        """The next file; None where the disk has no room for it."""
+        path = f"{self.folder}/log.{self.bytes:016d}.{self.lines:012d}{self.suffix}"
+        try:
+            self.file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        except OSError:
+            return
+        self.start, self.suffix = self.bytes, ""
+        self.files.append(path)
+        if len(self.files) > FILES:
+            os.unlink(self.files.pop(0))
+
+    def close(self):
+        os.close(self.file)
+        self.file = None
 
     def add(self, stream, chunk):
         *lines, rest = (self.rest[stream] + chunk).split(b"\n")
         self.rest[stream] = rest
-        self.write(stream, b"F", lines)
+        if lines:
+            self.write(stream, b"F", lines)
         if len(rest) >= PARTIAL_BYTES:
             self.rest[stream] = b""
             self.write(stream, b"P", [rest])
@@ -59,25 +76,36 @@ class Log:
         for stream, rest in self.rest.items():
             if rest:
                 self.write(stream, b"P", [rest])
+        if self.suffix:
+            self.open()  # tells that the end is missing
 
     def write(self, stream, mark, lines):
+        if self.file is None:
+            self.open()
         seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         head = b"%s.%09dZ %s %s " % (moment.encode(), nanos, stream.encode(), mark)
-        try:
-            self.size += os.write(self.file, b"".join([head + line + b"\n" for line in lines]))
-            if self.size > FILE_BYTES:
-                self.rotate()
-        except OSError:
-            pass
+        text = b"".join([head + line + b"\n" for line in lines])
+        kept = self.put(text) if self.file is not None else 0
+        if kept < len(text):
+            self.suffix = ".lost"
+            if self.file is not None and self.bytes + kept == self.start:  # it is empty
+                os.unlink(self.files.pop())
+        self.bytes += len(text)
+        self.lines += len(lines)
+        if self.file is not None and (self.suffix or self.bytes - self.start > FILE_BYTES):
+            self.close()
 
-    def rotate(self):
-        for number in range(FILES - 1, 0, -1):
-            older = f"{self.path}.{number - 1}" if number > 1 else self.path
-            if os.path.exists(older):
-                os.rename(older, f"{self.path}.{number}")
-        os.close(self.file)
-        self.open()
+    def put(self, text):
+        """How much of it was written: all, or the first whole lines."""
+        try:
+            written = os.write(self.file, text)
+        except OSError:
+            return 0
+        if written < len(text):
+            written = text.rfind(b"\n", 0, written) + 1
+            os.ftruncate(self.file, self.bytes - self.start + written)
+        return written
 
 
 def main():
@@ -118,7 +146,7 @@ def shim(folder, told):
     libc.prctl(SUBREAPER, 1, 0, 0, 0)
     with open(f"{folder}/spec", "rb") as file:
         spec = marshal.load(file)
-    log = Log(f"{folder}/log")
+    log = Log(folder)
     child, pipes, error = start(spec)
     os.close(told)
     code, why = attend(Stop(folder, child), wake, pipes, log)

@@ -1,0 +1,160 @@
+"""Logs: a pod's as Kubernetes serves it, and a workload's, of all its attempts, as long as they are kept.
+
+    GET …/pods/NAME/log                    the last run of a container, or with `previous` the one before
+    GET …/workloads/NAME/attempts          the runs that are kept, as JSON
+    GET …/workloads/NAME/log               their text in order: attempt, rank, retry; with `follow` of the last one
+
+The two of a Workload answer also when it is deleted, with what is kept of the latest one of that name. With
+`frames=true` a log is a sequence of frames, so that a reader can tell gaps from text: a byte, 0 for text and 1 for a
+sentence about a gap; the length, 4 bytes, the most significant first; then the content. Who runs pods serves all this,
+through the Kubelet given to the server.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from fairway.api.objects import GROUP
+from fairway.api.quantities import Malformed, time
+from fairway.embedded.call import Call
+from fairway.embedded.errors import Failure, bad_request, not_found
+from fairway.embedded.registry import Registry, Thing
+from fairway.embedded.store import encode
+from fairway.kube.transport import Response
+from fairway.node.archive import Run
+from fairway.node.logs import Gap, LogOptions, Piece
+
+_JSON, _TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
+TEXT, NOTICE = 0, 1
+decode = msgspec.json.decode
+
+
+class Kubelet(Protocol):
+    """What runs pods on this machine, as the server asks it."""
+
+    def pod_log(
+        self, namespace: str, name: str, container: str, options: LogOptions
+    ) -> tuple[Gap | None, AsyncIterator[Piece]] | None: ...
+    def run_log(self, run: Run, options: LogOptions) -> AsyncIterator[Piece]: ...
+    async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]: ...
+
+
+Verb = Callable[[Registry, Call, Kubelet | None], Awaitable[Response]]
+
+
+def served(call: Call) -> Verb | None:
+    """What answers a GET of a log; None for any other path."""
+    kind = call.resource.kind
+    if (kind.group, kind.plural) == (GROUP, "workloads") and call.subresource in ("log", "attempts"):
+        return of_workload
+    return of_pod if (kind.group, kind.plural, call.subresource) == ("", "pods", "log") else None
+
+
+# -- of a pod
+
+async def of_pod(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
+    entry = registry.store.get(call.key)
+    if entry is None:
+        raise not_found(call.resource.kind, call.name)
+    pod = decode(entry.value)
+    container, options = _container(call, pod), _log_options(registry, call)
+    if not pod["spec"].get("nodeName"):
+        return Response(200, _TEXT, b"")
+    status = _status_of(pod, container)
+    state, ended = status.get("state") or {}, "terminated" in (status.get("lastState") or {})
+    if options.previous and not ended:
+        raise bad_request(f'previous terminated container "{container}" in pod "{call.name}" not found')
+    if "waiting" in state and not ended:
+        raise bad_request(f'container "{container}" in pod "{call.name}" is waiting to start: '
+                          f"{state['waiting'].get('reason', 'ContainerCreating')}")
+    found = kubelet.pod_log(call.namespace, call.name, container, options) if kubelet else None
+    if found is None:
+        return Response(200, _TEXT, b"")
+    gap, pieces = found
+    told = {"warning": f'299 - "{gap}"'} if gap and options.tail_lines is None else {}
+    return Response(200, _TEXT | told, _text(pieces))
+
+
+async def _text(pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+    """The text alone: what Kubernetes' clients read is the program's."""
+    async for piece in pieces:
+        if not isinstance(piece, Gap):
+            yield piece
+
+
+def _container(call: Call, pod: Thing) -> str:
+    spec, asked = pod["spec"], call.query.get("container", "")
+    names = [each["name"] for each in spec["containers"]]
+    inits = [each["name"] for each in spec.get("initContainers") or ()]
+    if not asked and len(names) > 1:
+        also = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
+        raise bad_request(f"a container name must be specified for pod {call.name}, choose one of: [{' '.join(names)}]"
+                          f"{also}")
+    if asked and asked not in names + inits:
+        raise bad_request(f"container {asked} is not valid for pod {call.name}")
+    return asked or names[0]
+
+
+def _status_of(pod: Thing, container: str) -> dict[str, Any]:
+    statuses = [*(pod["status"].get("containerStatuses") or ()), *(pod["status"].get("initContainerStatuses") or ())]
+    return next((each for each in statuses if each["name"] == container), {})
+
+
+def _log_options(registry: Registry, call: Call) -> LogOptions:
+    ago, since, tail, limit = (call.number("sinceSeconds"), call.query.get("sinceTime"), call.number("tailLines"),
+                               call.number("limitBytes"))
+    if (ago is not None and (ago < 1 or since)) or (tail or 0) < 0 or (limit is not None and limit < 1):
+        raise Failure(422, "Invalid", 'PodLogOptions "" is invalid: sinceSeconds and limitBytes must be greater than '
+                      "0, tailLines must not be negative, at most one of sinceTime or sinceSeconds may be specified")
+    try:
+        moment = registry.clock.now() - ago if ago else time(since) if since else None
+    except Malformed as error:
+        raise bad_request(f"sinceTime: {error}") from error
+    return LogOptions(call.flag("follow"), call.flag("previous"), call.flag("timestamps"), tail, limit, moment)
+
+
+# -- of a workload
+
+async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
+    entry = registry.store.get(call.key)
+    uid = call.query.get("uid", "") or (decode(entry.value)["metadata"]["uid"] if entry else "")
+    runs = await kubelet.runs(call.namespace, call.name, uid) if kubelet else []
+    if entry is None and not runs:
+        raise not_found(call.resource.kind, call.name)
+    if call.subresource == "attempts":
+        whole = {"kind": "AttemptList", "apiVersion": call.resource.kind.api_version, "isDeleted": entry is None,
+                 "items": [run.shown() for run in runs]}
+        return Response(200, _JSON, encode(whole))
+    chosen, options = _chosen(call, runs), _log_options(registry, call)
+    assert kubelet is not None or not chosen
+    form = _frame if call.flag("frames") else _marked
+    return Response(200, _TEXT, _in_order(kubelet, chosen, options, form) if kubelet else b"")
+
+
+def _chosen(call: Call, runs: list[Run]) -> list[Run]:
+    """The runs that a request is for."""
+    attempt, rank, retry = call.number("attempt"), call.number("rank"), call.number("retry")
+    name, container = call.query.get("run"), call.query.get("container")
+    return [
+        run for run in runs
+        if attempt in (None, run.origin.attempt) and rank in (None, run.rank) and retry in (None, run.retry)
+        and name in (None, run.name) and run.container == (container or (run.container if name else run.origin.default))
+    ]  # fmt: skip
+
+
+async def _in_order(kubelet: Kubelet, runs: list[Run], options: LogOptions, form: Any) -> AsyncIterator[bytes]:
+    for run in runs:
+        own = options if run is runs[-1] else replace(options, follow=False)
+        async for piece in kubelet.run_log(run, own):
+            yield form(piece)
+
+
+def _frame(piece: Piece) -> bytes:
+    kind, content = (NOTICE, str(piece).encode()) if isinstance(piece, Gap) else (TEXT, piece)
+    return bytes([kind]) + len(content).to_bytes(4, "big") + content
+
+
+def _marked(piece: Piece) -> bytes:
+    return f"[fairway: {piece}]\n".encode() if isinstance(piece, Gap) else piece
