@@ -135,6 +135,12 @@ PLACE = Admission("h100", (PodSetPlacement("main", (NodeShare("n1", 4), NodeShar
             "it keeps its place in the queue",
         ),
         (
+            Evict("ns/me", Cause.PREEMPTED, "ns/a", budget="ns/web"),
+            "Preempted",
+            "preempted by a higher priority of its queue; PodDisruptionBudget ns/web allows no more disruptions, "
+            "but no other victims suffice, for a; it keeps its place in the queue",
+        ),
+        (
             Evict("ns/me", Cause.CONSOLIDATED, "ns/a", PLACE),
             "Consolidated",
             "moved to make whole room, for a; it goes on on n1 (4 pods) and n2 (1 pod) of pool h100",

@@ -7,7 +7,9 @@ from cases import FULL, GPU, NOW, admit, at, faults, gpus, node, of, on, runs, w
 
 from fairway.engine.model import (
     Admission,
+    Disruption,
     Eviction,
+    Expression,
     Queue,
     Reservation,
     Workload,
@@ -42,6 +44,18 @@ def test_protection_holds_against_preemption() -> None:
     assert ("v", "Victim") in preempt(often, taker)
     pair = work("v", gpus=4, evictions=(Eviction(NOW - 10, "Preempted", "q", "ns/a"),))
     assert ("v", "Victim") in preempt(pair, taker)
+
+
+def test_an_eviction_that_exceeds_a_disruption_budget_names_it() -> None:
+    taker, victim = work("a", gpus=4, priority=1), work("v", gpus=4, pod={"labels": (("app", "x"),)})
+    world = of(taker, running=(runs(victim, FULL),), queues=(Queue("q"),))
+    for allowed, app, budget, is_fault in (
+        (0, "x", "ns/b", False), (0, "x", "", True), (1, "x", "", False), (0, "y", "", False), (0, "y", "ns/b", True),
+    ):
+        covers = Disruption("ns/b", (Expression("app", "In", (app,)),), allowed)
+        evict = Evict("ns/v", Cause.PREEMPTED, "ns/a", budget=budget)
+        found = faults(replace(world, disruptions=(covers,)), evict, admit(taker, FULL, after=("ns/v",)))
+        assert (("v", "Disruption") in found) is is_fault
 
 
 def test_nobody_is_evicted_for_one_who_does_not_start_after_it() -> None:

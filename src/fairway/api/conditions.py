@@ -211,6 +211,8 @@ def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
     why = _CAUSES[verdict.cause]
     if verdict.cause is Cause.PODS_LOST and workload.restart == "Pod":
         why = "it lost pods that found no place"
+    if verdict.budget:
+        why += f"; PodDisruptionBudget {verdict.budget} allows no more disruptions, but no other victims suffice"
     return f"{why}{_for(verdict.beneficiary, workload, queues)}{moved}"
 
 

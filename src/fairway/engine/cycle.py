@@ -47,6 +47,7 @@ class Cycle:
         self.whys: list[Why] = []  # what stands against the workload whose turn it is
         self.open: tuple[str, ...] = ()  # the pools in which quota lets it start
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
+        self.disrupted: Counter[str] = Counter()  # pods of victims by PodDisruptionBudget, in this cycle
         self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
         self.paired: set[str] = set()  # those for whom somebody left the last time, who is not taken for them again

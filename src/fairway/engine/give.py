@@ -13,9 +13,9 @@ import numpy as np
 from .affinity import bound_to_itself
 from .claims import claims, own, stays_fair
 from .cycle import Cycle
+from .disruption import covered
 from .door import over_guaranteed, over_limit
-from .labels import selects
-from .model import Admission, Disruption, Running, Workload
+from .model import Admission, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .quota import Account, Demand
@@ -254,20 +254,11 @@ def _over_budget(moved: list[Running], cycle: Cycle) -> set[str]:
     """Who may not be moved with the others, of the first PodDisruptionBudget that would lose more pods than it allows:
     those whose pods alone are more, else the last."""
     for budget in cycle.snapshot.disruptions:
-        pods = {one.workload.key: count for one in moved if (count := _under(budget, one))}
+        found = ((one, covered((budget,), one.workload.podsets, one.admission)) for one in moved)
+        pods = {one.workload.key: count for one, budgets in found for _, count in budgets}
         if sum(pods.values()) > budget.allowed:
             return {key for key, count in pods.items() if count > budget.allowed} or {list(pods)[-1]}
     return set()
-
-
-def _under(budget: Disruption, one: Running) -> int:
-    """How many of its pods a budget speaks of."""
-    namespace = budget.key.partition("/")[0]
-    counts = zip(one.workload.podsets, counts_of(one.workload.podsets, one.admission))
-    return sum(
-        count for podset, count in counts
-        if podset.pod.namespace == namespace and selects(budget.selector, dict(podset.pod.labels))
-    )  # fmt: skip
 
 
 def _settle(search: Search, admission: Admission) -> Verdict:
@@ -282,12 +273,14 @@ def tell(search: Search) -> set[str]:
     """Say who leaves and who shrinks; their keys."""
     cycle, workload, cause = search.cycle, search.workload, search.field.claim.cause
     victims = {gift.key: gift.victim for gift in search.taken}
+    broken = {gift.key: budget.key for gift in search.taken for budget, _ in gift.budgets
+              if cycle.disrupted[budget.key] > budget.allowed}
     for key, victim in victims.items():
         now, podsets = cycle.draft.running[key], victim.one.workload.podsets
         if now.is_leaving:
             is_other = victim.one.workload.queue != workload.queue
             why = Cause.RECLAIMED if search.field.claim.is_mixed and is_other else cause
-            cycle.say(Evict(key, why, workload.key, now.moves_to))
+            cycle.say(Evict(key, why, workload.key, now.moves_to, broken.get(key, "")))
         else:
             names = [podset.name for podset in podsets]
             before = tuple(zip(names, counts_of(podsets, victim.one.admission)))

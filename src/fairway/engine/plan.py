@@ -136,6 +136,7 @@ class Evict:
     cause: Cause
     beneficiary: str = ""  # key of the workload it is for
     admission: Admission | None = None
+    budget: str = ""  # key of the PodDisruptionBudget that it exceeds: no other victims suffice
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ time, and those taken last are given back as far as that goes. Who was not neede
 here is kept unless it is kept there.
 """
 
-from collections import defaultdict
+from bisect import insort
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -19,18 +20,20 @@ import numpy as np
 from .affinity import attracts, bound_to_itself, leans_on, near
 from .claims import Claim, Shield, cost, full_bucket, has_run, paired
 from .cycle import Cycle
+from .disruption import Covered, covered
 from .door import over_limit
 from .draft import Room
 from .fit import Kind, Need, feasible
-from .model import GPU, Admission, NodeShare, PodClass, PodSetPlacement, Running, Workload
+from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSetPlacement, Running, Workload
 from .place import room, sight_of
 from .plan import Cause
 from .quota import Account, Demand
 from .resources import DEVICE, counts_of
 from .snapshot import Mask
 
-Sort = tuple[bool, frozenset[str]]
-"""Whether a core is among what is given, and whose queues give: what decides first between offers."""
+Sort = tuple[int, frozenset[str]]
+"""The stage of what is given, and whose queues give: what decides first between offers. Stages: 0 surplus, 1 a core, 2
+and 3 the same where a PodDisruptionBudget allows no more disruptions."""
 Price = tuple[int, float, int, float]
 """Priority, cost, how many, age negated: the smaller goes first among offers of a sort."""
 Left = tuple[list[int], list[int]]
@@ -38,7 +41,7 @@ Left = tuple[list[int], list[int]]
 Pod = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
 Offer = tuple[Sort, Price, list["Gift"]]
-FREE: "Offer" = ((False, frozenset()), (0, 0.0, 0, 0.0), [])
+FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0), [])
 
 
 class Victim:
@@ -66,10 +69,11 @@ class Gift:
     first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank. `number`: its
     place in that order among all of its field."""
 
-    __slots__ = ("counted", "key", "number", "order", "pod", "queue", "rows", "victim")
+    __slots__ = ("budgets", "counted", "key", "number", "order", "pod", "queue", "rows", "victim")
 
     def __init__(self, victim: Victim, pod: Pod | None, rows: dict[int, Room], counted: Demand) -> None:
         self.victim, self.pod, self.rows, self.counted, self.number = victim, pod, rows, counted, 0
+        self.budgets: Covered = ()
         workload, (_, share, index) = victim.one.workload, pod or ("", 0, 0)
         self.key, self.queue = workload.key, workload.queue
         self.order = workload.priority, victim.cost, -workload.submitted, -share, -index
@@ -91,7 +95,9 @@ class Gift:
             cycle.draft.resize(self.key, self.victim.rest())
 
     def count(self, cycle: Cycle, times: int) -> None:
-        """Against the pool's bucket; who gives back surplus is not evicted."""
+        """Count its pods in their PodDisruptionBudgets, and an eviction in the pool's bucket; a shrink is none."""
+        for budget, pods in self.budgets:
+            cycle.disrupted[budget.key] += pods * times
         if self.pod is None:
             cycle.evict(self.victim.one, self.counted, times)
 
@@ -136,12 +142,15 @@ class Field:
                 for pod, share in islice(pods_of(placement), kept, None):
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
-                    self.gifts.append(Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted))
+                    gift = Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted)
+                    gift.budgets = covered(cycle.snapshot.disruptions, podsets, alone)
+                    self.gifts.append(gift)
         shield = self.claim.shield(one) if one.workload.preemptible else ("preemptible: false", None)
         if shield:
             self.shielded.append((one, shield))
         else:
             core = Gift(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
+            core.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
             if self.claim.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
             self.gifts.append(core)
@@ -159,41 +168,60 @@ class Field:
             if any(are_kin(podset.pod, pod) for podset in those[0].workload.podsets for pod in mine) for one in those
         }
 
-    def in_order(self, gifts: Iterable[Gift]) -> list[Gift]:
-        """The first to be taken first: surplus, then the queue most above its share now, then by their own order."""
-        ordered = sorted(gifts, key=attrgetter("number"))
+    def stage(self, gifts: Iterable[Gift]) -> int:
+        """The stage (`Sort`) of gifts not taken yet, all together."""
+        pods, has_core = Counter[Disruption](), False
+        for gift in gifts:
+            has_core |= gift.pod is None
+            pods.update(dict(gift.budgets))
+        disrupted = self.cycle.disrupted
+        return 2 * any(disrupted[one.key] + count > one.allowed for one, count in pods.items()) + has_core
+
+    def in_order(self, taken: Iterable[Gift]) -> list[Gift]:
+        """Gifts taken, the first to take first: of budgets not exceeded, surplus, then the queue most above its share
+        now, then by their own order."""
+        ordered, disrupted = sorted(taken, key=attrgetter("number")), self.cycle.disrupted
         ranks = {queue: self.claim.rank(queue) for queue in {gift.queue for gift in ordered}}
-        return sorted(ordered, key=lambda gift: (gift.pod is None, ranks[gift.queue]))
+        over = {gift.number for gift in ordered if any(disrupted[one.key] > one.allowed for one, _ in gift.budgets)}
+        return sorted(ordered, key=lambda gift: (gift.number in over, gift.pod is None, ranks[gift.queue]))
 
     def in_turn(self, gifts: Iterable[Gift]) -> Iterator[Gift]:
-        """The same order for a caller that takes each before it asks for the next: queues are ranked anew after each.
-        With a mixed claim, a queue that may lose nothing yet is asked again later."""
-        lines: defaultdict[tuple[bool, str], list[Gift]] = defaultdict(list)
+        """The same order for a caller that takes each before it asks for the next: queues are ranked, and stages found,
+        anew after each. With a mixed claim, a queue that may lose nothing yet is asked again later."""
+        lines: defaultdict[tuple[int, str], list[Gift]] = defaultdict(list)
         for gift in sorted(gifts, key=attrgetter("number"), reverse=True):
-            lines[gift.pod is None, gift.queue].append(gift)
-        heap = [(core, self.claim.rank(queue), line[-1].number, queue) for (core, queue), line in lines.items()]
+            lines[self.stage((gift,)), gift.queue].append(gift)
+        heap = [(stage, self.claim.rank(queue), line[-1].number, queue) for (stage, queue), line in lines.items()]
         heapify(heap)
-        refused = list[tuple[bool, tuple[float, ...], int, str]]()
+        refused = list[tuple[int, tuple[float, ...], int, str]]()
         while heap:
-            core, rank, number, queue = heappop(heap)
+            stage, rank, number, queue = heappop(heap)
+            if not (line := lines[stage, queue]):
+                continue  # its last gift went to a later stage
             if (now := self.claim.rank(queue)) != rank:
-                heappush(heap, (core, now, number, queue))
+                heappush(heap, (stage, now, number, queue))
             elif not self.claim.may_lose(queue, None):
-                refused.append((core, rank, number, queue))
+                refused.append((stage, rank, number, queue))
+            elif (later := self.stage(line[-1:])) != stage:
+                insort(lines[later, queue], line.pop(), key=lambda gift: -gift.number)
+                heappush(heap, (later, rank, lines[later, queue][-1].number, queue))
+                if line:
+                    heappush(heap, (stage, rank, line[-1].number, queue))
             else:
-                line = lines[core, queue]
                 yield line.pop()
                 for entry in refused if self.claim.is_mixed else ():
                     heappush(heap, entry)
                 refused.clear()
                 if line:
-                    heappush(heap, (core, rank, line[-1].number, queue))
+                    heappush(heap, (stage, rank, line[-1].number, queue))
 
     def count(self, gift: Gift, times: int) -> None:
-        """Count what it gives in its queues, `times` -1: as if it were gone."""
+        """Count what it gives in its queues and PodDisruptionBudgets, `times` -1: as if it were gone."""
         for account in self.cycle.tree.ledgers(gift.queue, self.pool):
             for resource in account.resources:
                 account.held[resource] += gift.counted.get(resource, 0) * times
+        for budget, pods in gift.budgets:
+            self.cycle.disrupted[budget.key] -= pods * times
 
     def is_there(self, gift: Gift) -> bool:
         """Whether it is still to be had."""
@@ -216,6 +244,13 @@ class Field:
         for gift in counted:
             self.count(gift, 1)
         return len(counted) == len(gifts)
+
+    def priced(self, gifts: list[Gift]) -> Offer:
+        """The offer of some gifts. Surplus alone has no cost: no workload starts again."""
+        priorities, costs, ages, _, _ = zip(*(gift.order for gift in gifts))
+        has_core, queues = gifts[-1].pod is None, frozenset(gift.queue for gift in gifts)
+        price = max(priorities), sum(costs) if has_core else 0.0, len(gifts), max(ages)
+        return (self.stage(gifts), queues), price, gifts
 
     def gives(self, gift: Gift, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
@@ -456,7 +491,7 @@ class Search:
             loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in there}}
             cores = (gift for gift in there if gift.pod is None and loses[gift.queue])
             sets += [[gift] for gift in cores if fits(need, self._left(row), field.gives(gift, row))]
-        return min(map(priced, sets), key=lambda offer: (offer[0][0], field.claim.ranked(offer[0][1]), offer[1]))
+        return min(map(field.priced, sets), key=lambda offer: (offer[0][0], field.claim.ranked(offer[0][1]), offer[1]))
 
     def _pick(self, need: Need, row: int, there: list[Gift], left: Left) -> list[Gift] | None:
         """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
@@ -487,14 +522,6 @@ class Search:
             else:
                 shift(left, gives, 1)
         return picked
-
-
-def priced(gifts: list[Gift]) -> Offer:
-    """Of surplus alone no cost is counted: nobody starts again."""
-    priorities, costs, ages, _, _ = zip(*(gift.order for gift in gifts))
-    has_core = gifts[-1].pod is None
-    sort = has_core, frozenset(gift.queue for gift in gifts)
-    return sort, (max(priorities), sum(costs) if has_core else 0.0, len(gifts), max(ages)), gifts
 
 
 def fits(need: Need, left: Left, more: Room = ((), ())) -> bool:

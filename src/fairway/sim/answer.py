@@ -49,7 +49,7 @@ def entry(verdict: Verdict, workload: Workload, queues: dict[str, str]) -> Entry
             said |= {"position": verdict.position, "startsAt": moment(verdict.starts_at)}
         case Evict():
             said |= {"reason": str(verdict.cause), "for": verdict.beneficiary or None}
-            said |= {"placement": placement(verdict.admission)}
+            said |= {"placement": placement(verdict.admission), "exceeds": verdict.budget or None}
         case Resize():
             said |= {"from": dict(verdict.before), "to": dict(verdict.after), "for": verdict.beneficiary or None}
             said |= {"placement": placement(verdict.admission)}

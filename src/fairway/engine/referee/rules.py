@@ -7,7 +7,9 @@ several workloads that together take too much, those decided last are at fault.
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from fairway.engine.plan import Admit, Ending, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
+from fairway.engine.labels import selects
+from fairway.engine.model import Disruption, Running
+from fairway.engine.plan import Admit, Cause, Ending, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.resources import counts_of
 from fairway.engine.snapshot import Snapshot
 
@@ -75,6 +77,25 @@ def resizes(case: Case) -> Found:
                 yield verdict.workload, f"{placement.name} is moved"
 
 
+def disruptions(case: Case) -> Found:
+    """Evictions for other workloads that exceed a PodDisruptionBudget name it; one names a budget of its pods only."""
+    for budget in case.snapshot.disruptions:
+        pods = {one.workload: _under(budget, case.running[one.workload]) for one in case.of(Evict)
+                if one.workload in case.running}
+        named = [one.workload for one in case.of(Evict) if one.budget == budget.key]
+        yield from ((key, f"{budget.key} is not its own") for key in named if not pods.get(key))
+        preempted = [one.workload for one in case.of(Evict) if one.cause in (Cause.PREEMPTED, Cause.RECLAIMED)]
+        if not named and sum(pods.get(key, 0) for key in preempted) > budget.allowed:
+            yield from ((key, f"{budget.key} is not named") for key in preempted if pods.get(key))
+
+
+def _under(budget: Disruption, one: Running) -> int:
+    """The pods of a workload that a budget covers."""
+    counts, space = counts_of(one.workload.podsets, one.admission), budget.key.partition("/")[0]
+    return sum(count for podset, count in zip(one.workload.podsets, counts) if podset.pod.namespace == space
+               and selects(budget.selector, dict(podset.pod.labels)))
+
+
 def finishes(case: Case) -> Found:
     now, doomed = case.snapshot.now, _doomed(case) if case.of(Finish) else set()
     for verdict in case.of(Finish):
@@ -102,6 +123,7 @@ OF_VERDICTS: Rules = {
     "Kind": kinds,  # a verdict that the workload's state allows; what was promised is said again, unchanged
     "Reason": reasons,  # a wait gives the first reason that holds
     "Resize": resizes,  # within minCount..count; who stays keeps its place and order, who comes goes behind
+    "Disruption": disruptions,  # an eviction that exceeds a PodDisruptionBudget names it
     "Finish": finishes,  # at its time limit, or after a failure
     "Hold": holds,  # nobody delays a hold, which is for room that is known to come free
 }
