@@ -225,7 +225,7 @@ def test_a_window_that_is_on_and_one_to_come_are_told_as_they_are() -> None:
 
 
 def test_no_hold_runs_into_a_window() -> None:
-    for ends, starts in ((0.5, NOW + HOUR / 2), (1, None)):
+    for ends, starts in ((0.5, NOW + HOUR / 2), (1, NOW + 4.5 * HOUR)):
         things = node("n", 4), queue("q", 9), until(ends, gpus=4), kept(2.5 * HOUR), fixed("w", 4, time_limit=2 * HOUR)
         assert verdicts(plan_of(*things))["w"].starts_at == starts
 
@@ -233,7 +233,7 @@ def test_no_hold_runs_into_a_window() -> None:
 def test_what_starts_and_ends_before_a_window_gives_nothing_of_it_to_a_hold() -> None:
     first, second = fixed("v", 4, time_limit=HOUR / 2, priority=1), fixed("w", 4, time_limit=2 * HOUR)
     told = verdicts(plan_of(node("n", 4), queue("q", 9), kept(HOUR), first, second))
-    assert isinstance(told["v"], Admit) and told["w"].starts_at is None
+    assert isinstance(told["v"], Admit) and told["w"].starts_at == NOW + 3 * HOUR
 
 
 GONE = table(

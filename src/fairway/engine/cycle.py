@@ -226,9 +226,14 @@ class Cycle:
             return bare
         for at_risk in (False, True)[: 1 + workload.preemptible]:
             with self.timeline.kept(workload, at_risk=at_risk) as keeps:
-                if found := self.fit(workload, pools) if keeps else bare:
+                within = [one for one in pools if self.has_quota(workload, one, at_risk=at_risk)] if keeps else pools
+                if found := self.fit(workload, tuple(within)) if keeps else bare:
                     return found
         return None
+
+    def has_quota(self, workload: Workload, pool: str, *, at_risk: bool = False) -> bool:
+        """Whether holds keep the quota that they need when it starts."""
+        return self.timeline.has_quota(workload, pool, self.asked(workload, pool), at_risk=at_risk)
 
     def fit(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
         """The first pool and places for it: in room that is idle, else in room that is being left."""

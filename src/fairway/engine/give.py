@@ -37,6 +37,8 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
         is_limited = pool not in cycle.open
         if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
             continue
+        if not cycle.has_quota(workload, pool):
+            continue
         givers = set[str]()  # queues of those that the claim before reaches
         for claim in claims(workload, pool, cycle):
             if (claim.cause is Cause.CONSOLIDATED and is_limited) or (claim.is_mixed and not givers):

@@ -45,6 +45,8 @@ def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
 def idle(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> Placements | None:
     """Places for so many pods more, beside those it has, in idle room."""
     stands = cycle.admission(workload)
+    if not cycle.timeline.has_quota(workload, stands.pool, cycle.tree.amounts(workload.podsets, counts, stands.pool)):
+        return None
     with cycle.timeline.kept(workload):
         return place(cycle.draft, cycle.ask(workload, counts, stands), stands.pool)
 

@@ -34,7 +34,7 @@ def release(cycle: Cycle) -> None:
             cycle.draft.leave(one.workload.key, moves_to)
             if moves_to:
                 cycle.timeline.stay(one.workload, moves_to)
-    for key, due in cycle.timeline.trespassers().items():
+    for key, due in cycle.timeline.conflicting().items():
         cycle.wake(due)
         if key not in cycle.verdicts and due <= cycle.now:
             cycle.say(Evict(key, Cause.RESERVED))
