@@ -5,18 +5,21 @@ One world is decided and carried through to where it settles, and all properties
 """
 
 import os
+import random
 from dataclasses import replace
 
 import pytest
+from builders import NOW, job, node, queue, world
 from hypothesis import HealthCheck, Phase, given, note, settings
 from worlds import Room, after, copied, place, seated, show_plan, worlds
 
 from fairway.engine import Policy, check, decide
+from fairway.engine.forward import Forward
 from fairway.engine.labels import required
 from fairway.engine.model import Node, PodSet, Topology, Workload, World
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Resize, Wait
 from fairway.engine.snapshot import Snapshot
-from fairway.engine.state import snapshot_of
+from fairway.engine.state import snapshot_of, state_of
 from fairway.engine.whatif import what_if
 
 SOAK = "FAIRWAY_SOAK" in os.environ
@@ -197,3 +200,23 @@ def starts(world: World, workload: Workload, why: str) -> None:
     plan = decide(snapshot_of(tried), Policy())
     note(f"{why}: " + show_plan(plan))
     assert workload.key in {verdict.workload for verdict in plan.verdicts if isinstance(verdict, Admit)}
+
+
+@pytest.mark.parametrize("depth", [-1, 1, 2, 4])
+def test_no_promise_of_a_hold_is_broken(depth: int) -> None:
+    """One node, known time limits and no arrivals: each workload starts when its hold said, or before."""
+    for seed in range(10_000 if SOAK else 60):
+        dice, promised = random.Random(seed), dict[str, float]()
+        line = tuple(
+            job(f"w{at}", dice.choice("qp"), dice.choice([1, 2, 3, 4, 8]), dice.choice([1, 1, 2, 3]), preemptible=False,
+                time_limit=float(dice.choice([600, 1800, 3600, 7200])), submitted=float(at))
+            for at in range(dice.randint(4, 12))
+        )  # fmt: skip
+        limits = {one.key: one.time_limit or 0.0 for one in line}
+        state = state_of(world(node("n", 16), queue("q"), queue("p"), *line))
+        for step in Forward(state, Policy(hold_depth=depth), lambda one, of=limits: of[one.key], now=NOW).steps():
+            assert step.faults == (), (seed, step.faults)
+            for wait in (one for one in step.plan.verdicts if isinstance(one, Wait)):
+                assert step.now <= promised.get(wait.workload, step.now), (seed, wait)
+                if wait.starts_at is not None:
+                    promised.setdefault(wait.workload, wait.starts_at)

@@ -188,13 +188,18 @@ class Timeline:
             for row, amounts, devices in footprint:
                 if row in keep.left:
                     left = keep.left[row][0] - amounts, keep.left[row][1] - devices
-                    if keep.owner and any((part < 0).any() for part in self._left(keep, row, left, others)):
-                        owner = owner or keep.owner
+                    if keep.owner and not owner and self._is_short(row, self._left(keep, row, left, others)):
+                        owner = keep.owner
                     if stays:
                         self._set(keep.left, row, left)
             if stays and self._spend(keep, workload, admission):
                 owner = owner or keep.owner
         return owner
+
+    def _is_short(self, row: int, left: tuple[Room, Room]) -> bool:
+        """Whether less than nothing is left, of devices where they are told apart."""
+        has_devices = self.draft.snapshot.device_free[row] != -1
+        return bool((left[0] < 0).any() or (has_devices & (left[1] < 0)).any())
 
     def _spend(self, keep: Keep, workload: Workload, admission: Admission) -> bool:
         """Count what it takes of the quota that a hold leaves; whether that is too much."""
@@ -254,7 +259,7 @@ class Timeline:
     def _gone(self, one: Running, owner: str = "") -> float:
         if one.is_leaving:
             return (one.leaving_since or self.draft.snapshot.now) + one.workload.grace
-        if owner and one.backfilled_for == owner:
+        if owner and one.backfilled_for == owner and one.workload.preemptible:
             return self.draft.snapshot.now + one.workload.grace
         return self.end(one.workload, one.admitted_at)
 

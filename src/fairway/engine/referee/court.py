@@ -3,7 +3,7 @@
 A victim may be taken only for somebody who starts or grows after it, by a right (priority in one queue, lent share
 taken back from another, a move that both queues allow, a hold), unprotected, and needed: were it spared, the newcomer
 would find less than it takes. Room and quota count as they were at the newcomer's turn, with the minimums of all before
-it. What a hold or a reservation keeps is not taken by those who stay too long.
+it.
 """
 
 from collections import defaultdict
@@ -14,11 +14,10 @@ from itertools import chain
 import numpy as np
 
 from fairway.engine.model import GPU, NodeShare, PodSetPlacement, Pool, Running
-from fairway.engine.plan import Admit, Cause, Evict, Resize, Wait
+from fairway.engine.plan import Cause, Evict, Resize
 from fairway.engine.snapshot import Columns
 
 from .case import Case, inherited
-from .ground import Found
 from .layout import Item, Layout
 from .queues import Books, misdealt
 
@@ -270,66 +269,3 @@ def cause_of(taker: Item, one: Running, verdict: Taking) -> Cause:
     if one.backfilled_for == taker.key:
         return Cause.HOLD_TAKEN
     return Cause.PREEMPTED if taker.workload.queue == one.workload.queue else Cause.RECLAIMED
-
-
-# Time
-
-
-def holds(case: Case) -> Found:
-    """A hold is for room that is known to come free."""
-    for wait in case.of(Wait):
-        if wait.held and wait.starts_at and wait.workload in case.waiting:
-            yield from delays(case, wait, Layout(case.snapshot, [Item(case.waiting[wait.workload], wait.held, "new")]))
-
-
-def delays(case: Case, wait: Wait, held: Layout) -> Found:
-    """Who takes room of a hold and stays too long; only what stands on its nodes is looked at."""
-    laid, items, size, names = case.laid, case.laid.items, case.snapshot.free.size, held.items[0].admission.nodes
-    late = [at for at, item in enumerate(case.starts) if stays(case, item, wait)]
-    near = case.standing_on(names)
-    ending = Layout(case.snapshot, [item for item in near if not stays(case, item, wait)])
-    gone = {item.key for item in ending.items}
-    leaving = [at for at in range(len(case.starts), len(items)) if items[at].key not in gone]
-    before = [at for at in late if items[at].role in ("moved", "told")]
-    taken = held.total([0])[:size]
-    given = ending.total(range(len(ending.items))) + laid.total(leaving) - laid.total(before)
-    free = (case.free + given)[:size] - taken
-    if ((free < 0) & (taken > 0)).any():
-        yield wait.workload, "its room is not known to come free"
-    at_risk = {it.workload for it in case.of(Admit) if it.backfilled_for == wait.workload}
-    new = [at for at in late if at not in before and not (items[at].key in at_risk and items[at][0].preemptible)]
-    takes = laid.total(new)[:size]
-    is_short = (takes > free) & (takes > 0) & (taken > 0)
-    for cell, takers in laid.takers(np.pad(is_short, (0, len(case.free) - size))).items():
-        left = int(free[cell])
-        for at, amount in ((at, amount) for at, amount in takers if at in new):
-            if amount > left:
-                yield items[at].key, f"delays {wait.workload}"
-            else:
-                left -= amount
-
-
-def stays(case: Case, item: Item, hold: Wait) -> bool:
-    """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count."""
-    one, now = case.running.get(item.key), case.snapshot.now
-    if one is not None and one.backfilled_for == hold.workload:
-        return False  # the held workload may take it back
-    since = now if one is None or one.admitted_at is None else one.admitted_at
-    if (limit := case.time_limit(item.workload)) is not None:
-        return since + limit > (hold.starts_at or 0)
-    return not any(queue.ledger.runtimes for queue in case.path(item.workload))
-
-
-def reservations(case: Case) -> Found:
-    """In its window only the queue of a reservation uses the nodes; before it only who is gone in time."""
-    now = case.snapshot.now
-    for kept in case.snapshot.reservations:
-        period, start = {"Daily": DAY, "Weekly": 7 * DAY}.get(kept.repeat), kept.start
-        if period and start + kept.duration <= now:
-            start += period * ((now - start - kept.duration) // period + 1)
-        for item in case.starts if start + kept.duration > now else ():
-            limit, names = case.time_limit(item.workload), {queue.name for queue in case.path(item.workload)}
-            is_gone = start > now and (item.workload.preemptible or (limit is not None and now + limit <= start))
-            is_foreign = item.role == "new" and kept.queue not in names and not is_gone
-            if is_foreign and item.admission.nodes.intersection(kept.nodes):
-                yield item.key, kept.name

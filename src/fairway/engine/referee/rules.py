@@ -15,9 +15,10 @@ from fairway.engine.snapshot import Snapshot
 
 from .case import Case, pods_of
 from .company import neighbours
-from .court import evictions, holds, reservations
+from .court import evictions
 from .ground import Found, alignments, devices, gangs, nodes, pools, rooms, topologies
 from .queues import budgets, cores, doors, limits, reasons
+from .windows import holds, reservations
 
 
 def total(case: Case) -> Found:
@@ -141,7 +142,7 @@ OF_STARTS: Rules = {
     "Guaranteed": cores,  # the non-preemptible within what is guaranteed, at every ancestor
     "Budget": budgets,  # nobody who could overrun what is left of it by its time limit
     "After": afters,  # it waits only for those who leave
-    "Reserved": reservations,  # nobody stays into a reservation of others
+    "Reserved": reservations,  # no start takes what a reservation keeps for others
 }
 OF_VICTIMS = (
     "Victim",  # taken by a right, and not protected
