@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -53,6 +54,11 @@ class Machine:
         while (status := self.workload(job)).get("phase") != phase:
             assert time.monotonic() < deadline, f"{job} is {status.get('phase')}, not {phase}: {status}"
         return status
+
+
+def heeds_ctrl_c() -> None:
+    """For `preexec_fn`: a shell starts what runs in its background with SIGINT ignored, these tests included."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def free_port() -> int:

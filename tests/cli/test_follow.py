@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .test_commands import Machine
+from .test_commands import Machine, heeds_ctrl_c
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def follower(machine: Machine, *words: str) -> subprocess.Popen[str]:
     """A `submit --follow`, whose output is read as it comes."""
     program = [sys.executable, "-m", "fairway.cli.main", "submit", "--follow", *words]
     return subprocess.Popen(program, env=machine.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, cwd=machine.folder)  # fmt: skip
+                            text=True, cwd=machine.folder, preexec_fn=heeds_ctrl_c)  # fmt: skip
 
 
 def test_a_follower_exits_with_the_code_of_the_program(machine: Machine) -> None:

@@ -16,7 +16,7 @@ import pytest
 from fairway.cli.listing import Listed, ends_by, natural, rank, reason, row
 from fairway.cli.output import table
 
-from .test_commands import Machine
+from .test_commands import Machine, heeds_ctrl_c
 
 NOW = 1_795_000_000.0
 
@@ -155,7 +155,9 @@ def test_a_watch_prints_each_change_and_ctrl_c_ends_it(machine: Machine) -> None
     machine.run("submit", "--name", "seen", "--", "sleep", "600")
     machine.until("seen", "Running")
     command = [sys.executable, "-m", "fairway.cli.main", "ls", "--watch"]
-    watcher = subprocess.Popen(command, env=machine.environment, stdout=subprocess.PIPE, text=True)
+    watcher = subprocess.Popen(
+        command, env=machine.environment, stdout=subprocess.PIPE, text=True, preexec_fn=heeds_ctrl_c
+    )
     assert watcher.stdout is not None and re.search(r"\d  seen .*running", watcher.stdout.readline())
     machine.run("suspend", "seen")
     lines = iter(watcher.stdout.readline, "")
