@@ -298,6 +298,19 @@ def test_nobody_takes_accelerators_past_the_queue(field):
     assert let_in("Pod", pod(containers=GPU, **spec), group="", is_trusted=True)
 
 
+def test_a_part_of_a_gpu_beside_whole_ones_is_refused_with_its_field():
+    both = pod(containers=GPU)
+    both["metadata"]["annotations"] = {"fairway.dev/gpu-fraction": "0.5"}
+    in_job = job(template={"metadata": {"annotations": {"fairway.dev/gpu-memory": "1Gi"}}, "spec": {"containers": GPU}})
+    for new, group, kind, path in (
+        (both, "", "Pod", "metadata.annotations[fairway.dev/gpu-fraction]"),
+        (in_job, "batch", "Job", "spec.template.metadata.annotations[fairway.dev/gpu-memory]"),
+    ):
+        with pytest.raises(Refused, match="beside") as refused:
+            let_in(kind, new, group=group)
+        assert refused.value.causes[0][0] == path
+
+
 def test_only_the_controller_says_what_pods_are_made_again():
     made = workload()
     made["metadata"]["annotations"] = {"fairway.dev/pods": "others"}

@@ -30,7 +30,7 @@ class Machine:
 
     def run(self, *command: str, status: int = 0) -> str:
         found = subprocess.run(
-            [sys.executable, "-m", "fairway.cli.main", *command],
+            [sys.executable, "-m", "fairway", *command],
             env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=400,
         )  # fmt: skip
         assert found.returncode == status, f"{command}: {found.returncode}: {found.stdout}{found.stderr}"

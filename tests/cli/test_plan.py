@@ -396,6 +396,11 @@ def one_of(kind, name, spec, api_version=OWN, **more):
             job(metadata={"annotations": {"fairway.dev/preemptible": "maybe"}, "labels": MANAGED}),
             "Job ns/a: metadata.annotations[fairway.dev/preemptible]: found 'maybe'; true or false is allowed",
         ),
+        (
+            one_of("Pod", "p", {"containers": [{"name": "c", "resources": {"requests": {GPU: 2}}}]}, "v1",
+                   metadata={"name": "p", "annotations": {"fairway.dev/gpu-fraction": "0.5"}, "labels": MANAGED}),
+            "Pod default/p: metadata.annotations[fairway.dev/gpu-fraction]: found '0.5' beside 2 nvidia.com/gpu",
+        ),
     ],
 )
 def test_other_objects_that_cannot_be_read_are_told_with_their_field(bad, words):

@@ -152,6 +152,25 @@ async def test_hollow_nodes_of_a_file_stand_beside_this_machine(tmp_path: Path):
     assert cpus.pop("paper") == "64" and list(cpus.values()) == ["2"]
 
 
+async def test_pods_run_on_hollow_nodes_and_not_on_nodes_of_others(tmp_path: Path):
+    (tmp_path / "nodes.yaml").write_text("{kind: Node, metadata: {name: paper}, status: {capacity: {cpu: 64}}}")
+    await start(tmp_path / "data", str(tmp_path / "nodes.yaml"))
+    await down(tmp_path / "data", Clock())
+    await start(tmp_path / "data")  # without the file: the node is still hollow
+    async with client_of(tmp_path / "data") as client:
+        await client.create(kinds.NODES, {"metadata": {"name": "foreign"}, "spec": {}})
+        for name in ("foreign", "paper"):
+            spec = {"nodeName": name, "containers": [{"name": "c", "image": "x"}]}
+            await client.create(kinds.PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        phases = {}
+        while phases.get("paper") != "Running":
+            await asyncio.sleep(0.05)
+            found = await client.list(Selection(kinds.PODS))
+            phases = {it["metadata"]["name"]: it["status"]["phase"] for it in found}
+    await down(tmp_path / "data", Clock())
+    assert phases == {"foreign": "Pending", "paper": "Running"}
+
+
 @pytest.mark.parametrize("name, text, said", [
     ("state.db", "not a database, and rather long for one" * 100, "state.db"),
     ("nodes.yaml", "kind: Pod", "must be a Node"),

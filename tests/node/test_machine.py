@@ -121,6 +121,7 @@ items:
     one, two = nodes_of(file, 0.0, machine="here")
     assert one["metadata"]["labels"] == {"kubernetes.io/hostname": "n1", "zone": "a"}
     assert one["status"]["allocatable"] == {"pods": "110", "cpu": "64", "nvidia.com/gpu": "8"}
+    assert all("fairway.dev/hollow" in one["metadata"]["annotations"] for one in (one, two))
     assert two["status"]["capacity"] == {"pods": "500", "cpu": "2"} == two["status"]["allocatable"]
     assert node(decode(two, NodeObject)).is_ready
 

@@ -7,7 +7,7 @@ from test_life import play
 
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC
-from fairway.kube.kinds import Ref
+from fairway.kube.kinds import Ref, Selection
 
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
     {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"job-name": "old"}}}
@@ -23,6 +23,19 @@ def test_a_pod_keeps_away_from_a_job_that_ran_before_any_selector_read_its_label
         return {it["spec"]["nodeName"] for it in await world.pods()}
 
     assert play(story, node("n1"), node("n2")) == {"n1", "n2"}
+
+
+def test_a_job_that_names_another_scheduler_is_left_to_it_unless_it_is_labelled() -> None:
+    async def story(world: World) -> tuple[list[str], list[str | None]]:
+        foreign, labelled = (job(name, pod={"schedulerName": "other"}) for name in ("foreign", "labelled"))
+        labelled["metadata"]["labels"] = {"fairway.dev/queue": "default"}
+        await world.apply(foreign, labelled)
+        await world.until(lambda: world.is_in("job-labelled", "Running"))
+        workloads = await world.client.list(Selection(kinds.WORKLOADS))
+        pods = [it for it in await world.pods() if it["metadata"]["labels"]["job-name"] == "foreign"]
+        return [it["metadata"]["name"] for it in workloads], [it["spec"].get("nodeName") for it in pods]
+
+    assert play(story, node("n1")) == (["job-labelled"], [None])
 
 
 def test_a_pod_waits_until_others_removed_their_gate() -> None:

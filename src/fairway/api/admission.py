@@ -14,7 +14,7 @@ import msgspec
 
 from . import objects, owners, queues, workloads
 from .decode import cleaned, decode
-from .objects import GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
+from .objects import DEFAULT_SCHEDULER, GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
 from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
@@ -25,7 +25,6 @@ Said: TypeAlias = Mapping[str, object]
 Cause: TypeAlias = tuple[str, str, str]
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 CONTROLLERS = "system:serviceaccount:kube-system:"
-DEFAULT_SCHEDULER = "default-scheduler"
 DEEPEST = 32
 
 
@@ -179,17 +178,18 @@ def _managed(review: Review) -> None:
     new, kind = review.new, (review.group, review.kind)
     if kind in owners.OWNERS or kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
-        if kind in owners.OWNERS and review.operation == "CREATE":
+        is_ours = not _is_of_others(new)
+        if is_ours and kind in owners.OWNERS and review.operation == "CREATE":
             *path, last = owners.OWNERS[kind].suspend
             _at(new, path)[last] = True
         before = dict(_templates(review.old))
         for where, template in _templates(new):
             if template != before.get(where):  # an owner that was let in once can still be suspended or resized
                 _check_place(template, where, review)
-            if kind in owners.GATED:
+            if is_ours and kind in owners.GATED:
                 _inherit(template, new)
                 _gate(template)
-            else:
+            elif is_ours:
                 _steer(template)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
@@ -197,6 +197,13 @@ def _managed(review: Review) -> None:
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
+
+
+def _is_of_others(owner: Thing) -> bool:
+    """Whether it is left to another scheduler: a template names one, and no queue label asks for Fairway."""
+    own = (None, "", DEFAULT_SCHEDULER, SCHEDULER)
+    named = (_part(template, "spec").get("schedulerName") for _, template in _templates(owner))
+    return QUEUE not in _part(owner, "metadata", "labels") and any(name not in own for name in named)
 
 
 def _pod(review: Review) -> None:

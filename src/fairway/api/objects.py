@@ -23,6 +23,7 @@ GROUP_NAME, GROUP_SIZE = "fairway.dev/group", "fairway.dev/group-size"
 CHOOSER, DEVICES, UNHEALTHY = "fairway.dev/devices", "fairway.dev/device-groups", "fairway.dev/unhealthy"
 ASSIGNED, SUBMITTED, ACTIVE = "fairway.dev/assigned-devices", "fairway.dev/submitted", "fairway.dev/active"
 GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/pods"
+DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended

@@ -5,7 +5,7 @@ pods of a Deployment, StatefulSet or of nobody are workloads each (`pod-a`), or 
 Workload is named after the group, and made when all its pods are there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -196,6 +196,12 @@ def queue_of(meta: objects.Metadata, namespace_labels: Mapping[str, str]) -> str
     if objects.QUEUE in meta.labels:
         return meta.labels[objects.QUEUE]
     return DEFAULT_QUEUE if namespace_labels.get(objects.MANAGED) == "true" else ""
+
+
+def is_of_others(meta: objects.Metadata, podsets: Iterable[PodSetSpec]) -> bool:
+    """Whether an owner is left to another scheduler: a template names one, and no queue label asks for Fairway."""
+    own = ("", objects.DEFAULT_SCHEDULER, objects.SCHEDULER)
+    return objects.QUEUE not in meta.labels and any(one.template.spec.scheduler_name not in own for one in podsets)
 
 
 def workload_of(kind: tuple[str, str], owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadObject:

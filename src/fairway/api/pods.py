@@ -18,7 +18,7 @@ from fairway.engine.labels import selects
 from fairway.engine.plan import Reason
 
 from . import objects
-from .quantities import LARGEST, Malformed, Quantity, exact, parse, shown, within
+from .quantities import LARGEST, Malformed, Quantity, exact, format, parse, shown, within
 
 GENERATED = (
     "batch.kubernetes.io/", "controller-uid", "job-name", "pod-template-hash", "controller-revision-hash",
@@ -237,6 +237,15 @@ def _part_of_device(annotations: Labels) -> tuple[int, int]:
     if memory:
         return 0, within(f"[{objects.GPU_MEMORY}]", _positive, memory)
     return (within(f"[{objects.FRACTION}]", fraction_of, fraction), 0) if fraction else (0, 0)
+
+
+def check_fraction(template: objects.PodTemplate) -> None:
+    """A pod asks for a part of one GPU or for whole GPUs. Raises Malformed."""
+    whole, notes = dict(requests(template.spec)).get(model.GPU, 0), template.metadata.annotations
+    for name in (objects.FRACTION, objects.GPU_MEMORY):
+        if whole and name in notes:
+            found = f"found {shown(notes[name])} beside {format(whole, model.GPU)} {model.GPU}"
+            raise Malformed(f"{found}; a part of one GPU, or whole GPUs, are allowed", f"metadata.annotations[{name}]")
 
 
 def fraction_of(text: str) -> int:

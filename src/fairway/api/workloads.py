@@ -19,7 +19,7 @@ from fairway.engine.forecast import WINDOW
 
 from . import types
 from .objects import SUBMITTED, Condition, Metadata, PodSpec
-from .pods import ALONE, Surroundings, pod_class
+from .pods import ALONE, Surroundings, check_fraction, pod_class
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, positive, seconds
 
@@ -158,6 +158,7 @@ def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> mode
     if least > said.count:
         raise Malformed(f"found {least}; at most count, which is {said.count}, is allowed", "minCount")
     pod = within("template", pod_class, said.template, namespace, around)
+    within("template", check_fraction, said.template)
     if said.alignment == "Required":
         pod = replace(pod, alignment_required=True)
     return model.PodSet(said.name, said.count, least, pod, topology(said.topology))

@@ -9,7 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from fairway.api.objects import SCHEDULER, JobObject, PodObject
-from fairway.api.owners import GATED, group_of, name_of, queue_of
+from fairway.api.owners import GATED, group_of, is_of_others, name_of, queue_of
+from fairway.api.owners import job as read_job
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject
@@ -83,7 +84,8 @@ class Cases:
         labels = space.metadata.labels if space else {}
         if name.startswith(name_of("Job", "")):
             job = self.view.jobs.get(f"{namespace}/{name.removeprefix(name_of('Job', ''))}")
-            owner = JobOwner(job) if job and queue_of(job.metadata, labels) else None
+            is_managed = job and queue_of(job.metadata, labels) and not is_of_others(job.metadata, read_job(job))
+            owner = JobOwner(job) if job and is_managed else None
             return Case(key, workload, owner, pods)
         ours = [pod for pod in pods if pod.spec.scheduler_name == SCHEDULER and queue_of(pod.metadata, labels)]
         ours.sort(key=lambda pod: pod.metadata.name)

@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from fairway.api.crds import crds
+from fairway.api.objects import HOLLOW
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Ref
+from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
 from fairway.node.archive import Bounds
 from fairway.node.container import stop_all
@@ -227,12 +228,13 @@ class _Cluster:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
                 loop.add_signal_handler(number, asked)
         loop.add_signal_handler(LEAVE_PODS, lambda: (leaving.set(), stopping.set()))
-        name = self.node["metadata"]["name"]
+        name, nodes = self.node["metadata"]["name"], await self.client("hollow").list(Selection(kinds.NODES))
+        hollow = {it["metadata"]["name"] for it in nodes if HOLLOW in (it["metadata"].get("annotations") or {})}
         async with asyncio.TaskGroup() as tasks:
             parts = (
                 Jobs(self.client("job-controller")).run(),
                 self.runner.run(),
-                Hollow(self.client("hollow"), lambda node: node != name).run(),
+                Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
                 control(self.folder / CONTROL / "kubeconfig"),
             )

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from fairway.api.objects import CHOOSER, DEVICES
+from fairway.api.objects import CHOOSER, DEVICES, HOLLOW
 from fairway.api.quantities import format as quantity
 from fairway.api.quantities import parse, time_text
 from fairway.kube import kinds
@@ -215,7 +215,8 @@ def _architecture() -> str:
 
 
 def nodes_of(file: Path, now: float, *, machine: str) -> list[dict[str, Any]]:
-    """The Node objects of a YAML file (documents, or Lists of them), as hollow nodes that are ready."""
+    """The Node objects of a YAML file (documents, or Lists of them), as hollow nodes that are ready. An annotation sets
+    them apart from Nodes of others."""
     try:
         nodes = [_hollow(file, it, now) for it in load(file)]
     except Unreadable as error:
@@ -234,6 +235,7 @@ def _hollow(file: Path, node: Any, now: float) -> dict[str, Any]:
         status[one] = {resource: str(value) for resource, value in amounts.items()}
     meta = dict(node["metadata"])
     meta["labels"] = {"kubernetes.io/hostname": name} | (meta.get("labels") or {})
+    meta["annotations"] = (meta.get("annotations") or {}) | {HOLLOW: "true"}
     status = {"conditions": conditions(now)} | status
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": node.get("spec") or {}, "status": status}
 

@@ -268,6 +268,8 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
             made = within(f"{kind} {space}/{name}:", owners.OWNERS[group, kind].workload, kind, said)
             least = owner.metadata.annotations.get(f"{GROUP}/min-count", "")
             within(f"{kind} {space}/{name}:", owners.check_least, least, made)
+            if not everything and owners.is_of_others(owner.metadata, made.spec.pod_sets):
+                continue
             if rest := _rest(made, owner, placed[space, kind, name]):
                 known[key] = rest
     waiting: dict[Owner, list[PodObject]] = {}
