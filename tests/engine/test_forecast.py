@@ -273,6 +273,6 @@ def test_a_question_is_answered_by_fewer_decisions_the_larger_the_cluster() -> N
               *(runs(job(f"r{at}", gpus=8), f"n{at}", since=NOW) for at in range(nodes)), job("a", gpus=8))
         for nodes in (1, 2_000)
     )  # fmt: skip
-    assert QUICK.cycles(snapshot_of(small)) > 10 and QUICK.cycles(snapshot_of(large)) == 0
+    assert QUICK.cycles(snapshot_of(small)) > 10 and QUICK.cycles(snapshot_of(large)) <= 1
     found = forecast(large, Policy(), np.random.default_rng(7), Question(only="ns/a", effort=QUICK))
     assert found["ns/a"].is_rough and NOW < found["ns/a"].p50 < inf

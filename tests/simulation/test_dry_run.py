@@ -48,7 +48,7 @@ def test_it_foretells_what_the_job_will_be_told_when_it_waits() -> None:
 
     before, after = play(story, node("n1", cpu=2))
     assert time(after["p90"]) > START + 16 * 200 + 1200
-    assert abs(time(before["p50"]) - time(after["p50"])) < 60 > abs(time(before["p90"]) - time(after["p90"]))
+    assert abs(time(before["p50"]) - time(after["p50"])) < 300 > abs(time(before["p90"]) - time(after["p90"]))
 
 
 def test_it_names_whom_the_job_would_evict() -> None:

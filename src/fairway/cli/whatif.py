@@ -94,7 +94,7 @@ def _lines(said: Thing, world: "World") -> list[str]:
 
 
 def has_usable_node(world: "World") -> bool:
-    return any(one.is_up and not one.is_unschedulable for one in world.nodes)
+    return any(one.is_up and one.is_ready and not one.is_unschedulable for one in world.nodes)
 
 
 def _sooner(found: Thing | None, now: float) -> list[str]:

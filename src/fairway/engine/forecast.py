@@ -66,11 +66,10 @@ class Forecast:
 
 class Effort(NamedTuple):
     """How much work a forecast may be. `looks`: the nodes and workloads that all decisions of all runs may look at
-    together. `has_arrivals`: whether more work is expected to come."""
+    together."""
 
     runs: int
     looks: int
-    has_arrivals: bool = True
 
     def cycles(self, snapshot: Snapshot) -> int:
         """Decisions of each run; 0 where the cluster is too large to run forward."""
@@ -79,7 +78,7 @@ class Effort(NamedTuple):
 
 
 THOROUGH = Effort(16, 8_000_000)
-QUICK = Effort(8, 10_000, has_arrivals=False)  # for a question that is answered within a second
+QUICK = Effort(4, 20_000)  # for a question that is answered within a second
 
 
 class Season(NamedTuple):
@@ -174,7 +173,7 @@ class Futures:
         self.effort, self._cycles = question.effort, question.effort.cycles(snapshot)
         self.line, self._holds = line_of(snapshot, policy)
         self._world, self._policy = world, policy
-        self._seasons = _seasons(world.recent, world.now) if self.effort.has_arrivals else []
+        self._seasons = _seasons(world.recent, world.now)
         self._sizes = Sizes(snapshot)
         self._runtimes = Runtimes(Draft(snapshot, policy).tree, snapshot, question.known)
         self._since = {one.workload.key: one.admitted_at for one in world.running}
