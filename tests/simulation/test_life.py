@@ -46,7 +46,7 @@ def test_a_workload_names_the_class_of_its_priority() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
         await world.apply(job("a"), job("b", pod={"priorityClassName": "high"}), job("c", pod={"priority": 7}))
-        await world.until(lambda: world.is_in("job-c", "Running", "Pending"))
+        await world.until(lambda: world.is_in("job-c", "Admitted"))
         return [(await world.workload(f"job-{name}"))["spec"].get("priorityClassName", "") for name in "abc"]
 
     assert play(story, node("n1", cpu=8)) == ["low", "high", ""]

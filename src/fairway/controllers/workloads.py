@@ -68,7 +68,8 @@ class Life:
         if said.status.admission is not None and holds(said.status, "Admitted"):
             return await self._run(case, said, owner)
         await owner.stop(self.means.client)
-        await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
+        if said.status.phase or not said.spec.active:  # of a new one the first verdict tells
+            await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
         return None
 
     # Making and mirroring

@@ -2,7 +2,8 @@
 
 What to do is decided in jobstatus.py; here it is done, through any API server. Every write may be repeated after a
 crash or an answer that was lost: a pod's name follows from the job's state, so making it again finds it made; a status
-is written only over the version it was computed from. Own writes count as seen until the informer shows them.
+is written only over the version it was computed from. Own writes count as seen until the informer shows them. What
+tells people alone (pods that got ready, that a new Job is suspended) is written within 2 s, together with more.
 """
 
 import asyncio
@@ -23,9 +24,10 @@ from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
 
-from .jobstatus import FINALIZER, Job, JobStatus, Pod, Step, settle
+from .jobstatus import FINALIZER, Job, JobStatus, Pod, Step, is_minor, settle
 
 ASSUMED_SECONDS = 30.0
+BATCH_SECONDS = 2.0
 AT_ONCE = 64
 FEW, SECONDS_PER_POD = 32, 1e-4
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -49,6 +51,7 @@ class Jobs:
         self._owned: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._assumed: defaultdict[str, dict[str, Assumed]] = defaultdict(dict)
         self._written: dict[str, Job] = {}
+        self._unwritten: dict[str, float] = {}  # since when a minor change of status is kept back
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -90,8 +93,8 @@ class Jobs:
         uid = job.metadata.uid if job else ""
         await self._release(key, [pod for pod in self._pods(key) if pod.is_tracked and _uid(pod) != uid])
         if job is None:
-            self._owned.pop(key, None)
-            self._assumed.pop(key, None)
+            for known in (self._owned, self._assumed, self._unwritten):
+                known.pop(key, None)
             return None
         step = self._settle(key, job)
         if step.is_expired:
@@ -100,10 +103,16 @@ class Jobs:
         if step.remove or step.stop or step.create:
             await self._change(key, job, step)
             step = self._settle(key, job)
-        if step.status != job.status:
-            await self._write(key, job, step.status)
+        late = self._unwritten.get(key, self.clock.now()) + BATCH_SECONDS
+        is_kept_back = is_minor(job.status, step.status) and self.clock.now() < late
+        if is_kept_back:
+            self._unwritten.setdefault(key, self.clock.now())
+        else:
+            self._unwritten.pop(key, None)
+            if step.status != job.status:
+                await self._write(key, job, step.status)
         await self._release(key, step.release)
-        times = [step.again_at, *(until for _, until in self._assumed[key].values())]
+        times = [step.again_at, late if is_kept_back else None, *(until for _, until in self._assumed[key].values())]
         return min(filter(None, times), default=None)
 
     def _settle(self, key: str, job: Job) -> Step:

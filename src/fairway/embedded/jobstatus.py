@@ -193,6 +193,12 @@ def settle(job: Job, pods: Sequence[Pod], now: float) -> Step:
     return _suspended(tally) if job.spec.suspend else _running(tally)
 
 
+def is_minor(old: JobStatus, new: JobStatus) -> bool:
+    """Whether a status differs only in what nothing is decided by: how many pods are ready, that a new Job waits."""
+    is_new = old == JobStatus() and not new.active and [it.reason for it in new.conditions] == ["JobSuspended"]
+    return is_new or (old != new and old == replace(new, ready=old.ready))
+
+
 def tally_of(job: Job, pods: Sequence[Pod], now: float) -> Tally:
     ended = tuple(pod for pod in pods if pod.is_tracked and pod.is_over)
     tracked = {pod.metadata.uid for pod in ended}
