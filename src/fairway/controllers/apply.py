@@ -113,6 +113,8 @@ class Writer:
             return self.means.now() + 1.0
         if decided := self._decided.pop(key, None):
             await self._carry_out(key, decided)
+        elif self._is_untold(key) and (first := self._waits.pop(key, None)):
+            await self._tell_wait(key, first)
         return await self.life.tend(self.means.cases.case(key))
 
     async def _carry_out(self, key: str, decided: Decided) -> None:
@@ -189,10 +191,18 @@ class Writer:
         key, words, near = decided.verdict.workload, decided.words, decided.verdict.position * SECONDS_A_PLACE
         seen = self.means.view.workloads.get(key)
         self._waits[key], at = decided, 0.0
+        if self._is_untold(key):
+            self.agenda.note(key)
+            return
         if seen and seen.status.reason == words.reason:
             longest = MINUTE if seen.status.message == words.message else WORDS_SECONDS
             at = self._heard.get(key, 0.0) + min(longest, near)
         self._renewals.note(key, at)
+
+    def _is_untold(self, key: str) -> bool:
+        """Whether the Workload has no status yet: the first verdict is written as fast as any decision."""
+        seen = self.means.view.workloads.get(key)
+        return seen is not None and not seen.status.phase
 
     async def _renew(self, key: str) -> None:
         """A turn of one who waits; the turns come no faster than the settings say."""
