@@ -3,29 +3,25 @@
 A turn first writes what was decided (the Workload's status), then does the next thing that follows from it (`Life`).
 So the order holds: a newcomer's admission is written before those who leave for it are evicted, and if that write is
 refused they stay. What a refused write would have done is forgotten: the next decision is made on what is there.
-Positions and messages of those who wait are renewed as fast as the settings say, and never hold anything up: another
-reason before all; another message every ten seconds and a position that alone has changed once a minute, but sooner
-where it is among the next. So what one that ends costs is bounded however many wait.
+Why others wait is written by `Waits`.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil
 
 from fairway.api import conditions
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
-from fairway.engine import Admission, Admit, Evict, Eviction, Finish, Plan, Resize, Snapshot, Verdict, Wait
+from fairway.engine import Admission, Admit, Evict, Eviction, Finish, Keep, Plan, Resize, Snapshot, Verdict, Wait
 from fairway.kube.agenda import Agenda
 
 from . import status as life
 from .means import Means
 from .status import Said, holds, since
+from .waits import Waits
 from .workloads import Life, gpus_of
-
-MINUTE, WORDS_SECONDS, SECONDS_A_PLACE = 60.0, 10.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +40,22 @@ class Writer:
         self.agenda = Agenda(means.client.clock, means.client.chance, width=means.settings.writes_at_once)
         self._decided: dict[str, Decided] = {}
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
-        self._renewals = Agenda(means.client.clock, means.client.chance, width=1)
-        self._waits: dict[str, Decided] = {}
-        self._told: dict[str, Verdict] = {}
-        self._heard: dict[str, float] = {}  # when it was told last
+        self.waits = Waits(means, tend=self.agenda.note, is_decided=self._decided.__contains__)
 
     def put(self, snapshot: Snapshot, plan: Plan) -> None:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}
         queues = {key: one.queue for key, one in workloads.items()}
-        for verdict in sorted(plan.verdicts, key=lambda it: isinstance(it, Evict)):  # they follow who they are for
+        self.waits.put((it for it in plan.verdicts if isinstance(it, Wait)), workloads, queues)
+        acts = [it for it in plan.verdicts if not isinstance(it, Keep | Wait)]
+        for verdict in sorted(acts, key=lambda it: isinstance(it, Evict)):  # they follow who they are for
             _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
             if not self._is_news(verdict):
                 continue
             workload = workloads[verdict.workload]
-            words = Said(conditions.reason(verdict), conditions.sentence(_rounded(verdict), workload, queues))
+            words = Said(conditions.reason(verdict), conditions.sentence(verdict, workload, queues))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""), after)
-            if isinstance(verdict, Wait):
-                self._wait(decided)
-            elif isinstance(verdict, Evict):
+            if isinstance(verdict, Evict):
                 self._follow(decided)
             else:
                 self._decide(decided)
@@ -71,12 +64,8 @@ class Writer:
         """Whether it says anything that was not said before."""
         key, facts = verdict.workload, self.means.facts
         match verdict:
-            case Wait():
-                before, self._told[key] = self._told.get(key), _rounded(verdict)
-                return before != self._told[key]
             case Admit():
-                for of_waits in (self._told, self._waits, self._heard):
-                    of_waits.pop(key, None)  # type: ignore[attr-defined]
+                self.waits.forget(key)
                 is_news = facts.promises.get(key) != (verdict.admission, verdict.after)
                 facts.promises[key] = verdict.admission, verdict.after
                 return is_news
@@ -105,7 +94,7 @@ class Writer:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._renewals.run(self._renew))
+            tasks.create_task(self.waits.run())
             tasks.create_task(self.agenda.run(self._turn))
 
     async def _turn(self, key: str) -> float | None:
@@ -113,8 +102,8 @@ class Writer:
             return self.means.now() + 1.0
         if decided := self._decided.pop(key, None):
             await self._carry_out(key, decided)
-        elif self._is_untold(key) and (first := self._waits.pop(key, None)):
-            await self._tell_wait(key, first)
+        else:
+            await self.waits.tell_first(key)
         return await self.life.tend(self.means.cases.case(key))
 
     async def _carry_out(self, key: str, decided: Decided) -> None:
@@ -182,60 +171,6 @@ class Writer:
         if owner:
             warns = conditions.is_warning(verdict)
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message, is_warning=warns)
-
-    # Those who wait
-
-    def _wait(self, decided: Decided) -> None:
-        """Another reason is told at once; other words, or another position alone, the sooner the nearer its turn is."""
-        assert isinstance(decided.verdict, Wait)
-        key, words, near = decided.verdict.workload, decided.words, decided.verdict.position * SECONDS_A_PLACE
-        seen = self.means.view.workloads.get(key)
-        self._waits[key], at = decided, 0.0
-        if self._is_untold(key):
-            self.agenda.note(key)
-            return
-        if seen and seen.status.reason == words.reason:
-            longest = MINUTE if seen.status.message == words.message else WORDS_SECONDS
-            at = self._heard.get(key, 0.0) + min(longest, near)
-        self._renewals.note(key, at)
-
-    def _is_untold(self, key: str) -> bool:
-        """Whether the Workload has no status yet: the first verdict is written as fast as any decision."""
-        seen = self.means.view.workloads.get(key)
-        return seen is not None and not seen.status.phase
-
-    async def _renew(self, key: str) -> None:
-        """A turn of one who waits; the turns come no faster than the settings say."""
-        decided = self._waits.pop(key, None)
-        if decided and self.means.election.is_leader() and key not in self._decided:
-            await self._tell_wait(key, decided)
-            await self.means.client.clock.sleep(1.0 / self.means.settings.refreshes_per_second)
-
-    async def _tell_wait(self, key: str, decided: Decided) -> None:
-        verdict, seen = decided.verdict, self.means.view.workloads.get(key)
-        assert isinstance(verdict, Wait)
-
-        def make(it: WorkloadObject) -> WorkloadStatus:
-            is_leaving = holds(it.status, "Evicted") and it.status.admission is not None
-            if is_leaving or holds(it.status, "Admitted") or life.is_over(it.status):
-                return it.status
-            return life.wait(life.revoke(it.status), decided.words, verdict.position)
-
-        self._heard[key] = self.means.now()
-        if not await self.means.write(key, make):
-            if seen and self._told.get(key) == _rounded(verdict):
-                self._wait(decided)  # it changed meanwhile, and maybe nothing that calls for a new decision
-            return
-        owner = self.means.cases.case(key).owner
-        if owner and seen and seen.status.reason != decided.words.reason:
-            self.means.events.tell(owner.about(), decided.words.reason, decided.words.message)
-
-
-def _rounded(verdict: Verdict) -> Verdict:
-    """With a start told in whole minutes: what is learned of runtimes moves it a little with every cycle."""
-    if not isinstance(verdict, Wait) or verdict.starts_at is None:
-        return verdict
-    return replace(verdict, starts_at=ceil(verdict.starts_at / MINUTE) * MINUTE)
 
 
 def _lost(seen: WorkloadObject, now: float) -> float:
