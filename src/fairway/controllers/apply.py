@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from fairway.api import conditions
 from fairway.api.quantities import duration, time
@@ -48,6 +49,7 @@ class Writer:
         queues = {key: one.queue for key, one in workloads.items()}
         self.waits.put((it for it in plan.verdicts if isinstance(it, Wait)), workloads, queues)
         acts = [it for it in plan.verdicts if not isinstance(it, Keep | Wait)]
+        made: dict[str, Decided] = {}
         for verdict in sorted(acts, key=lambda it: isinstance(it, Evict)):  # they follow who they are for
             _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
             if not self._is_news(verdict):
@@ -55,10 +57,25 @@ class Writer:
             workload = workloads[verdict.workload]
             words = Said(conditions.reason(verdict), conditions.sentence(verdict, workload, queues))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""), after)
-            if isinstance(verdict, Evict):
+            if isinstance(verdict, Resize):
+                made[verdict.workload] = decided
+            elif isinstance(verdict, Evict):
                 self._follow(decided)
             else:
                 self._decide(decided)
+        self._resize(made)
+
+    def _resize(self, made: dict[str, Decided]) -> None:
+        """What grows is written after all that shrinks for it: killed between the two, the room is nobody's, never
+        that of both."""
+        for key in [key for key, one in made.items() if not _beneficiary(one)]:
+            chain = [one for one in made.values() if _beneficiary(one) == key] + [made.pop(key)]
+            for first, then in pairwise(chain):
+                made.pop(first.verdict.workload)
+                self._after[first.verdict.workload].append(then)
+            self._decide(chain[0])
+        for one in made.values():
+            self._decide(one)
 
     def _is_news(self, verdict: Verdict) -> bool:
         """Whether it says anything that was not said before."""
@@ -111,18 +128,22 @@ class Writer:
         seen = self.means.view.workloads.get(key)
         stands = await self.means.write(key, self._made(decided, now=started))
         self.means.metrics.apply.observe(self.means.now() - started)
-        followers = self._after.pop(key, [])
         if isinstance(decided.verdict, Evict) and self.means.view.workloads.get(key) is seen:
             self.means.facts.forget(key)  # what it loses was never written: nothing will show that it is gone
             self.means.wake()
         if stands and seen:
-            for follower in followers:
+            for follower in self._after.pop(key, []):
                 self._decide(follower)
             self._tell(key, seen, decided)
         else:
-            for one in (key, *(follower.verdict.workload for follower in followers)):
-                self.means.facts.forget(one)
+            self._drop(key)
             self.means.wake()
+
+    def _drop(self, key: str) -> None:
+        """Nothing of what was decided of it is done, nor of what was to follow."""
+        self.means.facts.forget(key)
+        for follower in self._after.pop(key, []):
+            self._drop(follower.verdict.workload)
 
     def _made(self, decided: Decided, *, now: float) -> Callable[[WorkloadObject], WorkloadStatus]:
         """The status that a verdict makes; left alone where it is so already."""
@@ -171,6 +192,10 @@ class Writer:
         if owner:
             warns = conditions.is_warning(verdict)
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message, is_warning=warns)
+
+
+def _beneficiary(one: Decided) -> str:
+    return one.verdict.beneficiary if isinstance(one.verdict, Resize) else ""
 
 
 def _lost(seen: WorkloadObject, now: float) -> float:
