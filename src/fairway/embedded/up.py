@@ -14,6 +14,7 @@ this server over HTTPS, as it would any other.
 import asyncio
 import fcntl
 import gc
+import logging
 import os
 import re
 import signal
@@ -33,6 +34,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
 from fairway.node.archive import Bounds
+from fairway.node.claim import claimed
 from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
 from fairway.node.lock import holder
@@ -61,6 +63,7 @@ GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the 
 LEAVE_PODS = signal.SIGUSR1
 
 Control = Callable[[Path], Awaitable[None]]
+log = logging.getLogger(__name__)
 
 
 class UpError(Exception):
@@ -93,10 +96,13 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             raise UpError(str(error)) from error
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
-        with _told(folder):
-            cluster = _Cluster.of(options, registry, machine)
-        async with cluster.serve(options.port, hollow):
-            await cluster.run(control)
+        with claimed(machine.gpus, folder) as claims:
+            for line in claims.missing:
+                log.warning("%s", line)
+            with _told(folder):
+                cluster = _Cluster.of(options, registry, replace(machine, gpus=claims.gpus))
+            async with cluster.serve(options.port, hollow):
+                await cluster.run(control)
 
 
 async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:

@@ -15,8 +15,13 @@ def holder(lock: Path) -> int:
     except (FileNotFoundError, NotADirectoryError):
         return 0
     try:
-        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+        return holder_of(file)
     finally:
         os.close(file)
+
+
+def holder_of(file: int) -> int:
+    """The same of an open file. To close it would free a lock of this process on it."""
+    asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
     return 0 if kind == fcntl.F_UNLCK else int(pid)

@@ -40,7 +40,7 @@ OWN_LABEL = re.compile(r"nvidia\.com/gpu\..*|fairway\.dev/devices")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """`numa` and `nvlink` are group numbers; -1: none or unknown."""
+    """`numa` and `nvlink` are group numbers; -1: none or unknown. A GPU that is not there has no `uuid`."""
 
     index: int
     model: str
@@ -48,6 +48,7 @@ class Gpu:
     numa: int = -1
     nvlink: int = -1
     is_partitioned: bool = False
+    uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,9 @@ def _gpu(nvml: Any, index: int, device: Any, link: int) -> Gpu:
     numa = -1
     with suppress(OSError, ValueError):
         numa = int(Path(f"/sys/bus/pci/devices/{bus[-12:]}/numa_node").read_text())
-    memory = nvml.nvmlDeviceGetMemoryInfo(device).total
-    return Gpu(index, model.decode() if isinstance(model, bytes) else model, memory, numa, link, is_partitioned)
+    memory, uuid = nvml.nvmlDeviceGetMemoryInfo(device).total, nvml.nvmlDeviceGetUUID(device)
+    model, uuid = (text.decode() if isinstance(text, bytes) else text for text in (model, uuid))
+    return Gpu(index, model, memory, numa, link, is_partitioned, uuid)
 
 
 def _is_linked(nvml: Any, one: Any, two: Any) -> bool:
