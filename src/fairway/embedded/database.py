@@ -18,6 +18,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from fairway.embedded.disk import Reserve
+
 APPLICATION = 0x46574159  # "FWAY", in the header of the file
 STEPS = (  # step n takes format n to n + 1; an older file takes the steps it lacks
     f"""
@@ -48,10 +50,12 @@ class Row(NamedTuple):
 
 
 class Database:
-    """Opened by one process, used by one thread at a time. `rows` and `horizon` are what the file held."""
+    """Opened by one process, used by one thread at a time. `rows` and `horizon` are what the file held. `reserve`:
+    bytes that are kept back for a full disk, from the first `reserve.fill` on."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, *, reserve: int = 0) -> None:
+        self.path, self.reserve = path, Reserve(Path(f"{path}.reserve"), reserve)
+        self.reserve.start()
         self.rows, self.horizon = _read(path)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -64,6 +68,15 @@ class Database:
 
     def write(self, rows: Sequence[Row], drop: Sequence[int], *, horizon: int) -> None:
         """Commits `rows`, without the revisions in `drop`: history at or before `horizon` is no longer whole."""
+        while True:
+            try:
+                self._commit(rows, drop, horizon)
+                return
+            except Full:
+                if not self.reserve.free():
+                    raise
+
+    def _commit(self, rows: Sequence[Row], drop: Sequence[int], horizon: int) -> None:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")

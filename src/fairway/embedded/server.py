@@ -10,6 +10,7 @@ import hmac
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from fairway.embedded import logs, reading, subresources, writing
@@ -18,6 +19,7 @@ from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
 from fairway.embedded.database import Full
 from fairway.embedded.discovery import discover
+from fairway.embedded.disk import usage
 from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no_such_path
 from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.registry import Registry, Write
@@ -26,6 +28,7 @@ from fairway.kube.transport import Request, Response
 
 ADMIN = "fairway:admin"
 _SYSTEM = "system:serviceaccount:kube-system:"
+GROWING = ("pods", "events", "events.events.k8s.io")
 SEATS = 2  # writes of controllers at once while a person's is under way; each commit serves as many
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -98,16 +101,26 @@ class Server:
     async def _written(self, verb: Verb, call: Call) -> Response:
         if self.registry.store.closed:
             raise Failure(503, "ServiceUnavailable", "the server is shutting down")
+        if verb is writing.create:
+            await self._check_disk(call)
         response = verb(self.registry, call)
         await self._committed()
         return response
+
+    async def _check_disk(self, call: Call) -> None:
+        """Refuses what would grow on a full disk: objects of people, and what controllers make of them by the dozen."""
+        if not _is_controller(call.user) or call.resource.name in GROWING:
+            folder = await self.registry.store.full_disk()
+            if folder is not None:
+                raise Failure(507, "InsufficientStorage", "the disk is full and nothing new is created; delete jobs or "
+                              f"files: {await self.registry.clock.in_thread(partial(usage, folder))}")
 
     @asynccontextmanager
     async def _lane(self, user: str) -> AsyncIterator[None]:
         """Lets a write begin: at once for a person; in turn for a controller while a person's write is under way.
 
         All share one event loop, and hundreds of controller writes at once would delay each person's by their sum."""
-        if user == CONTROLLER or user.startswith(_SYSTEM):
+        if _is_controller(user):
             async with self._seats if self._people else nullcontext():
                 yield
             return
@@ -142,6 +155,10 @@ class Server:
         if self.registry.store.get(self.registry.key(resource, thing)) is None:
             self.registry.create(thing, Write(resource, ADMIN))
             await self.registry.store.committed()
+
+
+def _is_controller(user: str) -> bool:
+    return user == CONTROLLER or user.startswith(_SYSTEM)
 
 
 def _failure(error: Failure | TooLarge | RecursionError) -> Failure:

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -140,6 +141,13 @@ class Store:
             await batch.done.wait()
             if batch.error is not None:
                 raise batch.error
+
+    async def full_disk(self) -> Path | None:
+        """The folder of the database, if its disk is full: nothing new is to be written there."""
+        if self._database is None or not self._database.reserve.is_low:
+            return None
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._database.reserve.fill)
+        return Path(self._database.path).parent if self._database.reserve.is_low else None
 
     async def close(self) -> None:
         """Wakes everyone who waits for a change, and commits what is staged."""

@@ -44,6 +44,7 @@ from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
 
 from .database import Database, Unusable
+from .disk import RESERVE_BYTES
 from .gate import CONTROLLER, gate
 from .http import HttpServer
 from .identity import Identity, identity, write_private
@@ -91,7 +92,7 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
         try:
             machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=options.fake_gpus)
             hollow = nodes_of(options.nodes, clock.now(), machine=machine.name) if options.nodes else []
-            database = Database(str(folder / "state.db"))
+            database = Database(str(folder / "state.db"), reserve=RESERVE_BYTES)
         except (Unusable, NodesError) as error:
             raise UpError(str(error)) from error
         store = Store(database)
@@ -246,6 +247,7 @@ class _Cluster:
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
             write_private(self.folder / "ready", str(os.getpid()))
+            await self.server.registry.store.full_disk()
             await stopping.wait()
             for task in running:
                 task.cancel()
