@@ -126,6 +126,19 @@ def test_retries_of_a_job_are_runs_of_one_attempt(machine: Machine) -> None:
     assert machine.kubectl("get", "--raw", f"{place}/log?retry=1") == out.splitlines(keepends=True)[1]
 
 
+def test_status_lists_where_each_run_ran_how_it_ended_and_how_much_it_wrote(machine: Machine) -> None:
+    submit(machine, "ends", "--workers", "2", "--", "sh", "-c", "echo $RANK; exit $((3 * RANK))")
+    machine.until("ends", "Failed")
+    runs = json.loads(machine.run("status", "ends", "-o", "json"))["runs"]
+    assert [(it["attempt"], it["retry"], it["rank"], it["exitCode"], it["bytes"]) for it in runs] == [
+        (1, 0, 0, 0, 42), (1, 0, 1, 3, 42),
+    ]  # fmt: skip
+    table = machine.run("status", "ends").split("ATTEMPT")[1].splitlines()
+    node, started, ended = runs[0]["node"], *(runs[0][it] for it in ("started", "finished"))
+    assert table[1].split()[:3] == ["1", "0", node] and table[1].split()[-2:] == ["0", "42B"] and started and ended
+    assert table[2].split()[-2:] == ["3", "42B"]
+
+
 def test_a_gap_is_told_on_standard_error(machine: Machine) -> None:
     script = "yes 0123456789012345678901234567890123456789 | head -n 1000000; echo end"
     submit(machine, "much", "--", "sh", "-c", script)

@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from contextlib import aclosing, redirect_stdout
+from contextlib import aclosing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,26 +83,30 @@ class Stage:
             await self.client.create({it.name: it for it in (PRIORITY_CLASSES, QUEUES)}[thing["kind"]], thing)
 
     async def run(self, line: str) -> str:
-        """What a command of ours prints, on this cluster."""
+        """What a command of ours prints, on this cluster, on either output."""
         name, *words = shlex.split(line.format(python=sys.executable))
         command: Any = cli.get_command(click.Context(cli), name)
         said = command.make_context(name, words).params
         said = {name: value for name, value in said.items() if name not in ("kubeconfig", "context")}
-        with redirect_stdout(io.TextIOWrapper(io.BytesIO(), write_through=True)) as printed:
+        printed = io.TextIOWrapper(io.BytesIO(), write_through=True)
+        with redirect_stdout(printed), redirect_stderr(printed):
             await command.callback.__wrapped__(self.client, **said | {"namespace": "default"})
-        return printed.buffer.getvalue().decode()
+        printed.seek(0)
+        return printed.read()
 
-    async def quote(self, line: str, *, only: str = "", times: int = 0) -> None:
-        """What it prints, or of that only some lines: so many."""
+    async def quote(self, line: str, *, only: str = "", shows: str = "", times: int = 0) -> None:
+        """What it prints, or of that only some lines. So many of them show something."""
         lines = [one for one in (await self.run(line)).splitlines() if re.search(only, one)]
         click.echo("\n".join(f"    {one}" for one in lines))
-        if len(lines) < times:
-            raise Problem(f"demo: `fairway {line}` does not say {only!r} {times} times", exit_code=1)
+        if len([one for one in lines if re.search(shows or only, one)]) < times:
+            raise Problem(f"demo: `fairway {line}` does not say {shows or only!r} {times} times", exit_code=1)
 
     async def train(self, line: str) -> None:
         """A job of one accelerator, by its name and length."""
         name, length, *options = line.split()
-        own = f"-m fairway.cli.workloads.train --checkpoint {self.folder}/{name}.npz --steps {self.lengths[length]}"
+        steps = self.lengths[length]
+        how = f"--checkpoint {self.folder}/{name}.npz --steps {steps} --every {steps // 10}"
+        own = f"-m fairway.cli.workloads.train {how}"
         submit = f"submit --name {name} --gpus 1 --env OMP_NUM_THREADS=1 {' '.join(options)}"
         await self.run(f"{submit} -- {{python}} {own}")
 

@@ -110,3 +110,12 @@ def clock_time(moment: str | float | None, now: float) -> str:
 def moment_of_day(stamp: str) -> str:
     """A moment in the past, in local time, to the second."""
     return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")
+
+
+def size(count: int) -> str:
+    """Bytes in their largest whole unit: 812B, 12Ki, 38Mi."""
+    for unit in ("B", "Ki", "Mi"):
+        if count < 1 << 10:
+            return f"{count}{unit}"
+        count >>= 10
+    return f"{count}Gi"

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
+import click
 import msgspec
 
 from fairway.kube import kinds
@@ -16,6 +17,7 @@ from fairway.kube.kinds import Ref
 from fairway.kube.transport import Request
 
 from .find import Found, pods_of
+from .output import moment_of_day, print_table, size
 
 Thing = dict[str, Any]
 DEFAULT = "kubectl.kubernetes.io/default-container"
@@ -149,3 +151,21 @@ async def _unframed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes
             content = bytes(held[HEAD_BYTES:end])
             yield content if held[0] == TEXT else Notice(content.decode())
             del held[:end]
+
+
+def print_runs(runs: list[Run]) -> None:
+    """A line for each run: where and when it ran, how it ended, the size of its log."""
+    if not runs:
+        return
+    has_containers = any(not run.is_default for run in runs)
+    head = ["ATTEMPT", "RETRY", "RANK", *["CONTAINER"] * has_containers, "NODE", "STARTED", "ENDED", "EXIT", "LOG"]
+    rows = [
+        [
+            run.attempt, run.retry or "", run.rank, *[run.container] * has_containers, run.node,
+            run.started and moment_of_day(run.started), run.finished and moment_of_day(run.finished),
+            run.exit_code if not run.reason else run.ending, "" if run.bytes is None else size(run.bytes),
+        ]
+        for run in runs
+    ]  # fmt: skip
+    click.echo()
+    print_table(head, rows)

@@ -11,6 +11,7 @@ from .connect import on_cluster
 from .find import Found, failure, find, pods_of
 from .listing import OVER, Listed, reason
 from .output import age, clock_time, output_option, print_table, show, span, start
+from .runs import print_runs, runs_of
 from .whatif import would_help
 
 Thing = dict[str, Any]
@@ -23,8 +24,14 @@ Thing = dict[str, Any]
 async def status(client: Client, namespace: str, output: str, job: str) -> None:
     """All that is known of one workload: where it is in its life, its pods and places, what happened to it."""
     found = await find(client, namespace, job)
-    pods = [pod for _, pod in await pods_of(client, found)]
-    show(output, found.workload | {"pods": pods}, lambda: _print_status(found, pods, client.clock.now()))
+    pods, runs = [pod for _, pod in await pods_of(client, found)], (await runs_of(client, found)).items
+    whole = found.workload | {"pods": pods, "runs": msgspec.to_builtins(runs)}
+
+    def table() -> None:
+        _print_status(found, pods, client.clock.now())
+        print_runs(runs)
+
+    show(output, whole, table)
 
 
 def _print_status(found: Found, pods: list[Thing], now: float) -> None:
