@@ -43,6 +43,7 @@ class Settings:
     log_level: str = "info"
     log_retention: float = 7 * 86400.0  # how long `up` keeps what programs wrote after their workload is deleted
     log_gib: float = 20.0  # the most that all of it may take, in GiB; the oldest is removed first
+    notify_hosts: str = ""  # where notices may go: hosts, `mailto`, `*`; empty: nowhere, but anywhere under `up`
 
 
 def settings_of(values: Mapping[str, object], duration: Callable[[str], float]) -> Settings:

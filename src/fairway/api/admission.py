@@ -6,6 +6,7 @@ forbids, and how a managed object is kept from starting by itself. What depends 
 door, so that files apply in any order; only a time limit is held against the queue when that is there.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from .decode import cleaned, decode
 from .objects import DEFAULT_SCHEDULER, GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
-from .types import NodePoolObject, QueueObject, ReservationObject, WorkloadObject
+from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
 Thing: TypeAlias = dict[str, object]
@@ -129,6 +130,9 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
     queues.seconds("spec.startTimeout", said.spec.start_timeout)
     queues.seconds("spec.idleTimeout", said.spec.idle_timeout)
+    if said.spec.notify and not re.match(NOTIFY, said.spec.notify):
+        forms = "http://…, https://… or mailto:NAME@HOST is allowed"
+        raise Malformed(f"found {shown(said.spec.notify)}; {forms}", "spec.notify")
     longest = _longest(said.spec.queue, review.lookup)
     if longest is not None and read.time_limit is not None and read.time_limit > longest:
         most = f"at most {duration_text(longest)}, the longest in queue {said.spec.queue}, is allowed"

@@ -228,14 +228,20 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
     several pods the one is named whose container failed first."""
     if succeeded:
         return "finished"
-    exits = [(end.finished_at or "", pod.metadata.name, end) for pod in pods for end in _exits(pod.status)]
-    if exits and reason != "DeadlineExceeded":
-        _, name, end = min(exits, key=lambda it: it[:2])
+    first = first_exit(pods)
+    if first and reason != "DeadlineExceeded":
+        name, end = first
         said = exit_words(end.exit_code, end.reason, end.message)
         return f"failed: {said}{f' in pod {name}' if len(pods) > 1 else ''}"
     if reason == "DeadlineExceeded":
         return "stopped: the activeDeadlineSeconds of its job are over"
     return f"failed: {message or reason}"
+
+
+def first_exit(pods: Sequence[PodObject]) -> tuple[str, Terminated] | None:
+    """The pod whose container failed first, and how it did."""
+    exits = [(end.finished_at or "", pod.metadata.name, end) for pod in pods for end in _exits(pod.status)]
+    return min(exits, key=lambda it: it[:2])[1:] if exits else None
 
 
 def _exits(status: PodStatus) -> Iterator[Terminated]:

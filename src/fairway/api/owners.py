@@ -230,7 +230,7 @@ MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "checkpoint-interval": ("checkpointInterval", str), "last-checkpoint": ("lastCheckpoint", str),
     "restart": ("restart", str), "on-disconnect": ("onDisconnect", str), "pools": ("pools", _words),
     "start-timeout": ("startTimeout", str), "idle-timeout": ("idleTimeout", str), "after": ("after", _words),
-    "data": ("data", str), "priority-class": ("priorityClassName", str),
+    "data": ("data", str), "priority-class": ("priorityClassName", str), "notify": ("notify", str),
 }  # fmt: skip
 """Annotation (without `fairway.dev/`) → field of the spec, and how its text is read."""
 

@@ -20,6 +20,7 @@ MOST_PODS = 100_000
 QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$"
 QUOTA = QUANTITY.replace(r")?$", r"|%)?$")
 DURATION = r"^(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d))+)$"
+NOTIFY = r"^(https?://[^\s/]\S*|mailto:[^\s@-][^\s@]*@[^\s@]+)$"
 NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
@@ -34,6 +35,7 @@ def _form(pattern: str, *, name: str = "") -> Meta:
 Amount = Annotated[Quantity, _form(QUANTITY)]
 QuotaAmount = Annotated[Quantity, _form(QUOTA)]
 Duration = Annotated[str, _form(DURATION)]
+Address = Annotated[str, _form(NOTIFY)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Depth = Annotated[int, Meta(ge=-1, le=MOST_PODS)]
@@ -203,6 +205,7 @@ class WorkloadSpec(Part, frozen=True):
     start_timeout: Annotated[Duration, says("Its pods must be ready this long after it starts.")] = ""
     idle_timeout: Annotated[Duration, says("Interactive: parked after this long without GPU use.")] = ""
     after: Annotated[tuple[str, ...], says("Workloads of the namespace that must have succeeded.")] = ()
+    notify: Annotated[Address, says("Told when it starts, is evicted or ends: http(s)://… or mailto:NAME@HOST.")] = ""
     data: Annotated[str, says("The cluster its data is in. Comes with many clusters.")] = ""
     active: Annotated[bool, says("False: suspended by the user.")] = True
 

@@ -83,7 +83,8 @@ async def control(kubeconfig: Path, settings: Any) -> None:
     """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
     data directory: a restart renews its own lease at once. Its metrics are for this machine."""
     identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
-    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host))
+    notify = settings.notify_hosts or "*"  # whoever submits here can reach as much from a job
+    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host, notify_hosts=notify))
 
 
 @click.command()

@@ -36,6 +36,7 @@ from .happening import happened
 from .journal import Journal
 from .means import Means
 from .metrics import Metrics
+from .notify import Notices
 from .queues import Queues
 from .scheduler import Scheduler
 from .view import View
@@ -86,6 +87,7 @@ class Control:
         )
         policy = policy_of(settings)
         self._writer, self._queues = Writer(self._means), Queues(self._means)
+        self._notices = Notices(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
 
@@ -101,7 +103,8 @@ class Control:
                 await means.election.acquired.wait()
                 await self._tell()
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
-                for work in (self._writer.run(), self._queues.run(), self._forecasts.run(), deciding, self._guard()):
+                tellers = self._queues.run(), self._forecasts.run(), self._notices.run()
+                for work in (self._writer.run(), *tellers, deciding, self._guard()):
                     tasks.create_task(work)
         finally:
             await means.election.release()
@@ -134,6 +137,7 @@ class Control:
             self._writer.agenda.note(key)
         elif isinstance(seen, WorkloadObject):
             self._writer.agenda.note(key_of(seen.metadata))
+            self._notices.note(seen)
             self._tell_of(old, new)  # type: ignore[arg-type]
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
