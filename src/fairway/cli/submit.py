@@ -21,11 +21,13 @@ from fairway.kube.kinds import Ref
 from . import variables
 from .connect import on_cluster
 from .follow import follow_job
-from .job import DEFAULTS, amend, deadline, kind_of, new_job, stem, template_of
+from .job import amend, deadline, kind_of, template_of
 from .main import Problem
-from .mistakes import Mistake, View, check, near, program_missing, view_of
+from .mistakes import View, check, near, view_of
 from .options import submit_options
 from .output import show
+from .program import Program, program_of
+from .script import Submit
 from .verdict import first_verdict
 from .whatif import dry_run as foretell
 
@@ -49,6 +51,7 @@ class Draft:
 
     thing: Thing
     changes: Sequence[str] = ()
+    program: Program | None = None
 
     @property
     def ref(self) -> Ref:
@@ -60,7 +63,7 @@ class Draft:
         return str((self.thing["metadata"].get("labels") or {}).get("fairway.dev/queue", "default"))
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=Submit, context_settings={"allow_interspersed_args": False})
 @submit_options
 @click.option("--follow", is_flag=True, help="Print its log until it ends; exit with its exit code.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -73,11 +76,15 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
     await _complete(client, view, order)
     drafts = _drafts(client, view, order, namespace)
     values = variables.variables(order, is_here=view.is_here)
+    if (program := drafts[0].program) and values:
+        values |= program.variables(values)
     await check(client, view, [it.thing for it in drafts], order)
     if order.dry_run:
         return max([await _foretell(client, it, order) for it in drafts])
     made = [await _make(client, it, values) for it in drafts]
     await _tell(client, drafts, made, order)
+    if order.watch:
+        await _watch(client, drafts[0])
     return await _follow(client, drafts[0], made[0]) if order.follow else 0
 
 
@@ -108,32 +115,20 @@ def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) 
         from .manifest import drafts_of
 
         return [Draft(thing, changes) for thing, changes in drafts_of(client, order, namespace)]
-    if not view.is_here and not order.image:
-        raise Problem("--image: a cluster runs containers; name the image the program is in")
-    missing = _missing(order) if view.is_here else None
-    if missing and not order.wait_anyway:
-        raise Problem(f"{missing.message}; --wait-anyway queues it all the same", exit_code=1)
-    for name, value in DEFAULTS.items():
-        if getattr(order, name) is None:
-            setattr(order, name, value)
-    name = order.name or f"{stem(order.command)}-{client.chance.word()}"
-    thing = new_job(order, name, list(order.command), is_here=view.is_here)
-    thing["metadata"]["namespace"] = namespace
+    program = program_of(order, is_here=view.is_here)
+    name = order.name or f"{program.stem}-{client.chance.word()}"
+    thing = program.job(order, name, namespace)
     amend(thing, order)
-    return [Draft(thing)]
-
-
-def _missing(order: SimpleNamespace) -> Mistake | None:
-    """The program, where it is not on this machine. With a PATH that is not ours nobody knows."""
-    path = variables.variables(order, is_here=True).get("PATH")
-    return program_missing(order.command, path, order.chdir or ".")
+    program.finish(thing, order)
+    return [Draft(thing, program=program)]
 
 
 async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int:
     """1 where it could never start."""
     with _by_option():
         answer, lines = await foretell(client, draft.thing, draft.ref.namespace)
-    show(order.output, answer, lambda: click.echo("\n".join(lines)))
+    trials = draft.program.trials.lines() if draft.program and draft.program.trials and order.sweep else []
+    show(order.output, answer, lambda: click.echo("\n".join((*trials, *lines))))
     return int(answer["verdict"] == "Wait" and answer["reason"] in NEVER)
 
 
@@ -182,6 +177,8 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
         verdict = await first_verdict(client, workload, thing["metadata"]["uid"]) if is_awaited else ""
         line = f"{name['name']} queued in {name['queue']}" + (f": {verdict}" if verdict else "")
         click.echo(line, err=order.follow)
+        for note in draft.program.notes if draft.program else ():
+            click.echo(f"  {note}", err=True)
         if draft.changes:
             click.echo(f"  set {', '.join(draft.changes)}")
 
@@ -189,6 +186,17 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
 def _named(draft: Draft) -> dict[str, str]:
     workload = name_of(draft.thing["kind"], draft.ref.name)
     return {"name": draft.ref.name, "namespace": draft.ref.namespace, "queue": draft.queue, "workload": workload}
+
+
+async def _watch(client: Client, draft: Draft) -> None:
+    """Shows the queue until the workload runs, or is over."""
+    from .ls import Filter
+    from .watch import watch
+
+    key = (draft.ref.namespace, name_of(draft.thing["kind"], draft.ref.name))
+    waits = ("waiting", "starting", "suspended")
+    await watch(client, draft.ref.namespace, Filter(queue=draft.queue),
+                lambda known: key in known and known[key].state not in waits)  # fmt: skip
 
 
 async def _follow(client: Client, draft: Draft, made: Thing) -> int:

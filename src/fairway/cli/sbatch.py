@@ -1,0 +1,264 @@
+"""An sbatch script read as Fairway options: the directives that mean the same, and the names of the others.
+
+Slurm starts the script once, and `srun` in it starts the tasks. Where a script calls srun, each task is a worker here
+that runs the whole script, in which srun runs its command once; otherwise one worker has what all tasks would have.
+A directive that would change what the job means and has no counterpart is wrong use, unless --ignore-unsupported.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from .main import Problem
+
+SHORT = {
+    "J": "job-name", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "t": "time", "p": "partition",
+    "A": "account", "a": "array", "d": "dependency", "o": "output", "e": "error", "D": "chdir", "q": "qos",
+    "C": "constraint", "w": "nodelist", "x": "exclude", "b": "begin", "i": "input", "L": "licenses",
+    "m": "distribution", "s": "oversubscribe", "k": "no-kill", "H": "hold", "v": "verbose", "Q": "quiet", "W": "wait",
+    "F": "nodefile",
+}  # fmt: skip
+FLAGS = frozenset((
+    "requeue", "no-requeue", "exclusive", "oversubscribe", "no-kill", "hold", "verbose", "quiet", "wait", "contiguous",
+    "overcommit", "parsable", "spread-job", "use-min-nodes", "ignore-pbs", "get-user-env", "reboot",
+))  # fmt: skip
+TAKEN = frozenset((
+    "job-name", "nodes", "ntasks", "ntasks-per-node", "tasks-per-node", "cpus-per-task", "mem", "mem-per-cpu",
+    "mem-per-gpu", "gres", "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-gpu", "time", "partition", "array",
+    "dependency", "chdir", "requeue", "signal", "mail-user", "mail-type", "export",
+))  # fmt: skip
+WITHOUT_EFFECT = {
+    "output": "`fairway logs` prints the output", "error": "`fairway logs` prints the output", "account": "",
+    "qos": "use --priority", "no-requeue": "a job that is stopped always queues again", "open-mode": "", "comment": "",
+    "verbose": "", "quiet": "", "parsable": "", "wckey": "", "distribution": "", "hint": "", "mem-bind": "",
+    "cpu-bind": "", "profile": "", "tmp": "", "input": "", "no-kill": "", "export-file": "", "oversubscribe": "",
+    "priority": "use --priority", "threads-per-core": "", "ntasks-per-core": "", "ignore-pbs": "", "time-min": "",
+    "nice": "", "acctg-freq": "", "switches": "", "get-user-env": "", "kill-on-invalid-dep": "",
+}  # fmt: skip
+MEMORY = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What the #SBATCH lines of a script come to. `notes`: what has no effect; `unsupported`: what would change the
+    meaning; `variables`: those of Slurm that scripts read; `name`: what several jobs may be called."""
+
+    name: str
+    options: tuple[str, ...]
+    notes: tuple[str, ...]
+    unsupported: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def imported(path: str, text: str, header: Sequence[str]) -> Import | None:
+    """The directives of a script; None where it has none."""
+    lines = [(number, line) for number, line in enumerate(header, 1) if line.startswith("#SBATCH")]
+    if not lines:
+        return None
+    said: dict[str, str] = {}
+    for number, line in lines:
+        try:
+            said |= dict(_directives(shlex.split(line.removeprefix("#SBATCH"), comments=True)))
+        except ValueError as error:
+            raise Problem(f"{path}: line {number}: {error}") from error
+    uses_srun = bool(re.search(r"^\s*(exec\s+)?srun\b", text, re.MULTILINE))
+    try:
+        return Translation(said, uses_srun).made()
+    except ValueError as error:
+        raise Problem(f"{path}: #SBATCH {error}") from error
+
+
+def _directives(words: list[str]) -> Iterator[tuple[str, str]]:
+    """(long name, value) of each option of a line."""
+    while words:
+        word = words.pop(0)
+        long, given, value = word[2:].partition("=")
+        if not word.startswith("--"):
+            if not re.match(r"-[A-Za-z]", word):
+                raise ValueError(f"{word!r} is no option")
+            long, value = SHORT.get(word[1], word[:2]), word[2:].removeprefix("=")
+            given = value
+        if not given and long not in FLAGS:
+            if not words:
+                raise ValueError(f"{word} needs a value")
+            value = words.pop(0)
+        yield long, value
+
+
+@dataclass(slots=True)
+class Translation:
+    said: dict[str, str]
+    uses_srun: bool
+    unsupported: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def made(self) -> Import:
+        options = [*self._size(), *self._rest()]
+        for name in self.said:
+            if name in WITHOUT_EFFECT:
+                advice = WITHOUT_EFFECT[name]
+                self.notes.append(f"--{name}" + (f" ({advice})" if advice else ""))
+            elif name not in TAKEN:
+                self.unsupported.append(f"--{name}")
+        name, left = self.said.get("job-name", ""), (tuple(self.notes), tuple(self.unsupported))
+        return Import(name, tuple(options), *left, self._variables())
+
+    # Sizes: Slurm counts per node, task, CPU or GPU; a worker has the sum of its part.
+
+    def _count(self, name: str, default: int) -> int:
+        text = self.said.get(name, "")
+        found = re.fullmatch(r"([1-9]\d{0,5})(?:-\d+)?", text)
+        if text and not found:
+            raise ValueError(f"--{name}={text}: a number is allowed")
+        return int(found[1]) if found else default
+
+    @property
+    def tasks(self) -> int:
+        each = self._count("ntasks-per-node", self._count("tasks-per-node", 1))
+        return self._count("ntasks", self.nodes * each)
+
+    @property
+    def nodes(self) -> int:
+        return self._count("nodes", 1)
+
+    @property
+    def workers(self) -> int:
+        return self.tasks if self.uses_srun else 1
+
+    def _size(self) -> Iterator[str]:
+        if self.nodes > 1 and not self.uses_srun:
+            self.unsupported.append("--nodes without srun in the script")
+        per_worker = self.tasks // self.workers
+        cpus, gpus = per_worker * self._count("cpus-per-task", 1), self._gpus()
+        cpus = self._count("cpus-per-gpu", 0) * gpus or cpus
+        yield from ("--cpus", str(cpus), "--workers", str(self.workers))
+        if gpus:
+            yield from ("--gpus", str(gpus))
+        if memory := self._memory(cpus, gpus):
+            yield from ("--memory", memory)
+
+    def _gpus(self) -> int:
+        """Of a worker."""
+        total = self._gpu_count("gpus")
+        total = total or self._gpu_count("gpus-per-task") * self.tasks
+        total = total or (self._gpu_count("gpus-per-node") or self._gres()) * self.nodes
+        each = Fraction(total, self.workers)
+        if each.denominator > 1:
+            raise ValueError(f"{total} GPUs cannot be divided by {self.workers} tasks")
+        return int(each)
+
+    def _gpu_count(self, name: str) -> int:
+        """`2`, `a100:2`."""
+        text = self.said.get(name, "0").rpartition(":")[2]
+        if not text.isdecimal():
+            raise ValueError(f"--{name}={self.said[name]}: a number is allowed")
+        return int(text)
+
+    def _gres(self) -> int:
+        count = 0
+        for part in filter(None, self.said.get("gres", "").split(",")):
+            found = re.fullmatch(r"(?:gres:)?gpu(?::[A-Za-z][^:=]*)?(?:[:=](\d+))?", part)
+            if found:
+                count += int(found[1] or 1)
+            elif part != "none":
+                self.unsupported.append(f"--gres={part}")
+        return count
+
+    def _memory(self, cpus: int, gpus: int) -> str:
+        for name, times in (("mem-per-cpu", cpus), ("mem-per-gpu", gpus)):
+            if name in self.said:
+                return self._bytes(name, Fraction(times))
+        return self._bytes("mem", Fraction(self.nodes, self.workers)) if "mem" in self.said else ""
+
+    def _bytes(self, name: str, times: Fraction) -> str:
+        found = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", self.said[name].upper())
+        if not found:
+            raise ValueError(f"--{name}={self.said[name]}: a size such as 4000, 4G or 500M is allowed")
+        if not int(found[1]):
+            self.notes.append(f"--{name}=0")
+            return ""
+        amount = int(found[1]) * times
+        if amount.denominator == 1:
+            return f"{amount}{MEMORY[found[2]]}"
+        return str(int(amount * {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}[MEMORY[found[2]]]))
+
+    # The rest: one directive, one option
+
+    def _rest(self) -> Iterator[str]:
+        same = {"partition": "queue", "array": "array", "chdir": "chdir"}
+        for name, option in same.items():
+            if self.said.get(name):
+                yield from (f"--{option}", self.said[name])
+        if "time" in self.said and (limit := seconds(self.said["time"])):
+            yield from ("--time-limit", f"{limit}s")
+        yield from self._after()
+        yield from self._signal()
+        yield from self._mail()
+        yield from self._export()
+
+    def _after(self) -> Iterator[str]:
+        for part in filter(None, self.said.get("dependency", "").split(",")):
+            sort, *jobs = part.split(":")
+            if sort != "afterok" or not jobs:
+                self.unsupported.append(f"--dependency={part}")
+                continue
+            for job in jobs:
+                yield from ("--after", job)
+
+    def _signal(self) -> Iterator[str]:
+        text = self.said.get("signal", "")
+        found = re.fullmatch(r"(?:[RB]+:)?(?:SIG)?(TERM|15)(?:@(\d+))?", text)
+        if found:
+            yield from ("--grace", f"{found[2] or 60}s")
+        elif text:
+            self.unsupported.append(f"--signal={text}")
+
+    def _mail(self) -> Iterator[str]:
+        user = self.said.get("mail-user", "")
+        if user and self.said.get("mail-type", "ALL").upper() != "NONE":
+            if "@" in user:
+                yield from ("--notify", f"mailto:{user}")
+            else:
+                self.notes.append(f"--mail-user={user} (no address)")
+
+    def _export(self) -> Iterator[str]:
+        parts = [it for it in self.said.get("export", "ALL").split(",") if it]
+        sets, names = [it for it in parts if "=" in it], [it for it in parts if "=" not in it]
+        if "ALL" not in names:
+            yield from ("--env-only", ",".join(it for it in names if it not in ("NONE", "NIL")) or ",")
+        for one in sets:
+            yield from ("--env", one)
+
+    def _variables(self) -> dict[str, str]:
+        """Those whose values are known now; the others are read from the pod."""
+        cpus, gpus = self._count("cpus-per-task", 1), self._gpus()
+        found = {
+            "SLURM_JOB_NAME": self.said.get("job-name", ""), "SLURM_JOB_PARTITION": self.said.get("partition", ""),
+            "SLURM_NTASKS": str(self.tasks), "SLURM_NPROCS": str(self.tasks), "SLURM_CPUS_PER_TASK": str(cpus),
+            "SLURM_CPUS_ON_NODE": str(cpus * self.tasks // self.nodes), "SLURM_NNODES": str(self.nodes),
+            "SLURM_JOB_NUM_NODES": str(self.nodes), "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+            "SLURM_JOB_NODELIST": "localhost", "SLURM_NODELIST": "localhost",
+            "SLURM_GPUS": str(gpus * self.workers) if gpus else "", "SLURM_GPUS_ON_NODE": str(gpus) if gpus else "",
+            "SLURM_NTASKS_PER_NODE": self.said.get("ntasks-per-node", ""),
+        }  # fmt: skip
+        return {name: value for name, value in found.items() if value}
+
+
+def seconds(text: str) -> int:
+    """Slurm's time limits: minutes, m:s, h:m:s, days-h, days-h:m, days-h:m:s; 0 for none."""
+    if text.upper() in ("UNLIMITED", "INFINITE", "0"):
+        return 0
+    found = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?", text)
+    if not found:
+        raise ValueError(f"--time={text}: minutes, m:s, h:m:s, days-h, days-h:m or days-h:m:s is allowed")
+    days, *parts = found.groups()
+    numbers = [int(it) for it in parts if it is not None]
+    if days is not None:
+        hours, minutes, rest = [*numbers, 0, 0][:3]
+    elif len(numbers) == 3:
+        hours, minutes, rest = numbers
+    else:
+        hours, (minutes, rest) = 0, [*numbers, 0][:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest

@@ -1,0 +1,116 @@
+"""A script as what is submitted: its interpreter, and the options in its header.
+
+`#FAIRWAY --gpus 2 --time-limit 2h` lines before the first command are options, which the command line overrules.
+`#SBATCH` lines there are translated (sbatch.py). The header is read here, the script itself is not changed.
+"""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from .main import Problem
+from .sbatch import Import, imported
+
+HEADER_BYTES, SCRIPT_BYTES = 65_536, 100_000
+INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".jl": "julia", ".r": "Rscript", ".R": "Rscript"}
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A file that is submitted. `interpreter`: the words before it; none where it runs by itself. `sbatch`: what its
+    #SBATCH lines say, if it has any."""
+
+    path: str
+    interpreter: tuple[str, ...]
+    options: tuple[str, ...]
+    sbatch: Import | None
+    text: str
+
+    def argv(self, rest: Sequence[str], *, is_here: bool) -> list[str]:
+        """The words that run it. A cluster does not have the file, and Slurm keeps a copy of the script: there its
+        text goes along."""
+        by = self.interpreter or self._shebang()
+        is_shell = bool(by) and os.path.basename(by[-1]) in SHELLS
+        if is_shell and (self.sbatch or not is_here):
+            if len(self.text.encode()) > SCRIPT_BYTES:
+                raise Problem(f"{self.path}: is longer than {SCRIPT_BYTES} bytes; submit a short one that calls it")
+            return [*by, "-c", self.text, self.path, *rest]
+        place = self.path if os.sep in self.path else f".{os.sep}{self.path}"
+        return [*self.interpreter, place, *rest]
+
+    def _shebang(self) -> tuple[str, ...]:
+        return _interpreter(self.text)
+
+
+def script_of(word: str, folder: str = ".") -> Script | None:
+    """The file that a word names, where it is a script to be run by an interpreter, or one with a header."""
+    path = Path(folder, word)
+    if not path.is_file() or (os.sep not in word and not path.suffix):
+        return None
+    try:
+        text = path.read_text(errors="surrogateescape")
+    except OSError as error:
+        raise Problem(f"{word}: cannot be read: {error.strerror}") from error
+    if "\0" in text[:HEADER_BYTES]:
+        return None
+    by = () if os.access(path, os.X_OK) and text.startswith("#!") else _interpreter(text)
+    if not by and not text.startswith("#!"):
+        by = tuple(filter(None, [INTERPRETERS.get(path.suffix, "")]))
+    header = _header(text[:HEADER_BYTES])
+    found = Script(word, by, tuple(_options(word, header)), imported(word, text, header), text)
+    return found if by or found.options or found.sbatch else None
+
+
+def _interpreter(text: str) -> tuple[str, ...]:
+    first = text.partition("\n")[0]
+    words = tuple(first[2:].split()) if first.startswith("#!") else ()
+    return words[1:] if words[:1] == ("/usr/bin/env",) and words[1:2] != ("-S",) else words
+
+
+def _header(text: str) -> list[str]:
+    """The comment lines before the first command."""
+    found = []
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        found.append(line)
+    return found
+
+
+def _options(path: str, header: Sequence[str]) -> list[str]:
+    found = []
+    for number, line in enumerate(header, 1):
+        if line.startswith("#FAIRWAY"):
+            try:
+                found += shlex.split(line.removeprefix("#FAIRWAY"), comments=True)
+            except ValueError as error:
+                raise Problem(f"{path}: line {number}: {error}") from error
+    return found
+
+
+class Submit(click.Command):
+    """A command whose first argument may be a script with options of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        command = ctx.params.get("command") or ()
+        folder = ctx.params.get("chdir") or "."
+        script = script_of(command[0], folder) if command and not ctx.params.get("file") else None
+        if script and (script.options or script.sbatch):
+            translated = script.sbatch.options if script.sbatch else ()
+            own = [*translated, *script.options]
+            if [word for word in own if word == "--" or not word]:
+                raise Problem(f"{script.path}: its header holds more than options")
+            ctx.params.clear()
+            rest = super().parse_args(ctx, [*own, *given])
+            if ctx.params["command"] != command:
+                extra = " ".join(own)
+                raise Problem(f"{script.path}: the options in its header cannot be read: {extra}")
+        ctx.params["script"] = script
+        return rest
