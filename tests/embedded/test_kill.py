@@ -36,7 +36,10 @@ def job(name: str, starts: Path, chance: random.Random) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": "default", "labels": {"code": str(code)}},
+        "metadata": {
+            "name": name, "namespace": "default", "labels": {"code": str(code)},
+            "annotations": {"fairway.dev/preemptible": "false"},  # an eviction would be a second start
+        },
         "spec": {
             "completions": width, "parallelism": width, "completionMode": "Indexed", "backoffLimit": 0,
             "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
