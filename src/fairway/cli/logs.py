@@ -124,7 +124,8 @@ def _explain(runs: Runs, chosen: list[Run], choice: Choice, job: str) -> None:
     asked = {"attempt": choice.attempt, "rank": choice.rank, "container": choice.container}
     which = " and ".join(f"{name} {value}" for name, value in asked.items() if value not in (None, ""))
     attempts, ranks = (_range({getattr(it, name) for it in runs.items}) for name in ("attempt", "rank"))
-    there = f"there are attempts {attempts}, ranks {ranks}, containers {', '.join({it.container for it in runs.items})}"
+    containers = ", ".join(sorted({it.container for it in runs.items}))
+    there = f"there are attempts {attempts}, ranks {ranks}, containers {containers}"
     raise Problem(f"{job} has no {'earlier run' if choice.previous else 'run'} of {which or 'any rank'}; {there}",
                   exit_code=1)  # fmt: skip
 
