@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -62,12 +63,13 @@ def test_a_killed_cluster_holds_nothing(tmp_path: Path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as two users")
 @pytest.mark.parametrize("users", [(0, NOBODY), (NOBODY, 0), (NOBODY, NOBODY - 1)])
-def test_clusters_of_different_users_meet(users: tuple[int, int], tmp_path: Path):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
+def test_clusters_of_different_users_meet(users: tuple[int, int]):
     first, second = users
-    with cluster(tmp_path, "a", [0], user=first), cluster(tmp_path, "b", [0, 1], user=second) as (_, said):
-        assert said.startswith("1\nGPU 0")
+    with TemporaryDirectory() as name:  # the folders above tmp_path are for one user only
+        place = Path(name)
+        place.chmod(0o777)
+        with cluster(place, "a", [0], user=first), cluster(place, "b", [0, 1], user=second) as (_, said):
+            assert said.startswith("1\nGPU 0")
 
 
 def test_a_cluster_that_can_use_fewer_folders_meets_the_others(tmp_path: Path):
