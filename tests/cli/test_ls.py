@@ -139,6 +139,15 @@ def test_ls_shows_what_is_over_and_chooses_by_state_user_queue_and_label(machine
         machine.run("cancel", name)
 
 
+def test_an_array_shows_how_many_of_its_trials_are_done(machine: Machine) -> None:
+    script = 'test "$JOB_COMPLETION_INDEX" = 0 || sleep 600'
+    machine.run("submit", "--name", "trials", "--array", "0-3%2", "--cpus", "100m", "--", "sh", "-c", script)
+    deadline = time.monotonic() + 60
+    while not re.search(r"NAME .* DONE .*\ntrials .* 1/4 ", said := machine.run("ls", "-o", "wide")):
+        assert time.monotonic() < deadline, said
+    machine.run("cancel", "trials")
+
+
 def test_a_terminal_gets_no_line_longer_than_it_is_wide(machine: Machine) -> None:
     machine.run("submit", "--name", "wide", "--gpus", "2", "--time-limit", "2h", "--", "sleep", "600")
     machine.until("wide", "Running")

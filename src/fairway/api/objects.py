@@ -25,6 +25,7 @@ ASSIGNED, SUBMITTED, ACTIVE = "fairway.dev/assigned-devices", "fairway.dev/submi
 GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/pods"
 DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
+COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME = "kubernetes.io/metadata.name"

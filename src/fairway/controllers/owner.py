@@ -50,6 +50,11 @@ class JobOwner:
                 return Outcome(one.type == "Complete", one.reason, one.message)
         return None
 
+    def is_array(self) -> bool:
+        """Whether its pods are trials, each by itself: more than run at once, or one at a time will do."""
+        spec, least = self.job.spec, self.job.metadata.annotations.get("fairway.dev/min-count")
+        return (spec.completions or 0) > (1 if least == "1" else spec.parallelism)
+
     def wanted(self) -> int:
         """Pods it has, or is about to have, when it runs."""
         return owners.job(self.job)[0].count

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from fairway.api import conditions
 from fairway.api.decode import change, decode
-from fairway.api.objects import MANIFESTS, SUBMITTED, OwnerReference, PodObject
+from fairway.api.objects import COMPLETIONS, MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
@@ -89,6 +89,8 @@ class Life:
         notes = {SUBMITTED: time_text(submitted)}
         if isinstance(owner, PodsOwner) and owner.is_remade:
             notes[MANIFESTS] = await keep(self.means.client, owner.pods)
+        if isinstance(owner, JobOwner) and owner.is_array():
+            notes[COMPLETIONS] = str(owner.job.spec.completions)
         made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
         await self.means.client.ensure(kinds.WORKLOADS, made)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
