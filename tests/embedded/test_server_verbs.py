@@ -6,6 +6,7 @@ import pytest
 from inprocess import (
     JOBS,
     JSON_PATCH,
+    KINDS,
     MAPS,
     MERGE,
     PODS,
@@ -22,7 +23,11 @@ from inprocess import (
     api as make_api,
 )
 
-from fairway.embedded.registry import Admission
+from fairway.clock import Clock, seeded
+from fairway.embedded.gate import gate
+from fairway.embedded.registry import Admission, Registry
+from fairway.embedded.server import Server
+from fairway.embedded.store import Store
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -512,3 +517,14 @@ async def test_all_versions_of_a_kind_are_the_same_objects(api: Api) -> None:
     await api.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", config("a") | {"spec": {"size": 1}})
     other = await api.ok("GET", "/apis/example.com/v2/namespaces/default/widgets/a")
     assert other["apiVersion"] == "example.com/v2" and other["spec"] == {"size": 1}
+
+
+async def test_a_finished_job_is_kept_for_a_while_unless_it_says_how_long():
+    clock = Clock()
+    store = Store()
+    made = Api(Server(Registry(store, KINDS, clock, seeded(1), admit=gate(store, clock, job_ttl=3600.0))))
+    await made.server.start()
+    first = await made.ok("POST", JOBS, job("a"))
+    assert first["spec"]["ttlSecondsAfterFinished"] == 3600
+    own = await made.ok("POST", JOBS, job("b", ttlSecondsAfterFinished=5))
+    assert own["spec"]["ttlSecondsAfterFinished"] == 5

@@ -76,7 +76,8 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
         await control(kubeconfig, settings)
 
     bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))
-    await up(Options(folder, **offer, logs=bounds), clock=Clock(), chance=Chance(), control=decide)
+    options = Options(folder, **offer, logs=bounds, job_ttl=settings.job_ttl)
+    await up(options, clock=Clock(), chance=Chance(), control=decide)
 
 
 async def control(kubeconfig: Path, settings: Any) -> None:

@@ -21,7 +21,9 @@ PLACES = {
 }  # fmt: skip
 
 
-def gate(store: Store, clock: Clock) -> Admit:
+def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
+    """`job_ttl`: seconds that a finished Job is kept which does not say for how long; None: for ever."""
+
     def lookup(kind: str, name: str) -> Thing | None:
         entry = store.latest(Key(PLACES[kind], "", name))
         return msgspec.json.decode(entry.value) if entry else None
@@ -29,6 +31,9 @@ def gate(store: Store, clock: Clock) -> Admit:
     def admit(asked: Admission) -> tuple[Thing, Sequence[str]]:
         if asked.kind.plural == "namespaces" and asked.operation == "CREATE":
             return _marked(asked.new), ()
+        what = (asked.kind.group, asked.kind.plural, asked.operation)
+        if what == ("batch", "jobs", "CREATE") and job_ttl is not None:
+            asked.new.get("spec", {}).setdefault("ttlSecondsAfterFinished", int(job_ttl))
         return admission.admit(admission.Review(
             operation=asked.operation,
             group=asked.kind.group,

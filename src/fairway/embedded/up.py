@@ -81,6 +81,7 @@ class Options:
     memory: str = ""
     fake_gpus: int | None = None
     nodes: Path | None = None
+    job_ttl: float | None = None  # see `gate`
     logs: Bounds | None = None
 
 
@@ -96,7 +97,7 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
         except (Unusable, NodesError) as error:
             raise UpError(str(error)) from error
         store = Store(database)
-        registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock))
+        registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock, job_ttl=options.job_ttl))
         with claimed(machine.gpus, folder) as claims:
             for line in claims.missing:
                 log.warning("%s", line)
