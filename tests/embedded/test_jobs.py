@@ -330,6 +330,46 @@ def test_an_evicted_pod_is_replaced_and_not_counted():
     play(story)
 
 
+def exit_rule(action: str, code: int) -> dict[str, Any]:
+    return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": [code]}}]}
+
+
+def test_a_failure_that_the_policy_ignores_is_repeated_and_not_counted():
+    async def story(client: Client) -> None:
+        policy = exit_rule("Ignore", 75)
+        made = job("a", annotations=lasting(3, code=75), backoffLimit=0, podFailurePolicy=policy)
+        await client.create(kinds.JOBS, made)
+        await pending(client, "a", 3)
+        status = await job_status(client, "a")
+        assert status.get("failed", 0) == 0 and not is_true(status, "Failed")
+
+    play(story)
+
+
+def test_a_failure_that_the_policy_calls_fatal_fails_the_job_at_once():
+    async def story(client: Client) -> None:
+        policy = exit_rule("FailJob", 3)
+        await client.create(kinds.JOBS, job("a", annotations=lasting(3, code=3), podFailurePolicy=policy))
+        status = await state(client, "a", "Failed")
+        [said] = [it for it in status["conditions"] if it["type"] == "Failed"]
+        assert (said["reason"], status["failed"], len(await pods_of(client, "a"))) == ("PodFailurePolicy", 1, 1)
+
+    play(story)
+
+
+def test_each_index_has_its_own_limit_and_the_others_go_on():
+    async def story(client: Client) -> None:
+        made = job("a", annotations=lasting(3, code=1), completions=3, parallelism=2, completionMode="Indexed",
+                   backoffLimitPerIndex=0, backoffLimit=9)
+        await client.create(kinds.JOBS, made)
+        status = await state(client, "a", "Failed")
+        [said] = [it for it in status["conditions"] if it["type"] == "Failed"]
+        assert (said["reason"], status["failedIndexes"], status["failed"]) == ("FailedIndexes", "0-2", 3)
+        assert len(await pods_of(client, "a")) == 3
+
+    play(story)
+
+
 def test_fewer_at_once_takes_the_least_advanced_pods_away_uncounted():
     async def story(client: Client) -> None:
         await client.create(kinds.JOBS, job("a", annotations=lasting(100), parallelism=3, completions=3))

@@ -405,12 +405,13 @@ async def test_kinds_that_nothing_acts_on_are_kept_with_a_warning(api: Api) -> N
 
 async def test_fields_that_nothing_acts_on_are_named_in_a_warning(api: Api) -> None:
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
-    made = job("a", completionMode="Indexed", completions=2, backoffLimitPerIndex=1, podFailurePolicy=policy)
+    made = job("a", completionMode="Indexed", completions=2, backoffLimitPerIndex=1, podFailurePolicy=policy,
+               successPolicy={"rules": [{"succeededCount": 1}]})
     made["spec"]["template"]["spec"] |= {"securityContext": {"runAsUser": 1000}}
     spec = (await api.ok("POST", JOBS, made))["spec"]
-    assert spec["backoffLimit"] == 6, "it would be tried again for ever"
+    assert spec["backoffLimit"] == 2**31 - 1
     assert spec["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    ignored = ("backoffLimitPerIndex", "podFailurePolicy", "template.spec.securityContext")
+    ignored = ("successPolicy", "template.spec.securityContext")
     assert api.warnings.count("nothing acts on it") == len(ignored) and all(
         f"spec.{name} is kept as data here" in api.warnings for name in ignored)
     await api.ok("POST", PODS, pod("p", containers=[{"name": "m", "image": "i", "livenessProbe": {"exec": {}}}]))

@@ -108,12 +108,17 @@ def _amount(text: Any) -> Any:
         return text
 
 
+MOST_FAILURES = 2**31 - 1
+
+
 def _job(job: Thing) -> None:
     spec = job.get("spec")
     if spec is None:
         return
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
+    if "backoffLimitPerIndex" in spec:
+        spec.setdefault("backoffLimit", MOST_FAILURES)
     _fill(spec, _JOB)
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():

@@ -10,10 +10,12 @@ Pods that the job itself takes away (suspension, fewer parallel, completions rea
 A pod that a user deletes counts as failed at once and is replaced. A lost pod (its shim or node is gone, it was
 evicted) is replaced and never counted: the program did not fail. After failures the next pod waits 10 s, 20 s … 6 min.
 The first loss is made good at once; the next ones, unless the pods ran for 6 min between them, wait as failures do.
-Being suspended leaves no such debt. What is not served (podFailurePolicy, successPolicy,
-backoffLimitPerIndex …) the server warns of: unserved.py.
+Being suspended leaves no such debt. `podFailurePolicy` says of a failed pod whether it counts (podfailure.py). With
+`backoffLimitPerIndex` an index that failed too often is over, each index waits for its own failures alone, and the
+others go on. What is not served (successPolicy …) the server warns of: unserved.py.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +28,12 @@ from fairway.api.objects import INDEX, Condition, Metadata, Part
 from fairway.api.pods import is_disrupted, is_lost
 from fairway.api.quantities import time, time_text
 
+from .podfailure import PodFailurePolicy, rule_of
+
 FINALIZER = "batch.kubernetes.io/job-tracking"
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 360.0
+ALL = -1
+COUNTED = ("Count", "FailIndex", "FailJob")
 EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -39,6 +45,9 @@ class JobSpec(Part):
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
     template: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -60,6 +69,7 @@ class JobStatus(Part, kw_only=True):
     start_time: str | None = None
     completion_time: str | None = None
     completed_indexes: str | None = None
+    failed_indexes: str | None = None
     uncounted_terminated_pods: Uncounted = Uncounted()
     conditions: tuple[Condition, ...] = ()
 
@@ -76,6 +86,7 @@ class Job(Part):
 
 class Ended(Part):
     finished_at: str = ""
+    exit_code: int = 0
 
 
 class State(Part):
@@ -83,6 +94,7 @@ class State(Part):
 
 
 class ContainerStatus(Part):
+    name: str = ""
     restart_count: int = 0
     state: State = State()
 
@@ -124,6 +136,16 @@ class Pod(Part):
         return is_lost(self.status) or (self.is_leaving and is_disrupted(self.status))
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
+
+    @property
+    def exit_codes(self) -> tuple[tuple[str, int], ...]:
+        """Of its containers that ended, by name."""
+        all_of = (*self.status.container_statuses, *self.status.init_container_statuses)
+        return tuple((it.name, it.state.terminated.exit_code) for it in all_of if it.state.terminated)
+
+    @property
     def is_ready(self) -> bool:
         return any(it.type == "Ready" and it.status == "True" for it in self.status.conditions)
 
@@ -158,6 +180,7 @@ class Tally:
     active: tuple[Pod, ...]
     ended: tuple[Pod, ...]
     indexes: frozenset[int]
+    failed_indexes: frozenset[int]
     succeeded: int
     failed: int
     uncounted: Uncounted
@@ -204,7 +227,7 @@ def tally_of(job: Job, pods: Sequence[Pod], now: float) -> Tally:
     tracked = {pod.metadata.uid for pod in ended}
     before = job.status.uncounted_terminated_pods
     good = [pod for pod in ended if pod.has_succeeded]
-    failed = tuple(pod.metadata.uid for pod in ended if not pod.has_succeeded and not pod.is_lost)
+    failed = tuple(pod.metadata.uid for pod in ended if _action(job.spec, pod) in COUNTED)
     indexes: frozenset[int] = frozenset()
     if job.spec.is_indexed:
         indexes = parse_indexes(job.status.completed_indexes or "") | {pod.index for pod in good}
@@ -215,7 +238,27 @@ def tally_of(job: Job, pods: Sequence[Pod], now: float) -> Tally:
         uncounted = Uncounted(tuple(pod.metadata.uid for pod in good), failed)
     active = tuple(pod for pod in pods if not pod.is_over)
     counted = job.status.failed + sum(uid not in tracked for uid in before.failed)
-    return Tally(job, pods, now, active, ended, indexes, succeeded, counted, uncounted)
+    over = _failed_indexes(job, pods) - indexes
+    return Tally(job, pods, now, active, ended, indexes, over, succeeded, counted, uncounted)
+
+
+def _action(spec: JobSpec, pod: Pod) -> str:
+    """What a pod that is over means for its Job: a loss or a success is no failure."""
+    if not pod.is_over or pod.has_succeeded or pod.is_lost:
+        return "Ignore"
+    return rule_of(spec.pod_failure_policy, pod)[1] if pod.status.phase == "Failed" else "Count"
+
+
+def _failed_indexes(job: Job, pods: Sequence[Pod]) -> frozenset[int]:
+    """Indexes that failed more often than each may; failed pods stay, so they can be counted."""
+    limit = job.spec.backoff_limit_per_index
+    if limit is None or not job.spec.is_indexed:
+        return frozenset()
+    actions = [(pod.index, _action(job.spec, pod)) for pod in pods]
+    times = Counter(index for index, action in actions if action in COUNTED)
+    found = {index for index, count in times.items() if count > limit}
+    found |= {index for index, action in actions if action == "FailIndex"}
+    return frozenset(found | parse_indexes(job.status.failed_indexes or ""))
 
 
 def _finished(job: Job, pods: Sequence[Pod], ended_at: float, now: float) -> Step:
@@ -238,13 +281,30 @@ def _failure(tally: Tally) -> Condition | None:
         if pod.spec.restart_policy == "OnFailure"
         for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)
     )
-    if tally.all_failed > limit or restarts >= max(limit, 1):
+    most, over = tally.job.spec.max_failed_indexes, len(tally.failed_indexes)
+    if fatal := _fatal(tally):
+        why = ("PodFailurePolicy", fatal)
+    elif most is not None and over > most:
+        why = ("MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes")
+    elif over and len(tally.indexes) + over >= (tally.job.spec.completions or 0):
+        why = ("FailedIndexes", "Job has failed indexes")
+    elif tally.all_failed > limit or restarts >= max(limit, 1):
         why = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
     elif deadline is not None and deadline <= tally.now:
         why = ("DeadlineExceeded", "Job was active longer than specified deadline")
     else:
         return None
     return Condition("FailureTarget", "True", *why)
+
+
+def _fatal(tally: Tally) -> str:
+    """The pod that fails the whole Job, by its policy, in a sentence; "" for none."""
+    for pod in tally.ended:
+        if _action(tally.job.spec, pod) == "FailJob":
+            row = rule_of(tally.job.spec.pod_failure_policy, pod)[0]
+            codes = [f"Container {name} failed with exit code {code}, " for name, code in pod.exit_codes if code]
+            return f"{''.join(codes[:1])}pod {pod.metadata.name} matches the FailJob rule at index {row}"
+    return ""
 
 
 def _failing(tally: Tally, why: Condition) -> Step:
@@ -286,16 +346,28 @@ def _running(tally: Tally) -> Step:
     wanted = _wanted(job.spec, tally)
     surplus = _surplus(job.spec, tally.active, wanted)
     missing = wanted - len(tally.active)
-    pause = _pause_end(tally) if missing > 0 else 0.0
-    times = [moment for moment in (deadline, pause) if moment and moment > now]
-    create = _indexes(job.spec, tally, missing) if missing > 0 and pause <= now and not surplus else ()
+    paused = _paused(tally) if missing > 0 else {}
+    pause = paused.pop(ALL, 0.0)
+    times = [moment for moment in (deadline, pause, *paused.values()) if moment and moment > now]
+    create = _indexes(job.spec, tally, missing, but=paused) if missing > 0 and pause <= now and not surplus else ()
     return Step(status, remove=surplus, create=create, release=tally.ended, again_at=min(times, default=None))
+
+
+def _paused(tally: Tally) -> dict[int, float]:
+    """Until when each index waits that failed; with one limit for all of them, `ALL` do."""
+    if tally.job.spec.backoff_limit_per_index is None:
+        return {ALL: _pause_end(tally.job.spec, tally.pods)}
+    own: dict[int, list[Pod]] = {}
+    for pod in tally.pods:
+        own.setdefault(pod.index, []).append(pod)
+    ends = {index: _pause_end(tally.job.spec, pods) for index, pods in own.items() if index not in tally.failed_indexes}
+    return {index: end for index, end in ends.items() if end > tally.now}
 
 
 def _wanted(spec: JobSpec, tally: Tally) -> int:
     if spec.completions is None:
         return len(tally.active) if tally.all_succeeded else spec.parallelism
-    return max(0, min(spec.parallelism, spec.completions - tally.all_succeeded))
+    return max(0, min(spec.parallelism, spec.completions - tally.all_succeeded - len(tally.failed_indexes)))
 
 
 def _surplus(spec: JobSpec, active: Sequence[Pod], wanted: int) -> tuple[Pod, ...]:
@@ -317,20 +389,20 @@ def _progress(pod: Pod) -> tuple[bool, bool, bool, float]:
     return bool(pod.spec.node_name), pod.status.phase == "Running", pod.is_ready, age
 
 
-def _indexes(spec: JobSpec, tally: Tally, missing: int) -> tuple[int | None, ...]:
+def _indexes(spec: JobSpec, tally: Tally, missing: int, *, but: Iterable[int]) -> tuple[int | None, ...]:
     if not spec.is_indexed:
         return (None,) * missing
-    taken = tally.indexes | {pod.index for pod in tally.active}
+    taken = tally.indexes | tally.failed_indexes | {pod.index for pod in tally.active} | set(but)
     return tuple([index for index in range(spec.completions or 0) if index not in taken][:missing])
 
 
-def _pause_end(tally: Tally) -> float:
+def _pause_end(spec: JobSpec, pods: Iterable[Pod]) -> float:
     """Until when the next pod waits for the failures and the losses since the last success."""
-    ended = sorted((pod for pod in tally.pods if pod.is_over and not pod.is_leaving), key=_end)
+    ended = sorted((pod for pod in pods if pod.is_over and not pod.is_leaving), key=_end)
     since = max((row + 1 for row, pod in enumerate(ended) if pod.has_succeeded), default=0)
     failed = [_end(pod) for pod in ended[since:] if not pod.is_lost]
     lost = sorted((pod for pod in ended[since:] if pod.is_lost), key=_made)
-    again = _losses(tally.job.spec, lost) - 1
+    again = _losses(spec, lost) - 1
     ends = [failed[-1] + _pause(len(failed))] if failed else []
     ends += [_end(lost[-1]) + _pause(again)] if again > 0 else []
     return max(ends, default=0.0)
@@ -365,6 +437,7 @@ def _end(pod: Pod) -> float:
 
 def _counts(tally: Tally, *conditions: Condition) -> JobStatus:
     before, moment = tally.job.status, time_text(int(tally.now))
+    is_limited = tally.job.spec.backoff_limit_per_index is not None
     said = {condition.type: condition for condition in before.conditions}
     for condition in conditions:
         if condition.type not in said or said[condition.type].status != condition.status:
@@ -377,6 +450,7 @@ def _counts(tally: Tally, *conditions: Condition) -> JobStatus:
         failed=tally.failed,
         start_time=before.start_time or moment,
         completed_indexes=show_indexes(tally.indexes) if tally.job.spec.is_indexed else None,
+        failed_indexes=show_indexes(tally.failed_indexes) if is_limited else None,
         uncounted_terminated_pods=tally.uncounted,
         conditions=tuple(said.values()),
     )
