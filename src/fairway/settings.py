@@ -16,7 +16,7 @@ from fairway.engine import PRESETS, Policy
 MOST_PORTS = 65_535
 LEASE, DECIDES_BY = "fairway-controller", "fairway.dev/decides-by"
 """The lease of who decides, and the annotation there."""
-DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term", "log_retention", "job_ttl"})
+DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term", "log_retention"})
 
 
 class SettingsError(ValueError):
@@ -40,9 +40,8 @@ class Settings:
     metrics_port: int = 0  # where /metrics is served; 0: nowhere
     metrics_host: str = ""  # the address of that port; empty: any, but 127.0.0.1 under `fairway up`
     metrics_token_file: str = ""  # the bearer token it asks for; empty: none, but that of the data directory under `up`
-    job_ttl: float = 7 * 86400.0  # under `fairway up`, how long a finished Job is kept that does not say so itself
     log_level: str = "info"
-    log_retention: float = 7 * 86400.0  # how long `up` keeps what programs wrote after their workload is deleted
+    log_retention: float = 7 * 86400.0  # how long `up` keeps finished Jobs without a ttl, and then what they wrote
     log_gib: float = 20.0  # the most that all of it may take, in GiB; the oldest is removed first
     notify_hosts: str = ""  # where notices may go: hosts, `mailto`, `*`; empty: nowhere, but anywhere under `up`
 

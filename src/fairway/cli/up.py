@@ -76,7 +76,7 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
         await control(kubeconfig, settings)
 
     bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))
-    options = Options(folder, **offer, logs=bounds, job_ttl=settings.job_ttl)
+    options = Options(folder, **offer, logs=bounds, job_ttl=settings.log_retention)
     await up(options, clock=Clock(), chance=Chance(), control=decide)
 
 
