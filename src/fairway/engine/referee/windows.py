@@ -81,6 +81,8 @@ def reservations(case: Case) -> Found:
     """In its window only the queue of a reservation uses what is reserved; before it only who is gone in time. Windows
     that overlap add up."""
     windows = [(kept, opens) for kept in case.snapshot.reservations if (opens := window(case, kept)) is not None]
+    pods = [pod for pod, _ in (*case.laid.kinds, *case.standing.kinds)] if windows else []
+    is_whole = not any(pod.gpu_fraction or pod.gpu_memory for pod in pods)  # parts of devices leave no whole ones
     for kept, start in windows:
         on = [other for other, opens in windows if opens <= start < opens + other.duration]
         beside = [other for other in on if other.pool == kept.pool]
@@ -91,7 +93,7 @@ def reservations(case: Case) -> Found:
             if item.admission.nodes.intersection(kept.nodes):
                 yield item.key, kept.name
             part = Layout(case.snapshot, [item]).counted[0] if kept.amount and item.admission.pool == kept.pool else 0
-            if ((room < 0) & (part > 0) & (amounts_of(case, kept) > 0)).any():
+            if is_whole and ((room < 0) & (part > 0) & (amounts_of(case, kept) > 0)).any():
                 yield item.key, kept.name
 
 
