@@ -79,6 +79,19 @@ def meets(snapshot: Snapshot, keys: Iterable[str], rows: list[int], row: int) ->
     return any(one[row] >= 0 and bool((one[rows] == one[row]).any()) for one in codes)
 
 
+def is_stray(snapshot: Snapshot, pod: PodClass, friends: list[int], rows: list[int]) -> bool:
+    """Whether pods of the class on these rows are neither beside a friend in each domain nor the first of a group."""
+    keys = [term.topology_key for term in required(pod, anti=False)]
+    is_first = not any((labels_of(snapshot, key).codes[friends] >= 0).any() for key in keys)
+    return not is_first and not all(meets(snapshot, (key,), friends, row) for key in keys for row in rows)
+
+
+def is_friend(other: PodClass, pod: PodClass) -> bool:
+    """Whether all required affinity of the pod means pods like `other`."""
+    terms = required(pod, anti=False)
+    return bool(terms) and all(means(term, pod, other) for term in terms)
+
+
 def likes(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Values:
     """How much preferred terms, its own and those of pods that stand, and soft spread favour each node: 0..1 each."""
     pod, drawn, evenness = kind.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
@@ -120,7 +133,7 @@ def _beside(snapshot: Snapshot, key: str, counts: Counts) -> Counts:
 def _attracted(snapshot: Snapshot, standing: Standing, pod: PodClass, terms: list[PodAffinity]) -> Mask:
     """Domains with a pod that all terms mean. The first pod of a group that means itself goes anywhere with the keys;
     pods of the group that are in no domain of any key do not count."""
-    counts = _count(standing, lambda one: all(means(term, pod, one) for term in terms))
+    counts = _count(standing, lambda one: is_friend(one, pod))
     beside = np.array([_beside(snapshot, term.topology_key, counts) for term in terms])
     is_first = not np.any(beside > 0) and all(means(term, pod, pod) for term in terms)
     mask: Mask = np.all(beside >= (0 if is_first else 1), axis=0)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .affinity import keys_apart, meets
+from .affinity import is_friend, is_stray, keys_apart, meets
 from .model import Admission, PodClass, PodSet, Running, Workload
 from .policy import FAIRWAY, Policy
 from .quota import Tree
@@ -231,18 +231,27 @@ class Draft:
         return tuple(sorted(key for key in waits if not self._remains(key)))
 
     def unborne(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
-        """Those that leave and beside whom its pods may not stand; beside who remains it has no place at all."""
+        """Those that leave and beside which its pods may not stand, or which keep them from being first of a group."""
         rows: dict[PodClass, list[int]] = {}
         for pod, row, _, _ in self._shares(podsets, admission) if self.residents else ():
             rows.setdefault(pod, []).append(row)
         pairs = product(rows, self.residents or ())
         foes = {(pod, other): keys for pod, other in pairs if (keys := keys_apart(pod, other))}
-        leaving = set[str]().union(*self.exits.values()) if foes else ()
+        stray = [pod for pod, own in rows.items() if self._is_stray(pod, own)]
+        leaving = set[str]().union(*self.exits.values()) if foes or stray else ()
         return {
             key for key in leaving if not self._remains(key)
             for other, row in self._seats(key) for pod in rows
             if meets(self.snapshot, foes.get((pod, other), ()), rows[pod], row)
+            or (pod in stray and is_friend(other, pod))
         }  # fmt: skip
+
+    def _is_stray(self, pod: PodClass, own: list[int]) -> bool:
+        """Whether pods placed on these rows are not where their required affinity wants them now."""
+        rows = ((row, count - (other == pod and own.count(row))) for other, on in (self.residents or {}).items()
+                if is_friend(other, pod) for row, count in on.items())
+        friends = [row for row, others in rows if others > 0]
+        return bool(friends) and is_stray(self.snapshot, pod, friends, own)
 
     def _seats(self, key: str) -> Iterator[tuple[PodClass, int]]:
         """Class and row of the pods of one that leaves, of those too that it keeps."""
