@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from fairway.node.archive import Run
+from fairway.node.execute import Execution, Order
 from fairway.node.logs import Gap, LogOptions, Piece
 
 
@@ -24,3 +25,6 @@ class Kubelet:
 
     async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]:
         return []
+
+    def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None:
+        return None

@@ -9,10 +9,10 @@ Stopping wakes the watchers first, since an open watch would keep the socket ope
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 from fairway.embedded.connection import DEFAULTS, HOST, Limits, Listener
 from fairway.embedded.errors import Failure
@@ -20,9 +20,10 @@ from fairway.embedded.identity import LOOPBACK
 from fairway.embedded.limits import BODY_BYTES
 from fairway.embedded.server import Server
 from fairway.embedded.store import encode
-from fairway.kube.transport import Request, Response
+from fairway.kube.transport import Messages, Request, Response
 
 END_SECONDS = 0.2
+HEARTBEAT_SECONDS = 30.0
 LINGER_SECONDS = 10.0  # the rest of a refused body is read so long, so that its client sees the answer
 
 
@@ -70,6 +71,8 @@ class HttpServer:
         except Failure as failure:
             return web.Response(status=failure.code, body=encode(failure.status()), content_type="application/json")
         response = await self._server.handle(request)
+        if response.talk is not None:
+            return await self._converse(incoming, response, response.talk)
         if isinstance(response.body, bytes):
             return await self._whole(incoming, response, response.body)
         return await self._stream(incoming, response, response.body)
@@ -108,6 +111,18 @@ class HttpServer:
                 await outgoing.write_eof()
         return outgoing
 
+    async def _converse(self, incoming: web.BaseRequest, response: Response,
+                        talk: Callable[[Messages], Messages]) -> web.StreamResponse:
+        protocol = response.headers["sec-websocket-protocol"]
+        outgoing = web.WebSocketResponse(protocols=(protocol,), heartbeat=HEARTBEAT_SECONDS)
+        await outgoing.prepare(incoming)
+        with suppress(ConnectionError):
+            async with aclosing(talk(_messages(outgoing))) as messages:  # type: ignore[type-var]
+                async for message in messages:
+                    await self._taken(incoming, outgoing.send_bytes(message))
+            await outgoing.close()
+        return outgoing
+
     async def _taken(self, incoming: web.BaseRequest, writing: Awaitable[None]) -> None:
         """Waits until the client reads on; ends the connection of one that does not."""
         try:
@@ -116,6 +131,12 @@ class HttpServer:
             if incoming.transport is not None:
                 incoming.transport.abort()
             raise ConnectionResetError("the client does not read its answer") from error
+
+
+async def _messages(socket: web.WebSocketResponse) -> AsyncIterator[bytes]:
+    async for message in socket:
+        if message.type == WSMsgType.BINARY:
+            yield message.data
 
 
 async def _read(incoming: web.BaseRequest) -> bytes:

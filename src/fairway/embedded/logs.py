@@ -24,6 +24,7 @@ from fairway.embedded.registry import Registry, Thing
 from fairway.embedded.store import encode
 from fairway.kube.transport import Response
 from fairway.node.archive import Run
+from fairway.node.execute import Execution, Order
 from fairway.node.logs import Gap, LogOptions, Piece
 
 _JSON, _TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
@@ -39,6 +40,7 @@ class Kubelet(Protocol):
     ) -> tuple[Gap | None, AsyncIterator[Piece]] | None: ...
     def run_log(self, run: Run, options: LogOptions) -> AsyncIterator[Piece]: ...
     async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]: ...
+    def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None: ...
 
 
 Verb = Callable[[Registry, Call, Kubelet | None], Awaitable[Response]]
@@ -59,7 +61,7 @@ async def of_pod(registry: Registry, call: Call, kubelet: Kubelet | None) -> Res
     if entry is None:
         raise not_found(call.resource.kind, call.name)
     pod = decode(entry.value)
-    container, options = _container(call, pod), _log_options(registry, call)
+    container, options = container_of(call, pod), _log_options(registry, call)
     if not pod["spec"].get("nodeName"):
         return Response(200, _TEXT, b"")
     status = _status_of(pod, container)
@@ -84,7 +86,7 @@ async def _text(pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
             yield piece
 
 
-def _container(call: Call, pod: Thing) -> str:
+def container_of(call: Call, pod: Thing) -> str:
     spec, asked = pod["spec"], call.query.get("container", "")
     names = [each["name"] for each in spec["containers"]]
     inits = [each["name"] for each in spec.get("initContainers") or ()]

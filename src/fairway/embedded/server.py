@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from fairway.embedded import logs, reading, subresources, writing
+from fairway.embedded import execute, logs, reading, subresources, writing
 from fairway.embedded.budgets import keep_counts
 from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
@@ -33,7 +33,7 @@ SEATS = 2  # writes of controllers at once while a person's is under way; each c
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_LATER = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize")
+_LATER = ("attach", "portforward", "proxy", "ephemeralcontainers", "resize")
 
 Verb = Callable[[Registry, Call], Response]
 _ONE: Mapping[str, Verb] = {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch,
@@ -92,6 +92,8 @@ class Server:
             return found
         if call.method == "GET" and (read_log := logs.served(call)):
             return await read_log(self.registry, call, self.kubelet)
+        if execute.answers(call):
+            return await execute.execute(self.registry, call, self.kubelet)
         verb = _verb(call)
         if call.method == "GET":
             return verb(self.registry, call)

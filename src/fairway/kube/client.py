@@ -7,7 +7,7 @@ values and come out as the msgspec type asked for (default: dict). It does not c
 """
 
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -17,7 +17,7 @@ import msgspec
 from fairway.clock import Chance, Clock
 
 from .kinds import Kind, Ref, Selection
-from .transport import Request, Response, Transport
+from .transport import Messages, Request, Response, Transport
 
 T = TypeVar("T")
 
@@ -187,6 +187,14 @@ class Client:
         async with aclosing(await self._answer(Request("GET", pod.path("log"), query))) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    async def converse(self, request: Request) -> tuple[str, Callable[[Messages], Messages]]:
+        """Opens a WebSocket: its subprotocol, and what makes of our messages the server's."""
+        response = await self.clock.within(REQUEST_SECONDS, self.transport(request))
+        if response.talk is None:
+            body = b"".join([chunk async for chunk in _chunks(response.body)])
+            raise ApiError.of(response.status, body)
+        return response.headers.get("sec-websocket-protocol", ""), response.talk
 
     async def call(self, request: Request) -> bytes:
         """One exchange with a whole body; the way to anything that has no method here."""

@@ -5,10 +5,11 @@ the client. Chunks are passed on as they come: lines are cut by the client, sinc
 What aiohttp raises is turned into ConnectionError, so that nobody above knows aiohttp.
 """
 
+import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,7 +20,7 @@ from yarl import URL
 from fairway.clock import Clock
 
 from .config import Config, Credentials
-from .transport import Request, Response, Transport
+from .transport import Messages, Request, Response, Transport
 
 CONNECTIONS = 512
 CONNECT_SECONDS = 10
@@ -42,6 +43,8 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
         async def exchange(request: Request) -> Response:
             url = URL(_url(config.server, request), encoded=True)
             headers = {**request.headers, **await credentials.headers(), "accept": "application/json"}
+            if "upgrade" in request.headers and (opened := await _opened(session, url, headers, config)) is not None:
+                return opened
             try:
                 answer = await session.request(
                     request.method, url, headers=headers, data=request.body or None, allow_redirects=False,
@@ -52,6 +55,44 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
                 raise ConnectionError(f"{config.server}: {error}") from error
 
         yield exchange
+
+
+async def _opened(
+    session: aiohttp.ClientSession, url: URL, headers: dict[str, str], config: Config
+) -> Response | None:
+    """A WebSocket; None where the server refuses: the request without upgrade is answered with why."""
+    offered = [it.strip() for it in headers.pop("sec-websocket-protocol", "").split(",")]
+    del headers["upgrade"]
+    try:
+        socket = await session.ws_connect(
+            url, headers=headers, protocols=offered, max_msg_size=0, server_hostname=config.server_name or None
+        )
+    except aiohttp.WSServerHandshakeError:
+        return None
+    except aiohttp.ClientError as error:
+        raise ConnectionError(f"{config.server}: {error}") from error
+
+    def talk(sends: Messages) -> Messages:
+        return _talk(socket, sends)
+
+    return Response(101, {"sec-websocket-protocol": socket.protocol or ""}, b"", talk)
+
+
+async def _talk(socket: aiohttp.ClientWebSocketResponse, sends: Messages) -> AsyncIterator[bytes]:
+    async def send() -> None:
+        async with aclosing(sends) as messages:  # type: ignore[type-var]
+            async for message in messages:
+                await socket.send_bytes(message)
+
+    sending = asyncio.create_task(send())
+    try:
+        async for message in socket:
+            if message.type == aiohttp.WSMsgType.BINARY:
+                yield message.data
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await socket.close()
 
 
 def _proxy(server: str) -> str | None:

@@ -22,11 +22,17 @@ class Request:
     body: bytes = b""
 
 
+Messages = AsyncIterator[bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
+    """`talk`, with status 101: what a WebSocket is then: the messages of the client → those of the server."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes | AsyncIterator[bytes]
+    talk: Callable[[Messages], Messages] | None = None
 
 
 Transport = Callable[[Request], Awaitable[Response]]

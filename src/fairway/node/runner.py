@@ -30,6 +30,7 @@ from fairway.kube.kinds import Ref, Selection
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .container import LOST, Attempt, Nursery, history, inspect, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
+from .execute import Execution, Order
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
@@ -105,6 +106,12 @@ class Runner:
         live = [pod for pod, said in self._pods.items() if self._is_of(said, uid)]
         leaving = [it.name for it in self.folder.glob("*-*") if it.name not in self._pods]
         return await self.clock.in_thread(partial(self.archive.runs, namespace, workload, uid, [*live, *leaving]))
+
+    def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None:
+        """A command beside a container that runs; None where it does not."""
+        pod = self.informer.store.get(f"{namespace}/{name}")
+        attempts = history(self._place(pod, container)) if pod else ()
+        return Execution(attempts[-1], order, self.clock) if attempts and attempts[-1].is_running else None
 
     def _is_of(self, pod: Pod, uid: str) -> bool:
         return f"/{uid}/" in (pod["metadata"].get("annotations") or {}).get(ATTEMPT, "")

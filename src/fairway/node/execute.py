@@ -1,0 +1,205 @@
+"""A command beside the process of a running container, in its place (enter.py), with its output as it comes.
+
+It is a session of its own. It ends with the container, and with whoever asked for it: then all of its session get
+SIGHUP and, a moment later, SIGKILL.
+"""
+
+import asyncio
+import fcntl
+import marshal
+import os
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from fairway.clock import Clock
+
+from .container import Attempt
+
+ENTER = Path(__file__).with_name("enter.py")
+STDOUT, STDERR = 1, 2
+CHUNK_BYTES, CHUNKS = 32 << 10, 8
+HANGUP_SECONDS, DRAIN_SECONDS, LOOK_SECONDS = 2.0, 1.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run. `has_input`: it reads standard input; without, that is empty."""
+
+    argv: Sequence[str]
+    has_input: bool = False
+    is_terminal: bool = False
+
+
+class Execution:
+    """A command that runs. `output` has what it writes; then `code` is its exit code."""
+
+    def __init__(self, run: Attempt, order: Order, clock: Clock) -> None:
+        self.order, self.clock, self.code = order, clock, 0
+        self._input, self._outputs, ends = _channels(order)
+        try:
+            self._process = _entered(run, order, ends)
+        finally:
+            for end in set(ends):
+                os.close(end)
+        self._container = os.pidfd_open(run.pid)
+        self._ended = asyncio.Event()
+        self._queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue(CHUNKS)
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Stream and text, until the command has ended and its output with it."""
+        reading = [asyncio.create_task(self._read(stream, file)) for stream, file in self._outputs.items()]
+        waiting = asyncio.create_task(self._wait())
+        ending = asyncio.create_task(self._end(waiting, reading))
+        try:
+            while not (ending.done() and self._queue.empty()):
+                getting = asyncio.ensure_future(self._queue.get())
+                await asyncio.wait([getting, ending], return_when=asyncio.FIRST_COMPLETED)
+                if getting.done():
+                    yield getting.result()
+                getting.cancel()
+        finally:
+            for task in (*reading, waiting, ending):
+                task.cancel()
+            await asyncio.gather(*reading, waiting, ending, return_exceptions=True)
+            await self._hang_up()
+            for file in {*self._outputs.values(), self._container, *([self._input] if self._input >= 0 else [])}:
+                os.close(file)
+
+    async def _read(self, stream: int, file: int) -> None:
+        while True:
+            await _ready(file)
+            try:
+                text = os.read(file, CHUNK_BYTES)
+            except OSError:  # how a terminal ends
+                return
+            if not text:
+                return
+            await self._queue.put((stream, text))
+
+    async def _wait(self) -> None:
+        """Until the command has ended; it does not outlive its container."""
+        process = os.pidfd_open(self._process.pid)
+        try:
+            waits = [asyncio.ensure_future(_ready(it)) for it in (process, self._container)]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for it in waits:
+                    it.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
+            if self._process.poll() is None:
+                await self._hang_up()
+        finally:
+            os.close(process)
+        code = self._process.wait()
+        self.code = 128 - code if code < 0 else code
+
+    async def _end(self, waiting: asyncio.Task[None], reading: Sequence[asyncio.Task[None]]) -> None:
+        """What the command left running may hold its output open; that is not waited for."""
+        await waiting
+        await asyncio.wait(reading, timeout=DRAIN_SECONDS)
+
+    async def write(self, text: bytes) -> None:
+        """To its standard input; waits while it does not read."""
+        while text and self._input >= 0:
+            await _ready(self._input, to_write=True)
+            try:
+                text = text[os.write(self._input, text) :]
+            except BlockingIOError:
+                continue
+            except OSError:  # it does not read any more
+                return
+
+    async def end_input(self) -> None:
+        if self.order.is_terminal:
+            await self.write(b"\x04")
+        elif self._input >= 0:
+            os.close(self._input)
+            self._input = -1
+
+    def resize(self, width: int, height: int) -> None:
+        if self.order.is_terminal:
+            with suppress(OSError):
+                fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    async def _hang_up(self) -> None:
+        for number in (signal.SIGHUP, signal.SIGKILL):
+            if self._process.poll() is not None and number == signal.SIGKILL:
+                return
+            for process in _session(self._process.pid):
+                with suppress(psutil.Error):
+                    process.send_signal(number)
+            left = HANGUP_SECONDS
+            while self._process.poll() is None and left > 0:
+                await self.clock.sleep(LOOK_SECONDS)
+                left -= LOOK_SECONDS
+
+
+def _channels(order: Order) -> tuple[int, dict[int, int], list[int]]:
+    """Our end of the input (-1: none), our ends of the outputs by stream, and the command's three ends."""
+    if order.is_terminal:
+        ours, its = os.openpty()
+        os.set_blocking(ours, False)
+        return ours, {STDOUT: ours}, [its, its, its]
+    (out, out_w), (err, err_w) = os.pipe(), os.pipe()
+    read, write = os.pipe() if order.has_input else (os.open(os.devnull, os.O_RDONLY), -1)
+    if order.has_input:
+        os.set_blocking(write, False)
+    return write, {STDOUT: out, STDERR: err}, [read, out_w, err_w]
+
+
+def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Popen[bytes]":
+    spec = marshal.loads((run.folder / "spec").read_bytes())
+    env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
+    pid = _first_child(run.pid) if spec["mounts"] else 0
+    said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv),
+            "is_terminal": order.is_terminal}  # fmt: skip
+    read, write = os.pipe()
+    # Some builds of Python find their own library only by this variable.
+    own = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-E", str(ENTER), str(read)], env=own, pass_fds=[read],
+            stdin=ends[0], stdout=ends[1], stderr=ends[2],
+        )  # fmt: skip
+    finally:
+        os.close(read)
+    with os.fdopen(write, "wb") as file, suppress(BrokenPipeError):
+        file.write(marshal.dumps(said))
+    return process
+
+
+def _first_child(shim: int) -> int:
+    """The first process of a container, whose namespaces all of them share."""
+    children = Path(f"/proc/{shim}/task/{shim}/children").read_text().split()
+    return int(children[0]) if children else 0
+
+
+def _session(leader: int) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if os.getsid(process.pid) == leader:
+                found.append(process)
+    return found
+
+
+async def _ready(file: int, *, to_write: bool = False) -> None:
+    """Returns when a file can be read from, or written to."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    add, remove = (loop.add_writer, loop.remove_writer) if to_write else (loop.add_reader, loop.remove_reader)
+    add(file, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        remove(file)
