@@ -293,13 +293,14 @@ def test_a_department_is_charged_for_its_teams_and_its_budget_is_spent() -> None
         kind = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue"}
         team = {"parent": "dept"}
         await world.apply(
-            {**kind, "metadata": {"name": "dept"}, "spec": {"budget": {"gpuHours": "0.05", "period": "30d"}}},
+            {**kind, "metadata": {"name": "dept"}, "spec": {"budget": {"gpuHours": "0.1", "period": "30d"}}},
             *({**kind, "metadata": {"name": name}, "spec": team} for name in ("vision", "speech")),
         )
-        await world.apply(job("a", seconds=100, gpus=2, labels={"fairway.dev/queue": "vision"}))
+        limit = {"fairway.dev/time-limit": "120s"}
+        await world.apply(job("a", seconds=100, gpus=2, labels={"fairway.dev/queue": "vision"}, annotations=limit))
         await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=200)
         await world.clock.sleep(150)
-        await world.apply(job("b", seconds=100, gpus=2, labels={"fairway.dev/queue": "speech"}))
+        await world.apply(job("b", seconds=100, gpus=2, labels={"fairway.dev/queue": "speech"}, annotations=limit))
         await world.clock.sleep(10)
         left = (await world.workload("job-a"))["metadata"].get("finalizers", [])
         assert left == []
