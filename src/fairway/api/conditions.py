@@ -129,7 +129,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.CLAIM_MISSING: "a PersistentVolumeClaim of its pods does not exist{detail}",
     Reason.CLAIM_UNBOUND: "a PersistentVolumeClaim of its pods is not bound to a volume{detail}",
     Reason.CLAIM_IN_USE: "another pod uses its ReadWriteOncePod claim{detail}",
-    Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}{budget}",
+    Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}",
     Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{missing}",
     Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee{missing}",
     Reason.RESERVED: "{needs}; the room is reserved{since}{until}",
@@ -164,19 +164,12 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "queue": facts.queue or workload.queue, "level": facts.level, "needs": needs, "most": most, "missing": missing,
         "room": short if missing else most,
         "share": f" of {share}" if share else "",
-        "budget": _budget(*facts.budget) if facts.budget else "",
         "never": f"there is no pool that it may use: {facts.detail}" if facts.detail else
                  f"{most}; it would not fit if nothing else ran",
         "detail": f": {facts.detail}" if facts.detail else "",
         "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
         "until": f" until {time_text(facts.until)}" if facts.until is not None else "",
     }  # fmt: skip
-
-
-def _budget(limit: float, spent: float, reserved: float, needed: float) -> str:
-    """The figures of a budget, in GPU-hours."""
-    hours = [f"{seconds / 3600:.4g}" for seconds in (limit, spent, reserved, needed)]
-    return f": of {hours[0]} GPU-hours {hours[1]} are spent and {hours[2]} reserved, and it may need {hours[3]}"
 
 
 def level_word(level: str) -> str:

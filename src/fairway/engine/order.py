@@ -23,7 +23,7 @@ from .sketch import stem
 from .snapshot import largest_node
 
 NO_SHARE = 1e9
-"""What is held without any entitlement weighs so much more than what is held with one."""
+"""What is held without any share weighs so much more than what is held with one."""
 
 LONGEST = 365 * DAY
 """What runs for an unknown time counts so."""
@@ -259,7 +259,7 @@ class Order:
         """The seat of a queue, made with those of its ancestors."""
         name = branch.queue.name
         if name not in self._seats:
-            parent = self._seat(branch.line[1]) if len(branch.line) > 1 else self._top
+            parent = self._seat(branch.path[1]) if len(branch.path) > 1 else self._top
             self._seats[name] = parent.children[name] = Seat(branch, parent)
         return self._seats[name]
 
@@ -293,12 +293,10 @@ class Order:
                 above = True
             if then > owed:
                 beyond = True
-            if not share and more > 0:
-                starves = True
-            if due := max(share, owed):
-                now, then = now / due, then / due
+            if share:
+                now, then = now / share, then / share
             elif then:
-                now, then = now * NO_SHARE, then * NO_SHARE
+                starves, now, then = starves or more > 0, now * NO_SHARE, then * NO_SHARE
             if then > dominant:
                 dominant = then
             if now > bare:

@@ -91,7 +91,6 @@ class Facts:
     since: float | None = None  # Reserved: when this begins, if it is not so yet
     until: float | None = None  # BackingOff, Reserved, HeldFor: when this ends
     detail: str = ""  # a name that is missing, a node or device fault
-    budget: tuple[float, float, float, float] | None = None  # GPU-seconds: limit, spent, reserved by running, needed
     shields: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()  # what protects whom from it, and until when
 
 

@@ -244,7 +244,7 @@ class Court:
         branches: dict[str, list[int]] = defaultdict(list)
         for one in reclaimed:
             theirs = [queue.name for queue in self.case.path(self.laid.items[one].workload)
-                      if queue not in self.case.path(item.workload) and queue.quotas]
+                      if queue not in self.case.path(item.workload)]
             branches[theirs[-1] if theirs else ""].append(one)
         for branch, lost in branches.items():
             is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due

@@ -24,7 +24,6 @@ CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_AL
                      Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING, Reason.SCHEDULING_GATED, Reason.CLAIM_MISSING,
                      Reason.CLAIM_UNBOUND))
 """Reasons that can be told from a workload and its queues alone."""
-DAY = 86_400.0
 NOTHING, NEVER = Share(0), Share(1 << 62)
 HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf, pools=("",))
 """Who takes this one takes everybody."""
@@ -219,19 +218,9 @@ def budgets(case: Case) -> Found:
 
 
 def costs(case: Case, laid: Layout) -> list[tuple[Item, float]]:
-    """GPU-seconds of each item up to its time limit; without one a day, or, where runtimes were learned, none."""
+    """GPU-seconds of each item up to its time limit; 0 without one."""
     gpus = laid.counted[laid.form_of, case.snapshot.resources.index(GPU)] / DEVICE
-    return [(item, float(held) * _lasts(case, item)) for item, held in zip(laid.items, gpus)]
-
-
-def _lasts(case: Case, item: Item) -> float:
-    if (limit := case.time_limit(item.workload)) is not None:
-        return limit
-    if any(queue.ledger.runtimes for queue in case.path(item.workload)):
-        return 0.0
-    one = case.running.get(item.key)
-    since = None if one is None else one.admitted_at
-    return DAY if since is None else max(DAY, case.snapshot.now - since)
+    return [(item, float(held) * (case.time_limit(item.workload) or 0.0)) for item, held in zip(laid.items, gpus)]
 
 
 # Shares
@@ -249,8 +238,7 @@ def misdealt(case: Case) -> str:
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
-        owners = (one.name for one in case.paths[queue][1:] if one.quotas)  # parents without quotas are transparent
-        groups[next(owners, ""), pool, resource].append(row)
+        groups[snapshot.queues[queue].parent, pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
         around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)
         above, *wider = (nearest(case, parent, name, resource) for name in (pool, *around))
