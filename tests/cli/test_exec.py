@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from .test_commands import Machine
+from .test_commands import Machine, heeds_ctrl_c
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 def start(machine: Machine, *words: str, **ends: object) -> "subprocess.Popen[bytes]":
     program = [sys.executable, "-m", "fairway.cli.main", "exec", *words]
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | ends
-    return subprocess.Popen(program, env=machine.environment, cwd=machine.folder, **options)  # type: ignore[call-overload]
+    options |= {"env": machine.environment, "cwd": machine.folder, "preexec_fn": heeds_ctrl_c}
+    return subprocess.Popen(program, **options)  # type: ignore[call-overload]
 
 
 def until(holds: Callable[[], object]) -> None:
