@@ -67,12 +67,16 @@ class Execution:
                     yield getting.result()
                 getting.cancel()
         finally:
-            for task in (*reading, waiting, ending):
-                task.cancel()
-            await asyncio.gather(*reading, waiting, ending, return_exceptions=True)
-            await self._hang_up()
-            for file in {*self._outputs.values(), self._container, *([self._input] if self._input >= 0 else [])}:
-                os.close(file)
+            # A client that is gone may have its request cancelled a second time: the command ends all the same.
+            await asyncio.shield(asyncio.create_task(self._finish(*reading, waiting, ending)))
+
+    async def _finish(self, *tasks: asyncio.Task[None]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._hang_up()
+        for file in {*self._outputs.values(), self._container, *([self._input] if self._input >= 0 else [])}:
+            os.close(file)
 
     async def _read(self, stream: int, file: int) -> None:
         while True:
