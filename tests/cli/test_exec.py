@@ -36,8 +36,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 def start(machine: Machine, *words: str, **ends: object) -> "subprocess.Popen[bytes]":
     program = [sys.executable, "-m", "fairway.cli.main", "exec", *words]
-    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | ends
-    options |= {"env": machine.environment, "cwd": machine.folder, "preexec_fn": heeds_ctrl_c}
+    options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options |= {"env": machine.environment, "cwd": machine.folder, "preexec_fn": heeds_ctrl_c} | ends
     return subprocess.Popen(program, **options)  # type: ignore[call-overload]
 
 
@@ -85,7 +85,8 @@ def test_a_terminal_has_the_size_of_the_users_and_takes_ctrl_c(machine: Machine)
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
     script = "trap 'echo caught; exit 3' INT; tty; while :; do stty size; sleep 0.1; done"
     ends = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
-    one = start(machine, "train", "-it", "--", "sh", "-c", script, **ends)
+    own = machine.environment | {"COLUMNS": "80", "LINES": "24"}  # exported by another terminal
+    one = start(machine, "train", "-it", "--", "sh", "-c", script, env=own, **ends)
     said = b""
     while b"/dev/pts/" not in said or b"33 111" not in said:
         said += os.read(ours, 1000)

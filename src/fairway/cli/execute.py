@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -112,7 +111,7 @@ async def _sizes(changed: asyncio.Event, queue: "asyncio.Queue[bytes | None]") -
     while True:
         await changed.wait()
         changed.clear()
-        size = shutil.get_terminal_size()
+        size = os.get_terminal_size(sys.stdin.fileno())  # shutil's believes COLUMNS, which may be of another terminal
         await queue.put(bytes([RESIZE]) + json.dumps({"Width": size.columns, "Height": size.lines}).encode())
 
 
