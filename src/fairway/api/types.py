@@ -205,7 +205,7 @@ class WorkloadSpec(Part, frozen=True):
     start_timeout: Annotated[Duration, says("Its pods must be ready this long after it starts.")] = ""
     idle_timeout: Annotated[Duration, says("Interactive: parked after this long without GPU use.")] = ""
     after: Annotated[tuple[str, ...], says("Workloads of the namespace that must have succeeded.")] = ()
-    notify: Annotated[Address, says("Told when it starts, is evicted or ends: http(s)://… or mailto:NAME@HOST.")] = ""
+    notify: Annotated[Address, says("Notified when it starts, is evicted, ends: http(s)://… or mailto:NAME@HOST.")] = ""
     data: Annotated[str, says("The cluster its data is in. Comes with many clusters.")] = ""
     active: Annotated[bool, says("False: suspended by the user.")] = True
 

@@ -43,7 +43,7 @@ _OPTIONS = (
     click.option("--env", multiple=True, metavar="NAME[=V]", help="Pass this variable on, or set it; repeatable."),
     click.option("--env-only", multiple=True, default=None, metavar="NAME,…", help="Pass on these variables only."),
     click.option("--chdir", metavar="DIR", help="The folder it runs in; default: this one."),
-    click.option("--notify", metavar="URL", callback=_url, help="Whom to tell when it starts and ends."),
+    click.option("--notify", metavar="URL", callback=_url, help="Notify this address when it starts and ends."),
     click.option("--name", metavar="NAME", help="The job's name; default: made from the program's."),
     click.option("--wait-anyway", is_flag=True, help="Queue it though it could not start as things are now."),
     click.option("--ignore-unsupported", is_flag=True, help="Leave out #SBATCH lines that mean nothing here."),

@@ -1,4 +1,4 @@
-"""Notices: a workload that names an address is told of when it starts, is evicted, and ends.
+"""Notices: Fairway notifies the address that a workload names when the workload starts, is evicted, and ends.
 
 An address is an http(s) URL, which gets a small JSON document, or `mailto:NAME@HOST`. Which are allowed the setting
 `notifyHosts` says: the controller may reach what users may not. What is sent is noted on the Workload afterwards, so
