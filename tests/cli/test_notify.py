@@ -162,3 +162,15 @@ def test_what_is_noted_or_older_than_a_day_is_not_sent() -> None:
     assert [it.event for it in due(seen, NOW)] == ["evicted", "started", "finished"]
     noted = Metadata("job-a", "ml", annotations={NOTIFIED: "evicted:2026-11-21T11:00:00Z,started:2"})
     assert [it.id for it in due(WorkloadObject(noted, seen.spec, status), NOW)] == ["ended:2"]
+
+
+def test_a_job_that_succeeds_before_it_is_seen_to_run_has_started() -> None:
+    admitted, finished = (
+        Condition(kind, "True", last_transition_time=f"2026-11-21T11:30:0{second}Z")
+        for kind, second in (("Admitted", 0), ("Finished", 1))
+    )
+    meta, spec = Metadata("job-a", "ml"), WorkloadSpec(notify="http://x")
+    status = WorkloadStatus("Succeeded", attempt=1, conditions=(admitted, finished))
+    assert [it.event for it in due(WorkloadObject(meta, spec, status), NOW)] == ["started", "finished"]
+    failed = WorkloadStatus("Failed", attempt=0, conditions=(finished,))
+    assert [it.event for it in due(WorkloadObject(meta, spec, failed), NOW)] == ["failed"]

@@ -54,8 +54,10 @@ def due(seen: WorkloadObject, now: float) -> list[Notice]:
     found = [Notice(f"evicted:{it.time}", "evicted", time(it.time), it.reason) for it in status.eviction_history]
     ended = since(status, "Finished") if is_over(status) else None
     ran, began = condition(status.conditions, "Running"), since(status, "Running")
-    if began is None and ended is not None and ran and ran.last_transition_time == time_text(ended):
-        began = since(status, "Admitted")  # it ran until it ended
+    if began is None and ended is not None:
+        ran_to_the_end = ran and ran.last_transition_time == time_text(ended)
+        if ran_to_the_end or status.phase == "Succeeded":  # a short program may end before it is seen to run
+            began = since(status, "Admitted")
     if began is not None:
         found.append(Notice(f"started:{status.attempt}", "started", began))
     if ended is not None:
