@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from fairway.api.quantities import time_text
 from fairway.clock import Chance, VirtualClock, seeded
+from fairway.embedded.indexes import parse_indexes, show_indexes
 from fairway.embedded.jobs import Jobs
-from fairway.embedded.jobstatus import Job, Pod, parse_indexes, settle, show_indexes
+from fairway.embedded.jobstatus import Job, Pod, settle
+from fairway.embedded.successpolicy import SuccessPolicy, rule_met
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
@@ -366,6 +368,36 @@ def test_each_index_has_its_own_limit_and_the_others_go_on():
         [said] = [it for it in status["conditions"] if it["type"] == "Failed"]
         assert (said["reason"], status["failedIndexes"], status["failed"]) == ("FailedIndexes", "0-2", 3)
         assert len(await pods_of(client, "a")) == 3
+
+    play(story)
+
+
+@pytest.mark.parametrize(("rule", "succeeded", "row"), [
+    ({"succeededIndexes": "0"}, {1, 2}, -1),
+    ({"succeededIndexes": "0,2-3"}, {0, 2, 3}, 0),
+    ({"succeededIndexes": "0,2-3", "succeededCount": 2}, {1, 2, 3}, 0),
+    ({"succeededIndexes": "0,2-3", "succeededCount": 2}, {1, 3}, -1),
+    ({"succeededCount": 2}, {1}, -1),
+    ({"succeededCount": 2}, {1, 3}, 0),
+])  # fmt: skip
+def test_a_success_rule_names_indexes_or_how_many_succeed(rule: dict[str, Any], succeeded: set[int], row: int):
+    assert rule_met(convert({"rules": [rule]}, SuccessPolicy), frozenset(succeeded)) == row
+
+
+def test_a_job_whose_success_rule_is_met_is_complete_when_its_other_pods_are_gone():
+    async def story(client: Client) -> None:
+        policy = {"rules": [{"succeededIndexes": "0"}]}
+        made = job("a", annotations=lasting(500), completions=3, parallelism=3, completionMode="Indexed",
+                   successPolicy=policy)
+        await client.create(kinds.JOBS, made)
+        first, *_ = sorted(await active(client, "a", 3), key=lambda pod: pod["metadata"]["name"])
+        done = {"status": {"phase": "Succeeded"}}
+        await client.patch(Ref(kinds.PODS, first["metadata"]["name"], "default"), done, subresource="status")
+        status = await state(client, "a", "Complete")
+        said = {it["type"]: (it["reason"], it["message"]) for it in status["conditions"]}
+        assert said["Complete"] == said["SuccessCriteriaMet"] == ("SuccessPolicy", "Matched rules at index 0")
+        assert (status["succeeded"], status["completedIndexes"], status.get("failed", 0)) == (1, "0", 0)
+        assert len(await pods_of(client, "a")) == 1
 
     play(story)
 

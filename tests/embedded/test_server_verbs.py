@@ -394,6 +394,18 @@ async def test_secrets_and_config_maps(api: Api) -> None:
     await api.no(422, "POST", MAPS, config("b") | {"data": {"a/b": "c"}})
 
 
+@pytest.mark.parametrize(("rule", "field"), [
+    ({}, ""), ({"succeededIndexes": "3"}, ".succeededIndexes"), ({"succeededIndexes": "a"}, ".succeededIndexes"),
+    ({"succeededIndexes": "0-1", "succeededCount": 3}, ".succeededCount"), ({"succeededCount": 4}, ".succeededCount"),
+])  # fmt: skip
+async def test_a_success_policy_names_indexes_that_the_job_has(api: Api, rule: dict, field: str) -> None:
+    made = job("a", completionMode="Indexed", completions=3, successPolicy={"rules": [rule]})
+    status = await api.no(422, "POST", JOBS, made)
+    assert list(causes(status)) == [f"spec.successPolicy.rules[0]{field}"]
+    made["spec"]["completionMode"] = "NonIndexed"
+    assert list(causes(await api.no(422, "POST", JOBS, made))) == ["spec.successPolicy"]
+
+
 async def test_kinds_that_nothing_acts_on_are_kept_with_a_warning(api: Api) -> None:
     deployments = "/apis/apps/v1/namespaces/default/deployments"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "m", "image": "i"}]}}
@@ -406,12 +418,12 @@ async def test_kinds_that_nothing_acts_on_are_kept_with_a_warning(api: Api) -> N
 async def test_fields_that_nothing_acts_on_are_named_in_a_warning(api: Api) -> None:
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
     made = job("a", completionMode="Indexed", completions=2, backoffLimitPerIndex=1, podFailurePolicy=policy,
-               successPolicy={"rules": [{"succeededCount": 1}]})
+               podReplacementPolicy="Failed")
     made["spec"]["template"]["spec"] |= {"securityContext": {"runAsUser": 1000}}
     spec = (await api.ok("POST", JOBS, made))["spec"]
     assert spec["backoffLimit"] == 2**31 - 1
     assert spec["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    ignored = ("successPolicy", "template.spec.securityContext")
+    ignored = ("podReplacementPolicy", "template.spec.securityContext")
     assert api.warnings.count("nothing acts on it") == len(ignored) and all(
         f"spec.{name} is kept as data here" in api.warnings for name in ignored)
     await api.ok("POST", PODS, pod("p", containers=[{"name": "m", "image": "i", "livenessProbe": {"exec": {}}}]))

@@ -12,7 +12,8 @@ evicted) is replaced and never counted: the program did not fail. After failures
 The first loss is made good at once; the next ones, unless the pods ran for 6 min between them, wait as failures do.
 Being suspended leaves no such debt. `podFailurePolicy` says of a failed pod whether it counts (podfailure.py). With
 `backoffLimitPerIndex` an index that failed too often is over, each index waits for its own failures alone, and the
-others go on. What is not served (successPolicy …) the server warns of: unserved.py.
+others go on. With `successPolicy` it may have succeeded before all of its indexes have: successpolicy.py. The pods that
+still run are taken away then, and it is Complete when none is left.
 """
 
 from collections import Counter
@@ -28,7 +29,9 @@ from fairway.api.objects import INDEX, Condition, Metadata, Part
 from fairway.api.pods import is_disrupted, is_lost
 from fairway.api.quantities import time, time_text
 
+from .indexes import parse_indexes, show_indexes
 from .podfailure import PodFailurePolicy, rule_of
+from .successpolicy import SuccessPolicy, rule_met
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 360.0
@@ -48,6 +51,7 @@ class JobSpec(Part):
     backoff_limit_per_index: int | None = None
     max_failed_indexes: int | None = None
     pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
     template: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -209,8 +213,11 @@ def settle(job: Job, pods: Sequence[Pod], now: float) -> Step:
     if ended := _true(job.status, "Complete") or _true(job.status, "Failed"):
         return _finished(job, pods, time(ended.last_transition_time or time_text(now)), now)
     tally = tally_of(job, pods, now)
-    if failing := _true(job.status, "FailureTarget") or _failure(tally):
+    met = _true(job.status, "SuccessCriteriaMet")
+    if not met and (failing := _true(job.status, "FailureTarget") or _failure(tally)):
         return _failing(tally, failing)
+    if met := met or _criteria(tally):
+        return _succeeding(tally, met)
     if _is_complete(tally):
         return _completing(tally)
     return _suspended(tally) if job.spec.suspend else _running(tally)
@@ -315,6 +322,22 @@ def _failing(tally: Tally, why: Condition) -> Step:
         return Step(_counts(tally, why), stop=stop, release=tally.ended)
     failed = Condition("Failed", "True", why.reason, why.message)
     return Step(_closed(tally, why, failed), release=tally.ended)
+
+
+def _criteria(tally: Tally) -> Condition | None:
+    """That the job has succeeded by its successPolicy, where a rule of it is met."""
+    row = rule_met(tally.job.spec.success_policy, tally.indexes) if tally.job.spec.is_indexed else -1
+    said = Condition("SuccessCriteriaMet", "True", "SuccessPolicy", f"Matched rules at index {row}")
+    return said if row >= 0 else None
+
+
+def _succeeding(tally: Tally, why: Condition) -> Step:
+    """Complete only when no pod of it runs; the reason is written before, as in `_failing`."""
+    if tally.active or tally.terminating:
+        is_told = _true(tally.job.status, why.type)
+        return Step(_counts(tally, why), remove=tally.active if is_told else (), release=tally.ended)
+    status = _closed(tally, why, Condition("Complete", "True", why.reason, why.message))
+    return Step(replace(status, completion_time=time_text(int(tally.now))), release=tally.ended)
 
 
 def _is_complete(tally: Tally) -> bool:
@@ -468,29 +491,3 @@ def _closed(tally: Tally, *conditions: Condition) -> JobStatus:
 
 def _true(status: JobStatus, kind: str) -> Condition | None:
     return next((it for it in status.conditions if it.type == kind and it.status == "True"), None)
-
-
-def parse_indexes(text: str) -> frozenset[int]:
-    """`0,2-4` → {0, 2, 3, 4}"""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
-def show_indexes(indexes: Iterable[int]) -> str:
-    """{0, 2, 3, 4} → `0,2-4`"""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(_run(first, last) for first, last in runs)
-
-
-def _run(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first},{last}" if last == first + 1 else f"{first}-{last}"

@@ -11,6 +11,7 @@ from typing import Any
 from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
+from fairway.embedded.indexes import parse_indexes
 from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
 
@@ -164,6 +165,8 @@ def _job(job: Thing, old: Thing) -> Iterator[Cause]:
         yield unsupported("spec.completionMode", spec.get("completionMode"), ("Indexed", "NonIndexed"))
     elif spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield required("spec.completions", "when completion mode is Indexed")
+    elif "successPolicy" in spec:
+        yield from _success_policy(spec)
     if before:
         yield from _job_update(spec, before, "startTime" in job.get("status", {}))
         return
@@ -175,6 +178,29 @@ def _job(job: Thing, old: Thing) -> Iterator[Cause]:
     yield from _pod_spec(template, "spec.template.spec")
     if template["restartPolicy"] == "Always":
         yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+
+
+def _success_policy(spec: Thing) -> Iterator[Cause]:
+    path, rules = "spec.successPolicy", spec["successPolicy"].get("rules") or ()
+    if spec["completionMode"] != "Indexed":
+        yield wrong(path, spec["successPolicy"], "requires indexed completion mode")
+    elif not rules:
+        yield required(f"{path}.rules", "at least one rules must be specified when the successPolicy is specified")
+    for row, rule in enumerate(rules if spec["completionMode"] == "Indexed" else ()):
+        yield from _success_rule(rule, f"{path}.rules[{row}]", spec["completions"])
+
+
+def _success_rule(rule: Thing, path: str, completions: int) -> Iterator[Cause]:
+    text, count, most = rule.get("succeededIndexes"), rule.get("succeededCount"), completions
+    if text is None and count is None:
+        yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
+    if text is not None:
+        named = re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text) and parse_indexes(text)
+        if not named or max(named) >= completions:
+            yield wrong(f"{path}.succeededIndexes", text, f"must be indexes below {completions}, such as 0,2-4")
+        most = len(named or ())
+    if count is not None and not 1 <= count <= most:
+        yield wrong(f"{path}.succeededCount", count, f"must be from 1 to {most}")
 
 
 def _job_update(spec: Thing, old: Thing, started: bool) -> Iterator[Cause]:

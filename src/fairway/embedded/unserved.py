@@ -9,8 +9,7 @@ from typing import Any
 from fairway.embedded.catalog import Resource
 from fairway.embedded.defaults import containers
 
-_JOB = {"successPolicy": None, "podReplacementPolicy": "TerminatingOrFailed",
-        "managedBy": "kubernetes.io/job-controller"}
+_JOB = {"podReplacementPolicy": "TerminatingOrFailed", "managedBy": "kubernetes.io/job-controller"}
 _POD: Mapping[str, Any] = {"securityContext": {}}
 _CONTAINER = _POD | dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"))
 """Field → the value at which there is nothing to act on, beside that it is absent."""
