@@ -17,6 +17,7 @@ from bench import (
     b9_jct,
     b10_backfill,
     b13_forecast,
+    b15_box,
 )
 from bench.__main__ import main, modules
 from bench.b5_quota import Batch, Shape
@@ -78,7 +79,15 @@ def test_a_benchmark_at_its_smallest_is_valid(name: str, monkeypatch: pytest.Mon
 
 
 def test_no_benchmark_is_left_out() -> None:
-    assert set(modules()) == SMALL.keys() | OF_TRACES
+    assert set(modules()) == SMALL.keys() | OF_TRACES | {"B15"}
+
+
+def test_the_parts_of_the_box_run_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_PARTS", "jobs commands")
+    monkeypatch.setenv("BENCH_JOBS", "3")
+    figures = list(b15_box.run(1))
+    assert [one.name for one in figures] == ["B15 one-second jobs", "B15 --help", "B15 submit"]
+    assert all(one.is_valid and one.value > 0 for one in figures)
 
 
 def write(folder: Path, name: str, jobs: int = 12) -> None:

@@ -1,0 +1,169 @@
+"""B15, one machine: what jobs, commands and waiting cost with `fairway up` on two processors.
+
+Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` and of `submit`), `jobs` (one-second
+jobs of 10m CPU, finished a second), `queued` (5,000 Jobs that wait for the whole machine: how fast they are submitted,
+what commands, a cycle and doing nothing cost then, how soon a successor starts, what cancelling 500 costs) and `memory`
+(what the cluster holds as jobs come, end and are removed). BENCH_JOBS stands in for 5,000 and for 10,000. A run is
+valid if every command and job did what it was asked and no plan was refused.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+
+from bench.box import Box, Cost, box, command, job, until
+from bench.figure import Figure
+
+from fairway.kube import kinds
+from fairway.kube.kinds import Selection
+
+ONE_SECOND, WAITING, FINISHED = 400, 5_000, 10_000
+SWEEPS = 10
+IDLE_SECONDS = 60.0
+SUCCESSORS = 20
+MIB = "MiB"
+
+
+def many(usual: int) -> int:
+    return int(os.environ.get("BENCH_JOBS", usual))
+
+
+async def commands(rounds: int) -> AsyncIterator[Figure]:
+    """CPU of the commands that are typed most."""
+    yield _cpu("--help", [command("--help") for _ in range(rounds)], 0.15)
+    async with box() as it:
+        costs = [it.run("submit", "--name", f"one{at}", "--cpus", "10m", "--", "true") for at in range(rounds)]
+        yield _cpu("submit", costs, 0.4)
+
+
+async def jobs(rounds: int) -> AsyncIterator[Figure]:
+    """Jobs of one second, from the first submission to the last end."""
+    count, rates, is_valid = min(many(ONE_SECOND), ONE_SECOND), [], True
+    async with box() as it:
+        for at in range(rounds):
+            sent = asyncio.create_task(it.submit(job(f"r{at}-{n}", it.program(1), "10m") for n in range(count)))
+            await until(partial(_have_ended, it, count * (at + 1)))
+            await sent
+            said = it.said()[-2 * count :]
+            rates.append(count / (said[-1][0] - said[0][0]))
+            is_valid &= sum(what == "began" for _, what in said) == count
+        yield _sound(it, "one-second jobs", rates, "jobs/s", 40, is_rate=True, is_valid=is_valid)
+
+
+async def _have_ended(it: Box, count: int) -> bool:
+    return sum(what == "ended" for _, what in it.said()) >= count
+
+
+async def queued(rounds: int) -> AsyncIterator[Figure]:
+    """With thousands that wait for one job that holds the machine."""
+    count = many(WAITING)
+    async with box() as it:
+        await it.submit([job("first", ["sleep", "100000"], "2")])
+        await until(lambda: _counts(it, 1, "Running"))
+        seconds = await it.submit(job(f"s{n % SWEEPS}-{n}", it.program(0.2), "2") for n in range(count))
+        yield _sound(it, "submission", [count / seconds], "jobs/s", 400, is_rate=True)
+        await until(lambda: _counts(it, count, "Pending"))
+        await it.rest()
+        for name, asked in _asked(count).items():
+            costs = [it.run(*asked(at)) for at in range(rounds)]
+            figure = partial(_sound, it, is_valid=all(cost.is_done for cost in costs))
+            yield figure(f"{name}, {count} queued", [cost.wall for cost in costs], "s", 0.7)
+            yield figure(f"{name}, the command itself", [cost.cpu for cost in costs], "CPU s")
+        yield _sound(it, "cycle", [await _cycle(it, at) for at in range(rounds)], "ms", 20)
+        await it.rest()
+        before = it.cpu()
+        await asyncio.sleep(IDLE_SECONDS)
+        yield _sound(it, "idle", [100 * (it.cpu() - before) / IDLE_SECONDS], "% of a core", 1)
+        yield await _cancelled(it)
+        it.run("cancel", "first")
+        await until(lambda: _gapped(it))
+        yield _sound(it, "successor starts after", it.gaps()[:SUCCESSORS], "s", 0.1)
+
+
+async def _gapped(it: Box) -> bool:
+    return len(it.gaps()) >= SUCCESSORS
+
+
+async def _counts(it: Box, count: int, phase: str) -> bool:
+    return await it.count((phase,)) == count
+
+
+def _asked(count: int) -> dict[str, Callable[[int], tuple[str, ...]]]:
+    """Each command's arguments in its round."""
+    middle = count // 2
+    return {
+        "ls": lambda at: ("ls",),
+        "why": lambda at: ("why", f"s{middle % SWEEPS}-{middle}"),
+        "queues": lambda at: ("queues",),
+        "cancel": lambda at: ("cancel", f"s{at % SWEEPS}-{at}"),
+    }
+
+
+async def _cycle(it: Box, at: int) -> float:
+    """Milliseconds of deciding and checking, the mean of the cycles that one more job brings about."""
+    names = [f"fairway_{part}_seconds" for part in ("cycle", "check")]
+    before = [(it.metric(f"{name}_sum"), it.metric(f"{name}_count")) for name in names]
+    await it.submit([job(f"more-{at}", ["true"], "2")])
+    await it.rest()
+    after = [(it.metric(f"{name}_sum"), it.metric(f"{name}_count")) for name in names]
+    return sum(1000 * (then - was) / max(1.0, done - had) for (was, had), (then, done) in zip(before, after))
+
+
+async def _cancelled(it: Box) -> Figure:
+    """CPU of cancelling by label, of the command and of the cluster until all are gone."""
+    before, there = it.cpu(), await it.count(("Pending",))
+    cost = it.run("cancel", "-l", f"sweep=s{SWEEPS - 1}")
+    await it.rest()
+    gone = there - await it.count(("Pending",))
+    return _sound(it, f"cancel -l of {gone}", [cost.cpu + it.cpu() - before], "CPU s", is_valid=cost.is_done)
+
+
+async def memory(rounds: int) -> AsyncIterator[Figure]:
+    """Memory over jobs that end and are removed: after a fifth of them, and what each thousand after adds."""
+    count = many(FINISHED)
+    async with box() as it:
+        held = []
+        for first, last in ((0, count // 5), (count // 5, count)):
+            await it.submit(job(f"m-{n}", ["true"], "10m", ttlSecondsAfterFinished=0) for n in range(first, last))
+            await until(lambda: _is_empty(it))
+            await it.rest()
+            held.append(it.memory())
+        yield _sound(it, f"memory after {count // 5} jobs", held[:1], MIB)
+        more = (held[1] - held[0]) / (0.8 * count / 1000)
+        yield _sound(it, f"each 1,000 of {count} more", [more], MIB, 1)
+
+
+async def _is_empty(it: Box) -> bool:
+    return not await it.client.list(Selection(kinds.JOBS, "default"))
+
+
+PARTS = {"commands": commands, "jobs": jobs, "queued": queued, "memory": memory}
+
+
+def run(rounds: int = 5) -> Iterator[Figure]:
+    """Figures as they come."""
+    named = os.environ.get("BENCH_PARTS", "").split()
+    for part in named or PARTS:
+        yield from _each(PARTS[part](rounds))
+
+
+def _each(figures: AsyncIterator[Figure]) -> Iterator[Figure]:
+    with asyncio.Runner() as runner:
+        while (found := runner.run(_next(figures))) is not None:
+            yield found
+
+
+async def _next(figures: AsyncIterator[Figure]) -> Figure | None:
+    return await anext(figures, None)
+
+
+def _sound(it: Box, title: str, samples: list[float], unit: str, aim: float | None = None, **more: bool) -> Figure:
+    """A figure that is valid if no plan was refused either."""
+    is_valid = more.pop("is_valid", True) and it.is_sound()
+    return Figure(f"B15 {title}", tuple(samples), unit, aim, is_valid=is_valid, **more)  # type: ignore[arg-type]
+
+
+def _cpu(title: str, costs: list[Cost], aim: float) -> Figure:
+    samples = tuple(cost.cpu for cost in costs)
+    return Figure(f"B15 {title}", samples, "CPU s", aim, is_valid=all(cost.is_done for cost in costs))
