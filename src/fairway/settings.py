@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields, replace
 from fairway.engine import PRESETS, Policy
 
 MOST_PORTS = 65_535
+NAMESPACE = "fairway-system"
+"""Where the controller lives, unless a setting names another."""
 LEASE, DECIDES_BY = "fairway-controller", "fairway.dev/decides-by"
 """The lease of who decides, and the annotation there."""
 DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term", "log_retention"})
@@ -33,7 +35,7 @@ class Settings:
     usage_weight: float = 0.5  # k: how much history moves shares; 0 = not at all
     writes_at_once: int = 32  # requests in flight to the API server
     refreshes_per_second: int = 20  # writes that only renew a position or a message
-    namespace: str = "fairway-system"  # where the lease and the events of cluster-wide objects are
+    namespace: str = NAMESPACE  # where the lease and the events of cluster-wide objects are
     lease_term: float = 15.0
     identity: str = ""  # who holds the lease; empty: a new one at each start
     recordings: str = ""  # a folder for the snapshots of refused plans; empty: none are kept

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "What would be decided about the objects of a file."),
     "replay": ("plan", "Decide again on a recorded snapshot, and compare."),
     "controller": ("up", "Run the scheduler against an API server."),
+    "install": ("install", "Print the manifests that a cluster needs."),
     "completion": ("main", "Print the completion script of a shell."),
 }
 

@@ -41,7 +41,7 @@ from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
-from fairway.settings import MOST_PORTS
+from fairway.settings import MOST_PORTS, NAMESPACE
 
 from .database import Database, Unusable
 from .disk import RESERVE_BYTES
@@ -57,7 +57,6 @@ from .store import Store
 DEFINITIONS = kinds.Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )
-CONTROL_NAMESPACE = "fairway-system"  # where the controller keeps its lease
 CONTROL = "controller"  # the folder with its kubeconfig
 LOOK_SECONDS = 0.02
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU under load
@@ -195,7 +194,7 @@ class _Cluster:
                 client = self.client("setup")
                 for definition in crds():
                     await _apply(client, DEFINITIONS, definition)
-                await _apply(client, kinds.NAMESPACES, {"metadata": {"name": CONTROL_NAMESPACE}, "spec": {}})
+                await _apply(client, kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}, "spec": {}})
                 for node in (self.node, *hollow):
                     await register(client, node)
                 yield

@@ -1,0 +1,109 @@
+"""`fairway install`: what a cluster needs, printed for `kubectl apply -f -`.
+
+The manifests are the files of `fairway/deploy`, a kustomize base; nothing is made here but what an option changes. The
+namespace is replaced wherever its name stands. With `--webhook-url` the controller runs outside: what runs it inside is
+left out, and the API server reaches its webhook at that address.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import yaml
+
+from fairway.kube.manifest import load
+from fairway.settings import NAMESPACE
+
+from .main import Problem
+from .up import read_settings
+
+INSIDE = ("Deployment", "PodDisruptionBudget", "Service", "ConfigMap")
+"""What runs the controller in the cluster."""
+Thing = dict[str, Any]
+
+
+def _namespace(context: click.Context, option: click.Parameter, name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+        raise click.BadParameter(f"found {name!r}; lower-case letters, digits and - are allowed")
+    return name
+
+
+def _url(context: click.Context, option: click.Parameter, text: str) -> str:
+    parts = urlsplit(text)
+    if text and (parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment):
+        raise click.BadParameter(f"found {text!r}; https://HOST:PORT is allowed")
+    return text.rstrip("/")
+
+
+@click.command()
+@click.option("-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NAME", callback=_namespace,
+              help="The namespace of the controller.")
+@click.option("--image", default="", metavar="IMAGE", help="The controller's image; default: fairway and its version.")
+@click.option("--config", default="", metavar="FILE", help="A YAML file of settings for the controller.")
+@click.option("--webhook-url", default="", metavar="URL", callback=_url,
+              help="The controller runs outside the cluster; its webhook is at https://HOST:PORT.")
+def install(namespace: str, image: str, config: str, webhook_url: str) -> None:
+    """Print the manifests that a cluster needs: fairway install | kubectl apply -f -
+
+    The same command with the same options upgrades: what is there is changed in place, and jobs run on."""
+    settings = _settings(config)
+    for one in manifests(namespace):
+        match one["kind"]:
+            case kind if webhook_url and kind in INSIDE:
+                continue
+            case "Deployment":
+                _run_with(one["spec"]["template"], image, settings)
+            case "ConfigMap" if settings:
+                own = yaml.safe_load(one["data"]["settings.yaml"])
+                one["data"]["settings.yaml"] = yaml.safe_dump(settings | own)
+        for hook in one.get("webhooks") or () if webhook_url else ():
+            hook["clientConfig"]["url"] = webhook_url + hook["clientConfig"].pop("service")["path"]
+        click.echo("---\n" + yaml.dump(one, Dumper=_Dumper, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _run_with(template: Thing, image: str, settings: Thing) -> None:
+    """The pods run this image, if one is named, and are replaced when their settings change."""
+    if image:
+        template["spec"]["containers"][0]["image"] = image
+    if settings:
+        sum = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        template["metadata"]["annotations"] = {"fairway.dev/settings": sum[:16]}
+
+
+def manifests(namespace: str = NAMESPACE, folder: str = ".") -> Iterator[Thing]:
+    """The objects of a folder of the base, in the order in which they are applied."""
+    base = files("fairway") / "deploy" / folder
+    for name in yaml.safe_load(_text(base / "kustomization.yaml", namespace))["resources"]:
+        yield from filter(None, yaml.load_all(_text(base / name, namespace), yaml.CSafeLoader))
+
+
+def _text(file: Traversable, namespace: str) -> str:
+    return file.read_text().replace(NAMESPACE, namespace)
+
+
+def _settings(file: str) -> dict[str, Any]:
+    """What a file of settings says; refused as the controller would refuse it."""
+    read_settings(file)
+    values = next(iter(load(file)), {}) if file else {}
+    assert isinstance(values, dict)
+    for key in ("metricsPort", "namespace") if file else ():
+        if key in values:
+            raise Problem(f"--config: {file}: {key}: is set by `fairway install`; leave it out")
+    return values
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Text of several lines as a block."""
+
+
+def _represent(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent)
