@@ -24,14 +24,14 @@ from typing import NamedTuple
 
 import numpy as np
 from bench.figure import Figure
-from bench.replays import FREE, apart, loads, told
+from bench.replays import FREE, loads, told
 
 from fairway.engine import PRESETS, Forecast, Workload, forecast, model
 from fairway.engine.forecast import WINDOW, Question
 from fairway.engine.model import Ledger, PodClass
 from fairway.engine.plan import Admit
 from fairway.engine.track import HORIZONS, Outcome, Track, horizon, learned
-from fairway.sim.load import Load, workload_of
+from fairway.sim.load import Load, apart, workload_of
 from fairway.sim.world import World
 
 TRACES = ("philly", "helios_venus")

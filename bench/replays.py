@@ -18,10 +18,8 @@ from bench.figure import Figure, growth
 
 from fairway.engine import PRESETS, Policy
 from fairway.engine.forward import Step
-from fairway.engine.model import Pool, Queue
 from fairway.engine.policy import DAY
-from fairway.engine.state import selects
-from fairway.sim.load import Load, until
+from fairway.sim.load import Load, apart, until
 from fairway.sim.measure import Measures, Outcome, Series, measure
 from fairway.sim.trace import read
 from fairway.sim.world import Mechanics, World
@@ -73,21 +71,6 @@ def loads(names: tuple[str, ...], told: str, most: float | None = None) -> Itera
             yield name, cut(replace(read(found), name=name), most)
 
 
-def apart(load: Load) -> list[Load]:
-    """A load for each queue, where each has pools and so nodes of its own; else the load itself."""
-    used = [pool for queue in load.queues for pool in queue.pools]
-    if len(load.queues) < 2 or len(set(used)) < len(load.queues) or len(set(used)) < len(used) or load.outages:
-        return [load]
-    pools = {pool.name: pool for pool in load.pools}
-    return [_only(load, queue, tuple(pools[name] for name in queue.pools)) for queue in load.queues]
-
-
-def _only(load: Load, queue: Queue, pools: tuple[Pool, ...]) -> Load:
-    nodes = tuple(node for node in load.nodes if any(selects(pool.selector, dict(node.labels)) for pool in pools))
-    jobs = tuple(job for job in load.jobs if job.queue == queue.name)
-    return replace(load, name=f"{load.name}, {queue.name}", nodes=nodes, jobs=jobs, pools=pools, queues=(queue,))
-
-
 def replay(load: Load, name: str, policy: Policy | None = None, *, knows_durations: bool = False) -> Replay:
     """A run of the preset of that name, or of another policy under it."""
     is_valid, outcomes, costs = True, list[Outcome](), np.zeros(len(PARTS))
@@ -102,7 +85,7 @@ def replay(load: Load, name: str, policy: Policy | None = None, *, knows_duratio
         outcomes += world.outcomes()
         costs += reached
     measures = measure(outcomes, NOTHING)
-    return Replay(measures, is_valid and not measures.unfinished, tuple(costs.tolist()))
+    return Replay(measures, is_valid and not measures.unfinished + measures.never_run, tuple(costs.tolist()))
 
 
 def told(world: World, policy: str) -> Iterator[Step]:

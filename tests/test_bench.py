@@ -23,10 +23,11 @@ from bench.__main__ import main, modules
 from bench.b5_quota import Batch, Shape
 from bench.figure import Figure, growth
 from bench.plans import once, timed, world_of
-from bench.replays import apart, cut, replay
+from bench.replays import cut, replay
 
 from fairway.engine.model import PodClass, Topology, Workload, amounts
 from fairway.engine.state import snapshot_of
+from fairway.sim.load import apart
 from fairway.sim.synthetic import generate
 from fairway.sim.trace import read
 

@@ -12,6 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from fairway.cli.main import cli
+from fairway.sim.simulate import compare
+from fairway.sim.synthetic import generate
+from fairway.sim.world import Mechanics
 
 
 def children(pid: int) -> list[str]:
@@ -29,7 +32,12 @@ def test_an_interrupt_while_workers_are_made_leaves_a_partial_result(tmp_path: P
     _, said = run.communicate(timeout=120)
     assert (run.returncode, said) == (1, "fairway: stopped before the end: the figures above are partial\n")
     assert json.loads((tmp_path / "metrics.json").read_text())["partial"] is True
-    assert (tmp_path / "jobs.csv").read_text().startswith("job_id,")
+
+
+def test_policies_that_had_not_begun_at_an_interrupt_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.cpu_count", lambda: 1)
+    found = compare(generate("diurnal", 1), ["fifo", "las"], Mechanics(), lambda *_: signal.raise_signal(signal.SIGINT))
+    assert list(found) == ["fifo"] and found["fifo"].is_partial
 
 
 @pytest.mark.parametrize(("options", "said"), [

@@ -1,10 +1,12 @@
 """What a schedule was worth, on schedules small enough to reckon by hand."""
 
+from math import isnan
+
 import numpy as np
 import pytest
 
 from fairway.sim.load import Job
-from fairway.sim.measure import Outcome, Run, Series, jain, measure, waits, within
+from fairway.sim.measure import Outcome, Run, Series, jain, measure, together, waits, within
 
 
 def outcome(name: str, *times: float, queue: str = "q", gpus: int = 1000) -> Outcome:
@@ -36,9 +38,28 @@ def test_a_job_that_has_not_ended_is_only_counted() -> None:
     assert (found.jobs, found.unfinished, found.mean_wait) == (2, 1, 0.0)
 
 
+def test_a_job_that_never_runs_is_counted_apart() -> None:
+    found = measure([outcome("a", 0, 5, 15, 10), Outcome(Job("b", 0, 10), stuck="NeverFits")], FLAT)
+    assert (found.jobs, found.unfinished, found.never_run, found.mean_wait) == (2, 0, 1, 5.0)
+
+
+def test_schedules_of_parts_are_added_from_the_first_moment_on() -> None:
+    def series(queue: str, *rows: list[float]) -> Series:
+        times, capacity, held, stranded = (np.array(row, np.float64) for row in rows)
+        return Series(times, capacity, held, stranded, (queue,), held.reshape(1, -1))
+
+    one = series("a", [0, 10], [8, 8], [4, 0], [0, 0])
+    two = series("b", [5, 20], [2, 2], [2, 1], [0, 1])
+    found = together([one, two])
+    assert found.times.tolist() == [0, 5, 10, 20] and found.capacity.tolist() == [10] * 4
+    assert found.held.tolist() == [4, 6, 2, 1] and found.stranded.tolist() == [0, 0, 0, 1]
+    assert found.queues == ("a", "b") and found.by_queue.tolist() == [[4, 4, 0, 0], [0, 2, 2, 1]]
+
+
 def test_nothing_at_all_is_measured_as_nothing() -> None:
     found = measure([], Series(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0)))
-    assert (found.jobs, found.mean_wait, found.utilisation, found.makespan) == (0, 0.0, 0.0, 0.0)
+    assert (found.jobs, found.utilisation, found.makespan) == (0, 0.0, 0.0)
+    assert isnan(found.mean_wait) and isnan(found.max_wait)
 
 
 def test_fairness_is_one_when_alike_and_falls_when_one_queue_waits() -> None:

@@ -1,12 +1,15 @@
 """A load brought to life: what is shown to the scheduler does not decide who starts."""
 
+from dataclasses import replace
+from math import isnan
+
 import pytest
 
 from fairway.engine import PRESETS
-from fairway.engine.model import GPU, PODS, Node, Queue, amounts
-from fairway.sim.load import Job, Load, Outage, gpu_queues
+from fairway.engine.model import GPU, PODS, Expression, Node, Pool, Queue, amounts
+from fairway.sim.load import Job, Load, Outage, apart, gpu_queues
 from fairway.sim.measure import waits
-from fairway.sim.simulate import simulate
+from fairway.sim.simulate import simulate, stuck
 from fairway.sim.world import Mechanics, World
 
 
@@ -121,3 +124,55 @@ def test_the_whole_world_knows_also_who_was_not_shown() -> None:
         (step.snapshot.pending, world.whole(step.snapshot).pending) for step in world.run() if step.now == 100.0
     )
     assert (len(shown), {one.key for one in whole}) == (4, {f"sim/{row:03d}" for row in range(8, 30)})
+
+
+def node(name: str, *labels: tuple[str, str]) -> Node:
+    return Node(name, labels, capacity=amounts({GPU: 8000, PODS: 110}))
+
+
+@pytest.mark.parametrize("policy", ["fairway", "strict-fifo", "las"])
+def test_jobs_that_can_never_run_are_named_by_reason(policy: str) -> None:
+    jobs = *(Job(f"a{row}", 0.0, 100.0, gpus=16000) for row in range(9)), Job("b", 0.0, 100.0, queue="none")
+    found = simulate(Load("", (node("n"),), (*jobs, Job("c", 1.0, 10.0))), policy)
+    assert (found.measures.jobs, found.measures.unfinished, found.measures.never_run) == (11, 0, 10)
+    assert stuck(found.outcomes) == {"NeverFits": [f"a{row}" for row in range(9)], "QueueNotFound": ["b"]}
+    assert found.measures.mean_wait == 0.0
+
+
+def test_where_no_job_can_run_there_are_no_waits() -> None:
+    found = simulate(Load("", (node("n"),), (Job("a", 0.0, 100.0, gpus=16000),)), "fairway")
+    assert found.measures.never_run == 1 and isnan(found.measures.mean_wait)
+
+
+def paired() -> Load:
+    """Two queues with a pool each."""
+    pools = tuple(Pool(name, (Expression("t", "In", (name,)),)) for name in "xy")
+    queues = tuple(Queue(name, pools=(name,)) for name in "xy")
+    jobs = tuple(Job(f"{name}{row}", 60.0 * row, 40_000.0 / (row + 1), gpus=3000, user=f"u{row}", queue=name)
+                 for row in range(12) for name in "xy")  # fmt: skip
+    return Load("", (node("n1", ("t", "x")), node("n2", ("t", "y"))), jobs, pools, queues)
+
+
+@pytest.mark.parametrize("policy", ["fairway", "las"])
+def test_queues_with_pools_of_their_own_do_not_influence_each_other(policy: str) -> None:
+    load, only = paired(), simulate(apart(paired())[0], policy)
+    outage = Outage("n2", 500.0, 90_000.0)
+    for one in (load, replace(load, outages=(outage,))):
+        assert [it for it in simulate(one, policy).outcomes if it.job.queue == "x"] == list(only.outcomes)
+
+
+def test_a_schedule_of_parts_counts_the_nodes_of_all() -> None:
+    found = simulate(paired(), "fifo")
+    assert found.series.queues == ("x", "y") and set(found.series.capacity) == {16.0}
+    assert found.series.by_queue.sum(axis=0) == pytest.approx(found.series.held)
+
+
+def test_what_was_stopped_in_the_middle_holds_no_more_than_there_is() -> None:
+    """Stopped after each cycle in turn, also between an eviction and what is decided next."""
+    gang = Job("a", 0.0, 10_000.0, gpus=8000, user="a")
+    load = Load("", (node("n"),), (gang, *(Job(f"b{row}", 200.0, 2000.0, gpus=4000, user="b") for row in range(4))))
+    world = World(load, PRESETS["las"], Mechanics())
+    for _ in world.run():
+        series = world.series()
+        assert (series.by_queue.sum(axis=0) <= series.capacity).all()
+    assert any(it.evictions for it in world.outcomes())

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields, replace
+from math import isnan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from .main import Problem, told
 from .output import output_option, print_table, show, span
 
 SECONDS = ("wait", "jct", "makespan")
+NAMED = 5  # jobs of a reason that the table names
 PATH = click.Path(path_type=Path)
 
 
@@ -29,7 +31,7 @@ PATH = click.Path(path_type=Path)
 @output_option
 def simulate(policy: str, seed: int, out: Path | None, output: str, **options: Any) -> None:
     """Run a load under policies, in virtual time, and compare what came of it."""
-    from fairway.sim.simulate import BrokenPlan, metrics, prepare, write
+    from fairway.sim.simulate import BrokenPlan, is_partial, metrics, prepare, write
 
     load = _load(seed, SimpleNamespace(**options))
     if out:
@@ -41,7 +43,7 @@ def simulate(policy: str, seed: int, out: Path | None, output: str, **options: A
     if out:
         write(out, load, seed, results)
         click.echo(f"report: {out / 'report.html'}", err=output != "table")
-    if any(it.is_partial for it in results.values()):
+    if is_partial(results):
         raise Problem("stopped before the end: the figures above are partial", exit_code=1)
 
 
@@ -91,17 +93,24 @@ def _run(load: Any, policies: list[str]) -> Any:
 
 
 def _print(results: Any) -> None:
-    """Policies across, measures down: sixteen columns would not fit a screen."""
+    """Policies across, measures down: so many columns would not fit a screen. Below, the jobs that never ran."""
     from fairway.sim.measure import Measures
+    from fairway.sim.simulate import stuck
 
     rows = []
     for name in (field.name for field in fields(Measures)):
         cells = (_cell(name, getattr(it.measures, name)) for it in results.values())
         rows.append([name.replace("_", " "), *cells])
     print_table(["MEASURE", *results], rows)
+    for name, it in results.items():
+        for reason, jobs in stuck(it.outcomes).items():
+            more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+            click.echo(f"{name}: never run, {reason}: {', '.join(jobs[:NAMED])}{more}")
 
 
 def _cell(name: str, value: float) -> str:
     from fairway.sim.report import figure
 
+    if isnan(value):
+        return "-"
     return span(value) if any(word in name for word in SECONDS) and "gpu" not in name else figure(value)

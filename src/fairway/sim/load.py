@@ -4,9 +4,11 @@ A Load says nothing about policies. Times are seconds from the start of the load
 when nothing stops it: the world knows it, the scheduler does not (unless its policy is an oracle).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from fairway.engine.labels import selects
 from fairway.engine.model import (
     CPU,
     GPU,
@@ -100,6 +102,36 @@ def scaled(load: Load, factor: float) -> Load:
 def until(load: Load, seconds: float | None) -> Load:
     """Only the jobs submitted before `seconds`."""
     return load if seconds is None else replace(load, jobs=tuple(job for job in load.jobs if job.submit < seconds))
+
+
+def apart(load: Load) -> list[Load]:
+    """A load for each queue, where each has pools, and so nodes, of its own, and none a quota of all pools or a parent:
+    they can never meet. Else the load itself. Nodes of no queue go with the first."""
+    used = [pool for queue in load.queues for pool in queue.pools]
+    is_bound = any(it.parent or not it.pools or "*" in (quota.pool for quota in it.quotas) for it in load.queues)
+    if is_bound or len(load.queues) < 2 or len(set(used)) < len(used):
+        return [load]
+    owner = {pool: queue.name for queue in load.queues for pool in queue.pools}
+    pools, first = sorted(load.pools, key=lambda one: one.name), load.queues[0].name
+    of_node = {
+        node.name: owner.get(next((it.name for it in pools if selects(it.selector, dict(node.labels))), ""), first)
+        for node in load.nodes
+    }
+    jobs = defaultdict[str, list[Job]](list)
+    for job in load.jobs:
+        jobs[job.queue].append(job)
+    return [
+        replace(
+            load,
+            name=f"{load.name}, {queue.name}",
+            nodes=tuple(node for node in load.nodes if of_node[node.name] == queue.name),
+            jobs=tuple(jobs[queue.name]),
+            pools=tuple(pool for pool in load.pools if owner.get(pool.name, first) == queue.name),
+            queues=(queue,),
+            outages=tuple(one for one in load.outages if of_node[one.node] == queue.name),
+        )
+        for queue in load.queues
+    ]
 
 
 def workload_of(job: Job, pods: dict[PodClass, PodClass]) -> Workload:

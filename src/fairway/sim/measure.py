@@ -5,12 +5,14 @@ that is the time until it starts, for one that was it counts queueing again and 
 Bounded slowdown: jct / max(needs, 10 s), at least 1 (Feitelson, Rudolph 1998). Utilisation: GPU-time held / GPU-time
 there, from the first submission to the last end. Fragmentation: of the GPUs free, the part on nodes that are not wholly
 free, weighted by time. Fairness: Jain's index (Jain, Chiu, Hawe 1984) over queues of the part of their jobs' time in
-the system that was work, Σ needs·gpus / Σ jct·gpus. Jobs that have not ended, or that their users cancelled before they
-started, count in nothing but the number of them.
+the system that was work, Σ needs·gpus / Σ jct·gpus. Jobs that have not ended, that could never run, or that their users
+cancelled before they started count in nothing but the number of them. Where no job ended there are no waits: they are
+NaN, "-" in tables and null in JSON.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a job. `end` is -1 where it has not ended. `lost`: seconds of work done twice. `is_cancelled`: its
-    user gave up before it started."""
+    user gave up before it started. `stuck`: why it still waits although nothing will happen any more."""
 
     job: Job
     end: float = -1.0
@@ -40,6 +42,7 @@ class Outcome:
     evictions: int = 0
     lost: float = 0.0
     is_cancelled: bool = False
+    stuck: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -65,6 +68,7 @@ class Measures:
 
     jobs: int
     unfinished: int
+    never_run: int
     cancelled: int
     mean_wait: float
     median_wait: float
@@ -84,21 +88,22 @@ class Measures:
 
 def measure(outcomes: Sequence[Outcome], series: Series) -> Measures:
     ended = [it for it in outcomes if it.has_ended]
-    cancelled = sum(it.is_cancelled for it in outcomes)
+    cancelled, stuck = sum(it.is_cancelled for it in outcomes), sum(bool(it.stuck) for it in outcomes)
     submit, end, needs, gpus = _columns(ended)
     jct = end - submit
     wait = np.maximum(0.0, jct - needs)
-    p50, p95, p99, p999 = np.quantile(wait, (0.5, 0.95, 0.99, 0.999)) if ended else (0.0,) * 4
+    p50, p95, p99, p999 = np.quantile(wait, (0.5, 0.95, 0.99, 0.999)) if ended else (nan,) * 4
     return Measures(
         jobs=len(outcomes),
-        unfinished=len(outcomes) - len(ended) - cancelled,
+        unfinished=len(outcomes) - len(ended) - cancelled - stuck,
+        never_run=stuck,
         cancelled=cancelled,
         mean_wait=_mean(wait),
         median_wait=float(p50),
         p95_wait=float(p95),
         p99_wait=float(p99),
         p999_wait=float(p999),
-        max_wait=float(wait.max(initial=0.0)),
+        max_wait=float(wait.max()) if ended else nan,
         mean_jct=_mean(jct),
         mean_bounded_slowdown=_mean(np.maximum(1.0, jct / np.maximum(needs, 10.0))),
         utilisation=_ratio(series, series.held, series.capacity),
@@ -117,7 +122,21 @@ def _columns(ended: Sequence[Outcome]) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _mean(values: Floats) -> float:
-    return float(values.mean()) if values.size else 0.0
+    return float(values.mean()) if values.size else nan
+
+
+def together(parts: Sequence[Series]) -> Series:
+    """The sum of schedules of nodes and queues apart. A part is as at its first moment before it, with nothing held."""
+    if len(parts) == 1:
+        return parts[0]
+    times = np.unique(np.concatenate([part.times for part in parts]))
+    rows = [np.searchsorted(part.times, times, side="right") - 1 for part in parts]
+    capacity = np.sum([part.capacity[np.maximum(row, 0)] for part, row in zip(parts, rows)], axis=0)
+    held = np.sum([np.where(row < 0, 0.0, part.held[row]) for part, row in zip(parts, rows)], axis=0)
+    stranded = np.sum([np.where(row < 0, 0.0, part.stranded[row]) for part, row in zip(parts, rows)], axis=0)
+    by_queue = [np.where(row < 0, 0.0, part.by_queue[:, row]) for part, row in zip(parts, rows)]
+    names = tuple(name for part in parts for name in part.queues)
+    return Series(times, capacity, held, stranded, names, np.concatenate(by_queue))
 
 
 def within(series: Series, begin: float, end: float) -> Series:

@@ -7,6 +7,7 @@ draws. The charts are uPlot's, drawn by `report.js`; only these two files know i
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from math import isnan
 from typing import Any
 
 import jinja2
@@ -43,6 +44,8 @@ def render(title: str, results: Mapping[str, tuple[Measures, Series, Sequence[Ou
 
 
 def figure(value: float) -> str:
+    if isnan(value):
+        return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

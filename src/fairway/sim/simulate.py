@@ -1,5 +1,8 @@
 """Policies compared on one load: each in a process of its own, the same for the same seed.
 
+Queues that each have pools of their own never meet: they are replayed beside each other in virtual time, each as a
+world of its own.
+
 A result is a value; what is written from it (`write`) depends on nothing else, so one seed gives the same bytes. Asked
 to stop, a simulation ends at the next event and what it has so far is a result marked partial. The referee sees every
 plan: a fault ends the simulation, because figures of a broken schedule are worth nothing.
@@ -9,12 +12,15 @@ import csv
 import io
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from heapq import merge
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -22,8 +28,8 @@ import msgspec
 
 from fairway.engine import PRESETS
 
-from .load import Load
-from .measure import Measures, Outcome, Series, measure
+from .load import Load, apart
+from .measure import Measures, Outcome, Series, measure, together, within
 from .report import render
 from .world import Mechanics, World
 
@@ -51,25 +57,48 @@ def simulate(
 ) -> Result:
     """One policy. `tell` hears now and then how many jobs have ended, and answers whether to go on."""
     mechanics = replace(mechanics or Mechanics(), knows_durations=policy in ORACLES)
-    world = World(load, PRESETS[policy], mechanics)
-    is_partial = not all(_goes_on(world, tell))
-    outcomes, series = world.outcomes(), world.series()
-    return Result(policy, measure(outcomes, series), series, outcomes, is_partial)
-
-
-def _goes_on(world: World, tell: Callable[[int], bool]) -> Iterator[bool]:
-    """A word for each cycle; the first that is false ends the run."""
-    for number, step in enumerate(world.run()):
+    worlds = [World(part, PRESETS[policy], mechanics) for part in apart(load)]
+    now, is_partial = 0.0, False
+    for number, step in enumerate(merge(*(world.run() for world in worlds), key=attrgetter("now"))):
         if step.faults:
             fault = step.faults[0]
             raise BrokenPlan(f"at {step.now} s the plan for {fault.workload} breaks {fault.rule}: {fault.detail}")
-        yield bool(number % EVERY) or tell(world.ended)
+        now = step.now
+        if is_partial := not number % EVERY and not tell(sum(world.ended for world in worlds)):
+            break
+    outcomes = _outcomes(load, worlds, is_partial=is_partial)
+    series = _shown(together([world.series() for world in worlds]), outcomes, now)
+    return Result(policy, measure(outcomes, series), series, outcomes, is_partial)
+
+
+def _outcomes(load: Load, worlds: Sequence[World], *, is_partial: bool) -> tuple[Outcome, ...]:
+    """In the order of the load. What waits at the end of a whole simulation never runs."""
+    found = {it.job.id: it for world in worlds for it in world.outcomes()}
+    if not is_partial:
+        found |= {id: replace(found[id], stuck=reason) for world in worlds for id, reason in world.stuck().items()}
+    return tuple(found[job.id] for job in load.jobs)
+
+
+def _shown(series: Series, outcomes: Sequence[Outcome], now: float) -> Series:
+    """From the first submission to the last end, or to where the simulation stopped."""
+    ends = [run.end for it in outcomes for run in it.runs]
+    return within(series, min(it.job.submit for it in outcomes), min(now, max(ends))) if ends else series
+
+
+def stuck(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+    """The jobs that never ran, by reason."""
+    found = defaultdict[str, list[str]](list)
+    for it in outcomes:
+        if it.stuck:
+            found[it.stuck].append(it.job.id)
+    return dict(found)
 
 
 def compare(
     load: Load, policies: Sequence[str], mechanics: Mechanics, tell: Callable[[str, int], None]
 ) -> dict[str, Result]:
-    """Several at once. `tell` hears of each policy's progress. An interrupt ends them all, with what they have."""
+    """Several at once. `tell` hears of each policy's progress. An interrupt ends them all, with what they have; the
+    policies that had not begun by then are left out."""
     context = multiprocessing.get_context("spawn")
     stop, words = context.Event(), context.SimpleQueue()
     workers = min(len(policies), multiprocessing.cpu_count())
@@ -83,7 +112,7 @@ def compare(
                 waiting = wait(waiting, timeout=WORD_SECONDS).not_done
                 while not words.empty():
                     tell(*words.get())
-            return {name: future.result() for name, future in futures.items()}
+            return {name: result for name, future in futures.items() if (result := future.result())}
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -107,8 +136,10 @@ def _begin(stop: Event, words: "SimpleQueue[tuple[str, int]]") -> None:
     _channel.append((stop, words))
 
 
-def _one(load: Load, policy: str, mechanics: Mechanics) -> Result:
+def _one(load: Load, policy: str, mechanics: Mechanics) -> Result | None:
     stop, words = _channel[0]
+    if stop.is_set():
+        return None
 
     def tell(ended: int) -> bool:
         words.put((policy, ended))
@@ -118,13 +149,18 @@ def _one(load: Load, policy: str, mechanics: Mechanics) -> Result:
 
 
 def metrics(load: Load, seed: int, results: Mapping[str, Result]) -> dict[str, object]:
-    """What is measured, by policy."""
+    """What is measured, by policy, and by reason the jobs that never ran."""
     return {
         "load": load.name,
         "seed": seed,
-        "partial": any(it.is_partial for it in results.values()),
-        "policies": {name: asdict(it.measures) for name, it in results.items()},
+        "partial": is_partial(results),
+        "policies": {name: {**asdict(it.measures), "stuck": stuck(it.outcomes)} for name, it in results.items()},
     }
+
+
+def is_partial(results: Mapping[str, Result]) -> bool:
+    """Whether the simulation was stopped before its end: no policy had begun, or one had not ended."""
+    return not results or any(it.is_partial for it in results.values())
 
 
 def prepare(folder: Path) -> None:
@@ -140,10 +176,9 @@ def prepare(folder: Path) -> None:
 def write(folder: Path, load: Load, seed: int, results: Mapping[str, Result]) -> None:
     """report.html, metrics.json, and jobs.csv of the first policy, jobs-<policy>.csv of the others."""
     prepare(folder)
-    is_partial = any(it.is_partial for it in results.values())
     title = f"{load.name}: {len(load.jobs):,} jobs on {len(load.nodes):,} nodes, seed {seed}"
     shown = {name: (it.measures, it.series, it.outcomes) for name, it in results.items()}
-    (folder / "report.html").write_text(render(title, shown, is_partial=is_partial))
+    (folder / "report.html").write_text(render(title, shown, is_partial=is_partial(results)))
     figures = msgspec.json.encode(metrics(load, seed, results))
     (folder / "metrics.json").write_bytes(msgspec.json.format(figures) + b"\n")
     for row, (name, result) in enumerate(results.items()):
@@ -151,12 +186,13 @@ def write(folder: Path, load: Load, seed: int, results: Mapping[str, Result]) ->
 
 
 def _jobs_csv(outcomes: Sequence[Outcome]) -> str:
-    """Start is the first, nodes are the last; empty where there was none. Nodes are joined by a bar."""
+    """Start is the first, nodes are the last; empty where there was none. Nodes are joined by a bar. The reason is that
+    of a job that never ran."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("job_id", "start_s", "end_s", "nodes", "evictions"))
+    writer.writerow(("job_id", "start_s", "end_s", "nodes", "evictions", "reason"))
     for it in outcomes:
         start = f"{it.runs[0].start:.3f}" if it.runs else ""
         end = f"{it.end:.3f}" if it.has_ended else ""
-        writer.writerow((it.job.id, start, end, "|".join(it.runs[-1].nodes) if it.runs else "", it.evictions))
+        writer.writerow((it.job.id, start, end, "|".join(it.runs[-1].nodes) if it.runs else "", it.evictions, it.stuck))
     return text.getvalue()

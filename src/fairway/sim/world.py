@@ -24,7 +24,7 @@ from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import groups, learn
 
 from .load import Job, Load, merged, workload_of
-from .measure import Floats, Outcome, Run, Series, within
+from .measure import Floats, Outcome, Run, Series
 
 SHOWN = 4
 Kind = tuple[object, ...]
@@ -60,11 +60,13 @@ class World:
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
         self._ends: dict[str, float] = {}
         self._books = _Books()
+        self._verdicts: tuple[Verdict, ...] = ()
         self._schedule()
 
     def run(self) -> Iterator[Step]:
         """Cycle by cycle until everything has ended."""
         for step in self.forward.steps():
+            self._verdicts = step.plan.verdicts or self._verdicts
             self._settle_books(step)
             yield step
             self._after(step)
@@ -73,6 +75,17 @@ class World:
         """What became of every job so far, in the order of submission."""
         return tuple(self._outcome(key, job) for key, job in self.jobs.items())
 
+    def stuck(self) -> dict[str, str]:
+        """By id, the reason for which each job that was not over at the last step waits. What was not shown waits for
+        the reason of the first of its kind."""
+        told = {one.workload: str(one.reason) for one in self._verdicts if isinstance(one, Wait)}
+        kinds = {self._kind[key]: reason for key, reason in reversed(told.items())}
+        return {
+            job.id: told.get(key) or kinds.get(self._kind[key], "")
+            for key, job in self.jobs.items()
+            if key in self._kind and key not in self._ends and key not in self.forward.running
+        }
+
     def whole(self, snapshot: Snapshot) -> model.World:
         """The world of a step with all who wait in it, also who was not shown: what a forecast must know."""
         hidden = (one for heap in self._hidden.values() for _, _, one in heap if one.key not in self._ends)
@@ -80,11 +93,7 @@ class World:
         return replace(known, pending=(*known.pending, *hidden))
 
     def series(self) -> Series:
-        """From the first submission to the last end."""
-        outcomes = self.outcomes()
-        ends = [run.end for it in outcomes for run in it.runs]
-        series = self._books.series(outcomes)
-        return within(series, min(it.job.submit for it in outcomes), max(ends)) if ends else series
+        return self._books.series(self.outcomes())
 
     # What happens from outside
 
@@ -176,7 +185,7 @@ class World:
 
     def _outcome(self, key: str, job: Job) -> Outcome:
         runs, progress = tuple(self._runs[key]), self.forward.progress.get(key)
-        if progress is not None and progress.ran is not None and key in self.forward.running and key not in self._ends:
+        if progress is not None and progress.ran is not None and progress.since is not None:
             one = self.forward.running[key]
             runs += (_run(Attempt(key, progress.ran, self.forward.now, one.admission, has_finished=False)),)
         end = self._ends.get(key, -1.0)
