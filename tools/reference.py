@@ -75,7 +75,9 @@ curl -H "Authorization: Bearer $(cat ~/.local/share/fairway/token)" http://127.0
 
 Under `fairway up` the port is open on 127.0.0.1 alone, and asks for the token in the data directory, which its owner
 alone can read. Under `fairway controller` it is open on every address, so that Prometheus reaches it in a cluster, and
-asks for the token in `metricsTokenFile`, or for none. `metricsHost` names another address. Prometheus shows a token so:
+asks for the token in `metricsTokenFile`, or for none. `metricsHost` names another address. The same port serves the
+probes of a kubelet to everybody: `/healthz`, and `/readyz`, which says what the controller waits for. Prometheus shows
+a token so:
 
 ```yaml
 scrape_configs:

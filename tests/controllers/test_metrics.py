@@ -1,10 +1,7 @@
 """What /metrics says."""
 
 import asyncio
-import socket
-from pathlib import Path
 
-import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairway.controllers.metrics import Metrics
@@ -26,7 +23,6 @@ from fairway.engine import (
     snapshot_of,
 )
 from fairway.kube.transport import Request, Response
-from fairway.settings import Settings
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -82,29 +78,3 @@ def test_refused_items_and_requests_are_counted() -> None:
     said = samples(metrics)
     assert said["fairway_refused_items_total", "Room"] == 2
     assert said["fairway_api_requests_total", "409"] == said["fairway_api_requests_total", "none"] == 1
-
-
-async def test_metrics_are_served_for_the_token_and_nothing_else_is(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("secret\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = Settings(metrics_host="127.0.0.1", metrics_port=port, metrics_token_file=str(tmp_path / "token"))
-    serving = asyncio.create_task(Metrics().serve(own))
-    async with aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session:
-        for _ in range(100):
-            try:
-                async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
-                    assert b"fairway_cycle_seconds" in await answer.read()
-                    break
-            except aiohttp.ClientConnectionError:
-                assert not serving.done()
-                await asyncio.sleep(0)
-        async with session.get(f"http://127.0.0.1:{port}/other") as answer:
-            assert answer.status == 404
-        async with session.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": f"evil.example:{port}"}) as answer:
-            assert answer.status == 421
-        for wrong in ("Bearer other", "secret", ""):
-            async with session.get(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": wrong}) as answer:
-                assert answer.status == 401
-    serving.cancel()

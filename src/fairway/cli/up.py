@@ -4,7 +4,10 @@ server; beside the cluster of this machine it runs as just that."""
 import asyncio
 import logging
 import os
+import signal
 import sys
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +110,18 @@ def controller(kubeconfig: str, context: str, config: str) -> None:
     """Run the scheduler against an API server, until it is told to stop."""
     with told(ConfigError):
         inside = None if kubeconfig or context else in_cluster(os.environ)
-        asyncio.run(_control(inside or load(files(os.environ, kubeconfig), context), read_settings(config)))
+        chosen, settings = inside or load(files(os.environ, kubeconfig), context), read_settings(config)
+        if inside:  # by the pod's name, which a container that is started again in it keeps
+            settings = replace(settings, identity=settings.identity or os.environ.get("HOSTNAME", ""))
+        asyncio.run(_until_stopped(_control(chosen, settings)))
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """A SIGTERM ends it in order: its lease is free at once."""
+    task = asyncio.create_task(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _control(config: Any, settings: Any) -> None:

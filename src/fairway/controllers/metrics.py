@@ -4,24 +4,16 @@ A value that others tell what happens; it has its own registry, so that two of t
 are set from a snapshot and its plan after each cycle; a label that nothing has any more is taken away.
 """
 
-import asyncio
-import logging
 from collections import Counter as Tally
 from collections.abc import Iterable
-from hmac import compare_digest
-from pathlib import Path
 from typing import Any, TypeVar
 
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from fairway.engine import GPU, Fault, Plan, Snapshot, Wait
 from fairway.kube.transport import Request, Response, Transport
-from fairway.settings import Settings
 
-log = logging.getLogger(__name__)
 M = TypeVar("M", Counter, Gauge, Histogram)
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SHORT = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
 
@@ -54,33 +46,6 @@ class Metrics:
 
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
-
-    async def serve(self, settings: Settings) -> None:
-        """On http://host:port/metrics, until cancelled; an empty host is any. Whoever asks shows the token, if there is
-        one. On loopback only who asks for a loopback name is answered: a page in a browser cannot make another name
-        lead here and read it. Where port or token are not to be had there are no metrics, and all else goes on."""
-        host, port, file = settings.metrics_host, settings.metrics_port, settings.metrics_token_file
-        shown = ""
-
-        async def answer(request: web.BaseRequest) -> web.Response:
-            if host in LOOPBACK and request.host.rpartition(":")[0] not in LOOPBACK:
-                return web.Response(status=421)
-            if file and not compare_digest(request.headers.get("Authorization", "").encode(), shown.encode()):
-                return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
-            if request.path != "/metrics":
-                return web.Response(status=404)
-            return web.Response(body=self.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-        runner = web.ServerRunner(web.Server(answer, access_log=None))
-        await runner.setup()
-        try:
-            shown = f"Bearer {Path(file).read_text().strip()}" if file else ""
-            await web.TCPSite(runner, host or None, port).start()
-            await asyncio.get_running_loop().create_future()
-        except OSError as error:
-            log.error("metrics are not served: %s", error)
-        finally:
-            await runner.cleanup()
 
     def refuse(self, faults: Iterable[Fault]) -> None:
         for fault in faults:

@@ -1,14 +1,16 @@
 """The controllers put together, and run until cancelled.
 
-Everything here talks to an API server through a transport, whichever it is; time and chance are given. Nothing is
-decided before every informer has its first list, and nothing is written but by the holder of the lease. A controller
-that loses the lease ends: what it assumed is another's to decide now, and whoever runs it starts it anew.
+Everything here talks to an API server through a transport, whichever it is; time and chance are given. It waits until
+the cluster has what it needs. Nothing is decided before every informer has its first list, and nothing is written but
+by the holder of the lease. A controller that loses the lease ends: what it assumed is another's to decide now, and
+whoever runs it starts it anew. One that is stopped gives the lease up, so that the next need not wait.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -32,10 +34,12 @@ from .apply import Writer
 from .cases import Cases, key_of_pod
 from .facts import Facts
 from .forecast import Forecasts
+from .front import Front
 from .happening import happened
 from .journal import Journal
 from .means import Means
 from .metrics import Metrics
+from .needs import installed
 from .notify import Notices
 from .queues import Queues
 from .scheduler import Scheduler
@@ -52,14 +56,17 @@ class LeaseLost(Exception):
 async def run(transport: Transport, settings: Settings, clock: Clock, chance: Chance) -> None:
     """Until cancelled, through any number of lost leases. Each life is a task of its own: a group of tasks that fails
     as it is cancelled tells of the failure alone."""
-    this = asyncio.current_task()
-    while True:
-        try:
-            await asyncio.create_task(Control(transport, settings, clock, chance).run())
-        except* LeaseLost:
-            log.warning("the lease is lost; starting anew")
-        if this and this.cancelling():
-            raise asyncio.CancelledError
+    this, front = asyncio.current_task(), Front(settings)
+    async with asyncio.TaskGroup() as tasks:
+        if settings.metrics_port:
+            tasks.create_task(front.serve())
+        while True:
+            try:
+                await asyncio.create_task(Control(transport, settings, clock, chance).run(front))
+            except* LeaseLost:
+                log.warning("the lease is lost; starting anew")
+            if this and this.cancelling():
+                raise asyncio.CancelledError
 
 
 class Control:
@@ -91,15 +98,17 @@ class Control:
         self._forecasts = Forecasts(self._means, policy, self._queues.learn)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
 
-    async def run(self) -> None:
+    async def run(self, front: Front) -> None:
+        """Until cancelled or the lease is lost; the lease is given up at once. `front` shows this life."""
         means = self._means
+        front.exposition, front.waits_for = self.metrics.exposition, "starting"
+        await installed(means.client, means.settings.namespace, partial(setattr, front, "waits_for"))
         try:
             async with asyncio.TaskGroup() as tasks:
                 for work in (self._view.run(), means.events.run(), means.journal.run(), means.election.run()):
                     tasks.create_task(work)
-                if means.settings.metrics_port:
-                    tasks.create_task(self.metrics.serve(means.settings))
                 await self._view.synced()
+                front.waits_for = ""
                 await means.election.acquired.wait()
                 await self._tell()
                 deciding = self._scheduler.run(self._record, self._forecasts.note)

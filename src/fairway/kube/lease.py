@@ -3,7 +3,8 @@
 The holder renews every quarter of the term, and may write until two thirds of a term after its last renewal was
 *sent*; others take over a whole term after they last saw the lease change, by their own clock. So two never write at
 once as long as clocks run at the same speed; they need not agree on the time. The same identity renews at once: a
-restart on one machine waits for nobody. Leaving in order gives the lease up; a crash lets it run out.
+restart on one machine waits for nobody. Leaving in order gives the lease up, and the next one, which looks every
+second, takes it; a crash lets it run out.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import msgspec
 from .client import ApiError, Client
 from .kinds import Ref
 
-TERM_SECONDS = 15.0
+TERM_SECONDS, FOLLOW_SECONDS, RELEASE_SECONDS = 15.0, 1.0, 2.0
 log = logging.getLogger(__name__)
 
 
@@ -63,7 +64,8 @@ class Election:
                 if self.acquired.is_set() and not self.is_leader():
                     self.acquired.clear()
                     log.warning("lease %s is lost", self.lease.name)
-                await self.client.clock.sleep(self.term / 4)
+                pause = self.term / 4
+                await self.client.clock.sleep(pause if self.acquired.is_set() else min(pause, FOLLOW_SECONDS))
         finally:
             self.acquired.clear()
 
@@ -72,7 +74,8 @@ class Election:
         if self.is_leader():
             self._renewed = float("-inf")
             with suppress(ApiError, OSError):
-                await self.client.patch(self.lease, {"spec": {"holderIdentity": ""}})
+                given_up = self.client.patch(self.lease, {"spec": {"holderIdentity": ""}})
+                await self.client.clock.within(RELEASE_SECONDS, given_up)
 
     async def _turn(self) -> None:
         now = self.client.clock.now()
