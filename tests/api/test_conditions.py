@@ -6,8 +6,22 @@ import pytest
 
 from fairway.api.conditions import ended, is_warning, names, reason, sentence, waiting
 from fairway.api.objects import ContainerState, ContainerStatus, Metadata, PodObject, PodStatus, Terminated
-from fairway.engine.model import Admission, NodeShare, PodSetPlacement, Workload
-from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Wait
+from fairway.engine.model import Admission, Expression, NodeShare, PodSetPlacement, Taint, Workload
+from fairway.engine.plan import (
+    Admit,
+    Bar,
+    Cause,
+    Census,
+    Ending,
+    Evict,
+    Facts,
+    Finish,
+    Keep,
+    Obstacle,
+    Reason,
+    Resize,
+    Wait,
+)
 
 READER = Workload("ns/me", "nlp", ())
 QUEUES = {"ns/a": "nlp", "ns/b": "nlp", "x/1": "vision", "x/2": "vision", "x/3": "vision", "y/1": "nlp"}
@@ -44,23 +58,24 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.NEVER_FITS,
             {"resource": GPU, "needed": 9000, "most_free": 8000, "domain": "n1"},
-            "needs 9 nvidia.com/gpu; the most free in any is 8 (node n1); it would not fit if nothing else ran",
+            "needs 9 nvidia.com/gpu; the most that any has is 8 (node n1); it would not fit if nothing else ran",
         ),
         (Reason.BACKING_OFF, {"until": 0.0}, "it failed to start and is not tried again until 1970-01-01T00:00:00Z"),
         (
             Reason.OVER_LIMIT,
             {"resource": GPU, "needed": 4000, "missing": 2000, "queue": "top"},
-            "needs 4 nvidia.com/gpu; queue top would be over its limit by 2 nvidia.com/gpu",
+            "needs 4 nvidia.com/gpu; queue top would be over its limit by 2 GPUs",
         ),
         (
             Reason.OVER_GUARANTEED,
             {"resource": "memory", "needed": 2**31, "missing": 2**30},
-            "needs 2Gi memory; it is not preemptible, and queue nlp would be over its guarantee by 1Gi memory",
+            "needs 2 GiB of memory; it is not preemptible, and "
+            "queue nlp would be over its guarantee by 1 GiB of memory",
         ),
         (
             Reason.NO_ROOM,
             {"resource": GPU, "needed": 500, "missing": 250, "pool": "h100"},
-            "needs 500m nvidia.com/gpu; 250m are missing in pool h100",
+            "needs 0.5 nvidia.com/gpu; 0.25 is missing in pool h100",
         ),
         (
             Reason.NO_ROOM,
@@ -71,7 +86,7 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.OVER_SHARE,
             {"share": {GPU: 1000}},
-            "needs a place; queue nlp would be above its share of 1 nvidia.com/gpu with it",
+            "needs a place; queue nlp would be above its share of 1 GPU with it",
         ),
         (
             Reason.FRAGMENTED,
@@ -83,7 +98,7 @@ def test_the_example_of_the_interfaces_is_said_so():
             Reason.RESERVED,
             {"since": 60.0, "until": 120.0, "shorter_limit": 30.0},
             "needs a place; the room is reserved from 1970-01-01T00:01:00Z until 1970-01-01T00:02:00Z; "
-            "with a time limit of 30s it would start now",
+            "with a time limit of 30 s it would start now",
         ),
         (Reason.RESERVED, {"until": 120.0}, "needs a place; the room is reserved until 1970-01-01T00:02:00Z"),
         (
@@ -102,6 +117,78 @@ def test_a_wait_says_its_figures(why, facts, text):
 def test_every_reason_has_a_sentence_even_without_facts(why):
     text = said(why)
     assert text and "{" not in text and "None" not in text
+
+
+CORDONED, TAINTED = Obstacle(Bar.CORDONED, "", 12), Obstacle(Bar.TAINT, Taint("gpu", "true"), 10)
+FULL = Obstacle(Bar.BUSY, GPU, 8, 4000, 2000)
+
+
+def nodes_said(*obstacles, nodes=30, **fields):
+    census = Census(nodes, fields.pop("open", 0), fields.pop("room", 0), fields.pop("wanted", 1), obstacles)
+    return said(Reason.NO_ROOM, resource=GPU, needed=4000, missing=1000, census=census, **fields)
+
+
+def test_nodes_are_told_by_what_shuts_it_out_with_the_most_first():
+    text = nodes_said(FULL, CORDONED, TAINTED, most_free=2000)
+    assert text == (
+        "needs 4 nvidia.com/gpu; 1 is missing; 0 of 30 nodes: 12 cordoned, "
+        "10 with the taint gpu=true:NoSchedule, 8 without 4 GPUs free (largest free: 2)"
+    )
+
+
+def test_nothing_is_missing_where_no_node_counts():
+    assert nodes_said(CORDONED, nodes=12) == "needs 4 nvidia.com/gpu; 0 of 12 nodes: 12 cordoned"
+
+
+def test_nodes_of_which_some_have_room_say_for_how_many_pods():
+    text = nodes_said(FULL, nodes=10, open=2, room=5, wanted=8, most_free=2000)
+    assert text.endswith(
+        "; 2 of 10 nodes have room, for 5 of its 8 pods; others: 8 without 4 GPUs free (largest free: 2)"
+    )
+
+
+def test_a_lone_node_that_is_full_is_not_told_twice():
+    assert nodes_said(FULL, nodes=1, most_free=2000) == "needs 4 nvidia.com/gpu; 1 is missing"
+    assert nodes_said(nodes=0) == "needs 4 nvidia.com/gpu; the pool has no nodes"
+
+
+def test_many_obstacles_are_summed_up():
+    text = nodes_said(*(Obstacle(Bar.TAINT, Taint(f"t{at}"), 1) for at in range(9)), nodes=9)
+    assert text.endswith("1 with the taint t4:NoSchedule, 4 for other reasons")
+
+
+@pytest.mark.parametrize("bar", list(Bar))
+@pytest.mark.parametrize("about", ["", "memory", Taint("own"), Expression("zone", "NotIn", ("a", "b"))])
+def test_every_obstacle_has_words(bar, about):
+    text = nodes_said(Obstacle(bar, about, 2, 1 << 20, 0))
+    assert "0 of 30 nodes: 2 " in text and "{" not in text
+
+
+@pytest.mark.parametrize(
+    "one, text",
+    [
+        (Obstacle(Bar.SELECTOR, Expression("gpu", "In", ("h100",)), 1), "1 without the label gpu=h100"),
+        (
+            Obstacle(Bar.AFFINITY, Expression("zone", "NotIn", ("a", "b")), 1),
+            "1 outside its node affinity (zone not in a, b)",
+        ),
+        (
+            Obstacle(Bar.TOO_SMALL, "memory", 1, 64 << 30, 48 << 20),
+            "1 with less than 64 GiB of memory (largest: 48 MiB)",
+        ),
+        (Obstacle(Bar.BUSY, "cpu", 1, 1000, 500), "1 without 1 CPU free (largest free: 0.5)"),
+        (Obstacle(Bar.ANTI_AFFINITY, "kubernetes.io/hostname", 1), "1 ruled out by pod anti-affinity (node)"),
+    ],
+)
+def test_an_obstacle_is_told_with_its_figures(one, text):
+    assert nodes_said(one, CORDONED).endswith(f", {text}")
+
+
+def test_capacity_held_for_another_names_it_and_since_when():
+    held = said(Reason.HELD_FOR, resource=GPU, needed=2000, blocking=("ns/a",), until=60.0)
+    assert held == "needs 2 nvidia.com/gpu; capacity is reserved for a from 1970-01-01T00:01:00Z"
+    behind = said(Reason.HELD_FOR, blocking=("ns/a",))
+    assert behind == "a is before it in queue nlp, which starts workloads in their order"
 
 
 def test_a_hold_is_told():
@@ -162,7 +249,7 @@ def test_other_verdicts_have_a_word_and_a_sentence(verdict, word, text):
 
 def test_what_was_stopped_by_its_time_limit_or_never_started_is_told_with_the_cause():
     one = replace(READER, time_limit=7200.0, after=("ns/prepare",))
-    assert sentence(Finish("ns/me", Ending.TIME_LIMIT), one, QUEUES) == "stopped: time limit 2h"
+    assert sentence(Finish("ns/me", Ending.TIME_LIMIT), one, QUEUES) == "stopped: time limit 2 h"
     never = sentence(Finish("ns/me", Ending.DEPENDENCY_FAILED), one, QUEUES)
     assert never == "not started: it comes after prepare, which failed"
 

@@ -7,15 +7,35 @@ facts do not hold. It names workloads of its reader's namespace alone; others ar
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fairway.engine.model import GPU, Admission, Workload
-from fairway.engine.plan import Admit, Cause, Ending, Evict, Facts, Finish, Keep, Reason, Resize, Verdict, Wait
+from fairway.engine.model import GPU, Admission, Expression, Taint, Workload
+from fairway.engine.plan import (
+    Admit,
+    Bar,
+    Cause,
+    Census,
+    Ending,
+    Evict,
+    Facts,
+    Finish,
+    Keep,
+    Obstacle,
+    Reason,
+    Resize,
+    Verdict,
+    Wait,
+)
 
 from .ends import exit_words
+from .figures import amount, count, is_one, number, span
 from .names import name_of
 from .objects import PodObject, PodStatus, Terminated
-from .quantities import duration_text, format, time_text
+from .quantities import is_bytes, time_text
 
 NAMED = 3
+DEFAULT = "default"
+"""The pool of a cluster that names none."""
+MOST_OBSTACLES = 5
+"""What shuts nodes out is named up to here; the nodes of the rest are counted together."""
 Queues = Mapping[str, str]
 """Queue by key of workload."""
 
@@ -60,7 +80,7 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
             return f"runs on with other counts: {', '.join(steps)}{_for(verdict.beneficiary, workload, queues)}"
         case Finish(ending=Ending.TIME_LIMIT):
             limit = workload.time_limit
-            return "stopped: time limit " + (duration_text(limit) if limit else f"of queue {workload.queue}")
+            return "stopped: time limit " + (span(limit) if limit else f"of queue {workload.queue}")
         case Finish():
             before = " or ".join(key.partition("/")[2].removeprefix(name_of("Job", "")) for key in workload.after)
             return f"not started: it comes after {before}, which failed"
@@ -71,8 +91,11 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
 def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     """Why it waits and what would change it."""
     facts = wait.facts
-    parts = [_HEADS[wait.reason].format_map(_figures(facts, workload))]
-    parts += holders(facts, workload, queues)
+    whom = names(facts.blocking, workload, queues) or "an earlier workload"
+    is_behind = wait.reason is Reason.HELD_FOR and facts.until is None
+    head = _BEHIND if is_behind else _HEADS[wait.reason]
+    parts = [head.format_map(_figures(facts, workload) | {"whom": whom})]
+    parts += holders(facts, workload, queues) if wait.reason is not Reason.HELD_FOR else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
         parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
@@ -94,24 +117,26 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     for kind, keys, until in facts.shields:
         ends = f" until {time_text(until)}" if until is not None else ""
         whom, are = names(keys, workload, queues), "are" if len(keys) > 1 else "is"
-        found.append({
-            "evictionBudget": f"the evictionBudget of the pool is used up{ends}",
-            "preemptible: false": f"{whom} {are} not preemptible",
-            "pair": f"{whom} {are} protected{ends}, evicted for it less than an hour ago",
-        }.get(kind, f"{kind} protects {whom}{ends}"))
+        found.append(
+            {
+                "evictionBudget": f"the evictionBudget of the pool is used up{ends}",
+                "preemptible: false": f"{whom} {are} not preemptible",
+                "pair": f"{whom} {are} protected{ends}, evicted for it less than an hour ago",
+            }.get(kind, f"{kind} protects {whom}{ends}")
+        )
     return found
 
 
 def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
-    counts = ", ".join(f"{count} of {name}" for name, count in sorted((facts.would_fit or {}).items()))
+    counts = ", ".join(f"{number} of {name}" for name, number in sorted((facts.would_fit or {}).items()))
     changes = {
         f"with {counts}": counts,
-        f"with {format(facts.with_gpus or 0, GPU)} {GPU}": facts.with_gpus,
-        f"in queue {facts.other_queue}": facts.other_queue,
+        f"with {amount(facts.with_gpus or 0, GPU)}": facts.with_gpus,
         f"in pool {facts.other_pool}": facts.other_pool,
         "without its required topology": facts.is_bound,
-        f"with a time limit of {duration_text(facts.shorter_limit or 0)}": facts.shorter_limit,
+        f"with a time limit of {span(facts.shorter_limit or 0)}": facts.shorter_limit,
+        f"in queue {facts.other_queue}": facts.other_queue,  # last: its own queue is where it belongs
     }
     return [f"{change} it would start now" for change, is_so in changes.items() if is_so]
 
@@ -132,9 +157,9 @@ _HEADS: Mapping[Reason, str] = {
     Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}",
     Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{missing}",
     Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee{missing}",
-    Reason.RESERVED: "{needs}; the room is reserved{since}{until}",
-    Reason.HELD_FOR: "{needs}; the room is kept for a workload before it{until}",
-    Reason.WAITING_FOR_VICTIMS: "its room is promised, those who leave it are not gone",
+    Reason.RESERVED: "{needs}; the room is reserved{since}{until}{nodes}",
+    Reason.HELD_FOR: "{needs}; capacity is reserved for {whom}{from}{nodes}",
+    Reason.WAITING_FOR_VICTIMS: "admitted; waiting for evicted workloads to stop",
     Reason.OVER_SHARE: "{room}; queue {queue} would be above its share{share} with it",
     Reason.NO_DOMAIN: "{most}",
     Reason.NO_DEVICE: "{most}; no devices serve it as it asks",
@@ -144,32 +169,126 @@ _HEADS: Mapping[Reason, str] = {
 }
 
 
+_BEHIND = "{whom} is before it in queue {queue}, which starts workloads in their order"
+
+
 def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
     """What a sentence may say. `most`: how near the best node or domain comes; `room`: what is missing in all."""
     level, resource = level_word(facts.level), facts.resource
-    needs = "needs a place" if facts.needed is None else f"needs {format(facts.needed, resource)} {resource}"
-    needs += f" in one {level}" if level else ""
-    needs += f" on other nodes than {', '.join(facts.shunned)}, where it failed" if facts.shunned else ""
-    most, missing = needs, ""
-    if facts.most_free is not None:
-        where = f" ({level or 'node'} {facts.domain})" if facts.domain else ""
-        most += f"; the most free in any is {format(facts.most_free, resource)}{where}"
-    if facts.missing is not None:
-        missing = f" by {format(facts.missing, resource)} {resource}"
-    where = f" in pool {facts.pool}" if facts.pool else ""
-    amount = format(facts.missing or 0, resource)
-    share = " and ".join(f"{format(most, name)} {name}" for name, most in sorted((facts.share or {}).items()))
-    short = f"{needs}; {amount} {'is' if amount == '1' else 'are'} missing{where}"
+    nodes = nodes_words(facts.census, level) if facts.census else ""
+    needs, best = _needs(facts, level), _best(facts, level) if level or not nodes else ""
+    is_shut_out = nodes and facts.most_free is None  # no node counts, so nothing is missing on any
+    missing = "" if facts.missing is None else amount(facts.missing, resource)
+    share = " and ".join(amount(most, name) for name, most in sorted((facts.share or {}).items()))
     return {
-        "queue": facts.queue or workload.queue, "level": facts.level, "needs": needs, "most": most, "missing": missing,
-        "room": short if missing else most,
+        "queue": facts.queue or workload.queue,
+        "level": facts.level,
+        "needs": needs,
+        "nodes": f"; {nodes}" if nodes else "",
+        "missing": f" by {missing}" if missing else "",
+        "most": _clauses(needs, best, nodes),
+        "room": _clauses(needs, "" if is_shut_out else _missing(facts) if missing else best, nodes),
         "share": f" of {share}" if share else "",
-        "never": f"there is no pool that it may use: {facts.detail}" if facts.detail else
-                 f"{most}; it would not fit if nothing else ran",
+        "never": f"there is no pool that it may use: {facts.detail}"
+        if facts.detail
+        else _clauses(
+            needs, best and _best(facts, level, "that any has"), nodes, "it would not fit if nothing else ran"
+        ),
         "detail": f": {facts.detail}" if facts.detail else "",
         "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
+        "from": f" from {time_text(facts.until)}" if facts.until is not None else "",
         "until": f" until {time_text(facts.until)}" if facts.until is not None else "",
-    }  # fmt: skip
+    }
+
+
+def _clauses(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+def _needs(facts: Facts, level: str) -> str:
+    needs = "needs a place"
+    if facts.needed is not None:
+        of = "of " if is_bytes(facts.resource) else ""
+        needs = f"needs {number(facts.needed, facts.resource)} {of}{facts.resource}"
+    needs += f" in one {level}" if level else ""
+    return needs + (f" on other nodes than {', '.join(facts.shunned)}, where it failed" if facts.shunned else "")
+
+
+def _best(facts: Facts, level: str, of: str = "free in any") -> str:
+    if facts.most_free is None:
+        return ""
+    where = f" ({level or 'node'} {facts.domain})" if facts.domain else ""
+    return f"the most {of} is {number(facts.most_free, facts.resource)}{where}"
+
+
+def _missing(facts: Facts) -> str:
+    missing = facts.missing or 0
+    are = "is" if is_one(missing, facts.resource) else "are"
+    where = f" in pool {facts.pool}" if facts.pool not in ("", DEFAULT) else ""
+    return f"{number(missing, facts.resource)} {are} missing{where}"
+
+
+def nodes_words(census: Census, level: str) -> str:
+    """The nodes by what shuts it out, the most first: `0 of 30 nodes: 12 cordoned, 18 without 4 free GPUs (largest
+    free: 2)`. "" where the other figures say the same: a lone node that is full, or nodes of a level that are."""
+    found = sorted(census.obstacles, key=lambda one: -one.nodes)
+    is_plain = all(one.bar in _TOLD_ELSEWHERE for one in found)
+    if not census.nodes or (is_plain and (census.nodes == 1 or level)):
+        return "" if census.nodes else "the pool has no nodes"
+    parts = [f"{one.nodes} {_obstacle(one)}" for one in found[:MOST_OBSTACLES]]
+    rest = sum(one.nodes for one in found[MOST_OBSTACLES:])
+    listed = ", ".join([*parts, *[f"{rest} for other reasons"] * bool(rest)])
+    of_all = f"{census.open} of {count(census.nodes, 'node')}"
+    if not census.open:
+        return f"{of_all}: {listed}"
+    pods = f"{census.wanted} {census.podset} pods" if census.podset else f"its {count(census.wanted, 'pod')}"
+    room = f", for {census.room} of {pods}" if census.room < census.wanted else " for a pod"
+    return f"{of_all} {'has' if census.nodes == 1 else 'have'} room{room}{'; others: ' if listed else ''}{listed}"
+
+
+def _obstacle(one: Obstacle) -> str:
+    """What follows the number of nodes."""
+    match one.about:
+        case Taint():
+            about = f"{one.about.key}{'=' * bool(one.about.value)}{one.about.value}:{one.about.effect}"
+        case Expression():
+            about = _expression(one.about, is_label=one.bar is Bar.SELECTOR)
+        case _:
+            about = ", ".join(map(level_word, one.about.split(", ")))
+    asked, most = amount(one.asked, str(one.about)), number(one.most, str(one.about))
+    less = "less" if is_bytes(str(one.about)) else "fewer"
+    return _BARS[one.bar].format(about=about, asked=asked, most=most, less=less)
+
+
+def _expression(one: Expression, *, is_label: bool) -> str:
+    if is_label:
+        return f"{one.key}={one.values[0]}"
+    key, values = level_word(one.key), ", ".join(one.values)
+    words = {"In": f"{key} in {values}", "NotIn": f"{key} not in {values}", "Exists": key, "DoesNotExist": f"no {key}"}
+    return words.get(one.operator, f"{key} {'>' if one.operator == 'Gt' else '<'} {values}")
+
+
+_TOLD_ELSEWHERE = (Bar.BUSY, Bar.TOO_SMALL, Bar.KEPT)
+_BARS: Mapping[Bar, str] = {
+    Bar.LEAVING: "being deleted",
+    Bar.UNHEALTHY: "marked unhealthy",
+    Bar.CORDONED: "cordoned",
+    Bar.NOT_READY: "NotReady",
+    Bar.TAINT: "with the taint {about}",
+    Bar.SELECTOR: "without the label {about}",
+    Bar.AFFINITY: "outside its node affinity ({about})",
+    Bar.VOLUME: "out of reach of its volume ({about})",
+    Bar.TOO_SMALL: "with {less} than {asked} (largest: {most})",
+    Bar.FAILED_BEFORE: "where it failed before",
+    Bar.PORT: "where its host port is in use",
+    Bar.CLAIM: "where its ReadWriteOncePod claim is in use",
+    Bar.ANTI_AFFINITY: "ruled out by pod anti-affinity ({about})",
+    Bar.POD_AFFINITY: "without the pods that its affinity asks for ({about})",
+    Bar.SPREAD: "ruled out by its topology spread ({about})",
+    Bar.KEPT: "kept for others",
+    Bar.BUSY: "without {asked} free (largest free: {most})",
+    Bar.DEVICES: "without devices that serve it as it asks",
+}
 
 
 def level_word(level: str) -> str:
@@ -183,12 +302,8 @@ def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
     own = sorted(key.partition("/")[2] for key in keys if key.startswith(f"{reader.namespace}/"))
     parts = own if len(own) <= NAMED else [*own[:NAMED], f"{len(own) - NAMED} more of this namespace"]
     others = Counter(queues.get(key, "") for key in keys if not key.startswith(f"{reader.namespace}/"))
-    parts += [_count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in sorted(others.items())]
+    parts += [count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in sorted(others.items())]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def places(admission: Admission) -> str:
@@ -197,7 +312,7 @@ def places(admission: Admission) -> str:
     for podset in admission.podsets:
         for share in podset.nodes:
             pods[share.node] += share.count
-    shown = [f"{node} ({_count(count, 'pod')})" for node, count in pods.items()]
+    shown = [f"{node} ({count(number, 'pod')})" for node, number in pods.items()]
     where = (" and ".join(shown) or "no node yet") if len(shown) <= NAMED else f"{len(shown)} nodes"
     return f"{where} of pool {admission.pool}"
 

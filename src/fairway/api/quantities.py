@@ -55,12 +55,15 @@ def format(value: int, resource: str = "") -> str:
     """An amount in base units as Kubernetes writes it: bytes with the largest binary suffix that stays whole."""
     if resource in MILLI:
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    is_bytes = resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-")
-    if value and is_bytes:
+    if value and is_bytes(resource):
         for suffix, size in BINARY.items():
             if value % size == 0:
                 return f"{value // size}{suffix}"
     return str(value)
+
+
+def is_bytes(resource: str) -> bool:
+    return resource in ("memory", "storage", "ephemeral-storage") or resource.startswith("hugepages-")
 
 
 def quantities(values: Amounts) -> dict[str, str]:

@@ -7,11 +7,12 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 from dataclasses import replace
 from itertools import chain
 
+from .census import census, open_to
 from .claims import claims, full_bucket, over_share
 from .cycle import Cycle
 from .door import delay, over_guaranteed, over_limit, refusal
 from .explain import explain
-from .model import Workload
+from .model import CPU, GPU, Workload
 from .order import is_aged
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .quota import Account, Demand
@@ -139,13 +140,22 @@ def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
 def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
     """For whom the room is kept in which it would start."""
     keeps = cycle.timeline.against(workload) if cycle.timeline.keeps and cycle.open else []
-    if not keeps or cycle.fit(workload, cycle.open) is None:
+    if not keeps or (found := cycle.fit(workload, cycle.open)) is None:
         return []
-    first = min(keeps, key=lambda keep: keep.since)
+    first, facts = min(keeps, key=lambda keep: keep.since), _beside_keeps(workload, found[0], cycle)
     if first.owner:
-        return [(Reason.HELD_FOR, Facts(blocking=(first.owner,), until=first.since))]
+        return [(Reason.HELD_FOR, replace(facts, blocking=(first.owner,), until=first.since))]
     since = first.since if first.since > cycle.now else None
-    return [(Reason.RESERVED, Facts(queue=first.queue, since=since, until=first.until))]
+    return [(Reason.RESERVED, replace(facts, queue=first.queue, since=since, until=first.until))]
+
+
+def _beside_keeps(workload: Workload, pool: str, cycle: Cycle) -> Facts:
+    """What it asks for, and the nodes of a pool without the room that is kept from it."""
+    ask, asked = cycle.ask(workload, cycle.least(workload)), cycle.asked(workload, pool)
+    resource, before = GPU if asked.get(GPU) else CPU, open_to(cycle.draft, ask, pool)
+    with cycle.timeline.kept(workload):
+        nodes = census(cycle.draft, ask, pool, before=before)
+    return Facts(resource, asked.get(resource), pool=pool, census=nodes)
 
 
 def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Why:

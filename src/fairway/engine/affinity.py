@@ -6,7 +6,7 @@ a mask, what is preferred values of 0..1. An existing pod's required anti-affini
 its preferences. A class with terms of its own changes the answer with each of its pods: it is placed pod by pod.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -41,11 +41,17 @@ def bound_to_itself(pod: PodClass) -> list[str]:
 def admits(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Mask:
     """Nodes where no required term forbids the pod, nor a hard spread, which does not count those that are leaving."""
     mask = bears(snapshot, standing, kind)
+    for _, skewed in skews(snapshot, standing, kind, leaving):
+        mask &= ~skewed
+    return mask
+
+
+def skews(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Iterator[tuple[Spread, Mask]]:
+    """The nodes that each hard spread rules out; the pods that are leaving do not count."""
     for spread in kind.pod.spread:
         if spread.hard:
             counts = _spread_over(standing, kind.pod, spread) - _spread_over(leaving, kind.pod, spread)
-            mask &= _level(snapshot, counts, kind, spread)
-    return mask
+            yield spread, ~_level(snapshot, counts, kind, spread)
 
 
 def bears(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
@@ -58,10 +64,16 @@ def bears(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
 def apart(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
     """Nodes where no port is taken and nobody keeps away from another."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for other, counts in standing.items():
-        for key in keys_apart(kind.pod, other):
-            mask &= _beside(snapshot, key, counts) <= 0
+    for _, taken in parted(snapshot, standing, kind.pod):
+        mask &= ~taken
     return mask
+
+
+def parted(snapshot: Snapshot, standing: Standing, pod: PodClass) -> Iterator[tuple[str, Mask]]:
+    """The nodes in a domain that a pod may share with none of those that stand, and the topology key of the domain."""
+    for other, counts in standing.items():
+        for key in sorted(keys_apart(pod, other)):
+            yield key, _beside(snapshot, key, counts) > 0
 
 
 def keys_apart(pod: PodClass, other: PodClass) -> set[str]:

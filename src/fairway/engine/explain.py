@@ -12,10 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from .affinity import follows
+from .census import census, room_for
 from .devices import device_room
 from .draft import Draft
 from .fit import MOST_KEPT, Counts, Kind, Memo, Need, count_room, labels_of, open_nodes, pool_row, remember
-from .model import PODS
+from .labels import STATE
+from .model import PODS, Node
 from .place import Ask, place, sight_of
 from .plan import RANK, Facts, Reason, Why
 from .resources import DEVICE
@@ -65,7 +67,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     if claim := _claim_in_use(draft, ask):
         return Reason.CLAIM_IN_USE, Facts(pool=pool, detail=claim)
     facts = _facts(draft, ask, pool)
-    if facts.level and all(_room(draft, ask, kind).sum() >= size for _, kind, size in _parts(draft, ask, pool)):
+    if facts.level and all(room_for(draft, ask, kind).sum() >= size for _, kind, size in _parts(draft, ask, pool)):
         return Reason.NO_DOMAIN, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
 
@@ -83,11 +85,6 @@ def _parts(draft: Draft, ask: Ask, pool: str) -> list[Part]:
     return [(one.name, sight.kind(one.pod, pool), size) for one, size in zip(podsets, ask.counts) if size]
 
 
-def _room(draft: Draft, ask: Ask, kind: Kind) -> Counts:
-    room = sight_of(draft).room(kind)
-    return room if ask.allowed is None else np.where(ask.allowed, room, 0)
-
-
 def _emptied(draft: Draft) -> Draft:
     """The same nodes with nothing on them, all ready; kept, with what was found out, as long as the nodes stay."""
     snapshot, memo = draft.snapshot, draft.snapshot.memo
@@ -98,10 +95,17 @@ def _emptied(draft: Draft) -> Draft:
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
             devices[row, : len(whole)] = whole
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
-        free = replace(snapshot, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(), pods=(),
-                       pending=(), queues={}, memo=Memo())
+        nodes = tuple(_recovered(node) for node in snapshot.nodes)
+        free = replace(snapshot, nodes=nodes, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(),
+                       pods=(), pending=(), queues={}, memo=Memo())
         memo.emptied = free.memo.emptied = key, Draft(free)
     return memo.emptied[1]
+
+
+def _recovered(node: Node) -> Node:
+    """The node without the taints that Kubernetes sets by its state: cordoned, NotReady, under pressure."""
+    taints = tuple(one for one in node.taints if not one.key.startswith(STATE))
+    return node if taints == node.taints else replace(node, taints=taints)
 
 
 def _fits_empty(empty: Draft, ask: Ask, pool: str) -> bool:
@@ -119,7 +123,7 @@ def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
     if not shape or more <= 0:
         return False
     return all(
-        int(_room(empty, ask, kind).sum()) + more * _pods_in(shape, empty, kind.need) >= size
+        int(room_for(empty, ask, kind).sum()) + more * _pods_in(shape, empty, kind.need) >= size
         for _, kind, size in _parts(empty, ask, pool)
     )
 
@@ -155,11 +159,12 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     lacking = np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)
     column = len(lacking) - 1 - int(np.argmax(lacking[::-1]))  # of equals the accelerator
     level = _level(ask)
-    most, domain = _most_free(draft, pool, level, free[column])
+    most, domain = _most_free(draft, pool, level, free[column]) if open_nodes.any() else (None, "")
     return Facts(
         resource=snapshot.resources[column], needed=int(asked[column]), most_free=most,
         missing=max(int(short[column]), 0) or None, pool=pool, level=level, domain=domain,
         would_fit=_would_fit(draft, ask, pool), shunned=() if ask.allowed is None else ask.workload.excluded_nodes,
+        census=census(draft, ask, pool),
     )
 
 
@@ -199,7 +204,7 @@ def _would_fit(draft: Draft, ask: Ask, pool: str) -> dict[str, int] | None:
     parts = _parts(draft, ask, pool)
     if len(parts) != 1 or len(ask.counts) != 1:
         return None
-    fits, fails = 0, min(parts[0][2], int(_room(draft, ask, parts[0][1]).sum()) + 1)
+    fits, fails = 0, min(parts[0][2], int(room_for(draft, ask, parts[0][1]).sum()) + 1)
     while fails - fits > 1:
         middle = (fits + fails) // 2
         if place(draft, ask._replace(counts=(middle,)), pool) is None:

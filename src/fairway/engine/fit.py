@@ -21,7 +21,7 @@ from .snapshot import Columns, Mask, Snapshot
 
 if TYPE_CHECKING:
     from .draft import Draft
-    from .plan import Why
+    from .plan import Obstacle, Why
     from .presets import Rated
     from .quota import Demand
     from .sketch import Kin, Lengths
@@ -97,6 +97,7 @@ class Memo:
         self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
         self.fitting: dict[object, tuple[object, bool]] = {}  # of such nodes, by what is asked: whether it fits
         self.told: dict[object, tuple[object, Why]] = {}  # and why not now, where nobody reads figures
+        self.ruled_out: dict[object, tuple[int, Mask, tuple[Obstacle, ...]]] = {}  # nodes, those left, what lasts
         self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
         self.standing: dict[int, Rated[Running]] = {}
         self.lengths: dict[int, tuple[Sketch, Lengths]] = {}  # of what was learned, by identity
@@ -179,14 +180,19 @@ def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
     return snapshot.memo.keep(key, mask)
 
 
-def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:
-    """How many taints of these effects each node has that the pod does not tolerate."""
+def taints_of(snapshot: Snapshot) -> tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]]:
+    """int32[node]: which of the lists of taints each node has; and these lists."""
     memo = snapshot.memo
     if memo.taints is None:
         code_of: dict[tuple[Taint, ...], int] = {}
         codes = [code_of.setdefault(node.taints, len(code_of)) for node in snapshot.nodes]
         memo.taints = np.array(codes, np.int32), tuple(code_of)
-    codes_of, kinds = memo.taints
+    return memo.taints
+
+
+def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:
+    """How many taints of these effects each node has that the pod does not tolerate."""
+    codes_of, kinds = taints_of(snapshot)
     counts = [sum(one.effect in effects and not tolerates(pod.tolerations, one) for one in kind) for kind in kinds]
     found: Counts = np.array(counts or [0], np.int64)[codes_of]
     return found

@@ -9,6 +9,8 @@ EVERY_ADDRESS = ("", "0.0.0.0")
 CORDON, NOT_READY = Taint("node.kubernetes.io/unschedulable"), Taint("node.kubernetes.io/not-ready")
 """The taints that Kubernetes sets on a cordoned node and on a NotReady one."""
 READINESS = (NOT_READY.key, "node.kubernetes.io/unreachable")
+STATE = "node.kubernetes.io/"
+"""How the keys of taints begin that Kubernetes sets and takes away by a node's state."""
 NAME, CLUSTER = "node name", "all nodes"
 """Topology keys of our own: each node is a domain; all nodes are one. No label key has a space."""
 WHOLE = re.compile(r"[+-]?[0-9]+")

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
-from .model import Admission
+from .model import Admission, Expression, Taint
 
 
 class Reason(StrEnum):
@@ -67,6 +68,52 @@ class Ending(StrEnum):
     DEPENDENCY_FAILED = "DependencyFailed"
 
 
+class Bar(StrEnum):
+    """What shuts a pod out of a node. Of several a node is counted under the first."""
+
+    LEAVING = "Leaving"
+    UNHEALTHY = "Unhealthy"
+    CORDONED = "Cordoned"
+    NOT_READY = "NotReady"
+    TAINT = "Taint"
+    SELECTOR = "NodeSelector"
+    AFFINITY = "NodeAffinity"
+    VOLUME = "Volume"
+    TOO_SMALL = "TooSmall"
+    FAILED_BEFORE = "FailedBefore"
+    PORT = "HostPort"
+    CLAIM = "Claim"
+    ANTI_AFFINITY = "AntiAffinity"
+    POD_AFFINITY = "PodAffinity"
+    SPREAD = "Spread"
+    KEPT = "Kept"
+    BUSY = "Busy"
+    DEVICES = "Devices"
+
+
+class Obstacle(NamedTuple):
+    """So many nodes are shut out by the same thing. `about`: the taint, the label asked for, a topology key, a
+    resource. `asked` of that resource for a pod; `most` that any of the nodes offers."""
+
+    bar: Bar
+    about: Taint | Expression | str
+    nodes: int
+    asked: int = 0
+    most: int = 0
+
+
+class Census(NamedTuple):
+    """The nodes of a pool; those with room for a pod, and for how many of the pods `wanted`; what shuts out the others.
+    `podset`: of which podset, where there are several."""
+
+    nodes: int
+    open: int
+    room: int
+    wanted: int
+    obstacles: tuple[Obstacle, ...]
+    podset: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a wait, for people and programs. Only what applies is set; amounts in base units."""
@@ -81,6 +128,7 @@ class Facts:
     level: str = ""
     domain: str = ""
     shunned: tuple[str, ...] = ()  # nodes that failed it and are not counted, for others could hold it
+    census: Census | None = None  # the nodes of the pool, by what shuts it out
     blocking: tuple[str, ...] = ()  # keys of workloads whose going would let it start
     would_fit: Mapping[str, int] | None = None  # podset → count with which it would start now
     with_gpus: int | None = None  # milli-GPU with which its pod would start now

@@ -1,0 +1,164 @@
+"""What shuts a pod out of the nodes of a pool: each node is counted once, under the first obstacle that it meets.
+
+The order of obstacles is the order of `Bar`: what lasts before what passes, else as kube-scheduler filters. A node that
+is cordoned or ruled out by a constraint is counted so however full it is; a node without obstacle has room for a pod at
+least. Python loops over obstacles alone; nodes are numpy.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from .affinity import attracts, near, parted, skews
+from .draft import Draft
+from .fit import Counts, Kind, matches, pool_row, remember, satisfies, taints_of, usable
+from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
+from .model import Expression, PodSet, Taint, Term
+from .place import Ask, sight_of
+from .plan import Bar, Census, Obstacle
+from .snapshot import Mask, Snapshot
+
+STATES = {CORDON.key: Bar.CORDONED, **dict.fromkeys(READINESS, Bar.NOT_READY)}
+"""The taints that stand for a state of the node."""
+
+
+class Hurdle(NamedTuple):
+    """Nodes that one obstacle rules out, and what it is about. `asked` of the resource, `offered` by each node."""
+
+    bar: Bar
+    about: Taint | Expression | str
+    mask: Mask
+    asked: int = 0
+    offered: Counts | None = None
+
+
+def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> Census | None:
+    """The nodes of a pool for a pod of that podset that has the least room for its pods. `before`: the nodes that had
+    room until some was kept for others."""
+    parts = [(podset, size) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
+    if not parts or (row := pool_row(draft.snapshot, pool)) < 0:
+        return None
+    kinds = [sight_of(draft).kind(podset.pod, pool) for podset, _ in parts]
+    shares = [int(room_for(draft, ask, kind).sum()) / size for kind, (_, size) in zip(kinds, parts)]
+    tightest = int(np.argmin(shares))
+    podset, size = parts[tightest]
+    nodes, left, lasting = _ruled_out(draft.snapshot, kinds[tightest], row)
+    found: dict[tuple[Bar, object], Obstacle] = {(one.bar, one.about): one for one in lasting}
+    for hurdle in _passing(draft, ask, kinds[tightest], before):
+        left = _meet(hurdle, left, found)
+    name = podset.name if len(parts) > 1 else ""
+    room = int(room_for(draft, ask, kinds[tightest])[left].sum())
+    return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
+
+
+def _ruled_out(snapshot: Snapshot, kind: Kind, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
+    """The number of nodes of the pool, those that nothing lasting rules out, and what does the others; kept as long as
+    the nodes stay."""
+    pod, known = kind.pod, snapshot.memo.ruled_out
+    key = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, kind.need, row
+    if key not in known:
+        left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
+        nodes = int(np.count_nonzero(left))
+        for hurdle in _lasting(snapshot, kind):
+            left = _meet(hurdle, left, found)
+        remember(known, key, (nodes, left, tuple(found.values())))
+    return known[key]
+
+
+def open_to(draft: Draft, ask: Ask, pool: str) -> Mask:
+    """Nodes with room for a pod of any podset."""
+    kinds = [sight_of(draft).kind(podset.pod, pool) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
+    mask: Mask = np.logical_or.reduce([room_for(draft, ask, kind) > 0 for kind in kinds])
+    return mask
+
+
+def room_for(draft: Draft, ask: Ask, kind: Kind) -> Counts:
+    """int64[node]: pods that each node which the ask allows could take now."""
+    room = sight_of(draft).room(kind)
+    return room if ask.allowed is None else np.where(ask.allowed, room, 0)
+
+
+def _meet(hurdle: Hurdle, left: Mask, found: dict[tuple[Bar, object], Obstacle]) -> Mask:
+    """Count the nodes that meet it first; the nodes that are left."""
+    hit = left & hurdle.mask
+    if not (nodes := int(np.count_nonzero(hit))):
+        return left
+    key = hurdle.bar, hurdle.about
+    known = found.get(key, Obstacle(hurdle.bar, hurdle.about, 0, hurdle.asked))
+    most = known.most if hurdle.offered is None else max(known.most, int(hurdle.offered[hit].max()))
+    found[key] = known._replace(nodes=known.nodes + nodes, most=most)
+    return left & ~hit
+
+
+def _passing(draft: Draft, ask: Ask, kind: Kind, before: Mask | None) -> Iterator[Hurdle]:
+    """What rules nodes out for now."""
+    if ask.allowed is not None:
+        yield Hurdle(Bar.FAILED_BEFORE, "", ~ask.allowed)
+    yield from _beside(draft, kind, ask.workload.podsets)
+    room = sight_of(draft).room(kind)
+    if before is not None:
+        yield Hurdle(Bar.KEPT, "", before & (room <= 0))
+    yield from (Hurdle(Bar.BUSY, *one) for one in _short(kind, draft.snapshot, draft.free))
+    yield Hurdle(Bar.DEVICES, "", room <= 0)
+
+
+def _lasting(snapshot: Snapshot, kind: Kind) -> Iterator[Hurdle]:
+    """What rules nodes out whatever runs on them."""
+    pod = kind.pod
+    yield from _out_of_use(snapshot, ~usable(snapshot, pod))
+    codes, kinds = taints_of(snapshot)
+    refused = [[one for one in taints if one.effect != "PreferNoSchedule" and not tolerates(pod.tolerations, one)]
+               for taints in kinds]  # fmt: skip
+    for taint in sorted(set(chain(*refused)), key=lambda one: (one.key not in STATES, one.key, one.value)):
+        mask = np.array([taint in taints for taints in refused], np.bool_)[codes]
+        yield Hurdle(STATES.get(taint.key, Bar.TAINT), "" if taint.key in STATES else taint, mask)
+    for name, value in pod.node_selector:
+        asked = Expression(name, "In", (value,))
+        yield Hurdle(Bar.SELECTOR, asked, ~satisfies(snapshot, (asked,)))
+    yield from _outside(snapshot, Bar.AFFINITY, pod.affinity) if pod.affinity else ()
+    for terms in pod.volumes:
+        yield from _outside(snapshot, Bar.VOLUME, terms)
+    yield from (Hurdle(Bar.TOO_SMALL, *one) for one in _short(kind, snapshot, snapshot.capacity))
+
+
+def _out_of_use(snapshot: Snapshot, out: Mask) -> Iterator[Hurdle]:
+    nodes = snapshot.nodes
+    for bar, holds in (
+        (Bar.LEAVING, [one.is_leaving for one in nodes]),
+        (Bar.UNHEALTHY, [one.is_unhealthy for one in nodes]),
+        (Bar.CORDONED, [one.is_unschedulable for one in nodes]),
+        (Bar.NOT_READY, [not one.is_ready for one in nodes]),
+    ) if out.any() else ():  # fmt: skip
+        yield Hurdle(bar, "", out & np.array(holds, np.bool_))
+
+
+def _outside(snapshot: Snapshot, bar: Bar, terms: tuple[Term, ...]) -> Iterator[Hurdle]:
+    """Where no term holds: a lone term by its expressions, several by the keys that they name."""
+    if len(terms) == 1:
+        for one in terms[0].expressions:
+            yield Hurdle(bar, one, ~satisfies(snapshot, (one,)))
+    names = sorted({one.key for term in terms for one in (*term.expressions, *term.fields)})
+    yield Hurdle(bar, ", ".join(names), ~matches(snapshot, terms))
+
+
+def _short(kind: Kind, snapshot: Snapshot, amounts: Counts) -> Iterator[tuple[str, Mask, int, Counts]]:
+    """Resource by resource, accelerators first: where there is less of it than a pod takes."""
+    for column, amount in sorted(zip(kind.need.columns, kind.need.amounts), reverse=True):
+        yield snapshot.resources[column], amounts[column] < amount, amount, amounts[column]
+
+
+def _beside(draft: Draft, kind: Kind, podsets: Iterable[PodSet]) -> Iterator[Hurdle]:
+    """What the pods that stand rule out: host ports, anti-affinity either way, affinity, spread."""
+    snapshot, standing, pod = draft.snapshot, sight_of(draft).standing(), kind.pod
+    for key, mask in parted(snapshot, standing, pod):
+        bar = Bar.PORT if key == NAME else Bar.CLAIM if key == CLUSTER else Bar.ANTI_AFFINITY
+        yield Hurdle(bar, key if bar is Bar.ANTI_AFFINITY else "", mask)
+    terms = required(pod, anti=False)
+    is_led = any(attracts(one.pod, pod) for one in podsets if one.pod is not pod)  # its leaders come with it
+    if terms and not is_led:
+        names = ", ".join(sorted({one.topology_key for one in terms}))
+        yield Hurdle(Bar.POD_AFFINITY, names, ~near(snapshot, standing, pod))
+    for spread, mask in skews(snapshot, standing, kind, sight_of(draft).leaving()):
+        yield Hurdle(Bar.SPREAD, spread.topology_key, mask)
