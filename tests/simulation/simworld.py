@@ -15,7 +15,7 @@ from fairway.controllers.run import run
 from fairway.embedded.gate import CONTROLLER, gate
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.kinds import builtin_kinds
-from fairway.embedded.registry import Registry
+from fairway.embedded.registry import Registry, admit_all
 from fairway.embedded.server import Server
 from fairway.embedded.store import Store
 from fairway.kube import kinds
@@ -150,11 +150,12 @@ KINDS = {
 
 @asynccontextmanager
 async def cluster(
-    clock: Clock, chance: Chance, *nodes: Thing, dead: frozenset[str] = frozenset()
+    clock: Clock, chance: Chance, *nodes: Thing, dead: frozenset[str] = frozenset(), has_door: bool = True
 ) -> AsyncIterator[World]:
     """With these nodes, and without controllers yet. On those that are dead no pod ever starts or stops."""
     store = Store()
-    server = Server(Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock)))
+    admit = gate(store, clock) if has_door else admit_all
+    server = Server(Registry(store, builtin_kinds(), clock, chance, admit=admit))
     await server.start()
     client = Client(server.handle, clock, chance)
     down = set(dead)

@@ -28,7 +28,7 @@ from fairway.engine.plan import (
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .names import name_of
-from .objects import PodObject, PodStatus, Terminated
+from .objects import DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
 from .quantities import is_bytes, time_text
 
 NAMED = 3
@@ -331,6 +331,23 @@ def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
     return f"{why}{_for(verdict.beneficiary, workload, queues)}{moved}"
 
 
+def contested(pods: Sequence[PodObject]) -> str:
+    """What to do where another scheduler may bind pods that wait; "" where none may."""
+    by = sorted({pod.spec.scheduler_name for pod in pods} - {SCHEDULER})
+    return f"{' and '.join(by)} may start it before its turn; to prevent that, {_OURS}" if by else ""
+
+
+def adopted(pods: Sequence[PodObject]) -> str:
+    """What became of a workload whose pods another scheduler bound before its turn, and how to have it wait."""
+    by = " and ".join(sorted({pod.spec.scheduler_name or DEFAULT_SCHEDULER for pod in pods}))
+    nodes = sorted({pod.spec.node_name for pod in pods})
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return (
+        f"{by} bound it to {', '.join(nodes[:NAMED])}{more} before its turn; it counts as admitted there. To make it "
+        f"wait, {_OURS}"
+    )
+
+
 def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
     """How a workload ended by itself: `finished`, `failed: exit code 3`. `reason` and `message` are its owner's; of
     several pods the one is named whose container failed first."""
@@ -358,6 +375,8 @@ def _exits(status: PodStatus) -> Iterator[Terminated]:
         if end and end.exit_code:
             yield end
 
+
+_OURS = f"set schedulerName: {SCHEDULER} in the spec of its pods, or install the webhook"
 
 _CAUSES: Mapping[Cause, str] = {
     Cause.PREEMPTED: "preempted by a higher priority of its queue",

@@ -28,7 +28,7 @@ ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and s
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
+NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 
 
 class Part(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -247,6 +247,7 @@ class JobSpec(Part, frozen=True):
 class JobStatus(Part, frozen=True):
     active: Natural = 0
     succeeded: Natural = 0
+    start_time: str | None = None
     conditions: tuple[Condition, ...] = ()
 
 

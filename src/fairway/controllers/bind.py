@@ -3,9 +3,10 @@
 A placement lists places in rank order. A pod with a completion index takes the place of its rank, the others the
 first free one: in a group in the order of their ranks, else in the order they were made. A place is free unless a pod
 that is bound to it still runs; a pod that is terminating runs until it is gone. A pod on a node for which no place is
-left (its workload shrank) is to go; what takes its place unbound waits for growth. Binding writes the devices onto the
-pod in the same request, so that a pod never starts without them; the scheduling gate goes first, since nobody may bind
-a gated pod.
+left (its workload shrank) is to go; what takes its place unbound waits for growth. A pod that another scheduler bound
+is not to go: its place becomes one of the admission (`adopted`). Binding writes the devices onto the pod in the same
+request, so that a pod never starts without them; the scheduling gate goes first, since nobody may bind a gated pod. In
+that write a pod that names another scheduler is tied to its node: whoever binds it then, it goes where it was placed.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from fairway.api.names import ranks
-from fairway.api.objects import ASSIGNED, ATTEMPT, GATE, GROUP_SIZE, INDEX, PodObject, PodTemplate
+from fairway.api.objects import ASSIGNED, ATTEMPT, GATE, GROUP_SIZE, HOSTNAME, INDEX, SCHEDULER, PodObject, PodTemplate
 from fairway.api.owners import group_of
 from fairway.api.pods import lasting, pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
@@ -99,6 +100,27 @@ def within(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Adm
     return Admission(placed.pool, tuple(podsets))
 
 
+def adopted(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Admission:
+    """The admission with the places that others bound pods to: each in the stead of a free place, else one more."""
+    most = {podset.name: podset.count for podset in value.podsets}
+    podsets = []
+    for placement, own in by_podset(placed, value, pods):
+        rows, (free, unplaced) = places(placement), _settled(placement, own)
+        for pod in filter(is_of_others, unplaced):
+            row = next((row for row, place in enumerate(free) if place), None)
+            if row is not None:
+                rows[row], free[row] = place_of(pod), None
+            elif len(rows) < most[placement.name]:
+                rows.append(place_of(pod))
+        podsets.append(packed(placement.name, rows))
+    return Admission(placed.pool, tuple(podsets))
+
+
+def is_of_others(pod: PodObject) -> bool:
+    """Whether another scheduler bound it, and it stays."""
+    return holds_room(pod) and pod.metadata.deletion_timestamp is None and ATTEMPT not in pod.metadata.annotations
+
+
 def _settled(
     placement: PodSetPlacement, pods: Sequence[PodObject]
 ) -> tuple[list[Place | None], list[PodObject]]:
@@ -176,11 +198,13 @@ async def remove(client: Client, pods: Iterable[PodObject]) -> None:
             await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
 
-async def bind(client: Client, pod: PodObject, place: Place, *, attempt: str) -> None:
-    """Puts a pod in its place. `attempt`: of which workload and attempt it is."""
+async def bind(client: Client, pod: PodObject, place: Place, *, attempt: str, hostname: str = "") -> None:
+    """Puts a pod in its place. `attempt`: of which workload and attempt it is; `hostname`: that label of the node."""
     meta, ref = pod.metadata, ref_of(pod)
     if any(gate.name == GATE for gate in pod.spec.scheduling_gates):
         left = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != GATE]
-        await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": {"schedulingGates": left or None}})
+        is_shared = bool(hostname) and pod.spec.scheduler_name != SCHEDULER
+        spec = {"schedulingGates": left or None} | ({"nodeSelector": {HOSTNAME: hostname}} if is_shared else {})
+        await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": spec})
     devices = {ASSIGNED: ",".join(map(str, place.devices))} if place.devices else {}
     await client.bind(ref, place.node, uid=meta.uid, annotations=devices | {ATTEMPT: attempt})

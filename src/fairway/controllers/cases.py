@@ -1,14 +1,15 @@
 """What belongs together: a Workload, its owner and its pods, by the key of the Workload.
 
 A pod's workload is read off the pod alone: its Job's, its group's, or its own. An owner counts if it is managed (it
-or its namespace says so); a pod only if it is left to Fairway to schedule, since a pod of another scheduler is used
-room and no more. Pods that ran and were lost are noted here for a moment: their Job or their owner may be going too.
+or its namespace says so); a pod only if it is left to Fairway to schedule, or says nothing of a scheduler but its own
+label names a queue. Any other pod of another scheduler is used room and no more. Pods that ran and were lost are noted
+here for a moment: their Job or their owner may be going too.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
-from fairway.api.objects import SCHEDULER, JobObject, PodObject
+from fairway.api.objects import DEFAULT_SCHEDULER, QUEUE, SCHEDULER, JobObject, PodObject
 from fairway.api.owners import GATED, group_of, is_of_others, name_of, queue_of
 from fairway.api.owners import job as read_job
 from fairway.api.pods import is_lost
@@ -87,10 +88,16 @@ class Cases:
             is_managed = job and queue_of(job.metadata, labels) and not is_of_others(job.metadata, read_job(job))
             owner = JobOwner(job) if job and is_managed else None
             return Case(key, workload, owner, pods)
-        ours = [pod for pod in pods if pod.spec.scheduler_name == SCHEDULER and queue_of(pod.metadata, labels)]
+        ours = [pod for pod in pods if _is_left_to_us(pod) and queue_of(pod.metadata, labels)]
         ours.sort(key=lambda pod: pod.metadata.name)
         owner = PodsOwner(namespace, name.removeprefix(name_of("Pod", "")), tuple(ours)) if ours else None
         return Case(key, workload, owner, pods)
+
+
+def _is_left_to_us(pod: PodObject) -> bool:
+    is_bare = not any(one.controller for one in pod.metadata.owner_references)
+    unsaid = is_bare and QUEUE in pod.metadata.labels and pod.spec.scheduler_name in ("", DEFAULT_SCHEDULER)
+    return pod.spec.scheduler_name == SCHEDULER or unsaid
 
 
 def _is_going(pod: PodObject | None) -> bool:

@@ -4,6 +4,9 @@ Each says what Workload it should have, whether it is over, and how it is stoppe
 resumed: its own controller makes and removes its pods. Bare pods cannot be stopped and kept: they are deleted and
 made again, gated, under the same names, from the manifests that their Workload carries since it was made. Pods that
 something else owns (a ReplicaSet) are deleted and left to it. All that is written here may be written twice.
+
+Where no door saw a Job, its pods name another scheduler, which would bind them as they come. So such a Job is resumed
+with Fairway's gate in its template; of a Job that runs the template does not change any more.
 """
 
 import base64
@@ -78,7 +81,25 @@ class JobOwner:
         await self._set(client, {} if self.job.spec.suspend else {"suspend": True})
 
     async def start(self, client: Client) -> None:
-        await self._set(client, {"suspend": False} if self.job.spec.suspend else {})
+        """Resumes it, unless its template is to have a gate first and cannot yet: its own controller still stops it."""
+        if self.job.spec.suspend and (self._waits_for_fairway() or self._is_at_rest()):
+            await self._set(client, {"suspend": False, **self._gated()})
+
+    def _waits_for_fairway(self) -> bool:
+        """Whether no other scheduler binds its pods."""
+        spec = self.job.spec.template.spec
+        return spec.scheduler_name == SCHEDULER or any(gate.name == GATE for gate in spec.scheduling_gates)
+
+    def _is_at_rest(self) -> bool:
+        """Whether the API server lets its template change."""
+        is_told = any(one.type == "Suspended" and one.status == "True" for one in self.job.status.conditions)
+        return not self.job.status.active and (is_told or not self.job.status.start_time)
+
+    def _gated(self) -> dict[str, object]:
+        if self._waits_for_fairway():
+            return {}
+        gates = [{"name": one.name} for one in self.job.spec.template.spec.scheduling_gates]
+        return {"template": {"spec": {"schedulingGates": [*gates, {"name": GATE}]}}}
 
     async def fail(self, client: Client) -> None:
         """It ends for good, by a deadline that is over: its own controller stops the pods and marks it Failed. While

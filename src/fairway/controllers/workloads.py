@@ -8,7 +8,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     deleted, or over     wait until its pods are gone and it is charged, then let it go
     evicted              stop the owner; when no pod is left on a node, give up the room (or move into the next)
     admitted             start the owner, bind its pods, say when all of them are up, take note of those lost
-    waiting              keep the owner stopped
+    waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,20 +20,34 @@ from msgspec.structs import replace
 
 from fairway.api import conditions
 from fairway.api.decode import change, decode
-from fairway.api.objects import COMPLETIONS, MANIFESTS, SUBMITTED, OwnerReference, PodObject
+from fairway.api.objects import COMPLETIONS, HOSTNAME, MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
-from fairway.engine import GPU, Admission, Workload
+from fairway.engine import GPU, Admission, PodSetPlacement, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Selection, ref
 
 from . import status as life
-from .bind import Place, assign, bind, by_podset, holds_room, is_over, ref_of, remove, strays, within, without
+from .bind import (
+    Place,
+    adopted,
+    assign,
+    bind,
+    by_podset,
+    holds_room,
+    is_of_others,
+    is_over,
+    ref_of,
+    remove,
+    strays,
+    within,
+    without,
+)  # fmt: skip
 from .cases import Case, key_of_pod
 from .means import Means
 from .owner import JobOwner, Outcome, Owner, PodsOwner, keep, remake
@@ -42,6 +56,7 @@ from .status import Said, holds, since
 FINALIZER = "fairway.dev/charge"
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
+GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +82,8 @@ class Life:
             return await self._leave(case, said, owner)
         if said.status.admission is not None and holds(said.status, "Admitted"):
             return await self._run(case, said, owner)
+        if (again := await self._adopt(case, said, owner)) is not None:
+            return again
         await owner.stop(self.means.client)
         if said.status.phase or not said.spec.active:  # of a new one the first verdict tells
             await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
@@ -75,10 +92,10 @@ class Life:
     # Making and mirroring
 
     async def _make(self, case: Case) -> None:
-        """A Workload for an owner that has none, unless it is over, or pods that stand on nodes without one: those run
-        on as used room."""
+        """A Workload for an owner that has none, unless it is over, or pods that Fairway bound stand on nodes without
+        one: those run on as used room."""
         owner = case.owner
-        if isinstance(owner, PodsOwner) and not owner.is_stopped():
+        if isinstance(owner, PodsOwner) and not all(map(is_of_others, filter(holds_room, owner.pods))):
             return
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
@@ -93,6 +110,8 @@ class Life:
             notes[COMPLETIONS] = str(owner.job.spec.completions)
         made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
         await self.means.client.ensure(kinds.WORKLOADS, made)
+        if isinstance(owner, PodsOwner) and owner.is_stopped() and (words := conditions.contested(owner.pods)):
+            self.means.events.tell(owner.about(), "OtherScheduler", words, is_warning=True)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
@@ -145,6 +164,27 @@ class Life:
                     return False
         return True
 
+    async def _adopt(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
+        """Admits what another scheduler bound before its turn, on the room that it holds: to stop it would cost what it
+        has done. Of a gang enough pods have to be bound, or soon to be. None: nothing of it is bound, or it is not to
+        run; else when to look again."""
+        bound, now = [pod for pod in case.pods if is_of_others(pod)], self.means.now()
+        if not bound or not said.spec.active or said.status.admission:
+            return None
+        value, pool = value_of(said), self.means.facts.state.pool_of(bound[0].spec.node_name)
+        empty = Admission(pool, tuple(PodSetPlacement(one.name, ()) for one in value.podsets))
+        held = adopted(empty, value, bound)
+        counts = {one.name: one.count for one in held.podsets}
+        if any(counts[one.name] < min(one.min_count, owner.wanted()) for one in value.podsets):
+            late = max(time(pod.metadata.creation_timestamp or time_text(now)) for pod in case.pods) + GATHER_OTHERS
+            return late if now < late else None
+        if pool and not self.means.facts.state.assumes(case.key):
+            words = Said("Adopted", conditions.adopted(bound))
+            if await self.means.write(case.key, lambda it: life.admit(it.status, held, words, now=now)):
+                self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
+        self.means.wake()
+        return now + SETTLE_SECONDS
+
     # Running
 
     async def _run(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
@@ -154,6 +194,9 @@ class Life:
         await owner.start(self.means.client)
         if not (left := within(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, left)
+            return self.means.now() + SETTLE_SECONDS
+        if not (moved := adopted(placed, value, case.pods)).is_same(placed):
+            await self._cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
@@ -174,7 +217,7 @@ class Life:
         try:
             for pod, place in places:
                 sent.append(pod)
-                await bind(self.means.client, pod, place, attempt=attempt)
+                await bind(self.means.client, pod, place, attempt=attempt, hostname=self._hostname(place.node))
         except ApiError as error:
             if error.status < 500:
                 sent.pop()
@@ -182,6 +225,10 @@ class Life:
         finally:
             for pod in sent:
                 await self.means.view.shown(ref_of(pod), lambda seen, old=pod: _is_another(seen, old))  # type: ignore[misc]
+
+    def _hostname(self, node: str) -> str:
+        seen = self.means.view.nodes.get(node)
+        return seen.metadata.labels.get(HOSTNAME, "") if seen else ""
 
     async def _started(self, key: str, said: WorkloadObject) -> None:
         now, admitted = self.means.now(), since(said.status, "Admitted")

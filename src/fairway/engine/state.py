@@ -134,6 +134,12 @@ class State:
     def has_pending(self) -> bool:
         return bool(self._pending)
 
+    def pool_of(self, node: str) -> str:
+        """The pool that a node was in at the last snapshot; "" for none."""
+        row = self._rows.get(node)
+        index = -1 if row is None else int(self._layout.pool_of[row])
+        return self._layout.pools[index].name if index >= 0 else ""
+
     # What is told
 
     def observe(self, *facts: Fact) -> None:

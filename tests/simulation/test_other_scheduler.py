@@ -1,0 +1,134 @@
+"""Beside another scheduler, and nobody at the door: what that one binds first is admitted where it runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from simworld import Thing, World, cluster, is_true, job, node, pod
+from test_life import START
+
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.client import ApiError
+from fairway.kube.kinds import Ref, Selection
+
+LABELS = {"fairway.dev/queue": "default"}
+CLOSED: Thing = {
+    "apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "default"},
+    "spec": {"stopPolicy": "StopAdmitting"},
+}  # fmt: skip
+
+
+async def bind_all(world: World, nodes: list[str]) -> None:
+    """Another scheduler: binds every pod that names it and has no gate at once, to the nodes in turn, full or not."""
+    turn = 0
+    while True:
+        for it in await world.client.list(Selection(kinds.PODS)):
+            spec, meta = it["spec"], it["metadata"]
+            if spec.get("nodeName") or spec.get("schedulingGates") or spec["schedulerName"] != "default-scheduler":
+                continue
+            with suppress(ApiError):
+                name = spec.get("nodeSelector", {}).get("kubernetes.io/hostname", nodes[turn % len(nodes)])
+                await world.client.bind(Ref(kinds.PODS, meta["name"], meta["namespace"]), name, uid=meta["uid"])
+                turn += 1
+        await world.server.registry.store.changed("pods")
+
+
+def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, on: tuple[str, ...] = ("n1",)) -> Any:
+    """What the story answers, without a door; the other scheduler binds to the nodes `on`."""
+    clock = VirtualClock(START)
+
+    async def run() -> Any:
+        async with cluster(clock, seeded(1), *nodes, has_door=False) as world:
+            other = asyncio.create_task(bind_all(world, list(on)))
+            world.start()
+            try:
+                return await story(world)
+            finally:
+                other.cancel()
+
+    return clock.run(run())
+
+
+async def conditions(world: World, name: str) -> dict[str, str]:
+    return {it["type"]: it["reason"] for it in (await world.workload(name))["status"]["conditions"]}
+
+
+def test_a_job_whose_pods_are_bound_before_its_turn_is_admitted_where_they_run() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(CLOSED)
+        await world.apply(job("a", seconds=30, labels=LABELS, backoffLimit=0, parallelism=2, completions=2))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        said, pods = await world.workload("job-a"), await world.pods()
+        told = await conditions(world, "job-a")
+        await world.until(lambda: world.is_in("job-a", "Succeeded"))
+        events = {it["reason"] for it in await world.client.list(Selection(kinds.EVENTS))}
+        placed = said["status"]["admission"]["podSets"][0]["nodes"]
+        return placed, {it["spec"]["nodeName"] for it in pods}, told["Admitted"], "Adopted" in events
+
+    assert play(story, node("n1"), node("n2")) == ([{"node": "n1", "count": 2}], {"n1"}, "Adopted", True)
+
+
+def test_what_is_bound_to_a_full_node_counts_there_and_nothing_else_stops() -> None:
+    async def story(world: World) -> list[Any]:
+        await world.apply(*(job(name, seconds=30, cpu="3", labels=LABELS, backoffLimit=0) for name in "ab"))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.until(lambda: world.is_in("job-b", "Running"))
+        await world.apply(job("c", seconds=10, cpu="3", labels=LABELS, suspend=True, pod={"schedulerName": "fairway"}))
+        await world.until(lambda: world.is_in("job-c", "Running"))
+        where = (await world.workload("job-c"))["status"]["admission"]["podSets"][0]["nodes"][0]["node"]
+        await world.until(lambda: world.is_in("job-a", "Succeeded"))
+        await world.until(lambda: world.is_in("job-b", "Succeeded"))
+        return [where, *[(await world.job(name))["status"].get("failed", 0) for name in "ab"]]
+
+    assert play(story, node("n1"), node("n2")) == ["n2", 0, 0]
+
+
+def test_a_job_made_suspended_is_resumed_with_a_gate_and_goes_where_it_is_placed() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(job("a", seconds=30, labels=LABELS, suspend=True))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        said, (ran,) = await world.workload("job-a"), await world.pods()
+        gates = (await world.job("a"))["spec"]["template"]["spec"]["schedulingGates"]
+        placed = said["status"]["admission"]["podSets"][0]["nodes"][0]["node"]
+        return gates, placed, ran["spec"]["nodeName"]
+
+    assert play(story, node("n2"), on=("n1",)) == ([{"name": "fairway.dev/admission"}], "n2", "n2")
+
+
+def test_half_a_gang_that_stays_half_is_stopped_and_waits_whole_without_a_charge() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(job("a", seconds=30, cpu="3", labels=LABELS, backoffLimit=0, parallelism=2, completions=2))
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=120)
+        status = (await world.job("a"))["status"]
+        return status["succeeded"], status.get("failed", 0)
+
+    assert play(story, node("n1"), node("n2"), on=("n1", "none")) == (2, 0)
+
+
+def test_a_labelled_pod_that_names_no_scheduler_counts_in_its_queue() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(CLOSED, pod("p", seconds=30, labels=LABELS))
+        await world.until(lambda: world.is_in("pod-p", "Running"))
+        said, told = await world.workload("pod-p"), await conditions(world, "pod-p")
+        await world.until(lambda: world.is_in("pod-p", "Succeeded"))
+        return said["status"]["admission"]["podSets"][0]["nodes"], told["Admitted"], is_true(said, "Admitted")
+
+    assert play(story, node("n1"), node("n2")) == ([{"node": "n1", "count": 1}], "Adopted", True)
+
+
+def test_a_labelled_pod_that_waits_is_told_of_the_scheduler_that_it_names() -> None:
+    async def story(world: World) -> list[str]:
+        waiting = pod("p", labels=LABELS)
+        waiting["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+        await world.apply(waiting)
+
+        async def told() -> list[str]:
+            found = await world.client.list(Selection(kinds.EVENTS))
+            return [it["message"] for it in found if it["reason"] == "OtherScheduler"]
+
+        return await world.until(told)
+
+    (message,) = play(story, node("n1"))
+    assert message.startswith("default-scheduler may start it before its turn") and "schedulerName: fairway" in message
