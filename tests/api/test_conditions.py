@@ -254,9 +254,9 @@ def test_what_was_stopped_by_its_time_limit_or_never_started_is_told_with_the_ca
     assert never == "not started: it comes after prepare, which failed"
 
 
-def pod(name, code, at="", **end):
+def pod(name, code, at="", *, why="", **end):
     terminated = Terminated(code, finished_at=at, **end)
-    status = PodStatus("Failed", container_statuses=(ContainerStatus("main", ContainerState(terminated)),))
+    status = PodStatus("Failed", why, container_statuses=(ContainerStatus("main", ContainerState(terminated)),))
     return PodObject(Metadata(name, "ns"), status=status)
 
 
@@ -268,6 +268,8 @@ def pod(name, code, at="", **end):
         ([pod("a", 139)], "failed: exit code 139 (SIGSEGV)"),
         ([pod("a", 128, message="exec: no such file")], "failed: exec: no such file (exit code 128)"),
         ([pod("a", 143, "2026-11-21T12:00:09Z"), pod("b", 9, "2026-11-21T12:00:01Z")], "failed: exit code 9 in pod b"),
+        ([pod("a", 137, "2026-11-21T12:00:01Z", why="Lost"), pod("b", 3, "2026-11-21T12:00:09Z")],
+         "failed: exit code 3 in pod b"),
         ([pod("a", 0)], "failed: Job has reached the specified backoff limit"),
     ],
 )

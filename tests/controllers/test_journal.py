@@ -5,8 +5,19 @@ import logging
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
-from fairway.api.objects import Condition, Metadata
+from fairway.api.objects import (
+    ATTEMPT,
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Metadata,
+    PodObject,
+    PodSpec,
+    PodStatus,
+    Terminated,
+)
 from fairway.api.types import (
     AdmissionStatus,
     EvictionRecord,
@@ -17,7 +28,7 @@ from fairway.api.types import (
     WorkloadStatus,
 )
 from fairway.clock import Clock
-from fairway.controllers.happening import Happening, happened
+from fairway.controllers.happening import Happening, failed_at, happened, happened_since, pod_failed
 from fairway.controllers.journal import MOST_LINES, Journal, line
 
 PLACED = AdmissionStatus("h100", (PodSetNodes("main", (NodePods("n1", 2), NodePods("n2", 2))),))
@@ -60,6 +71,40 @@ def test_each_step_of_a_life_is_one_line() -> None:
         f"{at} admitted workload=ml/job-a queue=nlp attempt=2\n",
         f'{at} failed workload=ml/job-a reason=BackoffLimitExceeded message="failed: exit code 3" runtime=123.0s\n',
     ]
+
+
+def test_what_happened_while_no_controller_led_is_read_off_the_object() -> None:
+    over, again, waiting = LIFE[-2], LIFE[-3], LIFE[-5]
+    history = (EvictionRecord("2026-11-21T12:00:00Z", "Preempted"),)
+    moved = replace(again, status=replace(again.status, eviction_history=history))
+    at = "2026-11-21T12:00:00Z"
+    assert over and again and waiting
+    told = {name: [one.event for one in happened_since(seen, at)] for name, seen in
+            (("over", over), ("again", moved), ("evicted", waiting), ("left", LIFE[-4]))}  # fmt: skip
+    assert told == {
+        "over": ["admitted", "failed"], "again": ["evicted", "admitted"], "evicted": ["evicted"],
+        "left": ["evicted", "requeued"],
+    }  # fmt: skip
+    assert not list(happened_since(over, "2026-11-21T12:02:04Z"))
+    new = replace(LIFE[1], metadata=Metadata("job-a", "ml", creation_timestamp=at))
+    assert [one.event for one in happened_since(new, at)] == ["submitted"]
+
+
+@pytest.mark.parametrize(("reason", "text"), [
+    ("", 'pod-failed workload=ml/job-a pod=a-0-x node=n1 message="exit code 3" attempt=2'),
+    ("Lost", "pod-lost workload=ml/job-a pod=a-0-x node=n1 reason=Lost attempt=2"),
+])  # fmt: skip
+def test_a_pod_that_failed_or_was_lost_has_a_line_once(reason: str, text: str) -> None:
+    meta = Metadata("a-0-x", "ml", annotations={ATTEMPT: "job-a/uid/2"})
+    ended = ContainerStatus("main", ContainerState(Terminated(3)))
+    ready = Condition("Ready", "False", last_transition_time="2026-11-21T12:00:00Z")
+    status = PodStatus("Failed", reason, conditions=(ready,), container_statuses=(ended,))
+    failed = PodObject(meta, PodSpec(node_name="n1"), status)
+    running = PodObject(meta, PodSpec(node_name="n1"), PodStatus("Running"))
+    [told] = pod_failed(running, failed, "ml/job-a")
+    assert text in line(told, "info", 0.0)
+    assert not list(pod_failed(failed, failed, "ml/job-a")) and not list(pod_failed(None, running, "ml/job-a"))
+    assert (failed_at(failed), failed_at(running)) == ("2026-11-21T12:00:00Z", "")
 
 
 def test_what_is_deleted_before_it_is_over_was_cancelled() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import os
 from pathlib import Path
 
 from fairway.cli.up import control
@@ -10,12 +11,14 @@ from fairway.embedded.up import Options, up
 from fairway.settings import Settings
 
 
-def live(folder: Path, cpus: str = "8", gpus: int = 0) -> None:
-    """A life of the cluster on a data directory, scheduler and all."""
+def live(folder: Path, cpus: str = "8", gpus: int = 0, log: Path | None = None) -> None:
+    """A life of the cluster on a data directory, scheduler and all; what it logs is added to `log`."""
 
     async def schedule(kubeconfig: Path) -> None:
         await control(kubeconfig, Settings())
 
+    if log:
+        os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), 2)
     options = Options(folder, cpus=cpus, fake_gpus=gpus)
     asyncio.run(up(options, clock=Clock(), chance=Chance(), control=schedule))
 

@@ -1,50 +1,36 @@
-"""Fairway is killed again and again while jobs run: nothing is lost, nothing runs twice, exit codes are true.
+"""Fairway and its shims are killed again and again under load: nothing is lost, nothing runs twice, all is told.
 
-Each life is a real process (forked from one that has imported everything, so that fifty lives fit into a test), killed
-by SIGKILL at a random moment of its start or work, scheduler and all. Each process of a job says in a file, opened for
-appending, that it started.
+Each life is a real process (forked from one that has imported everything, so that many lives fit into a test), killed
+by SIGKILL at a random moment of its start or work, scheduler and all; so are the shims of what runs, also while no
+Fairway lives. What ran is known from a book that the trials keep themselves (trials.py).
 """
 
 import asyncio
 import os
 import random
+import select
 import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import is_true
 from lives import live, lives
+from trials import LINES, Asked, Book, job, load
 
+from fairway.cli.runs import EVICTIONS, Notice, Run, kept, text_of
 from fairway.clock import Clock
 from fairway.embedded.up import down
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.config import load
+from fairway.kube.config import load as load_config
 from fairway.kube.http import http_transport
-from fairway.kube.kinds import Selection
-
-
-def job(name: str, starts: Path, chance: random.Random) -> dict[str, Any]:
-    """Of one pod or three, that take a moment and end well or badly."""
-    code, seconds = chance.choice((0, 0, 0, 3)), chance.uniform(0.01, 0.6)
-    script = f"echo {name}/$JOB_COMPLETION_INDEX/$FAIRWAY_POD_UID >> {starts}; sleep {seconds:.2f}; exit {code}"
-    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script],
-                 "resources": {"requests": {"cpu": "1"}}}
-    width = chance.choice((1, 1, 3)) if code == 0 else 1
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name, "namespace": "default", "labels": {"code": str(code)},
-            "annotations": {"fairway.dev/preemptible": "false"},  # an eviction would be a second start
-        },
-        "spec": {
-            "completions": width, "parallelism": width, "completionMode": "Indexed", "backoffLimit": 0,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-        },
-    }  # fmt: skip
+from fairway.kube.kinds import Ref, Selection
+from fairway.node.container import holder
 
 
 async def insist(client: Client, work: Any) -> Any:
@@ -56,13 +42,6 @@ async def insist(client: Client, work: Any) -> Any:
             if isinstance(error, ApiError) and error.status == 409:
                 return None
             await client.clock.sleep(0.05)
-
-
-async def submit_all(client: Client, count: int, starts: Path, chance: random.Random) -> None:
-    for number in range(count):
-        made = job(f"job-{number}", starts, chance)
-        await insist(client, lambda made=made: client.create(kinds.JOBS, made))
-        await client.clock.sleep(0.25)
 
 
 async def some_moment(folder: Path, pid: int, chance: random.Random) -> None:
@@ -84,39 +63,152 @@ async def finished(client: Client, count: int) -> list[dict[str, Any]]:
         await client.clock.sleep(0.1)
 
 
-@pytest.mark.parametrize("kills, jobs", [(50, 80), pytest.param(500, 1500, marks=pytest.mark.soak)])
-async def test_killed_at_any_moment_it_loses_nothing_and_runs_nothing_twice(kills: int, jobs: int, tmp_path: Path):
-    clock, chance, context = Clock(), random.Random(kills), lives()
-    starts = tmp_path / "starts"
-    life = context.Process(target=live, args=(tmp_path / "data",))
-    life.start()
-    while not (tmp_path / "data" / "kubeconfig").exists():
-        await clock.sleep(0.05)
-    async with http_transport(load([tmp_path / "data" / "kubeconfig"]), clock) as transport:
-        client = Client(transport, clock)
-        submitting = asyncio.create_task(submit_all(client, jobs, starts, chance))
-        for _ in range(kills):
-            await some_moment(tmp_path / "data", life.pid, chance)
-            os.kill(life.pid, signal.SIGKILL)
-            await asyncio.to_thread(life.join)
-            life = context.Process(target=live, args=(tmp_path / "data",))
-            life.start()
-        await submitting
-        ended = await clock.within(60.0, finished(client, jobs))
-        pods = await insist(client, lambda: client.list(Selection(kinds.PODS)))
-    await down(tmp_path / "data", clock)
-    await asyncio.to_thread(life.join)
+async def logs_of(client: Client, asked: Asked) -> list[tuple[Run, bytes, str]]:
+    """The runs of a Job: each with its text, and what the server says is missing."""
+    workload = Ref(kinds.WORKLOADS, f"job-{asked.name}", "default")
+    found = await kept(client, workload)
+    assert found
+    said = []
+    for run in found.items:
+        pieces = [piece async for piece in text_of(client, workload, run)]
+        text = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        said.append((run, text, " ".join(piece.text for piece in pieces if isinstance(piece, Notice))))
+    return said
 
-    expected = Counter(
-        f"{it['metadata']['name']}/{index}" for it in ended for index in range(it["spec"]["completions"])
-    )
-    ran = Counter(line.rpartition("/")[0] for line in starts.read_text().splitlines())
-    assert ran == expected
-    for it in ended:
-        good = it["metadata"]["labels"]["code"] == "0"
-        counts = it["status"].get("succeeded", 0), it["status"].get("failed", 0)
-        assert counts == ((it["spec"]["completions"], 0) if good else (0, 1)), it
-    codes = {it["metadata"]["name"]: int(it["metadata"]["labels"]["code"]) for it in ended}
-    for pod in pods:
-        state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-        assert state["exitCode"] == codes[pod["metadata"]["labels"]["job-name"]]
+
+@dataclass(slots=True)
+class Killer:
+    """Kills `up` and shims, and starts `up` again. `pods`: whose shims it killed before they had told an end."""
+
+    data: Path
+    chance: random.Random
+    log: Path
+    life: Any = None
+    pods: set[str] = field(default_factory=set)
+    starts: int = 0
+
+    def start(self) -> None:
+        self.life = lives().Process(target=live, args=(self.data, "8", 0, self.log))
+        self.life.start()
+        self.starts += 1
+
+    async def kill(self) -> None:
+        """Shims of what runs, the whole, or first the whole and then shims."""
+        what = self.chance.choice(("shims", "shims", "up", "up", "both"))
+        if what == "up":
+            await some_moment(self.data, self.life.pid, self.chance)
+        else:
+            await self.load()
+        if what != "shims":
+            os.kill(self.life.pid, signal.SIGKILL)
+            await asyncio.to_thread(self.life.join)
+        if what != "up":
+            await asyncio.to_thread(self.kill_shims)
+        if what != "shims":
+            self.start()
+
+    async def load(self) -> None:
+        """Until something runs, or has not for long."""
+        for _ in range(200):
+            if self.running():
+                return
+            await Clock().sleep(0.05)
+
+    def running(self) -> list[tuple[int, Path]]:
+        """The pid of each shim, and the folder of its attempt."""
+        locks = self.data.glob("pods/*/containers/*/*/lock")
+        return [(pid, lock.parent) for lock in locks if (pid := holder(lock))]
+
+    def kill_shims(self) -> None:
+        running = self.running()
+        for pid, folder in self.chance.sample(running, min(len(running), self.chance.choice((1, 1, 2, 4)))):
+            with suppress(ProcessLookupError):
+                file = os.pidfd_open(pid)
+                os.kill(pid, signal.SIGKILL)
+                select.select([file], [], [])
+                os.close(file)
+                if (folder / "started").exists() and not (folder / "exit").exists():
+                    self.pods.add(folder.parts[-4])
+
+
+async def submit_load(client: Client, asked: list[Asked], book: Path, chance: random.Random) -> None:
+    for one in asked:
+        made = job(one, book, chance)
+        await insist(client, lambda made=made: client.create(kinds.JOBS, made))
+        await client.clock.sleep(0.1)
+
+
+SEEDS = [(1, 10), *(pytest.param(seed, 100, marks=pytest.mark.soak) for seed in (2, 3, 4))]
+
+
+@pytest.mark.parametrize("seed, kills", SEEDS)
+async def test_what_is_killed_is_neither_lost_nor_run_twice_and_the_log_tells_why(
+    seed: int, kills: int, tmp_path: Path
+) -> None:
+    clock, book = Clock(), tmp_path / "book"
+    killer = Killer(tmp_path / "data", random.Random(seed), tmp_path / "log")
+    asked = list(load(4 * kills, random.Random(seed)))
+    killer.start()
+    while not (killer.data / "kubeconfig").exists():
+        await clock.sleep(0.05)
+    async with http_transport(load_config([killer.data / "kubeconfig"]), clock) as transport:
+        client = Client(transport, clock)
+        submitting = asyncio.create_task(submit_load(client, asked, book, random.Random(seed)))
+        for _ in range(kills):
+            await killer.kill()
+        await submitting
+        ended = await clock.within(60.0 * kills, finished(client, len(asked)))
+        runs = {one.name: await insist(client, lambda one=one: logs_of(client, one)) for one in asked}
+    await down(killer.data, clock)
+    await asyncio.to_thread(killer.life.join)
+    said, log = Book.read(book), killer.log.read_text()
+    status = {it["metadata"]["name"]: it["status"] for it in ended}
+    faults = [f"twice: {line}" for line in said.twice]
+    for one in asked:
+        faults += said.faults(one, killer.pods)
+        faults += of_status(one, status[one.name])
+        faults += of_logs(runs[one.name], said.all_pods(one), killer.pods)
+        faults += of_journal(one, log, runs[one.name], killer.pods)
+        if one.after and not said.is_before(f"{one.after}/0", f"{one.name}/0"):
+            faults.append(f"{one.name} started before {one.after} was over")
+    leads = log.count(" info leading ")
+    print(f"seed={seed} kills={kills} shims={len(killer.pods)} lives={killer.starts} leads={leads} jobs={len(asked)} "
+          f"attempts={sum(map(len, said.pods.values()))} ends={sum(map(len, said.ends.values()))}")
+    assert not faults, "\n".join(faults)
+
+
+def of_status(one: Asked, status: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with how a Job says that it ended."""
+    failed = len(one.codes) - one.succeeds
+    counts = status.get("succeeded", 0), status.get("failed", 0)
+    if is_true(status, "Complete") != one.succeeds or counts != (one.width * one.succeeds, failed):
+        yield f"{one.name}: {status}"
+
+
+def of_logs(runs: list[tuple[Run, bytes, str]], started: set[str], killed: set[str]) -> Iterator[str]:
+    """What is missing in the logs, untold."""
+    lines = [b"line %d\n" % number for number in range(LINES)]
+    if missing := started - {run.id.partition("/")[0] for run, _, _ in runs}:
+        yield f"no log of {missing}"
+    for run, text, told in runs:
+        is_whole = text == b"".join(lines)
+        is_told = bool(told) or run.reason in ("ContainerStatusUnknown", *EVICTIONS)
+        is_known = run.id.partition("/")[0] in started | killed
+        if not is_known or not b"".join(lines).startswith(text) or not (is_whole or is_told):
+            yield f"log of {run}: {text!r} {told}"
+
+
+def of_journal(one: Asked, log: str, runs: list[tuple[Run, bytes, str]], killed: set[str]) -> Iterator[str]:
+    """What the operator's log does not tell of a Job: its life, and why it ran more than once."""
+    own = [line for line in log.splitlines() if f" workload=default/job-{one.name} " in line]
+    events = Counter(line.split()[2] for line in own)
+    end = "finished" if one.succeeds else "failed"
+    for event in ("submitted", "admitted", end):
+        if not events[event]:
+            yield f"{one.name}: not {event}: {own}"
+    for run, _, _ in runs:
+        is_told = any(f" pod={run.pod} " in line for line in own)
+        if run.reason == "ContainerStatusUnknown" and not is_told and not events["evicted"]:
+            yield f"{one.name}: the loss of {run.pod} is not told: {own}"
+        if run.exit_code == 3 and not is_told:
+            yield f"{one.name}: the failure of {run.pod} is not told: {own}"

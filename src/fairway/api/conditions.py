@@ -29,6 +29,7 @@ from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .names import name_of
 from .objects import DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
+from .pods import is_lost
 from .quantities import is_bytes, time_text
 
 NAMED = 3
@@ -364,9 +365,12 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
 
 
 def first_exit(pods: Sequence[PodObject]) -> tuple[str, Terminated] | None:
-    """The pod whose container failed first, and how it did."""
-    exits = [(end.finished_at or "", pod.metadata.name, end) for pod in pods for end in _exits(pod.status)]
-    return min(exits, key=lambda it: it[:2])[1:] if exits else None
+    """The pod whose container failed first, and how it did; a pod that was lost only where no program failed."""
+    exits = [
+        (is_lost(pod.status), end.finished_at or "", pod.metadata.name, end)
+        for pod in pods for end in _exits(pod.status)
+    ]  # fmt: skip
+    return min(exits, key=lambda it: it[:3])[2:] if exits else None
 
 
 def _exits(status: PodStatus) -> Iterator[Terminated]:

@@ -1,9 +1,18 @@
-"""What happened to a workload, read off its object before and after a change: what the log and notices tell of."""
+"""What happened to a workload, read off its object before and after a change: what the log and notices tell of.
+
+What happened while no controller led is read off the object alone, by the times it holds.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fairway.api.types import AdmissionStatus, WorkloadObject
+from msgspec.structs import replace
+
+from fairway.api.conditions import first_exit
+from fairway.api.ends import exit_words
+from fairway.api.objects import ATTEMPT, PodObject
+from fairway.api.pods import is_lost
+from fairway.api.types import AdmissionStatus, EvictionRecord, WorkloadObject
 from fairway.api.workloads import key_of
 
 from .status import holds, is_over, since
@@ -37,13 +46,53 @@ def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator
         yield Happening("started", key, {"queue": seen.spec.queue, **_attempt(new)})
     if _turned(old, new, "Evicted"):
         last = status.eviction_history[-1] if status.eviction_history else None
-        by = {"for": last.beneficiary, "by": last.by} if last else {}
-        yield Happening("evicted", key, {"reason": status.reason, **by, **_attempt(new)})
+        yield _evicted(seen, last or EvictionRecord("", status.reason), _attempt(new))
     if old is not None and old.status.admission and not status.admission and not is_over(status):
         yield Happening("requeued", key, {"queue": seen.spec.queue, "phase": status.phase})
     if is_over(status) and (old is None or not is_over(old.status)):
         event = "finished" if status.phase == "Succeeded" else "failed"
         yield Happening(event, key, {"reason": status.reason, "message": status.message, "runtime": _runtime(new)})
+
+
+def happened_since(seen: WorkloadObject, moment: str) -> Iterator[Happening]:
+    """What happened to a workload from a time on (RFC 3339, whole seconds), as far as its object tells."""
+    status = seen.status
+    earlier = tuple(one for one in status.conditions if (one.last_transition_time or "") < moment)
+    was_over = any(one.type == "Finished" and one.status == "True" for one in earlier)
+    is_evicted = holds(status, "Evicted")
+    if not is_evicted:
+        yield from (_evicted(seen, one, {}) for one in status.eviction_history if one.time >= moment)
+    before = replace(
+        status, conditions=earlier, phase=status.phase if was_over else "",
+        admission=status.admission or (AdmissionStatus() if is_evicted else None),
+    )  # fmt: skip
+    is_new = (seen.metadata.creation_timestamp or "") >= moment
+    yield from happened(None if is_new else replace(seen, status=before), seen)
+
+
+def pod_failed(old: PodObject | None, new: PodObject | None, key: str) -> Iterator[Happening]:
+    """That a pod of a workload failed, or was lost: what runs in its stead is no mystery."""
+    if new is None or new.status.phase != "Failed" or (old is not None and old.status.phase == "Failed"):
+        return
+    meta, found = new.metadata, first_exit((new,))
+    facts: dict[str, object] = {"pod": meta.name, "node": new.spec.node_name}
+    if is_lost(new.status):
+        facts["reason"] = new.status.reason
+    elif found:
+        end = found[1]
+        facts["message"] = exit_words(end.exit_code, end.reason, end.message)
+    attempt = meta.annotations.get(ATTEMPT, "").rpartition("/")[2]
+    yield Happening("pod-lost" if is_lost(new.status) else "pod-failed", key, {**facts, "attempt": attempt})
+
+
+def failed_at(pod: PodObject) -> str:
+    """When a pod was seen to have failed."""
+    return max((one.last_transition_time or "" for one in pod.status.conditions if one.type == "Ready"), default="")
+
+
+def _evicted(seen: WorkloadObject, one: EvictionRecord, attempt: Mapping[str, object]) -> Happening:
+    facts = {"reason": one.reason, "for": one.beneficiary, "by": one.by}
+    return Happening("evicted", key_of(seen.metadata), {**facts, **attempt})
 
 
 def _turned(old: WorkloadObject | None, new: WorkloadObject, kind: str) -> bool:

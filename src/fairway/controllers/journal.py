@@ -23,7 +23,7 @@ from .happening import Happening
 
 MOST_LINES, AT_ONCE = 20_000, 2_000
 PLAIN = re.compile(r"[^\s\"=]+")
-LEVELS = {"failed": "warning", "refused": "error"}
+LEVELS = {"failed": "warning", "pod-lost": "warning", "refused": "error"}
 log = logging.getLogger(__name__)
 
 

@@ -11,12 +11,14 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from msgspec import structs
 
 from fairway.api.objects import JobObject, NamespaceObject, Object, PodObject
 from fairway.api.owners import name_of
+from fairway.api.quantities import time_text
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.clock import Chance, Clock
@@ -35,7 +37,7 @@ from .cases import Cases, key_of_pod
 from .facts import Facts
 from .forecast import Forecasts
 from .front import Front
-from .happening import happened
+from .happening import Happening, failed_at, happened, happened_since, pod_failed
 from .journal import Journal
 from .means import Means
 from .metrics import Metrics
@@ -97,6 +99,7 @@ class Control:
         self._notices = Notices(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
+        self._leads = False
 
     async def run(self, front: Front) -> None:
         """Until cancelled or the lease is lost; the lease is given up at once. `front` shows this life."""
@@ -110,6 +113,7 @@ class Control:
                 await self._view.synced()
                 front.waits_for = ""
                 await means.election.acquired.wait()
+                self._catch_up()
                 await self._tell()
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 tellers = self._queues.run(), self._forecasts.run(), self._notices.run()
@@ -123,6 +127,22 @@ class Control:
         said = {"metadata": {"annotations": {DECIDES_BY: told(self._means.settings)}}}
         with suppress(ApiError, OSError):
             await self._means.client.patch(self._means.election.lease, said)
+
+    def _catch_up(self) -> None:
+        """Logs that this controller leads now, and what happened since the last one did."""
+        self._leads, workloads = True, list(self._view.workloads.values())
+        until = self._means.election.led_until
+        moment = time_text(int(until)) if until < inf else ""
+        running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
+        facts = {"since": moment, "running": running, "workloads": len(workloads)}
+        self._means.journal.note(Happening("leading", "", facts))
+        if not moment:
+            return
+        for seen in workloads:
+            self._log(happened_since(seen, moment))
+        for pod in self._view.pods.values():
+            if failed_at(pod) >= moment and (key := key_of_pod(pod)) in self._view.workloads:
+                self._log(pod_failed(None, pod, key))
 
     async def _guard(self) -> None:
         """Ends this life when the lease is lost."""
@@ -139,7 +159,10 @@ class Control:
             self._changed(kind, old, None)  # it is of another workload now
             old = None
         if isinstance(seen, PodObject):
-            self._writer.agenda.note(self._cases.note(old, new, now=means.now()))  # type: ignore[arg-type]
+            key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
+            self._writer.agenda.note(key)
+            if key in self._view.workloads:
+                self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
         elif isinstance(seen, JobObject):
             key = f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}"
             self._cases.came(key, seen if new else None)
@@ -147,7 +170,7 @@ class Control:
         elif isinstance(seen, WorkloadObject):
             self._writer.agenda.note(key_of(seen.metadata))
             self._notices.note(seen)
-            self._tell_of(old, new)  # type: ignore[arg-type]
+            self._log(happened(old, new))  # type: ignore[arg-type]
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
@@ -155,10 +178,10 @@ class Control:
         if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
             means.wake()
 
-    def _tell_of(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
-        """Logs what happened to a workload; what there was at the start is not news."""
-        if self._means.election.acquired.is_set():
-            for one in happened(old, new):
+    def _log(self, news: Iterable[Happening]) -> None:
+        """What there was at the start is not news."""
+        if self._leads:
+            for one in news:
                 self._means.journal.note(one)
 
     def _record(self, snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> None:

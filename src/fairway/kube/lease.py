@@ -4,7 +4,7 @@ The holder renews every quarter of the term, and may write until two thirds of a
 *sent*; others take over a whole term after they last saw the lease change, by their own clock. So two never write at
 once as long as clocks run at the same speed; they need not agree on the time. The same identity renews at once: a
 restart on one machine waits for nobody. Leaving in order gives the lease up, and the next one, which looks every
-second, takes it; a crash lets it run out.
+second, takes it; a crash lets it run out. `led_until` says up to when the holder before is known to have led.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
+
+from fairway.api.quantities import time
 
 from .client import ApiError, Client
 from .kinds import Ref
@@ -48,6 +50,7 @@ class Election:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._renewed = float("-inf")
+        self.led_until = float("inf")
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def is_leader(self) -> bool:
@@ -74,8 +77,8 @@ class Election:
         if self.is_leader():
             self._renewed = float("-inf")
             with suppress(ApiError, OSError):
-                given_up = self.client.patch(self.lease, {"spec": {"holderIdentity": ""}})
-                await self.client.clock.within(RELEASE_SECONDS, given_up)
+                said = {"holderIdentity": "", "renewTime": _moment(self.client.clock.now())}
+                await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, {"spec": said}))
 
     async def _turn(self) -> None:
         now = self.client.clock.now()
@@ -90,6 +93,8 @@ class Election:
             if not self._may_take(found, now):
                 return
             await self.client.update(self.lease, self._object(now, found))
+            if not self.acquired.is_set() and found.spec.renew_time:
+                self.led_until = time(found.spec.renew_time)
         self._renewed = now
         self.acquired.set()
 
@@ -103,7 +108,7 @@ class Election:
     def _object(self, now: float, found: _Lease) -> dict[str, object]:
         before = found.spec
         ours = before.holder_identity == self.identity
-        moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = _moment(now)
         spec = _Spec(
             holder_identity=self.identity,
             lease_duration_seconds=round(self.term),
@@ -119,3 +124,7 @@ class Election:
             },
             "spec": msgspec.to_builtins(spec),
         }
+
+
+def _moment(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
