@@ -48,6 +48,7 @@ from .scheduler import Scheduler
 from .view import View
 
 RECORDINGS = 20
+LATE_SECONDS = 2.0  # a line that is this late may be lost in a crash
 log = logging.getLogger(__name__)
 
 
@@ -131,8 +132,9 @@ class Control:
     def _catch_up(self) -> None:
         """Logs that this controller leads now, and what happened since the last one did."""
         self._leads, workloads = True, list(self._view.workloads.values())
-        until = self._means.election.led_until
-        moment = time_text(int(until)) if until < inf else ""
+        until = self._means.election.worked_until
+        self._means.election.works = True
+        moment = time_text(int(until - LATE_SECONDS)) if until < inf else ""
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
         facts = {"since": moment, "running": running, "workloads": len(workloads)}
         self._means.journal.note(Happening("leading", "", facts))

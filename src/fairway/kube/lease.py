@@ -4,7 +4,8 @@ The holder renews every quarter of the term, and may write until two thirds of a
 *sent*; others take over a whole term after they last saw the lease change, by their own clock. So two never write at
 once as long as clocks run at the same speed; they need not agree on the time. The same identity renews at once: a
 restart on one machine waits for nobody. Leaving in order gives the lease up, and the next one, which looks every
-second, takes it; a crash lets it run out. `led_until` says up to when the holder before is known to have led.
+second, takes it; a crash lets it run out. The lease also says until when a holder has worked, which one that took it
+and crashed before it began has not.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from fairway.api.quantities import time
 
@@ -20,6 +22,7 @@ from .client import ApiError, Client
 from .kinds import Ref
 
 TERM_SECONDS, FOLLOW_SECONDS, RELEASE_SECONDS = 15.0, 1.0, 2.0
+WORKED = "fairway.dev/worked-until"
 log = logging.getLogger(__name__)
 
 
@@ -44,13 +47,14 @@ class _Lease(msgspec.Struct):
 
 
 class Election:
-    """`is_leader()` is to be asked before every write."""
+    """`is_leader()` is to be asked before every write. `works` is set by whoever has begun to; `worked_until`: when the
+    one before was last known to."""
 
     def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._renewed = float("-inf")
-        self.led_until = float("inf")
+        self.works, self.worked_until = False, float("inf")
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def is_leader(self) -> bool:
@@ -77,8 +81,9 @@ class Election:
         if self.is_leader():
             self._renewed = float("-inf")
             with suppress(ApiError, OSError):
-                said = {"holderIdentity": "", "renewTime": _moment(self.client.clock.now())}
-                await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, {"spec": said}))
+                worked = {WORKED: _moment(self.client.clock.now())} if self.works else {}
+                change = {"metadata": {"annotations": worked}, "spec": {"holderIdentity": ""}}
+                await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, change))
 
     async def _turn(self) -> None:
         now = self.client.clock.now()
@@ -93,8 +98,8 @@ class Election:
             if not self._may_take(found, now):
                 return
             await self.client.update(self.lease, self._object(now, found))
-            if not self.acquired.is_set() and found.spec.renew_time:
-                self.led_until = time(found.spec.renew_time)
+            if not self.acquired.is_set() and WORKED in found.metadata.annotations:
+                self.worked_until = time(found.metadata.annotations[WORKED])
         self._renewed = now
         self.acquired.set()
 
@@ -116,11 +121,13 @@ class Election:
             renew_time=moment,
             lease_transitions=(before.lease_transitions or 0) + (0 if ours else 1),
         )
+        worked = {WORKED: moment} if self.works else {}
+        meta = replace(found.metadata, annotations={**found.metadata.annotations, **worked})
         return {
             "apiVersion": self.lease.kind.group_version,
             "kind": self.lease.kind.name,
             "metadata": {
-                "name": self.lease.name, "namespace": self.lease.namespace, **msgspec.to_builtins(found.metadata),
+                "name": self.lease.name, "namespace": self.lease.namespace, **msgspec.to_builtins(meta),
             },
             "spec": msgspec.to_builtins(spec),
         }
