@@ -238,7 +238,8 @@ def test_a_request_that_makes_no_sense_is_refused_with_its_path():
 
 
 def pod(owner=None, **spec):
-    refs = [{"kind": owner, "name": "o", "controller": True}] if owner else []
+    group = {"ReplicaSet": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}.get(owner, "batch/v1")
+    refs = [{"apiVersion": group, "kind": owner, "name": "o", "controller": True}] if owner else []
     meta = {"name": "p", "labels": {"fairway.dev/queue": "q"}, "ownerReferences": refs}
     return {"metadata": meta, "spec": {"containers": [{"name": "c"}], **spec}}
 

@@ -183,9 +183,8 @@ def _managed(review: Review) -> None:
     if kind in owners.OWNERS or kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
         is_ours = not _is_of_others(new)
-        if is_ours and kind in owners.OWNERS and review.operation == "CREATE":
-            *path, last = owners.OWNERS[kind].suspend
-            _at(new, path)[last] = True
+        if is_ours and review.operation == "CREATE" and not _is_part(new):
+            _suspend(new, kind)
         before = dict(_templates(review.old))
         for where, template in _templates(new):
             if template != before.get(where):  # an owner that was let in once can still be suspended or resized
@@ -203,6 +202,23 @@ def _managed(review: Review) -> None:
             _pod(review)
 
 
+def _suspend(new: Thing, kind: tuple[str, str]) -> None:
+    """Keeps an owner that has a field for it from making pods."""
+    if (found := owners.OWNERS.get(kind)) and found.switch:
+        *path, last = found.switch.path
+        _at(new, path)[last] = found.switch.off
+
+
+def _is_part(new: Thing) -> bool:
+    """Whether something that is queued as a whole made it: it is admitted with that."""
+    refs = _dicts(_part(new, "metadata").get("ownerReferences"))
+    return any(one.get("controller") and _kind(one) in owners.OWNERS for one in refs)
+
+
+def _kind(ref: Said) -> tuple[str, str]:
+    return str(ref.get("apiVersion", "")).rpartition("/")[0], str(ref.get("kind"))
+
+
 def _is_of_others(owner: Thing) -> bool:
     """Whether it is left to another scheduler: a template names one, and no queue label asks for Fairway."""
     own = (None, "", DEFAULT_SCHEDULER, SCHEDULER)
@@ -213,11 +229,11 @@ def _is_of_others(owner: Thing) -> bool:
 def _pod(review: Review) -> None:
     """A pod of nobody, or of one of many, waits at a gate; one of an admitted owner only has its scheduler."""
     new, refs = review.new, _part(review.new, "metadata").get("ownerReferences")
-    kinds = {str(one.get("kind")) for one in _dicts(refs) if one.get("controller")}
-    if kinds <= {kind for _, kind in owners.GATED}:
+    kinds = {_kind(one) for one in _dicts(refs) if one.get("controller")}
+    if kinds <= owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
         _gate(new)
-    elif kinds & {kind for _, kind in owners.OWNERS}:
+    elif kinds & owners.OWNERS.keys():
         _steer(new)
 
 

@@ -256,6 +256,33 @@ class JobObject(Object, frozen=True):
     status: JobStatus = JobStatus()
 
 
+class DefinedVersion(Part, frozen=True):
+    name: str
+    served: bool = False
+
+
+class DefinedNames(Part, frozen=True):
+    kind: str = ""
+    plural: str = ""
+
+
+class DefinitionSpec(Part, frozen=True):
+    group: str = ""
+    names: DefinedNames = DefinedNames()
+    versions: tuple[DefinedVersion, ...] = ()
+
+
+class DefinitionStatus(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class DefinitionObject(Object, frozen=True):
+    """A CustomResourceDefinition."""
+
+    spec: DefinitionSpec = DefinitionSpec()
+    status: DefinitionStatus = DefinitionStatus()
+
+
 class NamespaceObject(Object, frozen=True):
     """A Namespace: its labels are all that is read."""
 

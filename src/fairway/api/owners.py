@@ -1,13 +1,13 @@
-"""The user's objects → the Workloads made for them: one function for each kind gives its podsets, one table names them.
+"""The user's objects → the Workloads made for them: a form for each kind gives its podsets, one table names them.
 
 A Workload is named after its owner (`job-a`), owned by it, and mirrors the `fairway.dev/` annotations it carries. The
 pods of a Deployment, StatefulSet or of nobody are workloads each (`pod-a`), or a gang where a label groups them: its
 Workload is named after the group, and made when all its pods are there.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -15,141 +15,95 @@ from fairway.engine.model import PodClass
 
 from . import objects
 from .decode import decode
+from .forms import batch, kubeflow, ray
+from .forms.batch import MAIN
+from .forms.batch import job as job
+from .forms.form import Form
 from .names import name_of
 from .pods import pod_class
 from .quantities import Malformed, shown, within
 from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
 
 DEFAULT_QUEUE = "default"
-MAIN = "main"
 POD = ("v1", "Pod")
-
-
-class Conditions(objects.Part, frozen=True):
-    conditions: tuple[objects.Condition, ...] = ()
-
-
-class ReplicatedJob(objects.Part, frozen=True):
-    name: str
-    replicas: objects.Natural = 1
-    template: objects.JobObject = objects.JobObject()
-
-
-class JobSetSpec(objects.Part, frozen=True):
-    replicated_jobs: tuple[ReplicatedJob, ...] = ()
-
-
-class JobSetObject(objects.Object, frozen=True):
-    spec: JobSetSpec = JobSetSpec()
-
-
-class ReplicaSpec(objects.Part, frozen=True):
-    replicas: objects.Natural = 1
-    template: objects.PodTemplate = objects.PodTemplate()
-
-
-class ElasticPolicy(objects.Part, frozen=True):
-    min_replicas: objects.Natural | None = None
-
-
-class PyTorchSpec(objects.Part, frozen=True):
-    pytorch_replica_specs: dict[str, ReplicaSpec] = {}  # noqa: RUF012  msgspec gives every struct a dict of its own
-    elastic_policy: ElasticPolicy = ElasticPolicy()
-
-
-class PyTorchJobObject(objects.Object, frozen=True):
-    spec: PyTorchSpec = PyTorchSpec()
-
-
-class RayGroup(ReplicaSpec, frozen=True):
-    group_name: str = "head"
-    min_replicas: objects.Natural | None = None
-    num_of_hosts: objects.Natural = 1
-
-
-class RaySpec(objects.Part, frozen=True):
-    head_group_spec: RayGroup = RayGroup()
-    worker_group_specs: tuple[RayGroup, ...] = ()
-    enable_in_tree_autoscaling: bool = False
-
-
-class RayClusterObject(objects.Object, frozen=True):
-    spec: RaySpec = RaySpec()
-
-
-S = TypeVar("S", objects.JobObject, JobSetObject, PyTorchJobObject, RayClusterObject)
-
-
-def job(said: objects.JobObject) -> tuple[PodSetSpec, ...]:
-    """As many pods at once as it still needs, with the labels that the Job controller gives them."""
-    name, template = said.metadata.name, said.spec.template
-    labels = {"batch.kubernetes.io/job-name": name, "job-name": name} | template.metadata.labels
-    template = replace(template, metadata=replace(template.metadata, labels=labels))
-    return (PodSetSpec(MAIN, _at_once(said.spec, said.status.succeeded), template=template),)
-
-
-def _at_once(spec: objects.JobSpec, succeeded: int = 0) -> int:
-    left = spec.parallelism if spec.completions is None else max(0, spec.completions - succeeded)
-    return min(spec.parallelism, left)
-
-
-def job_set(said: JobSetObject) -> tuple[PodSetSpec, ...]:
-    """A podset for each replicated job."""
-    return tuple(
-        PodSetSpec(one.name, one.replicas * _at_once(one.template.spec), template=one.template.spec.template)
-        for one in said.spec.replicated_jobs
-    )
-
-
-def pytorch_job(said: PyTorchJobObject) -> tuple[PodSetSpec, ...]:
-    """A podset for each role, the master first; an elastic policy's minimum is the workers'."""
-    roles = sorted(said.spec.pytorch_replica_specs.items(), key=lambda role: (role[0] != "Master", role[0]))
-    least = said.spec.elastic_policy.min_replicas
-    return tuple(
-        PodSetSpec(name.lower(), one.replicas, least if name == "Worker" else None, one.template) for name, one in roles
-    )
-
-
-def ray_cluster(said: RayClusterObject) -> tuple[PodSetSpec, ...]:
-    """The head, and a podset for each group of workers; they are elastic where Ray scales them."""
-    scales = said.spec.enable_in_tree_autoscaling
-    workers = (
-        PodSetSpec(
-            one.group_name,
-            one.replicas * one.num_of_hosts,
-            min(one.min_replicas, one.replicas) * one.num_of_hosts if scales and one.min_replicas is not None else None,
-            one.template,
-        )
-        for one in said.spec.worker_group_specs
-    )
-    return PodSetSpec("head", 1, template=said.spec.head_group_spec.template), *workers
+CAPITAL = re.compile("[A-Z]")
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership(Generic[S]):
-    """How a kind of owner is read. `suspend`: the field that keeps it from making pods."""
+class Switch:
+    """The field by which an owner is kept from making pods, and what it holds then and else."""
 
-    api_version: str
-    form: type[S]
-    podsets: Callable[[S], tuple[PodSetSpec, ...]]
-    suspend: tuple[str, ...] = ("spec", "suspend")
+    path: tuple[str, ...] = ("spec", "suspend")
+    off: str | bool = True
+    on: str | bool = False
+
+    def is_off(self, said: object) -> bool:
+        for step in self.path:
+            said = getattr(said, CAPITAL.sub(lambda found: f"_{found[0].lower()}", step), None)
+        return said == self.off
+
+    def patch(self, *, off: bool) -> dict[str, object]:
+        """The merge patch that sets it."""
+        made: object = self.off if off else self.on
+        for step in reversed(self.path):
+            made = {step: made}
+        assert isinstance(made, dict)
+        return made
+
+
+SUSPEND = Switch()
+RUN_POLICY = Switch(("spec", "runPolicy", "suspend"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """How a kind of owner is read and held.
+
+    `versions`: those of its API that are read alike, the best first. `switch`: what keeps it from making pods; None:
+    its pods wait at gates. `word`: what begins the names of its Workloads; absent: its kind. `source`: the kind of the
+    object of its own name that has its podsets. `label`: the label of its pods that names it, where their controllers
+    do not lead to it.
+    """
+
+    versions: tuple[str, ...]
+    plural: str
+    form: type[Form]
+    switch: Switch | None = SUSPEND
+    word: str = ""
+    source: tuple[str, str] | None = None
+    label: str = ""
 
     def workload(self, kind: str, said: object) -> WorkloadObject:
-        read = decode(said, self.form)
-        return workload_of((self.api_version, kind), read.metadata, self.podsets(read))
+        """The Workload of an object as JSON gives it; raises Malformed."""
+        return self.made(kind, decode(said, self.form))
+
+    def made(self, kind: str, read: Form, podsets: tuple[PodSetSpec, ...] | None = None) -> WorkloadObject:
+        """The Workload of an owner; `podsets` where another object has them."""
+        asked = read.podsets() if podsets is None else podsets
+        made = workload_of((self.versions[0], kind), read.metadata, asked)
+        if not self.word:
+            return made
+        return replace(made, metadata=replace(made.metadata, name=name_of(self.word, read.metadata.name)))
 
 
-OWNERS: Mapping[
-    tuple[str, str],
-    Ownership[objects.JobObject] | Ownership[JobSetObject] | Ownership[PyTorchJobObject] | Ownership[RayClusterObject],
-] = {
-    ("batch", "Job"): Ownership("batch/v1", objects.JobObject, job),
-    ("jobset.x-k8s.io", "JobSet"): Ownership("jobset.x-k8s.io/v1alpha2", JobSetObject, job_set),
-    ("kubeflow.org", "PyTorchJob"): Ownership(
-        "kubeflow.org/v1", PyTorchJobObject, pytorch_job, ("spec", "runPolicy", "suspend")
+OWNERS: Mapping[tuple[str, str], Ownership] = {
+    ("batch", "Job"): Ownership(("batch/v1",), "jobs", batch.Job),
+    ("jobset.x-k8s.io", "JobSet"): Ownership(("jobset.x-k8s.io/v1alpha2",), "jobsets", batch.JobSet),
+    ("trainer.kubeflow.org", "TrainJob"): Ownership(
+        ("trainer.kubeflow.org/v1alpha1",), "trainjobs", kubeflow.TrainJob, source=("jobset.x-k8s.io", "JobSet")
     ),
-    ("ray.io", "RayCluster"): Ownership("ray.io/v1", RayClusterObject, ray_cluster),
+    ("kubeflow.org", "PyTorchJob"): Ownership(("kubeflow.org/v1",), "pytorchjobs", kubeflow.PyTorchJob, RUN_POLICY),
+    ("kubeflow.org", "TFJob"): Ownership(("kubeflow.org/v1",), "tfjobs", kubeflow.TensorFlowJob, RUN_POLICY),
+    ("kubeflow.org", "XGBoostJob"): Ownership(("kubeflow.org/v1",), "xgboostjobs", kubeflow.BoostJob, RUN_POLICY),
+    ("kubeflow.org", "MPIJob"): Ownership(
+        ("kubeflow.org/v2beta1", "kubeflow.org/v1"), "mpijobs", kubeflow.MessageJob, RUN_POLICY
+    ),
+    ("ray.io", "RayCluster"): Ownership(("ray.io/v1",), "rayclusters", ray.RayCluster),
+    ("ray.io", "RayJob"): Ownership(("ray.io/v1",), "rayjobs", ray.RayJob),
 }
+"""The one table: group and kind of what is queued as a whole, and how. A kind that is not installed costs nothing."""
+WORDS = {row.word or kind.lower(): (group, kind) for (group, kind), row in OWNERS.items()}
+"""What begins the names of their Workloads → group and kind."""
 GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
 """Owners that cannot be suspended: their pods are workloads each, and wait at a scheduling gate."""
 
@@ -184,6 +138,42 @@ def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | 
 
 def _size(said: objects.PodObject) -> int:
     return within(f"metadata.labels[{objects.GROUP_SIZE}]", number, said.metadata.labels.get(objects.GROUP_SIZE, "1"))
+
+
+ROLES = (
+    "jobset.sigs.k8s.io/replicatedjob-name", "training.kubeflow.org/replica-type", "training.kubeflow.org/job-role",
+    "ray.io/group", "ray.io/node-type", "volcano.sh/task-spec", "spark-role", "component",
+)  # fmt: skip
+"""Labels by which operators say of which part of their object a pod is; the part has the podset's name."""
+
+
+def role_of(labels: Mapping[str, str], podsets: Container[str]) -> str:
+    """The podset that an operator says a pod is of; "" where it says nothing that is known."""
+    named = (labels[key] for key in ROLES if key in labels)
+    return next((one for role in named for one in (role, role.lower()) if one in podsets), "")
+
+
+def controller_of(meta: objects.Metadata) -> objects.OwnerReference | None:
+    return next((one for one in meta.owner_references if one.controller), None)
+
+
+def kind_of(owner: objects.OwnerReference) -> tuple[str, str]:
+    """Group and kind, as the table of owners names them."""
+    return owner.api_version.rpartition("/")[0], owner.kind
+
+
+def owner_of(meta: objects.Metadata) -> tuple[str, str, str] | None:
+    """Group, kind and name of what a pod says it is of: a label of the operator's, else its controller."""
+    if (ref := controller_of(meta)) is None:
+        return None
+    named = ((*key, meta.labels[row.label]) for key, row in OWNERS.items() if row.label and row.label in meta.labels)
+    return next(named, (*kind_of(ref), ref.name))
+
+
+def is_part(meta: objects.Metadata) -> bool:
+    """Whether something that is queued as a whole controls it."""
+    owner = controller_of(meta)
+    return owner is not None and kind_of(owner) in OWNERS
 
 
 def group_of(meta: objects.Metadata) -> str:

@@ -23,6 +23,8 @@ from .quantities import LARGEST, Malformed, Quantity, exact, format, parse, show
 GENERATED = (
     "batch.kubernetes.io/", "controller-uid", "job-name", "pod-template-hash", "controller-revision-hash",
     "statefulset.kubernetes.io/", "apps.kubernetes.io/", "jobset.sigs.k8s.io/", "training.kubeflow.org/",
+    "trainer.kubeflow.org/", "ray.io/", "leaderworkerset.sigs.k8s.io/", "volcano.sh/", "sparkoperator.k8s.io/",
+    "workload.codeflare.dev/", "spark-role", "spark-app-selector", "spark-exec-id", "notebook-name",
 )  # fmt: skip
 NAME_FIELD = "metadata.name"
 NOBODY: model.Selector = (model.Expression("", "In"),)

@@ -19,12 +19,18 @@ from msgspec.structs import replace
 
 from fairway.api.names import ranks
 from fairway.api.objects import ASSIGNED, ATTEMPT, GATE, GROUP_SIZE, HOSTNAME, INDEX, SCHEDULER, PodObject, PodTemplate
-from fairway.api.owners import group_of
+from fairway.api.owners import group_of, role_of
 from fairway.api.pods import lasting, pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
+
+RANKS = (
+    "training.kubeflow.org/replica-index", "leaderworkerset.sigs.k8s.io/worker-index", "volcano.sh/task-index",
+    "ray.io/replica-host-index",
+)  # fmt: skip
+"""Labels of pods by which operators number those that are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ def by_podset(
 
 
 def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
+    if role := role_of(pod.metadata.labels, [podset.name for podset in value.podsets]):
+        return role == placement.name
     spec = replace(pod.spec, node_name="")
     kind = lasting(pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace))
     alike = [podset.name for podset in value.podsets if lasting(podset.pod) == kind]
@@ -168,8 +176,10 @@ def _in_turn(pods: Sequence[PodObject]) -> list[PodObject]:
 
 
 def rank(pod: PodObject) -> int | None:
-    text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isdecimal() else None
+    """Its place among the pods of its podset, as its controller says it."""
+    meta = pod.metadata
+    said = (meta.annotations.get(INDEX, ""), *(meta.labels.get(key, "") for key in RANKS))
+    return next((int(text) for text in said if text.isdecimal()), None)
 
 
 def is_over(pod: PodObject) -> bool:

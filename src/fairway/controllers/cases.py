@@ -1,25 +1,28 @@
 """What belongs together: a Workload, its owner and its pods, by the key of the Workload.
 
-A pod's workload is read off the pod alone: its Job's, its group's, or its own. An owner counts if it is managed (it
-or its namespace says so); a pod only if it is left to Fairway to schedule, or says nothing of a scheduler but its own
-label names a queue. Any other pod of another scheduler is used room and no more. Pods that ran and were lost are noted
-here for a moment: their Job or their owner may be going too.
+A pod is of the outermost of its controllers that is queued as a whole (its Job, or the JobSet of that), of its group,
+or a workload of its own. Its controllers may be seen later than the pod, which then goes up to them; once it is of one
+it stays there, since controllers go before their pods. An owner counts if it is managed (it or its namespace says so);
+a pod only if it is left to Fairway to schedule, or says nothing of a scheduler but its own label names a queue. Any
+other pod of another scheduler is used room and no more. Pods that ran and were lost are noted here for a moment: their
+Job or their owner may be going too.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairway.api.objects import DEFAULT_SCHEDULER, QUEUE, SCHEDULER, JobObject, PodObject
-from fairway.api.owners import GATED, group_of, is_of_others, name_of, queue_of
-from fairway.api.owners import job as read_job
+from fairway.api.objects import DEFAULT_SCHEDULER, QUEUE, SCHEDULER, JobObject, Object, PodObject
+from fairway.api.owners import GATED, OWNERS, WORDS, group_of, is_of_others, name_of, owner_of, queue_of
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
+from fairway.kube.kinds import Kind
 
 from .bind import holds_room
-from .owner import JobOwner, Owner, PodsOwner
-from .view import View
+from .owner import JobOwner, KindOwner, Owner, PodsOwner
+from .view import Named, View, asked
 
 ORDERED = 1_000_000  # versions told apart within a second
 
@@ -39,12 +42,16 @@ class Cases:
         self.lost: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost_since: dict[str, float] = {}
         self._first: dict[str, int] = {}  # of all that may be managed
+        self._keys: dict[str, str] = {}  # of pods, by uid
 
     def note(self, old: PodObject | None, new: PodObject | None, *, now: float) -> str:
         """A pod changed; the key of its workload."""
         seen = new or old
         assert seen is not None
-        key, name = key_of_pod(seen), key_of(seen.metadata)
+        key, name = self.key_of_pod(seen), key_of(seen.metadata)
+        self._keys[seen.metadata.uid] = key
+        if new is None:
+            self._keys.pop(seen.metadata.uid, None)
         if new is not None:
             self.pods_of[key][name] = new
             self.came(key, new)
@@ -56,7 +63,7 @@ class Cases:
             self.lost_since.setdefault(key, now)
         return key
 
-    def came(self, key: str, seen: PodObject | JobObject | None) -> None:
+    def came(self, key: str, seen: Object | None) -> None:
         """Remembers the version at which an owner was first seen: its place among those of the same second."""
         if seen is None:
             self._first.pop(key, None)
@@ -83,15 +90,52 @@ class Cases:
         namespace, _, name = key.partition("/")
         space = self.view.namespaces.get(namespace)
         labels = space.metadata.labels if space else {}
-        if name.startswith(name_of("Job", "")):
-            job = self.view.jobs.get(f"{namespace}/{name.removeprefix(name_of('Job', ''))}")
-            is_managed = job and queue_of(job.metadata, labels) and not is_of_others(job.metadata, read_job(job))
-            owner = JobOwner(job) if job and is_managed else None
-            return Case(key, workload, owner, pods)
+        word, _, own = name.partition("-")
+        if word in WORDS:
+            return Case(key, workload, self._owner(WORDS[word], f"{namespace}/{own}", labels, pods), pods)
         ours = [pod for pod in pods if _is_left_to_us(pod) and queue_of(pod.metadata, labels)]
         ours.sort(key=lambda pod: pod.metadata.name)
         owner = PodsOwner(namespace, name.removeprefix(name_of("Pod", "")), tuple(ours)) if ours else None
         return Case(key, workload, owner, pods)
+
+    def _owner(
+        self, kind: tuple[str, str], key: str, labels: Mapping[str, str], pods: tuple[PodObject, ...]
+    ) -> Owner | None:
+        """The owner that stands under a key, if it is queued as a whole, managed and left to Fairway."""
+        said, where = self.view.owner(kind, key), self.view.watched(kind)
+        if said is None or where is None or self.view.above(said.metadata) or not queue_of(said.metadata, labels):
+            return None
+        if is_of_others(said.metadata, asked(said)):
+            return None
+        if isinstance(said, JobObject):
+            return JobOwner(said)
+        row, source = OWNERS[kind], None
+        if row.source:
+            source = self.view.owner(row.source, key)
+            controller = source and self.view.above(source.metadata)
+            source = source if controller == (*kind, said.metadata.name) else None
+        return KindOwner(kind, where, said, source, pods)
+
+    def key_of_pod(self, pod: PodObject) -> str:
+        """The key of the Workload that a pod is of, if there is one."""
+        meta = pod.metadata
+        owner = owner_of(meta)
+        if owner and (known := self._keys.get(meta.uid)):
+            return known
+        top = self.view.top(meta.namespace, owner) if owner else None
+        return f"{meta.namespace}/{_name(pod, top)}"
+
+    def moved(self, kind: Kind, seen: Object) -> set[str]:
+        """An owner came or changed: the keys of the Workloads that it matters to. Pods that were taken for its own go
+        up to what stands above it."""
+        meta, own = seen.metadata, key_of_owner(kind, seen)
+        top = self.view.top(meta.namespace, (*group_kind(kind), meta.name))
+        above = f"{meta.namespace}/{name_of(word_of(top), top[2])}"
+        if own != above and own in self.pods_of:
+            for name, pod in self.pods_of.pop(own).items():
+                self.pods_of[above][name] = pod
+                self._keys[pod.metadata.uid] = above
+        return {own, above}
 
 
 def _is_left_to_us(pod: PodObject) -> bool:
@@ -104,13 +148,24 @@ def _is_going(pod: PodObject | None) -> bool:
     return pod is None or pod.metadata.deletion_timestamp is not None or is_lost(pod.status)
 
 
-def key_of_pod(pod: PodObject) -> str:
-    """The key of the Workload that a pod is of, if there is one."""
-    meta = pod.metadata
-    owner = next((one for one in meta.owner_references if one.controller), None)
-    if owner and owner.kind == "Job":
-        return f"{meta.namespace}/{name_of('Job', owner.name)}"
-    if owner and (owner.api_version.partition("/")[0], owner.kind) not in GATED:
-        return f"{meta.namespace}/{owner.kind.lower()}-{owner.name}"
-    name = meta.name if owner else group_of(meta) or meta.name
-    return f"{meta.namespace}/{name_of('Pod', name)}"
+def _name(pod: PodObject, top: Named | None) -> str:
+    if top is None or top[:2] in GATED:
+        return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata) or pod.metadata.name)
+    return name_of(word_of(top), top[2])
+
+
+def group_kind(kind: Kind) -> tuple[str, str]:
+    """As the table of owners names a kind."""
+    return kind.group_version.rpartition("/")[0], kind.name
+
+
+def key_of_owner(kind: Kind, seen: Object) -> str:
+    """The key of the Workload of an owner, if it is queued as a whole."""
+    meta = seen.metadata
+    return f"{meta.namespace}/{name_of(word_of((*group_kind(kind), meta.name)), meta.name)}"
+
+
+def word_of(owner: Named) -> str:
+    """What begins the names of its Workloads."""
+    row = OWNERS.get(owner[:2])
+    return (row and row.word) or owner[1].lower()

@@ -16,8 +16,8 @@ from itertools import chain
 from typing import TypeVar
 
 from fairway.api import nodes, pods, queues, workloads
-from fairway.api.objects import DisruptionBudgetObject, JobObject, Object, PodObject
-from fairway.api.owners import name_of
+from fairway.api.objects import DisruptionBudgetObject, Object, PodObject
+from fairway.api.owners import OWNERS
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
@@ -26,7 +26,7 @@ from fairway.kube import kinds
 from fairway.kube.kinds import Kind
 
 from .bind import by_podset, holds_room, less, packed, place_of, strays
-from .cases import Cases, key_of_pod
+from .cases import Cases, group_kind
 from .names import Names
 from .view import View
 
@@ -77,10 +77,10 @@ class Facts:
             if isinstance(seen, DisruptionBudgetObject) and seen.spec.selector:
                 self._select(pods.selectable(pods.selector(seen.spec.selector)))
         elif isinstance(seen, PodObject):
-            self._stale.add(key_of_pod(seen))
+            self._stale.add(self.cases.key_of_pod(seen))
             self._select(pods.selected_by(seen))
-        elif isinstance(seen, JobObject):
-            self._stale.add(f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}")
+        elif group_kind(kind) in OWNERS:
+            self._stale.update(self.cases.moved(kind, seen))
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old and old.metadata, new and new.metadata))
             self._select(*(pods.selected_by(one.template) for one in seen.spec.pod_sets))

@@ -1,9 +1,10 @@
-"""The user's object behind a Workload, as controllers act on it: a Job, or bare pods.
+"""The user's object behind a Workload, as controllers act on it: a Job, an owner that others define, or bare pods.
 
 Each says what Workload it should have, whether it is over, and how it is stopped and started. A Job is suspended and
-resumed: its own controller makes and removes its pods. Bare pods cannot be stopped and kept: they are deleted and
-made again, gated, under the same names, from the manifests that their Workload carries since it was made. Pods that
-something else owns (a ReplicaSet) are deleted and left to it. All that is written here may be written twice.
+resumed: its own controller makes and removes its pods; so is every owner with a field for it. Pods of one without are
+deleted, and wait as they come again: nothing but Fairway binds them. Bare pods cannot be stopped and kept: they are
+deleted and made again, gated, under the same names, from the manifests that their Workload carries since it was made.
+Pods that something else owns (a ReplicaSet) are deleted and left to it. All that is written here may be written twice.
 
 Where no door saw a Job, its pods name another scheduler, which would bind them as they come. So such a Job is resumed
 with Fairway's gate in its template; of a Job that runs the template does not change any more.
@@ -12,6 +13,7 @@ with Fairway's gate in its template; of a Job that runs the template does not ch
 import base64
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,23 +21,18 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import owners
+from fairway.api.forms.form import Conditions, Form, Outcome
 from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject
 from fairway.api.pods import is_lost
+from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.events import About
-from fairway.kube.kinds import Ref
+from fairway.kube.kinds import Kind, Ref
 
 from .bind import holds_room, is_over, ref_of, remove
 from .status import holds
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    succeeded: bool
-    reason: str
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,7 @@ class JobOwner:
 
     def outcome(self) -> Outcome | None:
         """How it ended; None while it has not."""
-        for one in self.job.status.conditions:
-            if one.status == "True" and one.type in ("Complete", "Failed"):
-                return Outcome(one.type == "Complete", one.reason, one.message)
-        return None
+        return Conditions(self.job.status.conditions).outcome("Complete")
 
     def is_array(self) -> bool:
         """Whether its pods are trials, each by itself: more than run at once, or one at a time will do."""
@@ -114,6 +108,66 @@ class JobOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class KindOwner:
+    """An object of a kind in the table of owners. `key`: its group and kind; `source`: what has its podsets, where that
+    is another object; `pods`: those there are."""
+
+    key: tuple[str, str]
+    kind: Kind
+    said: Form
+    source: Form | None
+    pods: tuple[PodObject, ...]
+
+    @property
+    def row(self) -> owners.Ownership:
+        return owners.OWNERS[self.key]
+
+    def desired(self) -> WorkloadObject | None:
+        """None while nothing says what pods it is to have."""
+        podsets = (self.source or self.said).podsets()
+        return self.row.made(self.key[1], self.said, podsets) if podsets else None
+
+    def outcome(self) -> Outcome | None:
+        return self.said.outcome()
+
+    def wanted(self) -> int:
+        """Those that are done are not made again."""
+        asked = 0
+        with suppress(Malformed):  # changed while it runs; why it gets no Workload like that is told elsewhere
+            asked = sum(one.count for one in (self.source or self.said).podsets())
+        return max(0, asked - sum(pod.status.phase == "Succeeded" for pod in self.pods))
+
+    def is_stopped(self) -> bool:
+        """What comes of it yet finds no place, since none is bound that was not admitted."""
+        is_held = self.row.switch is None or self.row.switch.is_off(self.said)
+        return is_held and not any(map(holds_room, self.pods))
+
+    def about(self) -> About:
+        meta = self.said.metadata
+        return About(self.kind, meta.name, meta.uid, meta.namespace)
+
+    async def stop(self, client: Client) -> None:
+        if self.row.switch:
+            await self._set(client, off=True)
+        else:
+            await remove(client, [pod for pod in self.pods if holds_room(pod)])
+
+    async def start(self, client: Client) -> None:
+        if self.row.switch:
+            await self._set(client, off=False)
+
+    async def fail(self, client: Client) -> None:
+        """It stays stopped: no field of it says that it failed."""
+        await self.stop(client)
+
+    async def _set(self, client: Client, *, off: bool) -> None:
+        switch, meta = self.row.switch, self.said.metadata
+        if switch and switch.is_off(self.said) != off:
+            patch = switch.patch(off=off)
+            await client.patch(Ref(self.kind, meta.name, meta.namespace), {"metadata": {"uid": meta.uid}, **patch})
+
+
+@dataclass(frozen=True, slots=True)
 class PodsOwner:
     """One bare pod, or all of a group. `pods` are those there are, at least one; `is_remade`: nobody else would make
     them again. A Workload of such pods is owned by none while they are made again, or it would be collected with the
@@ -169,7 +223,7 @@ class PodsOwner:
         await remove(client, self.pods)
 
 
-Owner = JobOwner | PodsOwner
+Owner = JobOwner | KindOwner | PodsOwner
 
 
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:

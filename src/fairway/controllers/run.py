@@ -16,8 +16,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from fairway.api.objects import JobObject, NamespaceObject, Object, PodObject
-from fairway.api.owners import name_of
+from fairway.api.objects import NamespaceObject, Object, PodObject
+from fairway.api.owners import OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
@@ -33,7 +33,7 @@ from fairway.record import keep, record_of
 from fairway.settings import DECIDES_BY, LEASE, Settings, policy_of, told
 
 from .apply import Writer
-from .cases import Cases, key_of_pod
+from .cases import Cases, group_kind, key_of_owner
 from .facts import Facts
 from .forecast import Forecasts
 from .front import Front
@@ -143,7 +143,7 @@ class Control:
         for seen in workloads:
             self._log(happened_since(seen, moment))
         for pod in self._view.pods.values():
-            if failed_at(pod) >= moment and (key := key_of_pod(pod)) in self._view.workloads:
+            if failed_at(pod) >= moment and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
                 self._log(pod_failed(None, pod, key))
 
     async def _guard(self) -> None:
@@ -157,18 +157,20 @@ class Control:
         seen = new or old
         assert seen is not None
         means = self._means
-        if isinstance(old, PodObject) and isinstance(new, PodObject) and key_of_pod(old) != key_of_pod(new):
-            self._changed(kind, old, None)  # it is of another workload now
-            old = None
+        if isinstance(old, PodObject) and isinstance(new, PodObject):
+            keys = self._cases.key_of_pod(old), self._cases.key_of_pod(new)
+            if keys[0] != keys[1]:
+                self._changed(kind, old, None)  # it is of another workload now
+                old = None
         if isinstance(seen, PodObject):
             key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
             self._writer.agenda.note(key)
             if key in self._view.workloads:
                 self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
-        elif isinstance(seen, JobObject):
-            key = f"{seen.metadata.namespace}/{name_of('Job', seen.metadata.name)}"
-            self._cases.came(key, seen if new else None)
-            self._writer.agenda.note(key)
+        elif group_kind(kind) in OWNERS:
+            for key in self._cases.moved(kind, seen):
+                self._writer.agenda.note(key)
+            self._cases.came(key_of_owner(kind, seen), new)
         elif isinstance(seen, WorkloadObject):
             self._writer.agenda.note(key_of(seen.metadata))
             self._notices.note(seen)

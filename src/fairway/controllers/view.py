@@ -1,7 +1,8 @@
 """The objects as the informers last saw them: one informer per kind, partial structs, nothing decided here.
 
 `told` hears of each change and must not wait. Whoever wrote something waits with `shown` or `caught_up` until it is
-seen.
+seen. Kinds of owners that others define are watched from when their definition is there until it goes: one that is not
+installed costs no request.
 """
 
 import asyncio
@@ -10,7 +11,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fairway.api import objects, types
-from fairway.api.objects import Object
+from fairway.api.forms import batch
+from fairway.api.forms.form import Form
+from fairway.api.objects import DefinitionObject, Metadata, Object
+from fairway.api.owners import OWNERS, controller_of, kind_of
+from fairway.api.quantities import Malformed
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.informer import Informer
@@ -18,12 +23,20 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 T = TypeVar("T", bound=Object)
 Told = Callable[[Kind, Object | None, Object | None], None]
+Named = tuple[str, str, str]
+"""Group, kind and name of an owner."""
+LONGEST_CHAIN = 8
 
 
 class View:
     def __init__(self, client: Client, told: Told) -> None:
         self._client, self._told = client, told
         self._informers: dict[Kind, Informer[Object]] = {}
+        self._owners: dict[tuple[str, str], Kind] = {("batch", "Job"): kinds.JOBS}
+        self._defined, self._followed = asyncio.Event(), asyncio.Event()
+        self._definitions = Informer(
+            client, Selection(kinds.DEFINITIONS), shape=DefinitionObject, changed=lambda *_: self._defined.set()
+        )
         self.nodes = self._store(kinds.NODES, objects.NodeObject)
         self.pools = self._store(kinds.NODE_POOLS, types.NodePoolObject)
         self.queues = self._store(kinds.QUEUES, types.QueueObject)
@@ -32,7 +45,7 @@ class View:
         self.namespaces = self._store(kinds.NAMESPACES, objects.NamespaceObject)
         self.budgets = self._store(kinds.DISRUPTION_BUDGETS, objects.DisruptionBudgetObject)
         self.workloads = self._store(kinds.WORKLOADS, types.WorkloadObject)
-        self.jobs = self._store(kinds.JOBS, objects.JobObject)
+        self.jobs = self._store(kinds.JOBS, batch.Job)
         self.pods = self._store(kinds.PODS, objects.PodObject)
 
     def _store(self, kind: Kind, shape: type[T]) -> dict[str, T]:
@@ -45,13 +58,83 @@ class View:
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():
                 tasks.create_task(informer.run())
+            tasks.create_task(self._definitions.run())
+            await self._follow(tasks)
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Watches the owners whose definition is served, and no others."""
+        builtin, running = dict(self._owners), dict[tuple[str, str], asyncio.Task[None]]()
+        while True:
+            await self._defined.wait()
+            self._defined.clear()
+            served = builtin | dict(filter(None, map(_served, self._definitions.store.values())))
+            for key in [key for key, kind in self._owners.items() if served.get(key) != kind]:
+                running.pop(key).cancel()
+                gone = self._owners.pop(key)
+                for one in list(self._informers.pop(gone).store.values()):
+                    self._told(gone, one, None)
+            for key in served.keys() - self._owners.keys():
+                kind = self._owners[key] = served[key]
+                self._store(kind, OWNERS[key].form)  # type: ignore[type-var]
+                running[key] = tasks.create_task(self._informers[kind].run())
+            self._followed.set()
 
     async def synced(self) -> None:
-        for informer in self._informers.values():
+        """Returns when every informer has its first list, those of the owners that are defined included."""
+        await self._definitions.synced.wait()
+        self._followed.clear()
+        self._defined.set()
+        await self._followed.wait()
+        for informer in list(self._informers.values()):
             await informer.synced.wait()
+
+    def watched(self, key: tuple[str, str]) -> Kind | None:
+        """Where the owners of a group and kind are watched; None: they are not defined."""
+        return self._owners.get(key)
+
+    def owner(self, key: tuple[str, str], name: str) -> Form | None:
+        """The owner of a kind, by `namespace/name`, if it is seen."""
+        kind = self._owners.get(key)
+        return self._informers[kind].store.get(name) if kind else None  # type: ignore[return-value]
+
+    def top(self, namespace: str, owner: Named) -> Named:
+        """What is queued as a whole, of all that stand above one another: the outermost that is known."""
+        for _ in range(LONGEST_CHAIN):
+            seen = self.owner(owner[:2], f"{namespace}/{owner[2]}")
+            above = self.above(seen.metadata) if seen else None
+            if above is None:
+                return owner
+            owner = above
+        return owner
+
+    def above(self, meta: Metadata) -> Named | None:
+        """What controls it, if that is queued as a whole; one that asks for no pods is not."""
+        ref = controller_of(meta)
+        if ref is None or kind_of(ref) not in self._owners:
+            return None
+        seen = self.owner(kind_of(ref), f"{meta.namespace}/{ref.name}")
+        is_whole = seen is None or OWNERS[kind_of(ref)].source is not None or bool(asked(seen))
+        return (*kind_of(ref), ref.name) if is_whole else None
 
     async def shown(self, ref: Ref, test: Callable[[Object | None], bool]) -> None:
         await self._informers[ref.kind].shown(f"{ref.namespace}/{ref.name}".lstrip("/"), test)
 
     async def caught_up(self, kind: Kind, written: dict[str, Any]) -> None:
         await self._informers[kind].caught_up(written)
+
+
+def _served(said: DefinitionObject) -> tuple[tuple[str, str], Kind] | None:
+    """The kind of owner that a definition serves now."""
+    spec, key = said.spec, (said.spec.group, said.spec.names.kind)
+    is_there = any(one.type == "Established" and one.status == "True" for one in said.status.conditions)
+    served = {f"{spec.group}/{one.name}" for one in spec.versions if one.served} if is_there else set()
+    best = next((one for one in OWNERS[key].versions if one in served), "") if key in OWNERS else ""
+    return (key, Kind(spec.names.kind, spec.names.plural, best)) if best else None
+
+
+def asked(said: Form) -> tuple[types.PodSetSpec, ...]:
+    """The podsets that an owner asks for; one, whatever it is, of an owner that contradicts itself."""
+    try:
+        return said.podsets()
+    except Malformed:
+        return (types.PodSetSpec(),)

@@ -20,9 +20,11 @@ from msgspec.structs import replace
 
 from fairway.api import conditions
 from fairway.api.decode import change, decode
+from fairway.api.forms.form import Outcome
 from fairway.api.objects import COMPLETIONS, HOSTNAME, MANIFESTS, SUBMITTED, OwnerReference, PodObject
+from fairway.api.owners import kind_of
 from fairway.api.pods import is_lost
-from fairway.api.quantities import time, time_text
+from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
@@ -48,9 +50,9 @@ from .bind import (
     within,
     without,
 )  # fmt: skip
-from .cases import Case, key_of_pod
+from .cases import Case
 from .means import Means
-from .owner import JobOwner, Outcome, Owner, PodsOwner, keep, remake
+from .owner import JobOwner, Owner, PodsOwner, keep, remake
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -130,7 +132,11 @@ class Life:
 
     def _desired(self, owner: Owner) -> WorkloadObject | None:
         """What its owner says, and by its name the class that its priority comes from."""
-        said = owner.desired()
+        try:
+            said = owner.desired()
+        except Malformed as error:
+            self.means.events.tell(owner.about(), "Malformed", str(error), is_warning=True)
+            return None
         if said is None:
             return None
         name = priority_class(said.spec, default_class(self.means.view.classes))
@@ -156,10 +162,12 @@ class Life:
         """Whether the server says so too: the view may not have heard of an owner that is new. A pod that is of another
         workload now owns this one no longer."""
         for one in said.metadata.owner_references:
-            kind = kinds.JOBS if one.kind == "Job" else kinds.PODS
+            kind = kinds.PODS if kind_of(one) == ("", "Pod") else self.means.view.watched(kind_of(one))
+            if kind is None:  # its kind is defined no more
+                continue
             named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
             for it in await self.means.client.list(named):
-                is_ours = kind is kinds.JOBS or key_of_pod(decode(it, PodObject)) == key_of(said.metadata)
+                is_ours = kind is not kinds.PODS or self._is_of(decode(it, PodObject), said)
                 if it["metadata"]["uid"] == one.uid and is_ours:
                     return False
         return True
@@ -184,6 +192,9 @@ class Life:
                 self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
         self.means.wake()
         return now + SETTLE_SECONDS
+
+    def _is_of(self, pod: PodObject, said: WorkloadObject) -> bool:
+        return self.means.cases.key_of_pod(pod) == key_of(said.metadata)
 
     # Running
 
@@ -324,7 +335,7 @@ class Life:
         owner = case.owner
         if owner is not None and owner.outcome() is None:
             is_its_own = any(one.uid == owner.about().uid for one in said.metadata.owner_references)
-            can_fail = isinstance(owner, JobOwner) or said.status.admission is not None  # else pods stay at their gates
+            can_fail = not isinstance(owner, PodsOwner) or said.status.admission is not None  # else pods stay gated
             fails = said.status.phase == "Failed" and is_its_own and can_fail
             await (owner.fail(self.means.client) if fails else owner.stop(self.means.client))
         lingers = said.metadata.deletion_timestamp is not None and any(map(holds_room, case.pods))

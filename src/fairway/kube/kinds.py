@@ -69,4 +69,7 @@ DISRUPTION_BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy
 QUEUES = Kind("Queue", "queues", FAIRWAY, is_namespaced=False)
 NODE_POOLS = Kind("NodePool", "nodepools", FAIRWAY, is_namespaced=False)
 WORKLOADS = Kind("Workload", "workloads", FAIRWAY)
+DEFINITIONS = Kind(
+    "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
+)
 RESERVATIONS = Kind("Reservation", "reservations", FAIRWAY, is_namespaced=False)

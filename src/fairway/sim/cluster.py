@@ -15,6 +15,7 @@ import msgspec
 
 from fairway.api import objects, owners, queues, types
 from fairway.api.decode import cleaned, decode
+from fairway.api.forms.form import Conditions
 from fairway.api.names import called
 from fairway.api.nodes import node
 from fairway.api.objects import GROUP, Metadata, Part, PodObject
@@ -68,7 +69,7 @@ OVER = frozenset(("Complete", "Completed", "Succeeded", "Failed"))
 class OwnerObject(objects.Object, frozen=True):
     """An owner as far as all owners are alike."""
 
-    status: owners.Conditions = owners.Conditions()
+    status: Conditions = Conditions()
 
 
 @dataclass(frozen=True, slots=True)
