@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 from kinds import ROOT, definitions, example
 from simworld import DEFINITIONS, cluster
 from test_lives import CASES, Case, kind_of
@@ -40,6 +41,16 @@ def test_an_example_is_valid_without_a_warning(case: Case) -> None:
 def test_every_kind_has_an_example(key: tuple[str, str]) -> None:
     found = [one for path in (ROOT / "examples" / "owners").glob("*.yaml") for one in example(path.stem)]
     assert key in {(one["apiVersion"].rpartition("/")[0], one["kind"]) for one in found}
+
+
+@pytest.mark.parametrize("key", OWNERS, ids="/".join)
+def test_the_controller_may_watch_every_kind_and_hold_it(key: tuple[str, str]) -> None:
+    files = yaml.safe_load_all((ROOT / "src" / "fairway" / "deploy" / "rbac.yaml").read_text())
+    name = "fairway-controller"
+    role = next(one for one in files if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", name))
+    may = {verb for rule in role["rules"] if key[0] in rule["apiGroups"] and OWNERS[key].plural in rule["resources"]
+           for verb in rule["verbs"]}  # fmt: skip
+    assert may == {"list", "watch", "patch"} if OWNERS[key].switch else {"list", "watch"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "owners").glob("*.yaml")), ids=lambda path: path.stem)
