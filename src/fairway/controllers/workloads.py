@@ -318,7 +318,7 @@ class Life:
 
     # Ending
 
-    async def _end(self, case: Case, outcome: Outcome) -> None:
+    async def _end(self, case: Case, outcome: Outcome) -> float | None:
         now, succeeded = self.means.now(), outcome.succeeded
         words = conditions.ended(outcome.reason, outcome.message, succeeded=succeeded, pods=case.pods)
         said = Said(outcome.reason, words)
@@ -327,8 +327,10 @@ class Life:
             status = life.served(it.status, now=now, gpus=gpus_of(it))
             return life.finish(status, said, succeeded=succeeded, now=now)
 
-        if await self.means.write(case.key, make):
-            self.means.wake()
+        if not await self.means.write(case.key, make):
+            return now + SETTLE_SECONDS  # refused: it may be that nothing else happens to it
+        self.means.wake()
+        return None
 
     async def _let_go(self, case: Case, said: WorkloadObject) -> None:
         """Over, or deleted: nothing of it runs on; it is kept until it is charged."""
