@@ -12,6 +12,7 @@ from fairway.engine.plan import (
     Bar,
     Cause,
     Census,
+    Dependency,
     Ending,
     Evict,
     Facts,
@@ -20,6 +21,7 @@ from fairway.engine.plan import (
     Obstacle,
     Reason,
     Resize,
+    Spending,
     Wait,
 )
 
@@ -63,14 +65,27 @@ def test_the_example_of_the_interfaces_is_said_so():
         (Reason.BACKING_OFF, {"until": 0.0}, "it failed to start and is not tried again until 1970-01-01T00:00:00Z"),
         (
             Reason.OVER_LIMIT,
-            {"resource": GPU, "needed": 4000, "missing": 2000, "queue": "top"},
-            "needs 4 nvidia.com/gpu; queue top would be over its limit by 2 GPUs",
+            {
+                "resource": GPU,
+                "needed": 4000,
+                "missing": 2000,
+                "queue": "top",
+                "bounds": {GPU: 8000},
+                "used": {GPU: 6000},
+            },
+            "needs 4 nvidia.com/gpu; queue top would be over its limit of 8 GPUs by 2 (6 in use)",
         ),
         (
             Reason.OVER_GUARANTEED,
-            {"resource": "memory", "needed": 2**31, "missing": 2**30},
+            {
+                "resource": "memory",
+                "needed": 2**31,
+                "missing": 2**30,
+                "bounds": {"memory": 2**30},
+                "used": {"memory": 0},
+            },
             "needs 2 GiB of memory; it is not preemptible, and "
-            "queue nlp would be over its guarantee by 1 GiB of memory",
+            "queue nlp would be over its guarantee of 1 GiB of memory by 1 GiB (0 bytes in use)",
         ),
         (
             Reason.NO_ROOM,
@@ -85,8 +100,8 @@ def test_the_example_of_the_interfaces_is_said_so():
         (Reason.NEVER_FITS, {"detail": "pools ghost"}, "there is no pool that it may use: pools ghost"),
         (
             Reason.OVER_SHARE,
-            {"share": {GPU: 1000}},
-            "needs a place; queue nlp would be above its share of 1 GPU with it",
+            {"bounds": {GPU: 1000}, "used": {GPU: 500}},
+            "needs a place; queue nlp would be above its share of 1 GPU with it (0.5 in use)",
         ),
         (
             Reason.FRAGMENTED,
@@ -104,7 +119,39 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.DEPENDENCY_PENDING,
             {"blocking": ("ns/a",), "detail": "ns/a"},
-            "it comes after workloads that have not succeeded: ns/a",
+            "it comes after workloads that have not succeeded: a",
+        ),
+        (
+            Reason.DEPENDENCY_PENDING,
+            {"blocking": ("ns/job-a",), "detail": "ns/job-a", "dependency": Dependency.MISSING},
+            "it comes after a, which does not exist",
+        ),
+        (
+            Reason.DEPENDENCY_PENDING,
+            {"blocking": ("ns/a, which is workload/a or workload/job-a: say which",), "dependency": Dependency.MISSING},
+            "it comes after a, which is workload/a or workload/job-a: say which",
+        ),
+        (
+            Reason.DEPENDENCY_PENDING,
+            {"blocking": ("ns/a",), "dependency": Dependency.RUNNING},
+            "it comes after a, which has not ended",
+        ),
+        (
+            Reason.DEPENDENCY_PENDING,
+            {"blocking": ("ns/a", "ns/b"), "detail": "ns/a", "dependency": Dependency.CIRCULAR},
+            "it comes after a, which comes after b, which comes after it: none of them can start",
+        ),
+        (
+            Reason.BUDGET_SPENT,
+            {"spending": Spending(18_000_000, 17_640_000, 144_000, 230_400), "until": 60.0},
+            "it could overrun the budget of queue nlp of 5,000 GPU hours: 4,900 spent, 40 reserved for what runs, "
+            "60 left; it needs up to 64; the next period begins at 1970-01-01T00:01:00Z",
+        ),
+        (
+            Reason.BUDGET_SPENT,
+            {"spending": Spending(3600, 4000, 0, 0)},
+            "it could overrun the budget of queue nlp of 1 GPU hour: 1.111 spent, 0 reserved for what runs, 0 left; "
+            "it has no time limit",
         ),
         (Reason.NO_ROOM, {"other_queue": "idle"}, "needs a place; in queue idle it would start now"),
     ],
@@ -189,6 +236,21 @@ def test_capacity_held_for_another_names_it_and_since_when():
     assert held == "needs 2 nvidia.com/gpu; capacity is reserved for a from 1970-01-01T00:01:00Z"
     behind = said(Reason.HELD_FOR, blocking=("ns/a",))
     assert behind == "a is before it in queue nlp, which starts workloads in their order"
+
+
+def test_what_protects_others_is_told_with_their_names_and_its_end():
+    shields = (("minRuntime", ("ns/a",), 60.0), ("maxEvictions", ("ns/a", "ns/b"), 120.0), ("pair", ("ns/b",), None))
+    assert said(Reason.NO_ROOM, shields=shields).split("; ")[1:] == [
+        "minRuntime protects a until 1970-01-01T00:01:00Z",
+        "maxEvictions protects a and b, the first until 1970-01-01T00:02:00Z",
+        "b is protected, evicted for it less than an hour ago",
+    ]
+
+
+def test_another_queue_is_the_last_advice():
+    changes = {"other_queue": "idle", "with_gpus": 2000, "other_pool": "a100", "shorter_limit": 5400.0}
+    advice = [f"{it} it would start now" for it in ("with 2 GPUs", "in pool a100", "with a time limit of 1 h 30 min")]
+    assert said(Reason.NO_ROOM, **changes).split("; ")[1:] == [*advice, "in queue idle it would start now"]
 
 
 def test_a_hold_is_told():

@@ -1,9 +1,10 @@
 """Why, rule by rule: the first of several reasons, the figures, and what a claim is worth."""
 
+import pytest
 from builders import GPU, NOW, job, judged, meets, node, plan_of, queue, runs, table, verdicts
 
 from fairway.engine.model import Expression, Ledger, Pool, Reservation, Topology
-from fairway.engine.plan import Facts, Wait
+from fairway.engine.plan import Dependency, Facts, Spending, Wait
 
 HOUR = 3600.0
 WORN = {"backs_off_until": NOW + 60.0}
@@ -101,12 +102,47 @@ def test_the_pools_that_are_not_there_are_told() -> None:
 
 def test_the_share_that_it_would_be_above_is_told() -> None:
     said = facts(node("n", 4), queue("q", 1), queue("r", 4), runs(job("x", "r", 4), "n"), job("w", gpus=2))
-    assert (said.queue, said.share) == ("q", {GPU: 1000})
+    assert (said.queue, said.bounds, said.used) == ("q", {GPU: 1000}, {GPU: 0})
 
 
-def test_the_queue_at_which_it_fails_is_told() -> None:
-    said = facts(node("n", 8), queue("p", 0, 4), queue("q", 0, 8, parent="p"), job("w", gpus=6))
-    assert (said.queue, said.missing) == ("p", 2000)
+def test_the_queue_at_which_it_fails_is_told_with_its_limit_and_what_is_used() -> None:
+    parents = queue("p", 3, 4), queue("q", 0, 8, parent="p")
+    said = facts(node("n", 8), *parents, runs(job("x", gpus=1), "n"), job("w", gpus=6))
+    assert (said.queue, said.missing, said.bounds, said.used) == ("p", 3000, {GPU: 4000}, {GPU: 1000})
+    said = facts(node("n", 8), *parents, runs(fixed("x"), "n"), fixed("w", 3))
+    assert (said.queue, said.missing, said.bounds, said.used) == ("q", 4000, {GPU: 0}, {GPU: 1000})
+
+
+def test_a_budget_tells_what_is_spent_reserved_and_needed() -> None:
+    team = queue("q", budget=36_000, budget_period=86_400.0, ledger=Ledger(budget_spent=7_200.0, budget_since=NOW))
+    busy = runs(job("x", gpus=2, time_limit=HOUR), "n", since=NOW)
+    said = facts(node("n", 8), team, busy, job("w", gpus=6, time_limit=2 * HOUR))
+    assert said.spending == Spending(36_000, 7_200.0, 7_200.0, 43_200.0) and said.until == NOW + 86_400
+
+
+AFTER = {
+    "it does not exist": ([], Dependency.MISSING, ("ns/a",)),
+    "it waits itself": ([job("a", gpus=9)], Dependency.WAITING, ("ns/a",)),
+    "it runs": ([runs(job("a", gpus=1), "n")], Dependency.RUNNING, ("ns/a",)),
+    "it comes after the one that asks": ([job("a", gpus=1, after=("ns/w",))], Dependency.CIRCULAR, ("ns/a",)),
+    "a longer circle": (
+        [job("a", after=("ns/b",)), job("b", after=("ns/c", "ns/w"))], Dependency.CIRCULAR, ("ns/a", "ns/b"),
+    ),
+    "a circle without the one that asks": (
+        [job("a", after=("ns/b",)), job("b", after=("ns/a",))], Dependency.WAITING, ("ns/a",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("things", "state", "blocking"), AFTER.values(), ids=AFTER.keys())
+def test_why_what_it_comes_after_has_not_succeeded_is_told(things, state, blocking) -> None:
+    said = facts(node("n", 8), queue("q"), *things, job("w", gpus=1, after=("ns/a",)))
+    assert (said.dependency, said.blocking) == (state, blocking)
+
+
+def test_a_workload_after_itself_is_a_circle() -> None:
+    said = facts(node("n", 8), queue("q"), job("w", gpus=1, after=("ns/w",)))
+    assert said.dependency is Dependency.CIRCULAR
 
 
 def test_what_is_above_the_most_that_is_allowed_is_told_with_that() -> None:

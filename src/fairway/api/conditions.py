@@ -13,6 +13,7 @@ from fairway.engine.plan import (
     Bar,
     Cause,
     Census,
+    Dependency,
     Ending,
     Evict,
     Facts,
@@ -83,7 +84,7 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
             limit = workload.time_limit
             return "stopped: time limit " + (span(limit) if limit else f"of queue {workload.queue}")
         case Finish():
-            before = " or ".join(key.partition("/")[2].removeprefix(name_of("Job", "")) for key in workload.after)
+            before = " or ".join(map(_called, workload.after))
             return f"not started: it comes after {before}, which failed"
         case Keep():
             return "runs"
@@ -96,7 +97,7 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     is_behind = wait.reason is Reason.HELD_FOR and facts.until is None
     head = _BEHIND if is_behind else _HEADS[wait.reason]
     parts = [head.format_map(_figures(facts, workload) | {"whom": whom})]
-    parts += holders(facts, workload, queues) if wait.reason is not Reason.HELD_FOR else []
+    parts += holders(facts, workload, queues) if wait.reason not in _NAMES_THEM else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
         parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
@@ -116,7 +117,8 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     """What keeps it from evicting others, and until when; a clause for each setting."""
     found = []
     for kind, keys, until in facts.shields:
-        ends = f" until {time_text(until)}" if until is not None else ""
+        the_first = ", the first" if len(keys) > 1 else ""
+        ends = f"{the_first} until {time_text(until)}" if until is not None else ""
         whom, are = names(keys, workload, queues), "are" if len(keys) > 1 else "is"
         found.append(
             {
@@ -150,18 +152,19 @@ _HEADS: Mapping[Reason, str] = {
     Reason.LEVEL_UNKNOWN: "no pool it may use has the topology level {level}",
     Reason.NEVER_FITS: "{never}",
     Reason.BACKING_OFF: "it failed to start and is not tried again{until}",
-    Reason.DEPENDENCY_PENDING: "it comes after workloads that have not succeeded{detail}",
+    Reason.DEPENDENCY_PENDING: "it comes after {after}",
     Reason.SCHEDULING_GATED: "its pods have scheduling gates that others must remove{detail}",
     Reason.CLAIM_MISSING: "a PersistentVolumeClaim of its pods does not exist{detail}",
     Reason.CLAIM_UNBOUND: "a PersistentVolumeClaim of its pods is not bound to a volume{detail}",
     Reason.CLAIM_IN_USE: "another pod uses its ReadWriteOncePod claim{detail}",
-    Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{until}",
-    Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{missing}",
-    Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee{missing}",
+    Reason.BUDGET_SPENT: "it could overrun the budget of queue {queue}{spending}",
+    Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{bounds}{missing}{used}",
+    Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee"
+    "{bounds}{missing}{used}",
     Reason.RESERVED: "{needs}; the room is reserved{since}{until}{nodes}",
     Reason.HELD_FOR: "{needs}; capacity is reserved for {whom}{from}{nodes}",
     Reason.WAITING_FOR_VICTIMS: "admitted; waiting for evicted workloads to stop",
-    Reason.OVER_SHARE: "{room}; queue {queue} would be above its share{share} with it",
+    Reason.OVER_SHARE: "{room}; queue {queue} would be above its share{bounds} with it{used}",
     Reason.NO_DOMAIN: "{most}",
     Reason.NO_DEVICE: "{most}; no devices serve it as it asks",
     Reason.FRAGMENTED: "{most}; together there is enough",
@@ -170,6 +173,8 @@ _HEADS: Mapping[Reason, str] = {
 }
 
 
+_NAMES_THEM = (Reason.HELD_FOR, Reason.DEPENDENCY_PENDING)
+"""The reasons whose head names the workloads in the way."""
 _BEHIND = "{whom} is before it in queue {queue}, which starts workloads in their order"
 
 
@@ -180,16 +185,20 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
     needs, best = _needs(facts, level), _best(facts, level) if level or not nodes else ""
     is_shut_out = nodes and facts.most_free is None  # no node counts, so nothing is missing on any
     missing = "" if facts.missing is None else amount(facts.missing, resource)
-    share = " and ".join(amount(most, name) for name, most in sorted((facts.share or {}).items()))
+    bounds = " and ".join(amount(most, name) for name, most in sorted((facts.bounds or {}).items()))
+    used = " and ".join(number(held, name) for name, held in sorted((facts.used or {}).items()))
     return {
         "queue": facts.queue or workload.queue,
         "level": facts.level,
         "needs": needs,
         "nodes": f"; {nodes}" if nodes else "",
-        "missing": f" by {missing}" if missing else "",
+        "missing": f" by {number(facts.missing or 0, resource) if bounds else missing}" if missing else "",
         "most": _clauses(needs, best, nodes),
         "room": _clauses(needs, "" if is_shut_out else _missing(facts) if missing else best, nodes),
-        "share": f" of {share}" if share else "",
+        "bounds": f" of {bounds}" if bounds else "",
+        "used": f" ({used} in use)" if used else "",
+        "after": _after(facts, workload),
+        "spending": _spending(facts),
         "never": f"there is no pool that it may use: {facts.detail}"
         if facts.detail
         else _clauses(
@@ -200,6 +209,43 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "from": f" from {time_text(facts.until)}" if facts.until is not None else "",
         "until": f" until {time_text(facts.until)}" if facts.until is not None else "",
     }
+
+
+def _after(facts: Facts, workload: Workload) -> str:
+    """What it comes after, and what of that has not succeeded."""
+    first, *others = (_called(key) for key in facts.blocking or ("",))
+    match facts.dependency:
+        case None:
+            return "workloads that have not succeeded" + (f": {first}" if first else "")
+        case Dependency.CIRCULAR:
+            chain = ", which comes after ".join((first, *others, "it"))
+            return f"{chain}: none of them can start"
+        case Dependency.MISSING if ": say which" in first:
+            return first
+    words = {
+        Dependency.WAITING: "waits itself",
+        Dependency.RUNNING: "has not ended",
+        Dependency.MISSING: "does not exist",
+    }
+    return f"{first}, which {words[facts.dependency]}"
+
+
+def _spending(facts: Facts) -> str:
+    """The budget, what is left of it, and what it would take."""
+    if facts.spending is None:
+        return ""
+    budget, spent, reserved, needed = facts.spending
+    hours = [f"{max(one, 0) / 3600:,.4g}" for one in (budget, spent, reserved, needed, budget - spent - reserved)]
+    needs = f"; it needs up to {hours[3]}" if needed else "; it has no time limit"
+    ends = f"; the next period begins at {time_text(facts.until)}" if facts.until is not None else ""
+    whole = f"{hours[0]} GPU hour" + ("" if budget == 3600 else "s")
+    said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what runs, {hours[4]} left"
+    return f"{said}{needs}{ends}"
+
+
+def _called(key: str) -> str:
+    """A workload as its user calls it: the workload of a Job by the name of that."""
+    return key.partition("/")[2].removeprefix(name_of("Job", ""))
 
 
 def _clauses(*parts: str) -> str:
@@ -300,7 +346,7 @@ def level_word(level: str) -> str:
 
 def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
     """Workloads of the reader's namespace by name, the others by number and queue."""
-    own = sorted(key.partition("/")[2] for key in keys if key.startswith(f"{reader.namespace}/"))
+    own = sorted(_called(key) for key in keys if key.startswith(f"{reader.namespace}/"))
     parts = own if len(own) <= NAMED else [*own[:NAMED], f"{len(own) - NAMED} more of this namespace"]
     others = Counter(queues.get(key, "") for key in keys if not key.startswith(f"{reader.namespace}/"))
     parts += [count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in sorted(others.items())]

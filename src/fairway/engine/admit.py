@@ -92,7 +92,7 @@ def wait(workload: Workload, cycle: Cycle) -> Wait:
     if cycle.policy.tells_why and Reason.REFUSED is not reason and RANK[reason] > RANK[Reason.OVER_SHARE]:
         facts = replace(facts, shields=shields(workload, cycle))
     if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
-        facts = replace(whys[-1][1], queue=facts.queue, share=facts.share)
+        facts = replace(whys[-1][1], queue=facts.queue, bounds=facts.bounds, used=facts.used)
     return Wait(workload.key, reason, facts)
 
 

@@ -222,11 +222,14 @@ def over_share(workload: Workload, pool: str, cycle: Cycle) -> Facts | None:
     asked = cycle.asked(workload, pool)
     path = cycle.tree.branches[workload.queue].path
     leaf = next((at for at in path if governs(at, pool, asked)), None)
-    share = {
-        resource: one.share.get(resource, 0) for one in (own(leaf, pool) if leaf else ()) for resource in one.resources
+    above = [
+        (resource, one) for one in (own(leaf, pool) if leaf else ()) for resource in one.resources
         if one.held[resource] + asked.get(resource, 0) > one.share.get(resource, 0)
-    }  # fmt: skip
-    return Facts(queue=leaf.queue.name, share=share) if leaf and share else None
+    ]  # fmt: skip
+    if leaf is None or not above:
+        return None
+    bounds = {resource: one.share.get(resource, 0) for resource, one in above}
+    return Facts(queue=leaf.queue.name, bounds=bounds, used={resource: one.held[resource] for resource, one in above})
 
 
 def own(branch: Branch, pool: str) -> list[Account]:

@@ -56,6 +56,7 @@ class Cycle:
         self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.told: dict[tuple[object, ...], Why] = {}  # what was found out about who does not fit
         self.tries = MOST_TRIES
+        self._waiting: dict[str, tuple[str, ...]] | None = None
         self._plain: dict[str, bool] = {}
         self._endless: dict[str, bool] = {}
         self._elastic: dict[int, bool] = {}
@@ -91,6 +92,13 @@ class Cycle:
         if found is None:
             found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
         return found
+
+    @property
+    def waiting(self) -> dict[str, tuple[str, ...]]:
+        """The keys of what waits, and what each comes after."""
+        if self._waiting is None:
+            self._waiting = {one.key: one.after for one in self.snapshot.pending}
+        return self._waiting
 
     def standing(self, queue: str) -> list[Running]:
         """Who runs, leaving or not, in a queue; "": in all."""

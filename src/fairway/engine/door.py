@@ -10,9 +10,12 @@ from operator import attrgetter
 
 from .cycle import Cycle
 from .model import GPU, Queue, Workload
-from .plan import Facts, Reason, Why
+from .plan import Dependency, Facts, Reason, Spending, Why
 from .quota import Account, Branch, Demand, astray
 from .resources import DEVICE, counts_of
+
+MOST_LINKS = 64
+"""Workloads looked at in search of a circle of `after`."""
 
 
 def refusal(workload: Workload, cycle: Cycle) -> Why | None:
@@ -61,12 +64,29 @@ def delay(workload: Workload, cycle: Cycle) -> Why | None:
         reason = Reason.REFUSED if workload.refused else Reason.BACKING_OFF
         return reason, Facts(until=workload.backs_off_until, detail=workload.refused)
     if key := cycle.tree.unmet(workload.after):
-        return Reason.DEPENDENCY_PENDING, Facts(blocking=(key,), detail=key)
+        return Reason.DEPENDENCY_PENDING, _depends(workload, key, cycle)
     if workload.gates:
         return Reason.SCHEDULING_GATED, Facts(detail=", ".join(workload.gates))
     if claim := next(chain(*(podset.pod.unready for podset in workload.podsets)), None):
         return Reason(claim[0]), Facts(detail=claim[1])
     return over_budget(workload, cycle.least(workload), cycle)
+
+
+def _depends(workload: Workload, key: str, cycle: Cycle) -> Facts:
+    """What is known of the workload that it comes after, or the circle in which it comes after itself."""
+    waiting = cycle.waiting
+    links, paths = [key], dict[str, tuple[str, ...]]({key: (key,)})
+    while links and len(paths) <= MOST_LINKS and cycle.policy.tells_why:
+        link = links.pop()
+        if workload.key in waiting.get(link, ()):
+            return Facts(blocking=paths[link], detail=key, dependency=Dependency.CIRCULAR)
+        for other in waiting.get(link, ()):
+            if other not in paths:
+                links.append(other)
+                paths[other] = (*paths[link], other)
+    runs = key in cycle.draft.running or key in cycle.draft.started
+    state = Dependency.RUNNING if runs else Dependency.WAITING if key in waiting else Dependency.MISSING
+    return Facts(blocking=(key,), detail=key, dependency=state)
 
 
 def over_budget(workload: Workload, more: tuple[int, ...], cycle: Cycle) -> Why | None:
@@ -92,12 +112,13 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     if ledger.budget_since is not None and period is not None:
         ends = ledger.budget_since + period
     spent = ledger.budget_spent if ends is None or cycle.now < ends else 0.0
-    spent += _bound(branch, cycle) + gpus * (limit or 0.0)
-    if spent <= budget and (limit is not None or spent < budget):
+    spending = Spending(budget, spent, _bound(branch, cycle), gpus * (limit or 0.0))
+    total = sum(spending[1:])
+    if total <= budget and (limit is not None or total < budget):
         return None
     if ends is not None:
         cycle.wake(ends)
-    return Reason.BUDGET_SPENT, Facts(queue=branch.queue.name, resource=GPU, missing=round((spent - budget) * DEVICE))
+    return Reason.BUDGET_SPENT, Facts(queue=branch.queue.name, resource=GPU, spending=spending, until=ends)
 
 
 def _bound(branch: Branch, cycle: Cycle) -> float:
@@ -122,9 +143,7 @@ def over_limit(
         for resource, limit in of(account).items():
             more = asked.get(resource, 0)
             if more and account.held[resource] + more > limit:
-                missing = account.held[resource] + more - limit
-                name = account.queue.name
-                return Reason.OVER_LIMIT, Facts(resource, more, missing=missing, pool=account.pool, queue=name)
+                return Reason.OVER_LIMIT, _above(account, resource, more, (account.held[resource], limit))
     return None
 
 
@@ -134,7 +153,14 @@ def over_guaranteed(accounts: tuple[Account, ...], fixed: Demand) -> Why | None:
         for resource in account.resources:
             more, bound = fixed.get(resource, 0), account.guaranteed.get(resource, 0)
             if more and account.fixed[resource] + more > bound:
-                missing = account.fixed[resource] + more - bound
-                name = account.queue.name
-                return Reason.OVER_GUARANTEED, Facts(resource, more, missing=missing, pool=account.pool, queue=name)
+                return Reason.OVER_GUARANTEED, _above(account, resource, more, (account.fixed[resource], bound))
     return None
+
+
+def _above(account: Account, resource: str, more: int, counted: tuple[int, int]) -> Facts:
+    """`counted`: what is used of the bound, and the bound."""
+    used, bound = counted
+    return Facts(
+        resource, more, missing=used + more - bound, pool=account.pool, queue=account.queue.name,
+        bounds={resource: bound}, used={resource: used},
+    )  # fmt: skip

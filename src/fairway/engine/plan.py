@@ -114,13 +114,35 @@ class Census(NamedTuple):
     podset: str = ""
 
 
+class Spending(NamedTuple):
+    """A budget in GPU-seconds: the most of a period, what was spent of it, what the workloads that run may still spend,
+    what the waiting one may."""
+
+    budget: float
+    spent: float
+    reserved: float
+    needed: float
+
+
+class Dependency(StrEnum):
+    """What keeps a workload named in `after` from having succeeded."""
+
+    MISSING = "Missing"
+    WAITING = "Waiting"
+    RUNNING = "Running"
+    CIRCULAR = "Circular"
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a wait, for people and programs. Only what applies is set; amounts in base units."""
 
     resource: str = ""
     needed: int | None = None
-    share: Mapping[str, int] | None = None  # OverShare: that of its queue, of what it would be above
+    bounds: Mapping[str, int] | None = None  # OverLimit, OverGuaranteed, OverShare: what it would be above
+    used: Mapping[str, int] | None = None  # of these resources, what counts against the bound by now
+    spending: Spending | None = None  # BudgetSpent
+    dependency: Dependency | None = None  # DependencyPending: why; `blocking` names the circle, from the first on
     most_free: int | None = None  # the most of `resource` free in any one node or domain
     missing: int | None = None
     pool: str = ""
@@ -137,7 +159,7 @@ class Facts:
     is_bound: bool = False  # without what its topology requires it would start now
     shorter_limit: float | None = None  # a time limit with which it would start now
     since: float | None = None  # Reserved: when this begins, if it is not so yet
-    until: float | None = None  # BackingOff, Reserved, HeldFor: when this ends
+    until: float | None = None  # BackingOff, Reserved, HeldFor, BudgetSpent: when this ends
     detail: str = ""  # a name that is missing, a node or device fault
     shields: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()  # what protects whom from it, and until when
 
