@@ -44,6 +44,10 @@ USERS = {
     "scheduler": ("system:kube-scheduler", ""), "manager": ("system:kube-controller-manager", ""),
 }  # fmt: skip
 """Token → user and group."""
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [FAIRWAY]}, {"level": "None"}],
+}  # fmt: skip
 CONTROLLERS = (
     "job-controller", "replicaset-controller", "deployment-controller", "garbage-collector-controller",
     "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
@@ -68,6 +72,11 @@ class Plane:
 
     def kubeconfig(self, token: str = "admin") -> Path:
         return self.folder / f"{token}.kubeconfig"
+
+    @property
+    def audit(self) -> Path:
+        """A line of JSON for each request of a service account."""
+        return self.folder / "audit.log"
 
     @asynccontextmanager
     async def client(self, token: str = "admin") -> AsyncIterator[Client]:
@@ -100,8 +109,9 @@ def _start(stack: ExitStack, plane: Plane, command: Sequence[str]) -> None:
 
 
 @contextmanager
-def control_plane(folder: Path) -> Iterator[Plane]:
-    """With the definitions of Fairway's kinds, its namespace, and a user that may do what an ordinary one may."""
+def control_plane(folder: Path, *, is_bare: bool = False) -> Iterator[Plane]:
+    """With the definitions of Fairway's kinds, its namespace, and a user that may do what an ordinary one may; bare:
+    with nothing of it."""
     plane = Plane(folder, Path(os.environ["KUBEBUILDER_ASSETS"]))
     client, peer, secure = _free_ports(3)
     etcd, key = f"http://127.0.0.1:{client}", folder / "accounts.key"
@@ -109,6 +119,7 @@ def control_plane(folder: Path) -> Iterator[Plane]:
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()))
     lines = [f'{token},{user},{token},"{group}"' for token, (user, group) in USERS.items()]
     (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+    (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT))
     for token in USERS:
         plane.kubeconfig(token).write_text(yaml.safe_dump(_kubeconfig(token, f"https://127.0.0.1:{secure}")))
     with ExitStack() as stack:
@@ -118,6 +129,7 @@ def control_plane(folder: Path) -> Iterator[Plane]:
         _start(stack, plane, [
             "kube-apiserver", "--etcd-servers", etcd, "--secure-port", str(secure), "--bind-address", "127.0.0.1",
             "--cert-dir", str(folder / "certs"), "--authorization-mode", "RBAC",
+            "--audit-policy-file", str(folder / "audit.yaml"), "--audit-log-path", str(plane.audit),
             "--token-auth-file", str(folder / "tokens.csv"), "--service-cluster-ip-range", "10.0.0.0/24",
             "--service-account-issuer", "https://kubernetes.default.svc",
             "--service-account-key-file", str(key), "--service-account-signing-key-file", str(key),
@@ -127,7 +139,8 @@ def control_plane(folder: Path) -> Iterator[Plane]:
             "kube-controller-manager", "--kubeconfig", str(plane.kubeconfig("manager")), "--leader-elect=false",
             "--secure-port=0", "--use-service-account-credentials", "--service-account-private-key-file", str(key),
             "--controllers", ",".join(CONTROLLERS)])
-        asyncio.run(_prepare(plane))
+        if not is_bare:
+            asyncio.run(_prepare(plane))
         yield plane
 
 

@@ -29,18 +29,23 @@ def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace; default: the context's.")
     @wraps(command)
     def run(kubeconfig: str, context: str, namespace: str, **said: Any) -> Any:
-        try:
-            with told(ConfigError):
-                config = load(_files(kubeconfig), context)
-                return asyncio.run(connected(config, command, namespace=namespace or config.namespace, **said))
-        except ApiError as error:
-            raise Problem(error.message or str(error), exit_code=1) from error
-        except BrokenPipeError:
-            raise  # whoever read what we print has seen enough
-        except OSError as error:
-            raise Problem(f"no API server answers: {error}; start one with `fairway up`") from error
+        return ask(command, kubeconfig, context, namespace=namespace, **said)
 
     return run
+
+
+def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, namespace: str = "", **said: Any) -> Any:
+    """What `work(client, namespace, …)` gives, on the cluster that is named; without a namespace, in the context's."""
+    try:
+        with told(ConfigError):
+            config = load(_files(kubeconfig), context)
+            return asyncio.run(connected(config, work, namespace=namespace or config.namespace, **said))
+    except ApiError as error:
+        raise Problem(error.message or str(error), exit_code=1) from error
+    except BrokenPipeError:
+        raise  # whoever read what we print has seen enough
+    except OSError as error:
+        raise Problem(f"no API server answers: {error}; start one with `fairway up`") from error
 
 
 async def connected(config: Config, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:

@@ -17,9 +17,11 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
+from fairway.kube.kinds import Kind, Ref
 from fairway.kube.manifest import load
 from fairway.settings import NAMESPACE
 
+from .connect import ask
 from .main import Problem
 from .up import read_settings
 
@@ -41,17 +43,37 @@ def _url(context: click.Context, option: click.Parameter, text: str) -> str:
     return text.rstrip("/")
 
 
+namespace_option = click.option(
+    "-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NAME", callback=_namespace,
+    help="The namespace of the controller.",
+)  # fmt: skip
+
+
 @click.command()
-@click.option("-n", "--namespace", default=NAMESPACE, show_default=True, metavar="NAME", callback=_namespace,
-              help="The namespace of the controller.")
+@namespace_option
 @click.option("--image", default="", metavar="IMAGE", help="The controller's image; default: fairway and its version.")
 @click.option("--config", default="", metavar="FILE", help="A YAML file of settings for the controller.")
 @click.option("--webhook-url", default="", metavar="URL", callback=_url,
               help="The controller runs outside the cluster; its webhook is at https://HOST:PORT.")
-def install(namespace: str, image: str, config: str, webhook_url: str) -> None:
+@click.option("--check", is_flag=True, help="Say what the cluster lacks instead, a line each; exit 1 if anything.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to check with.")
+@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to check with.")
+def install(check: bool, kubeconfig: str, context: str, **said: str) -> int:
     """Print the manifests that a cluster needs: fairway install | kubectl apply -f -
 
     The same command with the same options upgrades: what is there is changed in place, and jobs run on."""
+    things = list(chosen(**said))
+    if check:
+        from .installed import check as look
+
+        return int(ask(look, kubeconfig, context, namespace=said["namespace"], things=things))
+    for one in things:
+        click.echo("---\n" + yaml.dump(one, Dumper=_Dumper, sort_keys=False, allow_unicode=True), nl=False)
+    return 0
+
+
+def chosen(namespace: str, image: str = "", config: str = "", webhook_url: str = "") -> Iterator[Thing]:
+    """The manifests, as the options change them."""
     settings = _settings(config)
     for one in manifests(namespace):
         match one["kind"]:
@@ -64,7 +86,7 @@ def install(namespace: str, image: str, config: str, webhook_url: str) -> None:
                 one["data"]["settings.yaml"] = yaml.safe_dump(settings | own)
         for hook in one.get("webhooks") or () if webhook_url else ():
             hook["clientConfig"]["url"] = webhook_url + hook["clientConfig"].pop("service")["path"]
-        click.echo("---\n" + yaml.dump(one, Dumper=_Dumper, sort_keys=False, allow_unicode=True), nl=False)
+        yield one
 
 
 def _run_with(template: Thing, image: str, settings: Thing) -> None:
@@ -81,6 +103,13 @@ def manifests(namespace: str = NAMESPACE, folder: str = ".") -> Iterator[Thing]:
     base = files("fairway") / "deploy" / folder
     for name in yaml.safe_load(_text(base / "kustomization.yaml", namespace))["resources"]:
         yield from filter(None, yaml.load_all(_text(base / name, namespace), yaml.CSafeLoader))
+
+
+def ref_of(one: Thing) -> Ref:
+    """Where an object of a manifest is served."""
+    name, meta = one["kind"], one["metadata"]
+    plural = re.sub("ys$", "ies", name.lower() + "s")
+    return Ref(Kind(name, plural, one["apiVersion"], "namespace" in meta), meta["name"], meta.get("namespace", ""))
 
 
 def _text(file: Traversable, namespace: str) -> str:

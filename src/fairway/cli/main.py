@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("plan", "Decide again on a recorded snapshot, and compare."),
     "controller": ("up", "Run the scheduler against an API server."),
     "install": ("install", "Print the manifests that a cluster needs."),
+    "uninstall": ("uninstall", "Take Fairway off a cluster."),
     "completion": ("main", "Print the completion script of a shell."),
 }
 

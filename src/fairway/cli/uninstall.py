@@ -1,0 +1,150 @@
+"""`fairway uninstall`: takes Fairway off a cluster so that nothing is left that waits for it.
+
+The order matters. Webhooks and policies go first: without the controller they would refuse what is written next. Then
+the controller, and it must be gone before its finalizers are taken off, or it would put up new ones. Then the
+finalizers, so that Workloads, and namespaces with Workloads, can go; then the definitions with all their objects, and
+what is left of the manifests, the namespace last. Users' Jobs and pods are theirs: none is deleted or stopped; those
+that still waited for Fairway are named.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+import click
+import msgspec
+
+from fairway.api.objects import GATE, MANAGED, QUEUE
+from fairway.controllers.workloads import FINALIZER
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request
+from fairway.settings import LEASE
+
+from .connect import ask
+from .install import Thing, chosen, namespace_option, ref_of
+from .installed import each, found, has_leader
+from .main import Problem
+
+DOORS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicyBinding",
+         "ValidatingAdmissionPolicy")  # fmt: skip
+OUR_OWN = "+fairway"  # ends the version of the API server of `fairway up`
+DEFINITION = "CustomResourceDefinition"
+PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.5
+
+
+@click.command()
+@namespace_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to use.")
+@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
+def uninstall(namespace: str, yes: bool, kubeconfig: str, context: str) -> int:
+    """Take Fairway off a cluster, with its Queues and Workloads. Jobs that run go on.
+
+    A controller that runs outside the cluster has to be stopped before."""
+    return int(ask(_uninstall, kubeconfig, context, namespace=namespace, yes=yes))
+
+
+async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
+    await _confirm(client, yes=yes)
+    things = list(chosen(namespace))
+    await _remove(client, [one for kind in DOORS for one in things if one["kind"] == kind])
+    await _remove(client, [one for one in things if one["kind"] == "Deployment"])
+    await _stopped(client, namespace)
+    await _release(client)
+    await _remove(client, [one for one in things if one["kind"] == DEFINITION])
+    await _remove(client, [one for one in reversed(things) if one["kind"] not in (*DOORS, "Deployment", DEFINITION)])
+    for line in await _left(client):
+        click.echo(line)
+    return 0
+
+
+async def _confirm(client: Client, *, yes: bool) -> None:
+    said = msgspec.json.decode(await client.call(Request("GET", "/version")))
+    if said["gitVersion"].endswith(OUR_OWN):
+        raise Problem("this is the cluster of `fairway up`; `fairway down` stops it")
+    counts = [f"{len(await _all(client, kind))} {kind.name}s" for kind in (kinds.QUEUES, kinds.WORKLOADS)]
+    if not yes and not click.confirm(f"Delete Fairway with {' and '.join(counts)}? Jobs that run go on"):
+        raise click.Abort
+
+
+async def _all(client: Client, kind: Kind) -> list[Thing]:
+    """The objects of a kind; none where it is not served."""
+    try:
+        return await client.list(Selection(kind))
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return []
+
+
+async def _remove(client: Client, things: list[Thing]) -> None:
+    """Deletes them, and returns when they are gone."""
+    for one in things:
+        await client.delete(ref_of(one))
+    for one in things:
+        name = f"{one['kind']} {one['metadata']['name']}"
+        await _until(client, partial(_is_gone, client, ref_of(one)), f"{name}: is not gone; see kubectl describe")
+        click.echo(f"{name}: deleted")
+
+
+async def _is_gone(client: Client, place: Ref) -> bool:
+    return await found(client, place) is None
+
+
+async def _stopped(client: Client, namespace: str) -> None:
+    """Returns when no controller runs: the pods of a Deployment go after it."""
+    pods = Selection(kinds.PODS, namespace, labels="app.kubernetes.io/name=fairway")
+
+    async def holds() -> bool:
+        return not await client.list(pods) and not await has_leader(client, namespace)
+
+    why_not = f"a controller still renews the lease {namespace}/{LEASE}; stop it, and uninstall again"
+    await _until(client, holds, why_not)
+
+
+async def _until(client: Client, holds: Callable[[], Awaitable[bool]], why_not: str) -> None:
+    end = client.clock.now() + PATIENCE_SECONDS
+    while not await holds():
+        if client.clock.now() > end:
+            raise Problem(why_not, exit_code=1)
+        await client.clock.sleep(LOOK_SECONDS)
+
+
+async def _release(client: Client) -> None:
+    """Takes our finalizer off all Workloads."""
+    held = [it for it in await _all(client, kinds.WORKLOADS) if FINALIZER in it["metadata"].get("finalizers", ())]
+
+    async def free(one: Thing) -> str:
+        meta = one["metadata"]
+        left = [it for it in meta["finalizers"] if it != FINALIZER]
+        change = {"metadata": {"uid": meta["uid"], "finalizers": left or None}}
+        with suppress(ApiError):  # gone meanwhile
+            await client.patch(Ref(kinds.WORKLOADS, meta["name"], meta["namespace"]), change)
+        return ""
+
+    await each(held, free)
+    click.echo(f"{len(held)} Workloads: finalizer {FINALIZER} removed")
+
+
+async def _left(client: Client) -> list[str]:
+    """What users have that waited for Fairway, and how it starts without."""
+    spaces = await client.list(Selection(kinds.NAMESPACES))
+    managed = {it["metadata"]["name"] for it in spaces if it["metadata"].get("labels", {}).get(MANAGED) == "true"}
+
+    def is_ours(meta: Thing) -> bool:
+        return QUEUE in meta.get("labels", {}) or meta["namespace"] in managed
+
+    jobs = [it["metadata"] for it in await _all(client, kinds.JOBS) if it["spec"].get("suspend")]
+    jobs = [it for it in jobs if is_ours(it)]
+    gated = [it["metadata"] for it in await _all(client, kinds.PODS)
+             if any(gate["name"] == GATE for gate in it["spec"].get("schedulingGates") or ())]
+    lines = []
+    if jobs:
+        lines.append(f"{len(jobs)} Jobs stay suspended, {jobs[0]['namespace']}/{jobs[0]['name']} first; to start one: "
+                     """kubectl -n NAMESPACE patch job NAME -p '{"spec":{"suspend":false}}'""")
+    if gated:
+        lines.append(f"{len(gated)} pods keep the gate {GATE}, {gated[0]['namespace']}/{gated[0]['name']} first; "
+                     "delete them, and make them anew without schedulerName")
+    return lines

@@ -1,0 +1,57 @@
+"""The controller does all that its roles grant, and nothing else: each verb that is granted is used."""
+
+from access import Grant, granted, needed
+from simworld import World, cluster, job, node, pod, priority
+
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.transport import Request, Response
+from fairway.settings import NAMESPACE, Settings
+
+
+class Watched:
+    """The way to the server, with what was asked on it. The answer to one write of a status is lost."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._has_lost, self.used = world, False, set[Grant]()
+
+    async def __call__(self, request: Request) -> Response:
+        self.used.update(needed(request))
+        answer = await self._world.server.handle(request)
+        if request.method == "PATCH" and request.path.endswith("/workloads/job-b/status") and not self._has_lost:
+            self._has_lost = True
+            raise ConnectionError("cut")
+        return answer
+
+
+async def story(world: World) -> set[Grant]:
+    """What is used while each thing that the controller can do happens once."""
+    way = Watched(world)
+    await world.client.create(kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    world.start(way, Settings())
+    await world.apply(priority("high", 1000), pod("a", seconds=None), job("b", seconds=20, cpu="1"))
+    await world.until(lambda: world.is_in("pod-a", "Running"))
+    await world.until(lambda: world.is_in("job-b", "Running"))
+    await world.apply(job("urgent", cpu="4", seconds=20, pod={"priorityClassName": "high"}))
+    await world.until(lambda: world.is_in("job-urgent", "Running"))  # the bare pod is evicted, and made again
+    await world.until(lambda: world.is_in("pod-a", "Running"))
+    await world.delete(kinds.PODS, "a")
+    await world.until(lambda: _is_gone(world, "pod-a"))
+    await world.clock.sleep(120)
+    await world.crash()
+    return way.used
+
+
+async def _is_gone(world: World, workload: str) -> bool:
+    return await world.phase(workload) == ""
+
+
+def test_each_verb_that_is_granted_is_used_and_no_other_is() -> None:
+    clock = VirtualClock(1_800_000_000.0)
+
+    async def played() -> set[Grant]:
+        async with cluster(clock, seeded(1), node("n1")) as world:
+            return await story(world)
+
+    used, may = clock.run(played()), granted()
+    assert (used - may, may - used) == (set(), set())

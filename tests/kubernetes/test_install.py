@@ -1,0 +1,207 @@
+"""On a bare control plane: what `fairway install` prints is enough and no more; `fairway uninstall` leaves nothing."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import page
+import pytest
+from access import Grant, granted
+from plane import FAIRWAY, Plane, Thing, control_plane, missing, node, nodes, until
+
+from fairway.clock import Chance, Clock
+from fairway.controllers.run import run
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.config import load
+from fairway.kube.http import http_transport
+from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request, Response
+from fairway.settings import Settings
+
+CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io/v1", is_namespaced=False)
+DEPLOYMENTS = Kind("Deployment", "deployments", "apps/v1")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    if why := missing():
+        pytest.skip(why)
+    with control_plane(tmp_path_factory.mktemp("bare"), is_bare=True) as plane:
+        yield plane
+
+
+async def printed(plane: Plane, script: str, status: int = 0) -> str:
+    """What a piece of shell prints, as a page of docs/start has it; an administrator of the plane runs it."""
+    home = plane.folder / "home"
+    (home / ".kube").mkdir(parents=True, exist_ok=True)
+    (home / ".kube" / "config").write_text(plane.kubeconfig().read_text())
+    return await asyncio.to_thread(page.run, script, home, status=status)
+
+
+@asynccontextmanager
+async def controller(plane: Plane, client: Client) -> AsyncIterator[None]:
+    """The controllers, with a token of their service account. The answer to the first write of a Workload is lost."""
+    path = "/api/v1/namespaces/fairway-system/serviceaccounts/fairway-controller/token"
+    said = await client.call(Request("POST", path, (), {"content-type": "application/json"}, b"{}"))
+    account = replace(load([plane.kubeconfig()]), token=json.loads(said)["status"]["token"])
+    lost: list[Request] = []
+    async with http_transport(account) as transport:
+
+        async def exchange(request: Request) -> Response:
+            answer = await transport(request)
+            if not lost and request.method == "PATCH" and "/workloads/" in request.path:
+                lost.append(request)
+                raise ConnectionError("cut")
+            return answer
+
+        task = asyncio.create_task(run(exchange, Settings(), Clock(), Chance()))
+        try:
+            yield
+            assert not task.done()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def audited(plane: Plane) -> Iterator[tuple[Grant, int]]:
+    """What the controller asked for, and the code of the answer."""
+    for line in plane.audit.read_text().splitlines():
+        said = json.loads(line)
+        if said["user"]["username"] == FAIRWAY and (about := said.get("objectRef")) and about.get("resource"):
+            resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+            yield (about.get("apiGroup", ""), resource, said["verb"]), said["responseStatus"]["code"]
+
+
+def labelled(kind: str, name: str, spec: Thing, **notes: str) -> Thing:
+    version = "v1" if kind == "Pod" else "batch/v1"
+    meta = {"name": name, "namespace": "default", "labels": {"fairway.dev/queue": "default"}, "annotations": notes}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def pod_spec(cpu: int, **more: str) -> Thing:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": str(cpu)}}}
+    return {"restartPolicy": "Never", "containers": [container], "schedulerName": "fairway", **more}
+
+
+def job(name: str, cpu: int, seconds: int, **more: str) -> Thing:
+    template = {"metadata": {"annotations": {"fairway.dev/duration": f"{seconds}s"}}, "spec": pod_spec(cpu, **more)}
+    return labelled("Job", name, {"suspend": True, "template": template})
+
+
+async def phase(client: Client, workload: str) -> str:
+    found = await client.list(Selection(kinds.WORKLOADS, "default", fields=f"metadata.name={workload}"))
+    return found[0].get("status", {}).get("phase", "") if found else "none"
+
+
+async def test_a_cluster_gets_fairway_runs_jobs_and_loses_it_again(bare: Plane) -> None:
+    """One story, since a control plane costs many seconds: each part starts from what the one before left."""
+    async with bare.client() as admin:
+        with bare.scheduler():
+            async with nodes(admin, node("n1", cpu=6), node("n2", cpu=2)):
+                await _installed(bare)
+                await _only_what_is_granted(bare, admin)
+                await _checked(bare, admin)
+                await _uninstalled(bare, admin)
+
+
+async def _installed(plane: Plane) -> None:
+    _, install, check = page.blocks("start/install-on-a-cluster.md")
+    lacking = await printed(plane, check, status=1)
+    assert "CustomResourceDefinition workloads.fairway.dev: missing; apply what `fairway install` prints" in lacking
+    assert "no controller runs" in lacking
+    first, again = await printed(plane, install), await printed(plane, install)
+    assert {line.rpartition(" ")[2] for line in first.splitlines()} == {"created"}
+    changed = [line for line in again.splitlines() if not line.endswith(" unchanged")]
+    assert changed == ["poddisruptionbudget.policy/fairway-controller configured"]  # its selector is always sent
+
+
+async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
+    """Each thing that the controller can do happens once; it uses each verb of its roles, and is refused none."""
+    high = {"metadata": {"name": "urgent"}, "value": 1000}
+    await admin.create(kinds.PRIORITY_CLASSES, high)
+    async with controller(plane, admin):
+        await admin.create(kinds.PODS, labelled("Pod", "a", pod_spec(5)))
+        await admin.create(kinds.JOBS, job("b", 1, 5))
+        await until(lambda: _is(admin, "pod-a", "Running"))
+        await until(lambda: _is(admin, "job-b", "Succeeded"))
+        await admin.create(kinds.JOBS, job("c", 5, 2, priorityClassName="urgent"))
+        await until(lambda: _is(admin, "job-c", "Succeeded"))  # the bare pod is evicted, and made again
+        await until(lambda: _is(admin, "pod-a", "Running"))
+        await admin.delete(Ref(kinds.PODS, "a", "default"), grace=0)
+        await until(lambda: _is(admin, "pod-a", "none"))
+
+        async def all_used() -> bool:
+            return granted() <= {one for one, _ in audited(plane)}
+
+        with suppress(TimeoutError):
+            await until(all_used, seconds=70)
+    used, may = set(audited(plane)), granted()
+    assert {one for one, code in used if code == 403} == set()
+    assert ({one for one, _ in used} - may, may - {one for one, _ in used}) == (set(), set())
+
+
+async def _is(client: Client, workload: str, wanted: str) -> bool:
+    return await phase(client, workload) == wanted
+
+
+async def _checked(plane: Plane, admin: Client) -> None:
+    await until(lambda: _available(admin))
+    async with controller(plane, admin):
+        await until(lambda: _leads(admin))
+        complete = await printed(plane, "fairway install --check")
+        assert complete == "complete: nothing is missing, and a controller runs\n"
+        role = Ref(CLUSTER_ROLES, "fairway-controller")
+        rules = (await admin.get(role))["rules"]
+        await admin.patch(role, {"rules": [one for one in rules if one["resources"] != ["pods/binding"]]})
+        lacking = await printed(plane, "fairway install --check", status=1)
+        assert lacking.startswith(f"{FAIRWAY} may not create pods/binding;")
+        await admin.patch(role, {"rules": rules})
+
+
+async def _available(client: Client) -> bool:
+    found = await client.get(Ref(DEPLOYMENTS, "fairway-controller", "fairway-system"))
+    return found["status"].get("availableReplicas") == 2
+
+
+async def _leads(client: Client) -> bool:
+    lease = await client.get(Ref(kinds.LEASES, "fairway-controller", "fairway-system"))
+    return bool(lease["spec"].get("holderIdentity"))
+
+
+async def _uninstalled(plane: Plane, admin: Client) -> None:
+    """A namespace that is deleted while no controller runs hangs until its charge is given up; then all goes."""
+    await admin.create(kinds.NAMESPACES, {"metadata": {"name": "ml"}})
+    async with controller(plane, admin):
+        await until(lambda: _leads(admin))
+        await admin.create(kinds.JOBS, {**job("d", 1, 600), "metadata": {
+            "name": "d", "namespace": "ml", "labels": {"fairway.dev/queue": "default"}}})
+        await admin.create(kinds.JOBS, job("waits", 100, 600))
+
+        async def has_both() -> bool:
+            return len([it for it in await admin.list(Selection(kinds.WORKLOADS))
+                        if it.get("status", {}).get("phase") in ("Running", "Pending")]) == 2
+
+        await until(has_both)
+    await admin.delete(Ref(kinds.NAMESPACES, "ml"))
+
+    async def told() -> bool:
+        said = await printed(plane, "fairway install --check", status=1)
+        return "Namespace ml: waits for the finalizer fairway.dev/charge of 1 Workloads" in said
+
+    uninstall, give_up = page.blocks("start/uninstall-from-a-cluster.md")
+    await until(told)
+    await printed(plane, give_up)
+    await until(lambda: _is_gone(admin, "ml"))
+    said = await printed(plane, uninstall)
+    assert "1 Jobs stay suspended, default/waits first" in said
+    await until(lambda: _is_gone(admin, "fairway-system"))
+    lacking = (await printed(plane, "fairway install --check", status=1)).splitlines()
+    assert all(": missing; " in line for line in lacking[:-1])
+
+
+async def _is_gone(client: Client, namespace: str) -> bool:
+    return not await client.list(Selection(kinds.NAMESPACES, fields=f"metadata.name={namespace}"))
