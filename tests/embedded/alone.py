@@ -8,7 +8,7 @@ from fairway.clock import Chance, Clock
 from fairway.embedded.up import Options, UpError, up
 
 
-async def nobody(_: Path) -> None:
+async def nobody(_: object) -> None:
     await Clock().until(None)
 
 

@@ -216,9 +216,9 @@ async def test_a_small_file_that_is_broken_is_made_anew(name: str, content: byte
     await down(tmp_path, Clock())
 
 
-@pytest.mark.parametrize("name", [*SMALL[1:], "port", "pods", "controller", "state.db"])
+@pytest.mark.parametrize("name", [*SMALL[1:], "port", "pods", "state.db"])
 async def test_a_file_that_cannot_be_one_is_one_line(name: str, tmp_path: Path):
-    if name in ("pods", "controller"):
+    if name == "pods":
         (tmp_path / name).write_text("a file")
     else:
         (tmp_path / name / "full").mkdir(parents=True)

@@ -1,5 +1,5 @@
 """`fairway up` and `down`: the cluster of this machine. `fairway controller`: the scheduler alone, against any API
-server; beside the cluster of this machine it runs as just that."""
+server, as it runs beside the cluster of this machine."""
 
 import asyncio
 import logging
@@ -74,21 +74,21 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
 
     settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
 
-    async def decide(kubeconfig: Path) -> None:
+    async def decide(transport: Any) -> None:
         click.echo(str(folder / "kubeconfig"))
-        await control(kubeconfig, settings)
+        await control(transport, folder, settings)
 
     bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))
     options = Options(folder, **offer, logs=bounds, job_ttl=settings.log_retention)
     await up(options, clock=Clock(), chance=Chance(), control=decide)
 
 
-async def control(kubeconfig: Path, settings: Any) -> None:
-    """The scheduler of the cluster of this machine; it reaches it as any other API server. Its identity is that of the
-    data directory: a restart renews its own lease at once. Its metrics are for this machine."""
-    identity, host = settings.identity or str(kubeconfig.parent), settings.metrics_host or "127.0.0.1"
+async def control(transport: Any, folder: Path, settings: Any) -> None:
+    """The scheduler of the cluster of this machine, through a transport to it. Its identity is that of the data
+    directory: a restart renews its own lease at once. Its metrics are for this machine."""
+    identity, host = settings.identity or str(folder), settings.metrics_host or "127.0.0.1"
     notify = settings.notify_hosts or "*"  # whoever submits here can reach as much from a job
-    await _control(load([kubeconfig]), replace(settings, identity=identity, metrics_host=host, notify_hosts=notify))
+    await _control(transport, replace(settings, identity=identity, metrics_host=host, notify_hosts=notify))
 
 
 @click.command()
@@ -113,7 +113,7 @@ def controller(kubeconfig: str, context: str, config: str) -> None:
         chosen, settings = inside or load(files(os.environ, kubeconfig), context), read_settings(config)
         if inside:  # by the pod's name, which a container that is started again in it keeps
             settings = replace(settings, identity=settings.identity or os.environ.get("HOSTNAME", ""))
-        asyncio.run(_until_stopped(_control(chosen, settings)))
+        asyncio.run(_until_stopped(_afar(chosen, settings)))
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
@@ -124,14 +124,19 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
         await task
 
 
-async def _control(config: Any, settings: Any) -> None:
-    from fairway.controllers.run import run
+async def _afar(config: Any, settings: Any) -> None:
+    """The scheduler of the cluster that a kubeconfig names."""
     from fairway.kube.http import http_transport
 
+    async with http_transport(config, Clock()) as transport:
+        await _control(transport, settings)
+
+
+async def _control(transport: Any, settings: Any) -> None:
+    from fairway.controllers.run import run
+
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    clock = Clock()
-    async with http_transport(config, clock) as transport:
-        await run(transport, settings, clock, Chance())
+    await run(transport, settings, Clock(), Chance())
 
 
 def read_settings(file: str) -> Any:

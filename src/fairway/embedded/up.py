@@ -7,8 +7,9 @@ first, each with its grace; they have no outcome by that and are started again b
 place. Asked a second time, it does not wait for the grace. With LEAVE_PODS it ends without stopping any: they run on,
 and the next `up` finds them, as after a kill; so an upgrade or a backup interrupts no work.
 
-What decides is not here: `control` is given the path of a kubeconfig of its own and run beside the rest; it reaches
-this server over HTTPS, as it would any other.
+What decides is not here: `control` is given a transport to this server, as a user of its own, and run beside the rest.
+It sends the requests that it would send to any other server; no socket is between them, since most of what a short job
+cost was its TLS.
 """
 
 import asyncio
@@ -57,12 +58,11 @@ from .store import Store
 DEFINITIONS = kinds.Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )
-CONTROL = "controller"  # the folder with its kubeconfig
 LOOK_SECONDS = 0.02
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU under load
 LEAVE_PODS = signal.SIGUSR1
 
-Control = Callable[[Path], Awaitable[None]]
+Control = Callable[[Transport], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 
@@ -162,10 +162,10 @@ class _Cluster:
     folder: Path
     server: Server
     identity: Identity
-    control_token: str
     node: dict[str, Any]
     runner: Runner
     client: Callable[[str], Client]
+    transport: Transport  # of what decides
 
     @classmethod
     def of(cls, options: Options, registry: Registry, machine: Machine) -> "_Cluster":
@@ -174,14 +174,13 @@ class _Cluster:
         server = Server(registry, tokens={own.token: ADMIN, control_token: CONTROLLER})
 
         def client(name: str) -> Client:
-            return Client(_as_user(server.handle, own.token, name), clock, chance)
+            return Client(_with(server.handle, own.token, f"system:serviceaccount:kube-system:{name}"), clock, chance)
 
         node, pods = node_of(machine, clock.now()), folder / "pods"
-        for place in (pods, folder / CONTROL):
-            place.mkdir(mode=0o700, exist_ok=True)
+        pods.mkdir(mode=0o700, exist_ok=True)
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs)
         server.kubelet = runner
-        return cls(folder, server, own, control_token, node, runner, client)
+        return cls(folder, server, own, node, runner, client, _with(server.handle, control_token, ""))
 
     @asynccontextmanager
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
@@ -216,8 +215,6 @@ class _Cluster:
             with _told(self.folder):
                 write_private(self.folder / "port", str(http.port))
                 self.identity.write_kubeconfig(http.port)
-                own = replace(self.identity, directory=self.folder / CONTROL, token=self.control_token)
-                own.write_kubeconfig(http.port)
             return http
         raise AssertionError("the last try returns or raises")
 
@@ -243,7 +240,7 @@ class _Cluster:
                 self.runner.run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
-                control(self.folder / CONTROL / "kubeconfig"),
+                control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
             write_private(self.folder / "ready", str(os.getpid()))
@@ -270,9 +267,9 @@ async def _apply(client: Client, kind: kinds.Kind, value: dict[str, Any]) -> Non
         await client.patch(Ref(kind, value["metadata"]["name"]), {"spec": value["spec"]})
 
 
-def _as_user(transport: Transport, token: str, name: str) -> Transport:
-    """A controller of this process, by the name it would have in Kubernetes."""
-    headers = {"authorization": f"Bearer {token}", "impersonate-user": f"system:serviceaccount:kube-system:{name}"}
+def _with(transport: Transport, token: str, user: str) -> Transport:
+    """For a controller of this process, as the token's user or as another."""
+    headers = {"authorization": f"Bearer {token}"} | ({"impersonate-user": user} if user else {})
 
     async def exchange(request: Request) -> Response:
         asked = {**request.headers, **headers}
