@@ -38,6 +38,8 @@ DEFINITIONS = Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )
 ROLE_BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io/v1", is_namespaced=False)
+ROLES = Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io/v1", is_namespaced=False)
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 FAIRWAY = "system:serviceaccount:fairway-system:fairway-controller"
 USERS = {
     "admin": ("admin", "system:masters"), "ann": ("ann", "people"), "fairway": (FAIRWAY, "system:serviceaccounts"),
@@ -113,7 +115,7 @@ def control_plane(folder: Path, *, is_bare: bool = False) -> Iterator[Plane]:
     """With the definitions of Fairway's kinds, its namespace, and a user that may do what an ordinary one may; bare:
     with nothing of it."""
     plane = Plane(folder, Path(os.environ["KUBEBUILDER_ASSETS"]))
-    client, peer, secure = _free_ports(3)
+    client, peer, secure = free_ports(3)
     etcd, key = f"http://127.0.0.1:{client}", folder / "accounts.key"
     key.write_bytes(rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()))
@@ -153,7 +155,7 @@ def _kubeconfig(token: str, server: str) -> Thing:
     }  # fmt: skip
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(closing(socket.socket())) for _ in range(count)]
         for each in sockets:
@@ -190,9 +192,8 @@ async def _prepare(plane: Plane) -> None:
         await client.create(kinds.NAMESPACES, {"metadata": {"name": "fairway-system"}})
         for name, user, role in (("fairway-tests", FAIRWAY, "cluster-admin"), ("people", "ann", "edit-all")):
             await client.create(ROLE_BINDINGS, _binding(name, user, role))
-        await client.call(Request(
-            "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", (), {"content-type": "application/json"},
-            b'{"metadata": {"name": "edit-all"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}'))
+        await client.create(ROLES, {"metadata": {"name": "edit-all"}, "rules": [
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": list(VERBS)}]})
 
         async def serves() -> bool:
             with suppress(ApiError):
@@ -240,10 +241,12 @@ async def nodes(client: Client, *made: Thing) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def fairway(plane: Plane, settings: Settings | None = None) -> AsyncIterator[None]:
-    """The controllers, which fail the test if they end."""
+async def fairway(
+    plane: Plane, settings: Settings | None = None, *, webhook: tuple[str, int] | None = None
+) -> AsyncIterator[None]:
+    """The controllers, and their webhook where it has an address."""
     async with http_transport(load([plane.kubeconfig("fairway")])) as transport:
-        task = asyncio.create_task(run(transport, settings or Settings(), Clock(), Chance()))
+        task = asyncio.create_task(run(transport, settings or Settings(), Clock(), Chance(), webhook=webhook))
         try:
             yield
         finally:

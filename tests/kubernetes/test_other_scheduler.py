@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from plane import Plane, Thing, fairway, node, nodes, until
@@ -28,16 +29,17 @@ def job(name: str, *, seconds: float = 1, parallelism: int = 1, **spec: Any) -> 
     }  # fmt: skip
 
 
-async def ends(client: Client, count: int) -> Counter[str]:
-    """How all of so many Jobs ended, once they have."""
+async def ends(client: Client, names: Collection[str]) -> Counter[str]:
+    """How these Jobs ended, once all have."""
 
     async def over() -> Counter[str]:
         found = await client.list(Selection(kinds.JOBS, "default"))
         told = Counter(
-            one["type"] for it in found for one in it["status"].get("conditions") or ()
+            one["type"] for it in found if it["metadata"]["name"] in names
+            for one in it["status"].get("conditions") or ()
             if one["status"] == "True" and one["type"] in ("Complete", "Failed")
         )  # fmt: skip
-        return told if sum(told.values()) == count else Counter()
+        return told if sum(told.values()) == len(names) else Counter()
 
     return await until(over, seconds=240)
 
@@ -46,7 +48,8 @@ async def test_no_job_is_lost_beside_kube_scheduler_without_a_webhook(plane: Pla
     async with plane.client() as admin, plane.client("ann") as ann:
         with plane.scheduler():
             async with nodes(admin, *(node(f"n{index}") for index in range(5))), fairway(plane):
+                names = {f"j{index}": 1 + index % 3 for index in range(JOBS)}
                 await asyncio.gather(*(
-                    ann.create(kinds.JOBS, job(f"j{index}", parallelism=1 + index % 3)) for index in range(JOBS)
+                    ann.create(kinds.JOBS, job(name, parallelism=size)) for name, size in names.items()
                 ))
-                assert await ends(admin, JOBS) == {"Complete": JOBS}
+                assert await ends(admin, names) == {"Complete": JOBS}

@@ -128,7 +128,10 @@ def _settings(file: str) -> dict[str, Any]:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Text of several lines as a block."""
+    """Text of several lines as a block; nothing is an alias of something else."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 def _represent(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:

@@ -106,14 +106,20 @@ def down(folder: Path, keep_pods: bool) -> None:
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig; default: a pod's, else kubectl's.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
 @CONFIG
-def controller(kubeconfig: str, context: str, config: str) -> None:
+@click.option("--webhook", default="", metavar="HOST:PORT",
+              help="Answer the API server's admission reviews there, e.g. 0.0.0.0:9443.")
+def controller(kubeconfig: str, context: str, config: str, webhook: str) -> None:
     """Run the scheduler against an API server, until it is told to stop."""
+    from fairway.controllers.webhook import address
+
+    with told(ValueError, by="--webhook: "):
+        door = address(webhook) if webhook else None
     with told(ConfigError):
         inside = None if kubeconfig or context else in_cluster(os.environ)
         chosen, settings = inside or load(files(os.environ, kubeconfig), context), read_settings(config)
         if inside:  # by the pod's name, which a container that is started again in it keeps
             settings = replace(settings, identity=settings.identity or os.environ.get("HOSTNAME", ""))
-        asyncio.run(_until_stopped(_afar(chosen, settings)))
+        asyncio.run(_until_stopped(_afar(chosen, settings, door)))
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
@@ -124,19 +130,19 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
         await task
 
 
-async def _afar(config: Any, settings: Any) -> None:
+async def _afar(config: Any, settings: Any, door: Any) -> None:
     """The scheduler of the cluster that a kubeconfig names."""
     from fairway.kube.http import http_transport
 
     async with http_transport(config, Clock()) as transport:
-        await _control(transport, settings)
+        await _control(transport, settings, door)
 
 
-async def _control(transport: Any, settings: Any) -> None:
+async def _control(transport: Any, settings: Any, door: Any = None) -> None:
     from fairway.controllers.run import run
 
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    await run(transport, settings, Clock(), Chance())
+    await run(transport, settings, Clock(), Chance(), webhook=door)
 
 
 def read_settings(file: str) -> Any:

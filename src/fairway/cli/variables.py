@@ -17,11 +17,10 @@ from typing import Any
 
 from fairway.api.scalars import time
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import JOBS, Kind, Ref, Selection
+from fairway.kube.kinds import JOBS, SECRETS, Ref, Selection
 
 from .main import Problem
 
-SECRETS = Kind("Secret", "secrets")
 UNOWNED = "fairway.dev/unowned-environment-of"
 LEFT = re.compile(
     r"PWD|OLDPWD|SHLVL|_|COLUMNS|LINES|HOSTNAME|(LOCAL_)?(RANK|WORLD_SIZE)|GROUP_RANK|MASTER_(ADDR|PORT)|"

@@ -1,7 +1,8 @@
 """What the controller serves over HTTP, on the port of its settings: `/metrics`, and the probes of a kubelet.
 
     /healthz   200 as long as the process answers at all
-    /readyz    200 once every informer has its first list; a standby is ready too. Before, 503 and what it waits for
+    /readyz    200 once every informer has its first list, and the webhook is served if it is to be; a standby is ready
+               too. Before, 503 and what it waits for
 
 It serves for as long as the process lives; what it shows is that of the present life of the controllers.
 """
@@ -17,18 +18,29 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from fairway.settings import Settings
 
+from .view import View
+from .webhook import Door
+
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 STOP_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
 class Front:
-    """`exposition` gives what /metrics shows; `waits_for` says why it is not ready, and is empty once it is."""
+    """`exposition` gives what /metrics shows; `waits_for` says why the controllers are not ready, and is empty once
+    they are. `door`: the webhook, where there is one."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._shown = settings, ""
         self.exposition: Callable[[], bytes] = bytes
         self.waits_for = "starting"
+        self.door: Door | None = None
+
+    def ready(self, view: View) -> None:
+        """This life of the controllers sees the cluster."""
+        self.waits_for = ""
+        if self.door:
+            self.door.view = view
 
     async def serve(self) -> None:
         """On http://host:port, until cancelled; an empty host is any. A request for metrics shows the token, if there
@@ -54,7 +66,8 @@ class Front:
             case "/healthz":
                 return web.Response(text="ok\n")
             case "/readyz":
-                return web.Response(status=503 if self.waits_for else 200, text=f"{self.waits_for or 'ok'}\n")
+                waits_for = self.waits_for or (self.door.waits_for if self.door else "")
+                return web.Response(status=503 if waits_for else 200, text=f"{waits_for or 'ok'}\n")
         if self._shown and not compare_digest(request.headers.get("Authorization", "").encode(), self._shown.encode()):
             return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
         if request.path != "/metrics":

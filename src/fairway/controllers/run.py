@@ -46,6 +46,7 @@ from .notify import Notices
 from .queues import Queues
 from .scheduler import Scheduler
 from .view import View
+from .webhook import Address, Door
 
 RECORDINGS = 20
 LATE_SECONDS = 2.0  # a line that is this late may be lost in a crash
@@ -56,13 +57,18 @@ class LeaseLost(Exception):
     """Another holds the lease, or the API server could not be reached in time to renew it."""
 
 
-async def run(transport: Transport, settings: Settings, clock: Clock, chance: Chance) -> None:
+async def run(
+    transport: Transport, settings: Settings, clock: Clock, chance: Chance, *, webhook: Address | None = None
+) -> None:
     """Until cancelled, through any number of lost leases. Each life is a task of its own: a group of tasks that fails
-    as it is cancelled tells of the failure alone."""
+    as it is cancelled tells of the failure alone. `webhook`: where admission reviews are answered, if anywhere."""
     this, front = asyncio.current_task(), Front(settings)
     async with asyncio.TaskGroup() as tasks:
         if settings.metrics_port:
             tasks.create_task(front.serve())
+        if webhook:
+            front.door = Door(Client(transport, clock, chance), settings.namespace, webhook)
+            tasks.create_task(front.door.run())
         while True:
             try:
                 await asyncio.create_task(Control(transport, settings, clock, chance).run(front))
@@ -112,7 +118,7 @@ class Control:
                 for work in (self._view.run(), means.events.run(), means.journal.run(), means.election.run()):
                     tasks.create_task(work)
                 await self._view.synced()
-                front.waits_for = ""
+                front.ready(self._view)
                 await means.election.acquired.wait()
                 self._catch_up()
                 await self._tell()

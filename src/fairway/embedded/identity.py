@@ -6,21 +6,22 @@ made anew. kubectl sends no token over plain HTTP, so there is TLS on loopback t
 """
 
 import base64
-import ipaddress
 import os
 import re
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
 
 from fairway.clock import Chance
+from fairway.kube import certificate
+from fairway.kube.certificate import Served
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOKEN = re.compile(r"[!-~]{1,1000}")  # what a header can carry
-_YEARS, _RENEW = timedelta(days=3650), timedelta(days=30)
+_DAYS = 3650
+FILES = ("ca.crt", "server.crt", "server.key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,8 @@ def identity(directory: Path, *, now: float, chance: Chance) -> Identity:
     token = directory / "token"
     if not token.exists() or not _TOKEN.fullmatch(token.read_text(errors="replace").strip()):
         write_private(token, chance.token())
-    moment = datetime.fromtimestamp(now, UTC)
-    if not _is_valid(directory, moment):
-        _make_certificates(directory, moment)
+    if not _is_valid(directory, now):
+        _make_certificates(directory, now)
     return Identity(directory, token.read_text().strip(), (directory / "ca.crt").read_text())
 
 
@@ -72,43 +72,15 @@ def write_private(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def _is_valid(directory: Path, moment: datetime) -> bool:
-    from cryptography import exceptions, x509
-
+def _is_valid(directory: Path, moment: float) -> bool:
     try:
-        certificates = [x509.load_pem_x509_certificate((directory / name).read_bytes())
-                        for name in ("ca.crt", "server.crt")]
-        certificates[1].verify_directly_issued_by(certificates[0])
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-            directory / "server.crt", directory / "server.key")
-    except (OSError, ValueError, exceptions.InvalidSignature):
+        files = Served(*((directory / name).read_text() for name in FILES))
+    except (OSError, UnicodeDecodeError):
         return False
-    return all(
-        each.not_valid_before_utc <= moment < each.not_valid_after_utc - _RENEW for each in certificates)
+    return certificate.is_good(files, LOOPBACK, now=moment)
 
 
-def _make_certificates(directory: Path, moment: datetime) -> None:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    def certificate(name: str, issuer: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        subject, by = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (name, issuer))
-        return (x509.CertificateBuilder().subject_name(subject).issuer_name(by).public_key(key)
-                .serial_number(x509.random_serial_number())
-                .not_valid_before(moment - timedelta(days=1)).not_valid_after(moment + _YEARS)
-                .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True))
-
-    authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    names = [x509.DNSName(LOOPBACK[0]), *(x509.IPAddress(ipaddress.ip_address(each)) for each in LOOPBACK[1:])]
-    root = certificate("fairway-ca", "fairway-ca", authority.public_key()).sign(authority, hashes.SHA256())
-    leaf = (certificate("fairway", "fairway-ca", own.public_key())
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .sign(authority, hashes.SHA256()))
-    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    key = own.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain)
-    write_private(directory / "server.key", key.decode())
-    write_private(directory / "server.crt", leaf.public_bytes(encoding).decode())
-    write_private(directory / "ca.crt", root.public_bytes(encoding).decode())
+def _make_certificates(directory: Path, moment: float) -> None:
+    made = certificate.make(LOOPBACK, now=moment, days=_DAYS)
+    for name, text in zip(reversed(FILES), (made.key, made.certificate, made.authority)):
+        write_private(directory / name, text)

@@ -166,6 +166,12 @@ class Client:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         await self._send(Request("POST", pod.path("binding")), body)
 
+    async def whoami(self) -> str:
+        """The user that the server takes us for."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        return str((await self._send(Request("POST", path), review))["status"]["userInfo"]["username"])
+
     async def watch(self, selection: Selection, version: str, *, bound: int = LINE_BYTES) -> Events:
         """What happened since `version`, bookmarks included; ends when the server ends it. An ERROR event is raised."""
         asked = (

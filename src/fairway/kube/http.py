@@ -7,10 +7,8 @@ What aiohttp raises is turned into ConnectionError, so that nobody above knows a
 
 import asyncio
 import ssl
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,6 +17,7 @@ from yarl import URL
 
 from fairway.clock import Clock
 
+from .certificate import load
 from .config import Config, Credentials
 from .transport import Messages, Request, Response, Transport
 
@@ -137,15 +136,5 @@ def tls(config: Config, certificate: tuple[bytes, bytes] | None) -> ssl.SSLConte
     if config.is_insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate:
-        _load(context, *certificate)
+        load(context, *certificate)
     return context
-
-
-def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """The ssl module reads client certificates from files alone; they last for the moment of reading."""
-    with tempfile.TemporaryDirectory(prefix="fairway-") as folder:
-        paths = [Path(folder, name) for name in ("certificate", "key")]
-        for path, content in zip(paths, (certificate, key)):
-            path.touch(mode=0o600)
-            path.write_bytes(content)
-        context.load_cert_chain(paths[0], paths[1])

@@ -62,10 +62,17 @@ NAMESPACES = Kind("Namespace", "namespaces", is_namespaced=False)
 NODES = Kind("Node", "nodes", is_namespaced=False)
 PODS = Kind("Pod", "pods")
 EVENTS = Kind("Event", "events")
+SECRETS = Kind("Secret", "secrets")
 JOBS = Kind("Job", "jobs", "batch/v1")
 PRIORITY_CLASSES = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io/v1", is_namespaced=False)
 LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1")
 DISRUPTION_BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy/v1")
+MUTATING_WEBHOOKS = Kind(
+    "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "admissionregistration.k8s.io/v1", False
+)
+VALIDATING_WEBHOOKS = Kind(
+    "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "admissionregistration.k8s.io/v1", False
+)
 QUEUES = Kind("Queue", "queues", FAIRWAY, is_namespaced=False)
 NODE_POOLS = Kind("NodePool", "nodepools", FAIRWAY, is_namespaced=False)
 WORKLOADS = Kind("Workload", "workloads", FAIRWAY)

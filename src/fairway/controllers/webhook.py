@@ -1,0 +1,180 @@
+"""The door of a cluster: admission reviews of its API server answered over HTTPS, by the rules of `api/admission.py`.
+
+`/mutate` completes an object and refuses what cannot be; `/validate` sees what is about to be stored and only refuses.
+Both are the one function `admit`, the same as on the embedded server. Which objects are sent here is said by the
+webhook configurations (deploy/webhook.yaml): a user's object is sent only if it is managed, so no namespace is looked
+up. Every replica answers, whether it decides or not. Until the queues are known nothing is let in; the API server then
+refuses managed objects, and no others.
+"""
+
+import base64
+import logging
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from fairway.api.admission import Refused, Review, Said, Thing, admit
+from fairway.api.objects import MANAGED
+from fairway.kube.client import ApiError, Client
+from fairway.settings import LEASE
+
+from .certificates import Certificates
+from .view import View
+
+MOST_BYTES, STOP_SECONDS = 16 << 20, 1.0
+Address = tuple[str, int]
+ALL_MANAGED: Said = {"metadata": {"labels": {MANAGED: "true"}}}
+log = logging.getLogger(__name__)
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str
+    group: str = ""
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    kind: _Kind
+    operation: str
+    namespace: str = ""
+    user_info: _User = _User()
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    request: _Request
+
+
+class Door:
+    """`view`: of the present life of the controllers, None until it has its first list. `waits_for` says why it is not
+    served, and is empty once it is."""
+
+    def __init__(self, client: Client, namespace: str, address: Address) -> None:
+        self._client, self._address = client, address
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certificates = Certificates(client, namespace, address[0], self._tls)
+        self._trusted = {f"system:serviceaccount:{namespace}:{LEASE}"}
+        self.view: View | None = None
+        self.waits_for = "the webhook has no certificate yet"
+
+    async def run(self) -> None:
+        """Serves from the first certificate on, until cancelled. A port that is taken is told, and all else works."""
+        with suppress(ApiError, OSError):  # an old API server does not tell, or not to everybody
+            self._trusted.add(await self._client.whoami())
+        await self._certificates.have()
+        runner = web.ServerRunner(web.Server(self._answer, access_log=None), shutdown_timeout=STOP_SECONDS)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, *self._address, ssl_context=self._tls).start()
+            self.waits_for = ""
+            log.info("the webhook is served on port %s", self._address[1])
+        except OSError as error:
+            self.waits_for = f"the webhook is not served: {error}"
+            log.error("%s", self.waits_for)
+        try:
+            await self._certificates.keep()
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if request.path not in ("/mutate", "/validate") or request.method != "POST":
+            return web.Response(status=404)
+        if self.view is None:
+            return web.Response(status=503, text="the controller is starting")
+        try:
+            asked = msgspec.json.decode(await _body(request), type=_Asked).request
+        except msgspec.MsgspecError as error:
+            return web.Response(status=400, text=f"no AdmissionReview: {error}")
+        told = answer(asked, self._review(asked), completes=request.path == "/mutate")
+        said = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told}
+        return web.Response(body=msgspec.json.encode(said), content_type="application/json")
+
+    def _review(self, asked: _Request) -> Review:
+        return Review(
+            operation=asked.operation,
+            group=asked.kind.group,
+            kind=asked.kind.kind,
+            namespace=asked.namespace,
+            new=msgspec.json.decode(asked.object) or {},
+            old=msgspec.json.decode(asked.old_object),
+            user=asked.user_info.username,
+            is_trusted=asked.user_info.username in self._trusted,
+            now=self._client.clock.now(),
+            lookup=self._lookup,
+        )
+
+    def _lookup(self, kind: str, name: str) -> Said | None:
+        assert self.view is not None
+        match kind:
+            case "Queue":
+                found: Any = self.view.queues.get(name)
+            case "NodePool":
+                found = self.view.pools.get(name)
+            case "Node":
+                found = self.view.nodes.get(name)
+            case _:
+                return ALL_MANAGED
+        said: Said | None = msgspec.to_builtins(found) if found else None
+        return said
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """What was sent, as long as it is no longer than any object can be with the one before it."""
+    body = await request.content.read(MOST_BYTES)
+    while not request.content.at_eof() and len(body) < MOST_BYTES:
+        body += await request.content.read(MOST_BYTES - len(body))
+    return body
+
+
+def answer(asked: _Request, review: Review, *, completes: bool) -> dict[str, Any]:
+    """The response of an AdmissionReview: let in, with what is to be changed if it `completes` it, or refused."""
+    try:
+        made, warnings = admit(review)
+    except Refused as refused:
+        return {"uid": asked.uid, "allowed": False, "status": _status(refused)}
+    told: dict[str, Any] = {"uid": asked.uid, "allowed": True}
+    if warnings:
+        told["warnings"] = warnings
+    before = msgspec.json.decode(asked.object)
+    if completes and (patch := list(changes(before or {}, made))):
+        told |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
+    return told
+
+
+def _status(refused: Refused) -> dict[str, Any]:
+    code, reason = (403, "Forbidden") if refused.forbidden else (422, "Invalid")
+    causes = [{"field": field, "reason": word, "message": message} for field, word, message in refused.causes]
+    return {"code": code, "reason": reason, "message": str(refused), "details": {"causes": causes}}
+
+
+def changes(before: Mapping[str, Any], after: Thing, path: str = "") -> Iterator[dict[str, Any]]:
+    """The JSON patch from one object to the other; a list that differs is replaced whole."""
+    for key in before.keys() - after.keys():
+        yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+    for key, now in after.items():
+        here, was = f"{path}/{_escaped(key)}", before.get(key)
+        if isinstance(now, dict) and isinstance(was, dict):
+            yield from changes(was, now, here)
+        elif key not in before or was != now:
+            yield {"op": "add", "path": here, "value": now}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def address(text: str) -> Address:
+    """HOST:PORT as its parts; a host in brackets is an IPv6 address. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError(f"found {text!r}; HOST:PORT is allowed, as in 0.0.0.0:9443")
+    return host.strip("[]"), int(port)

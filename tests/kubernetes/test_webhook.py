@@ -1,0 +1,134 @@
+"""The webhook on a real API server, beside a running kube-scheduler; and what holds while nobody answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from plane import PATIENCE_SECONDS, Plane, Thing, fairway, free_ports, node, nodes, until
+from test_other_scheduler import JOBS, ends, job
+
+from fairway.cli.install import install
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Ref, Selection
+
+PARTS = {
+    kind: Kind(kind, plural, "admissionregistration.k8s.io/v1", is_namespaced=False)
+    for kind, plural in (
+        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    )
+}
+Address = tuple[str, int]
+
+
+@asynccontextmanager
+async def installed(admin: Client, address: Address) -> AsyncIterator[None]:
+    """What `fairway install` says of admission, for a controller at this address, is there and in force."""
+    printed = CliRunner().invoke(install, ["--webhook-url", f"https://{address[0]}:{address[1]}"])
+    things = [one for one in yaml.safe_load_all(printed.output) if one["kind"] in PARTS]
+    assert {one["kind"] for one in things} == PARTS.keys()
+    for one in things:
+        await admin.create(PARTS[one["kind"]], one)
+    try:
+        yield
+    finally:
+        for one in things:
+            await admin.delete(Ref(PARTS[one["kind"]], one["metadata"]["name"]))
+
+
+async def answered(ann: Client) -> None:
+    """Returns once the webhook lets in what is managed."""
+
+    async def is_let_in() -> bool:
+        try:
+            await ann.create(kinds.JOBS, job("probe"), dry_run=True)
+        except ApiError as error:
+            assert "failed calling webhook" in error.message, error
+            return False
+        return True
+
+    await until(is_let_in)
+
+
+def pod(name: str, namespace: str = "default", **meta: Any) -> Thing:
+    spec = {"containers": [{"name": "main", "image": "busybox"}]}
+    return {"metadata": {"name": name, "namespace": namespace, **meta}, "spec": spec}
+
+
+LABELS = {"fairway.dev/queue": "default"}
+
+
+async def refusal(work: Any) -> str:
+    with pytest.raises(ApiError) as told:
+        await work
+    return told.value.message
+
+
+async def test_every_default_job_succeeds_and_none_is_bound_by_another(plane: Plane) -> None:
+    address = ("127.0.0.1", free_ports(1)[0])
+    async with plane.client() as admin, plane.client("ann") as ann, installed(admin, address):
+        with plane.scheduler():
+            async with (
+                nodes(admin, *(node(f"n{index}") for index in range(5))), fairway(plane, webhook=address)
+            ):  # fmt: skip
+                await answered(ann)
+                await asyncio.gather(*(
+                    ann.create(kinds.JOBS, job(f"w{index}", parallelism=1 + index % 3)) for index in range(JOBS)
+                ))
+                made = await admin.list(Selection(kinds.JOBS, "default"))
+                jobs = [it for it in made if it["metadata"]["name"].startswith("w")]
+                assert await ends(admin, [it["metadata"]["name"] for it in jobs]) == {"Complete": JOBS}
+                events = await admin.list(Selection(kinds.EVENTS, "default"))
+    mine = {it["metadata"]["annotations"]["fairway.dev/user"] for it in jobs}
+    schedulers = {it["spec"]["template"]["spec"]["schedulerName"] for it in jobs}
+    bound = [it for it in events if it["reason"] == "Scheduled" and it["involvedObject"]["name"].startswith("w")]
+    assert (mine, schedulers, bound) == ({"ann"}, {"fairway"}, [])
+
+
+async def test_users_are_stamped_and_only_the_controller_admits(plane: Plane) -> None:
+    address = ("127.0.0.1", free_ports(1)[0])
+    async with plane.client() as admin, plane.client("ann") as ann, installed(admin, address):
+        async with fairway(plane, webhook=address):
+            await answered(ann)
+            made = await ann.create(kinds.PODS, pod("p", labels=LABELS, annotations={"fairway.dev/user": "boss"}))
+            await until(lambda: is_there(ann, "pod-p"))
+        assert made["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+        assert made["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+        own, workload = Ref(kinds.PODS, "p", "default"), Ref(kinds.WORKLOADS, "pod-p", "default")
+        said = await refusal(ann.patch(workload, {"status": {"phase": "Running"}}, subresource="status"))
+        assert "only the Fairway controller writes it" in said
+        for change in ({"spec": {"schedulingGates": None}}, {"metadata": {"annotations": {"fairway.dev/user": "eve"}}}):
+            await refusal(ann.patch(own, change))
+        await admin.delete(own)
+        await admin.patch(workload, {"metadata": {"finalizers": None}})
+        await admin.delete(workload)
+
+
+async def is_there(client: Client, name: str) -> bool:
+    return name in {it["metadata"]["name"] for it in await client.list(Selection(kinds.WORKLOADS, "default"))}
+
+
+async def test_without_an_answer_managed_objects_are_refused_and_no_others(plane: Plane) -> None:
+    async with plane.client() as admin, plane.client("ann") as ann:
+        await admin.create(kinds.NAMESPACES, {"metadata": {"name": "team", "labels": {"fairway.dev/managed": "true"}}})
+        async with installed(admin, ("127.0.0.1", free_ports(1)[0])):
+
+            async def is_refused() -> bool:
+                try:
+                    await ann.create(kinds.JOBS, job("x"), dry_run=True)
+                except ApiError as error:
+                    return "failed calling webhook" in error.message
+                return False
+
+            await until(is_refused, seconds=PATIENCE_SECONDS)
+            assert "failed calling webhook" in await refusal(ann.create(kinds.PODS, pod("x", "team"), dry_run=True))
+            for namespace, labels in (("default", {}), ("kube-system", LABELS), ("fairway-system", LABELS)):
+                await ann.create(kinds.PODS, pod("x", namespace, labels=labels), dry_run=True)
+        await admin.delete(Ref(kinds.NAMESPACES, "team"))
