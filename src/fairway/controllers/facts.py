@@ -5,7 +5,8 @@ stale, and `settle` tells all stale ones before a snapshot is taken. A workload 
 its Workload says yet: room is free the moment the pods are gone. A pod on a node that no running workload accounts
 for takes its room as a pod of others does, so that what lingers is never given twice. Pods that a workload loses by
 shrinking leave like a workload of their own, from the plan that says so until the last is gone: who gets their room
-waits for them. What cannot be read is told to nobody and logged.
+waits for them. What cannot be read is told to nobody and logged. That a workload is as it was assumed to be is no news:
+it is noted in `is_shown`, for it says when the workload was admitted, and so when it will end.
 """
 
 import logging
@@ -61,6 +62,7 @@ class Facts:
         self._selected: set[pods.Selected] = set()  # generated labels that selectors read
         self._queues_stale = False
         self._is_news = True
+        self.is_shown = False
         self._told: dict[tuple[str, str], Fact] = {}
         self._foreign: defaultdict[str, set[str]] = defaultdict(set)
         self._parting: dict[str, Running] = {}  # by workload, what it loses by shrinking, until it is gone
@@ -118,8 +120,12 @@ class Facts:
         """One fact, if it is another than was told last."""
         if fact == self._told.get((kind, key)):
             return
-        self._is_news = True
+        was_assumed = kind == "Workload" and self.state.assumes(key)
         self.state.observe(fact or Gone(kind, key))
+        if was_assumed and (self.state.assumes(key) or isinstance(fact, Running)):
+            self.is_shown = True
+        else:
+            self._is_news = True
         if fact is None:
             self._told.pop((kind, key), None)
         else:

@@ -21,7 +21,7 @@ from .means import Means
 from .queues import Queues, usage_of
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
-LONGEST_BATCH = 1.0
+LONGEST_REST, SHOWN_SECONDS = 1.0, 0.5
 Record = Callable[[Snapshot, Plan, Iterable[Fault]], None]
 log = logging.getLogger(__name__)
 
@@ -32,19 +32,22 @@ class Scheduler:
         self.changed = asyncio.Event()
 
     async def run(self, record: Record, note: Callable[[Plan], None]) -> None:
-        """Until cancelled. `record` is given what is refused, `note` every plan carried out. A cycle that took long is
-        followed by a batch twice as long: deciding leaves most of the time to what is decided."""
-        clock, again, took = self.means.client.clock, None, 0.0
+        """Until cancelled. `record` is given what is refused, `note` every plan carried out. Between two cycles there
+        is a rest twice as long as the first took: deciding leaves most of the time to what is decided."""
+        clock, facts, again, rested = self.means.client.clock, self.means.facts, None, 0.0
         while True:
             await self._awaken(again)
-            await clock.sleep(max(self.means.settings.batch_window, min(2 * took, LONGEST_BATCH)))
+            await clock.sleep(max(self.means.settings.batch_window, rested - clock.now()))
             if not self.means.election.is_leader():
                 await self.means.election.acquired.wait()
             started = clock.now()
-            if self.means.facts.settle() or (again is not None and again <= started):
+            if facts.settle() or (again is not None and again <= started):
                 again, plan = await self._cycle(record)
                 note(plan)
-                took = clock.now() - started
+                rested = clock.now() + min(2 * (clock.now() - started), LONGEST_REST)
+            elif facts.is_shown:
+                shown = started + SHOWN_SECONDS
+                again = shown if again is None else min(again, shown)
 
     async def _awaken(self, again: float | None) -> None:
         """Returns when something changed, or at `again`."""
@@ -56,6 +59,7 @@ class Scheduler:
     async def _cycle(self, record: Record) -> tuple[float | None, Plan]:
         means, clock = self.means, self.means.client.clock
         started = clock.now()
+        means.facts.is_shown = False
         snapshot = self.policy.seen(self.queues.remembered(means.facts.state.snapshot(started)))
         plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
         means.metrics.cycle.observe(clock.now() - started)
