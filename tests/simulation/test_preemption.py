@@ -207,7 +207,7 @@ async def shrink_and_grow(clock: VirtualClock, urgent: Thing, most: tuple[int, i
         watching = tasks.create_task(watcher.run())
         world.start()
         await world.apply(priority("high-priority", 1_000_000))
-        await world.apply(job("many", seconds=100, parallelism=4, completions=4, **ELASTIC))
+        await world.apply(job("many", seconds=100, parallelism=4, completions=4, backoffLimit=0, **ELASTIC))
         await world.until(lambda: holds(world, 4, 0))
         await world.apply(urgent)
         await world.until(lambda: holds(world, *most), seconds=120)
@@ -215,6 +215,7 @@ async def shrink_and_grow(clock: VirtualClock, urgent: Thing, most: tuple[int, i
         await world.until(lambda: is_complete(world, "many", "urgent"), seconds=300)
         watching.cancel()
         assert watcher.broken == []
+        assert (await world.job("many"))["status"].get("failed", 0) == 0
     return held
 
 

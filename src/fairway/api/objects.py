@@ -27,6 +27,7 @@ DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
+ELASTIC, MIN_COUNT = "fairway.dev/elastic", "fairway.dev/min-count"  # on a Job; and on its pods, when they are bound
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 

@@ -279,6 +279,8 @@ def _podset(said: PodSetSpec, owner: objects.Metadata, least: str = "") -> PodSe
     alignment = dict([*_notes(owner), *_notes(meta)]).get("alignment")
     if alignment not in (None, "Required", "Preferred"):
         raise Malformed(f"found {shown(alignment)}; one of Preferred, Required is allowed", annotated("alignment"))
+    if (mode := dict(_notes(owner)).get("elastic")) not in (None, "restart", "torchrun"):
+        raise Malformed(f"found {shown(mode)}; one of restart, torchrun is allowed", annotated("elastic"))
     return replace(
         said,
         min_count=min(within(annotated("min-count"), number, least), said.count) if least else said.min_count,

@@ -22,9 +22,10 @@ HERE = "fairway.dev/this-machine"
 GPU = "nvidia.com/gpu"
 DEFAULTS = {"queue": "default", "workers": 1, "cpus": "1", "retries": 0}
 NOTES = {
-    "kind": "workload-type", "min_workers": "min-count", "time_limit": "time-limit", "deadline": "deadline",
-    "checkpoint_interval": "checkpoint-interval", "expected_runtime": "expected-runtime", "preemptible": "preemptible",
-    "idle_timeout": "idle-timeout", "topology": "topology-required", "after": "after", "notify": "notify",
+    "kind": "workload-type", "min_workers": "min-count", "elastic": "elastic", "time_limit": "time-limit",
+    "deadline": "deadline", "checkpoint_interval": "checkpoint-interval", "expected_runtime": "expected-runtime",
+    "preemptible": "preemptible", "idle_timeout": "idle-timeout",
+    "topology": "topology-required", "after": "after", "notify": "notify",
 }  # fmt: skip
 """Option → the annotation of the Job that says it."""
 
@@ -83,6 +84,11 @@ def template_of(thing: Thing) -> Thing:
         return thing
     found = (thing.get("spec") or {}).get("template") or {} if thing["kind"] == "Job" else {}
     return found if (found.get("spec") or {}).get("containers") else {}
+
+
+def train_elastically(job: Thing) -> None:
+    """Makes a Job an elastic training: ranks that never started are not waited for when the first one has succeeded."""
+    job["spec"].setdefault("successPolicy", {"rules": [{"succeededIndexes": "0"}]})
 
 
 def kind_of(thing: Thing) -> Kind:

@@ -21,6 +21,8 @@ _OPTIONS = (
     click.option("--gpus", metavar="N", help="GPUs of each worker; a fraction such as 0.5 shares one."),
     click.option("--workers", type=click.IntRange(1, 100_000), help="Workers, which start together; default: 1."),
     click.option("--min-workers", type=click.IntRange(1), help="Start with as few as these, grow when there is room."),
+    click.option("--elastic", type=click.Choice(["restart", "torchrun"]),
+                 help="What workers do when their number changes; default: restart."),
     click.option("--cpus", metavar="N", help="CPUs of each worker; default: 1."),
     click.option("--memory", metavar="SIZE", help="Memory of each worker, e.g. 32Gi."),
     click.option("--queue", metavar="QUEUE", help="The queue; default: default."),

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import variables
 from .array import Trials, array_of, launcher, spread, sweep_of
-from .job import DEFAULTS, literal, new_job, stem
+from .job import DEFAULTS, literal, new_job, stem, train_elastically
 from .main import Problem
 from .mistakes import program_missing
 from .script import Script
@@ -58,6 +58,8 @@ class Program:
         """Makes the Job one of trials, after the options are written into it."""
         if self.trials:
             spread(job, self.trials, order.retries)
+        elif order.elastic:
+            train_elastically(job)
 
     def _slurm(self, order: SimpleNamespace, job: dict[str, Any]) -> list[dict[str, Any]]:
         """What Slurm sets in a script, as far as scripts read it."""
@@ -90,11 +92,22 @@ def program_of(order: SimpleNamespace, *, is_here: bool) -> Program:
     trials = array_of(order.array, argv) if order.array else sweep_of(argv) if order.sweep else None
     if trials and (order.workers or 1) > 1:
         raise Problem(f"--workers: each trial of {'an array' if order.array else 'a sweep'} is one worker")
+    _set_elastic(order, is_array=trials is not None)
     for name, value in DEFAULTS.items():
         if getattr(order, name) is None:
             setattr(order, name, value)
     own = script.sbatch.name if script and script.sbatch else ""
     return Program(tuple(argv), script, trials, stem((own,) if own else order.command), is_here)
+
+
+def _set_elastic(order: SimpleNamespace, *, is_array: bool) -> None:
+    """How a training takes a resize, where its workers may be fewer; trials do not know of each other."""
+    if order.elastic and (is_array or (order.workers or 1) == 1):
+        raise Problem("--elastic: is for a training of several workers; say how many with --workers")
+    if order.elastic == "restart" and not order.min_workers:
+        raise Problem("--elastic restart: needs --min-workers, the fewest workers to start with")
+    if order.min_workers and (order.workers or 1) > 1 and not is_array:
+        order.elastic = order.elastic or "restart"
 
 
 def _refuse_unsupported(order: SimpleNamespace, script: Script | None) -> None:

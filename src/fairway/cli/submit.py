@@ -38,7 +38,7 @@ NEVER = ("NeverFits", "QueueNotFound", "QueueInvalid", "NotAllowed", "LevelUnkno
 FIELDS = {
     "metadata.name": "--name", "metadata.labels": "--queue", "[cpu]": "--cpus", "[memory]": "--memory",
     "[nvidia.com/gpu]": "--gpus", "/gpu-fraction]": "--gpus", ".env[": "--env", ".image": "--image",
-    "/time-limit]": "--time-limit", "/min-count]": "--min-workers", "/after]": "--after",
+    "/time-limit]": "--time-limit", "/min-count]": "--min-workers", "/elastic]": "--elastic", "/after]": "--after",
     "/expected-runtime]": "--expected-runtime", "/checkpoint-interval]": "--checkpoint-interval",
     "/idle-timeout]": "--idle-timeout", "podFailurePolicy": "--requeue-on", "backoffLimit": "--retries",
 }  # fmt: skip

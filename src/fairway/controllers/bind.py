@@ -10,7 +10,7 @@ that write a pod that names another scheduler is tied to its node: whoever binds
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -23,7 +23,7 @@ from fairway.api.owners import group_of, role_of
 from fairway.api.pods import lasting, pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import STRATEGIC, Client
 from fairway.kube.kinds import Ref
 
 RANKS = (
@@ -31,6 +31,7 @@ RANKS = (
     "ray.io/replica-host-index",
 )  # fmt: skip
 """Labels of pods by which operators number those that are alike."""
+SHRUNK = "Fairway: its workload runs on with fewer pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,18 @@ async def remove(client: Client, pods: Iterable[PodObject]) -> None:
             await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
 
-async def bind(client: Client, pod: PodObject, place: Place, *, attempt: str, hostname: str = "") -> None:
-    """Puts a pod in its place. `attempt`: of which workload and attempt it is; `hostname`: that label of the node."""
+async def take_back(client: Client, pods: Iterable[PodObject]) -> None:
+    """Removes surplus pods. Each says before that it goes for the cluster's sake: its Job counts no failure of it."""
+    for pod in pods:
+        if pod.metadata.deletion_timestamp is None:
+            said = {"type": "DisruptionTarget", "status": "True", "reason": "Shrunk", "message": SHRUNK}
+            change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]}}
+            await client.patch(ref_of(pod), change, subresource="status", form=STRATEGIC)
+            await client.delete(ref_of(pod), uid=pod.metadata.uid)
+
+
+async def bind(client: Client, pod: PodObject, place: Place, *, notes: Mapping[str, str], hostname: str = "") -> None:
+    """Puts a pod in its place, with these annotations. `hostname`: that label of the node."""
     meta, ref = pod.metadata, ref_of(pod)
     if any(gate.name == GATE for gate in pod.spec.scheduling_gates):
         left = [{"name": gate.name} for gate in pod.spec.scheduling_gates if gate.name != GATE]
@@ -217,4 +228,4 @@ async def bind(client: Client, pod: PodObject, place: Place, *, attempt: str, ho
         spec = {"schedulingGates": left or None} | ({"nodeSelector": {HOSTNAME: hostname}} if is_shared else {})
         await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": spec})
     devices = {ASSIGNED: ",".join(map(str, place.devices))} if place.devices else {}
-    await client.bind(ref, place.node, uid=meta.uid, annotations=devices | {ATTEMPT: attempt})
+    await client.bind(ref, place.node, uid=meta.uid, annotations={**devices, **notes})

@@ -11,7 +11,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from fairway.api import conditions
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
-from fairway.api.objects import COMPLETIONS, HOSTNAME, MANIFESTS, SUBMITTED, OwnerReference, PodObject
+from fairway.api.objects import ATTEMPT, COMPLETIONS, HOSTNAME, MANIFESTS, SUBMITTED, OwnerReference, PodObject
 from fairway.api.owners import kind_of
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
@@ -45,14 +45,15 @@ from .bind import (
     is_of_others,
     is_over,
     ref_of,
-    remove,
     strays,
+    take_back,
     within,
     without,
 )  # fmt: skip
 from .cases import Case
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, keep, remake
+from .ranks import ranks_of
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -211,24 +212,29 @@ class Life:
             return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
-        late = False
+        late, ranks = False, ranks_of(owner, placed, value, case.pods)
         for placement, pods in by_podset(placed, value, case.pods):
-            await remove(self.means.client, strays(placement, pods))
             given = assign(placement, pods)
             free = [one for one in given if not (is_up and self.means.facts.is_left(one[1].node))]
             late |= len(free) < len(given)
-            await self._bind(said, free)
+            if ranks:
+                await ranks.tell(self.means.client, ranks.now(free))
+            await take_back(self.means.client, strays(placement, pods))
+            await self._bind(said, ranks.chosen(free) if ranks else free, ranks.notes(ranks.now(free)) if ranks else {})
         if not is_up and are_up(case, owner, placed):
             await self._started(case.key, said)
         return self.means.now() + SETTLE_SECONDS if late else None
 
-    async def _bind(self, said: WorkloadObject, places: Sequence[tuple[PodObject, Place]]) -> None:
+    async def _bind(
+        self, said: WorkloadObject, places: Sequence[tuple[PodObject, Place]], notes: Mapping[str, str]
+    ) -> None:
         """Returns when all are seen on their nodes: what is decided next must know who is there."""
         sent, attempt = [], f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}"
         try:
             for pod, place in places:
                 sent.append(pod)
-                await bind(self.means.client, pod, place, attempt=attempt, hostname=self._hostname(place.node))
+                label = self._hostname(place.node)
+                await bind(self.means.client, pod, place, notes={ATTEMPT: attempt, **notes}, hostname=label)
         except ApiError as error:
             if error.status < 500:
                 sent.pop()

@@ -1,12 +1,13 @@
 """What the process of a container finds: its variables and its arguments. Pure; what it needs is fetched before.
 
 Of Fairway's own environment a child sees an allow-list, nothing else. Over it stand, each replacing the ones before:
-HOSTNAME; for members of a gang RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; envFrom; env, with $(NAME)
-expanded as Kubernetes does. Last, so that nobody sees another's device: CUDA_VISIBLE_DEVICES, the pod's devices dealt
-out to its containers in their order (empty for one without), and CUDA_DEVICE_ORDER, since we count as NVML does.
+HOSTNAME; for members of a gang RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or what
+torchrun reads; envFrom; env, with $(NAME) expanded as Kubernetes does. Last, so that nobody sees another's device:
+CUDA_VISIBLE_DEVICES, the pod's devices dealt out to its containers in their order (empty for one without), and
+CUDA_DEVICE_ORDER, since we count as NVML does.
 
-LOCAL_RANK is 0: a process sees only its own devices. A gang is an indexed Job (rank = completion index) or bare pods
-with a group label (rank = what their names mean, `api/names.py`).
+LOCAL_RANK is 0 of 1: a process sees only its own devices, as if it were alone on its machine. A gang is an indexed Job
+(rank = completion index) or bare pods with a group label (rank = what their names mean, `api/names.py`).
 """
 
 import re
@@ -16,7 +17,7 @@ from math import ceil
 from typing import Any
 
 from fairway.api.names import ranks
-from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE, INDEX, WORLD_SIZE
+from fairway.api.objects import ASSIGNED, ELASTIC, GROUP_NAME, GROUP_SIZE, INDEX, MIN_COUNT, WORLD_SIZE
 from fairway.api.quantities import Malformed, exact
 
 GPU = "nvidia.com/gpu"
@@ -25,7 +26,9 @@ NAMED = {"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "configMap
          "secretRef": "Secret", "secretKeyRef": "Secret", "secret": "Secret"}
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
-POD_UID = "FAIRWAY_POD_UID"
+POD_UID, HERE = "FAIRWAY_POD_UID", "127.0.0.1"
+LAST_CALL_SECONDS, TORCHRUN_RESTARTS = 5, 10
+"""How long torchrun waits for more than the fewest pods; how often workers may fail, as they do when a pod is taken."""
 
 Pod = dict[str, Any]
 Container = dict[str, Any]
@@ -136,6 +139,8 @@ def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
         return {}
     meta = pod["metadata"]
     annotations = meta.get("annotations") or {}
+    if annotations.get(ELASTIC) == "torchrun":
+        return _torchrun(pod, around.port)
     if WORLD_SIZE in annotations:
         rank, size = annotations[INDEX], annotations[WORLD_SIZE]
     else:
@@ -145,8 +150,26 @@ def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
         "RANK": rank,
         "WORLD_SIZE": size,
         "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": HERE,
         "MASTER_PORT": str(around.port),
+    }
+
+
+def _torchrun(pod: Pod, port: int) -> dict[str, str]:
+    """The defaults of torchrun's options (it reads `PET_` and their names): each pod is one of its nodes, and the first
+    rank, which is the last to be taken away, holds the rendezvous. Its workers get RANK and the like from torchrun."""
+    notes, devices = pod["metadata"]["annotations"], pod["metadata"]["annotations"].get(ASSIGNED, "")
+    is_first = notes[INDEX] == "0"
+    return {
+        "PET_NNODES": f"{notes.get(MIN_COUNT, notes[WORLD_SIZE])}:{notes[WORLD_SIZE]}",
+        "PET_NPROC_PER_NODE": str(max(1, len(set(filter(None, devices.split(",")))))),
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": f"{HERE}:{port}",
+        "PET_RDZV_ID": gang_of(pod),
+        "PET_RDZV_CONF": f"is_host={str(is_first).lower()},last_call_timeout={LAST_CALL_SECONDS}",
+        "PET_LOCAL_ADDR": HERE,
+        "PET_MAX_RESTARTS": str(TORCHRUN_RESTARTS),
     }
 
 

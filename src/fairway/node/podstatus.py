@@ -2,7 +2,8 @@
 
 Containers follow each other as under a kubelet: init containers one by one (those with restartPolicy Always stay and
 run beside the rest), then all others at once; what ends is started again as restartPolicy says, after 0, 10 … 300 s.
-What Fairway itself stopped, because it was going down, has no outcome: it is started again, whatever the policy.
+What Fairway itself stopped, because it was going down or for a resize, has no outcome: it is started again, whatever
+the policy.
 Probes and lifecycle hooks are not served: a container that runs is ready.
 """
 
@@ -15,8 +16,10 @@ from fairway.api.quantities import time, time_text
 
 from .container import LOST, Attempt
 from .environment import Container, Pod
+from .resize import RESIZED
 
 SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
+AGAIN = (SHUTDOWN, RESIZED)
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
 TERMINAL = ("Succeeded", "Failed")
 REFUSED, REFUSED_SECONDS = "CreateContainerConfigError", 10.0
@@ -131,7 +134,7 @@ def outlook_of(sight: Sight, container: Container) -> tuple[Outlook, float]:
         return "start", now
     if not last.is_over:
         return ("running" if last.is_running else "starting" if last.pid else "start"), now
-    if last.stopped == SHUTDOWN:
+    if last.stopped in AGAIN:
         return "start", now
     if last.reason == REFUSED:
         at = (last.finished_at or now) + REFUSED_SECONDS
@@ -238,7 +241,7 @@ def _state(sight: Sight, container: Container, outlook: Outlook) -> dict[str, An
         return _waiting(REFUSED, last.message)
     if outlook == "wait":
         return _waiting("CrashLoopBackOff", f"back-off {_pause(last):.0f}s restarting failed container={name}")
-    if last.started_at is None or last.stopped == SHUTDOWN:
+    if last.started_at is None or last.stopped in AGAIN:
         return _waiting("ContainerCreating")
     return {"terminated": _terminated(last)} if last.is_over else {"running": {"startedAt": _moment(last.started_at)}}
 
@@ -248,7 +251,7 @@ def _waiting(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def _terminated(attempt: Attempt) -> dict[str, Any]:
-    reason = SHUTDOWN if attempt.stopped == SHUTDOWN else "Error" if attempt.code else "Completed"
+    reason = attempt.stopped if attempt.stopped in AGAIN else "Error" if attempt.code else "Completed"
     return {
         "exitCode": attempt.code,
         "reason": attempt.reason or reason,

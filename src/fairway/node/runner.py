@@ -11,7 +11,7 @@ For one user: containers are processes of that user, images are ignored, workloa
 import asyncio
 import base64
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -34,6 +34,7 @@ from .execute import Execution, Order
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
+from .resize import RESIZED, is_agreed, size_of, size_run, voice
 from .volumes import make_volumes, mounts
 
 SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
@@ -134,6 +135,8 @@ class Runner:
             self._pods[uid] = new
         else:
             self._pods.pop(uid, None)
+        if voice(old) != voice(new):
+            self._note_gang(pod)
         self.agenda.note(uid)
 
     def _place(self, pod: Pod, container: str) -> Path:
@@ -150,6 +153,8 @@ class Runner:
         await self._mind(uid, histories)
         sight = Sight(pod, histories, self.clock.now())
         ahead = next_of(sight)
+        if size := size_of(pod):
+            ahead = self._resized(pod, ahead, size)
         self._stop(sight, ahead)
         refused = await self._start_all(sight, ahead)
         if ahead.start and not refused:
@@ -157,6 +162,25 @@ class Runner:
         await self._report(replace(sight, refused=refused), ahead)
         times = [ahead.again_at, sight.now + AGAIN_SECONDS if refused else None, self._soon(histories)]
         return min((at for at in times if at is not None), default=None)
+
+    def _resized(self, pod: Pod, ahead: Next, size: str) -> Next:
+        """Stops the gang where this pod runs with another number of ranks; lets nothing start while two are about."""
+        own = self._running((pod,))
+        if not ahead.start and all(size_run(it) == size for _, it in own):
+            return ahead
+        gang = [it for it in self._pods.values() if gang_of(it) == gang_of(pod)]
+        others = [(it, last) for it, last in self._running(gang) if size_run(last) != size]
+        if any(size_run(it) != size for _, it in own):
+            for it, last in others:
+                if not last.is_asked:
+                    stop(last, _grace(it), RESIZED)
+        return replace(ahead, start=ahead.start if not others and is_agreed(gang) else ())
+
+    def _running(self, pods: Iterable[Pod]) -> list[tuple[Pod, Attempt]]:
+        """The attempts of their containers that run, or are about to."""
+        names = [(pod, it["name"]) for pod in pods for it in _containers(pod)]
+        lasts = [(pod, history(self._place(pod, name))[-1:]) for pod, name in names]
+        return [(pod, it) for pod, found in lasts for it in found if it.pid]
 
     def _soon(self, histories: Mapping[str, Sequence[Attempt]]) -> float | None:
         """Shims that an earlier life has just launched do not tell us when they have started."""
@@ -186,7 +210,15 @@ class Runner:
 
     def _ended(self, uid: str, pid: int) -> None:
         self._unwatch(pid)
+        if pod := self._pods.get(uid):
+            self._note_gang(pod)
         self.agenda.note(uid)
+
+    def _note_gang(self, pod: Pod) -> None:
+        """A look at the ranks that may wait for this one, or are to stop with it."""
+        gang = gang_of(pod) if size_of(pod) else ""
+        for each in [uid for uid, it in self._pods.items() if gang_of(it) == gang] if gang else ():
+            self.agenda.note(each)
 
     def _unwatch(self, pid: int) -> None:
         file = self._watched.pop(pid)
@@ -228,7 +260,7 @@ class Runner:
     def _note(self, pod: Pod, env: Mapping[str, str]) -> None:
         """Writes what the pod is of, before it first runs."""
         own = self.folder / pod["metadata"]["uid"]
-        rank = env["RANK"] if gang_of(pod) else (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+        rank = (pod["metadata"].get("annotations") or {}).get(INDEX) or (env["RANK"] if gang_of(pod) else "")
         if not (own / "origin").exists() and (said := origin_of(pod, rank)):
             write_origin(own, said)
 
@@ -262,6 +294,7 @@ class Runner:
             "mounts": mounts(pod, container, where, env),
             "scratch": str(own / "scratch"),
             "grace": _grace(pod),
+            "size": size_of(pod),
         }
 
     async def _source(self, namespace: str, kind: str, name: str) -> Source:

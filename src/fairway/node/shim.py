@@ -234,7 +234,7 @@ def attend(stop, wake, pipes, log):
         while copy(fd, stream, log):
             pass
     log.finish()
-    return code, stop.why
+    return code, stop.why or (stop.asked()[1] if code else "")
 
 
 def copy(fd, stream, log):
@@ -253,11 +253,18 @@ class Stop:
     def __init__(self, folder, child):
         self.path, self.child, self.why = f"{folder}/stop", child, ""
 
-    def look(self):
+    def asked(self):
+        """Seconds of grace, and why; why is empty where nothing asks. One that fails right then was asked, too: it may
+        fail because another of its gang was stopped a moment earlier."""
         try:
             with open(self.path, encoding="ascii") as file:
-                seconds, why = file.read().split()
+                return file.read().split()
         except FileNotFoundError:
+            return "0", ""
+
+    def look(self):
+        seconds, why = self.asked()
+        if not why:
             return
         if not self.why:
             self.why = why
