@@ -363,3 +363,220 @@ def ray_job_status(seen: Seen) -> Thing:
 
 
 RAY_JOB = Play(Kind("RayJob", "rayjobs", "ray.io/v1"), ray_job_made, ray_job_status)
+
+# LeaderWorkerSet: for each group a leader, whose workers come when it is ready; pods come again under their names.
+
+
+def leader_worker_made(seen: Seen) -> Iterator[Thing]:
+    spec = seen.said["spec"]["leaderWorkerTemplate"]
+    by_name = {it["metadata"]["name"]: it for it in seen.pods}
+    for group in range(seen.said["spec"]["replicas"]):
+        name = f"{seen.name}-{group}"
+        labels = {"leaderworkerset.sigs.k8s.io/name": seen.name, "leaderworkerset.sigs.k8s.io/group-index": str(group)}
+        leader = spec.get("leaderTemplate") or spec["workerTemplate"]
+        forever = {DURATION: f"{100 * SECONDS}s"}
+        yield pod(name, leader, {**labels, "leaderworkerset.sigs.k8s.io/worker-index": "0"}, **forever)
+        for index in range(1, spec["size"]):
+            worker = f"{name}-{index}"
+            if worker in by_name or by_name.get(name, {}).get("status", {}).get("phase") == "Running":
+                own = {**labels, "leaderworkerset.sigs.k8s.io/worker-index": str(index)}
+                yield pod(worker, spec["workerTemplate"], own, **forever)
+
+
+LEADER_WORKER_SET = Play(
+    Kind("LeaderWorkerSet", "leaderworkersets", "leaderworkerset.x-k8s.io/v1"), leader_worker_made, lambda seen: {}
+)
+
+# Volcano: a PodGroup first; pods when its phase is no longer Pending, which takes a scheduler.
+
+POD_GROUPS = Kind("PodGroup", "podgroups", "scheduling.volcano.sh/v1beta1")
+MADE[POD_GROUPS.name] = POD_GROUPS
+
+
+def volcano_made(seen: Seen) -> Iterator[Thing]:
+    meta, spec = seen.said["metadata"], seen.said["spec"]
+    name = f"{seen.name}-{meta['uid']}"
+    yield {"kind": "PodGroup", "metadata": {"name": name}, "spec": {"minMember": spec.get("minAvailable", 1)}}
+    phase = seen.things.get(("PodGroup", name), {}).get("status", {}).get("phase", "Pending")
+    for task in spec["tasks"] if phase != "Pending" else ():
+        for index in range(task.get("replicas", 1)):
+            labels = {"volcano.sh/job-name": seen.name, "volcano.sh/task-spec": task["name"],
+                      "volcano.sh/task-index": str(index)}  # fmt: skip
+            yield pod(f"{seen.name}-{task['name']}-{index}", task["template"], labels)
+
+
+def volcano_status(seen: Seen) -> Thing:
+    count = sum(task.get("replicas", 1) for task in seen.said["spec"]["tasks"])
+    done = seen.ended(seen.pods, count) or seen.said.get("status", {}).get("state", {}).get("phase") == "Completed"
+    phase = "Completed" if done else "Running" if seen.pods else "Pending"
+    return {"state": {"phase": phase, "lastTransitionTime": "2027-01-15T08:00:00Z"}} if seen.things else {}
+
+
+VOLCANO_JOB = Play(Kind("Job", "jobs", "batch.volcano.sh/v1alpha1"), volcano_made, volcano_status)
+
+# AppWrapper: what it wraps, while it is not suspended.
+
+
+def wrapper_made(seen: Seen) -> Iterator[Thing]:
+    if seen.said["spec"].get("suspend"):
+        return
+    for one in seen.said["spec"]["components"]:
+        thing = deepcopy(one["template"])
+        if thing["kind"] == "Job":
+            label = {"workload.codeflare.dev/appwrapper": seen.name}
+            thing["spec"]["template"] = timed(thing["spec"]["template"])
+            thing["spec"]["template"]["metadata"]["labels"] = label
+            thing["metadata"]["labels"] = label
+            yield thing
+
+
+def wrapper_status(seen: Seen) -> Thing:
+    jobs = [one for (kind, _), one in seen.things.items() if kind == "Job"]
+    done = bool(jobs) and all(Seen(job).condition("Complete") for job in jobs)
+    suspended = bool(seen.said["spec"].get("suspend"))
+    return {"phase": "Suspended" if suspended else "Succeeded" if done else "Running"}
+
+
+APP_WRAPPER = Play(Kind("AppWrapper", "appwrappers", "workload.codeflare.dev/v1beta2"), wrapper_made, wrapper_status)
+
+# Spark: a driver, which owns the executors and asks for them when it runs.
+
+
+def spark_pod(seen: Seen, role: str, name: str, owner: Thing | None = None) -> Thing:
+    said = seen.said["spec"][role]
+    asked = {"cpu": str(said.get("cores", 1)), "memory": {"1g": "1408Mi", "2g": "2867Mi"}[said["memory"]]}
+    limits = {said["gpu"]["name"]: str(said["gpu"]["quantity"])} if "gpu" in said else {}
+    needs = {"requests": asked | limits, "limits": limits}
+    main = {"name": f"spark-kubernetes-{role}", "image": "spark", "resources": needs}
+    labels = {"sparkoperator.k8s.io/app-name": seen.name, "spark-role": role, "spark-app-selector": "spark-1"}
+    lasts = SECONDS if role == "driver" else 100 * SECONDS
+    made = pod(name, {"spec": {"containers": [main]}}, labels, **{DURATION: f"{lasts}s"})
+    if owner:
+        ref = {"apiVersion": "v1", "kind": "Pod", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+        made["metadata"]["ownerReferences"] = [{**ref, "controller": True}]
+    return made
+
+
+def spark_made(seen: Seen) -> Iterator[Thing]:
+    if not seen.said["spec"].get("suspend"):
+        yield spark_pod(seen, "driver", f"{seen.name}-driver")
+
+
+def spark_status(seen: Seen) -> Thing:
+    before = seen.said.get("status", {}).get("applicationState", {}).get("state")
+    done = before == "COMPLETED" or seen.ended(seen.pods, 1)
+    suspended = bool(seen.said["spec"].get("suspend"))
+    state = "COMPLETED" if done else "SUSPENDED" if suspended else "RUNNING"
+    return {"applicationState": {"state": state}, "driverInfo": {}}
+
+
+SPARK = Play(Kind("SparkApplication", "sparkapplications", "sparkoperator.k8s.io/v1beta2"), spark_made, spark_status)
+
+
+def spark_driver_made(seen: Seen) -> Iterator[Thing]:
+    """The program in a driver's pod."""
+    labels = seen.said["metadata"].get("labels") or {}
+    if labels.get("spark-role") == "driver" and seen.said["status"].get("phase") == "Running":
+        app = seen.others["SparkApplication"][labels["sparkoperator.k8s.io/app-name"]]
+        for index in range(app["spec"]["executor"]["instances"]):
+            yield spark_pod(Seen(app), "executor", f"{app['metadata']['name']}-exec-{index + 1}", seen.said)
+
+
+SPARK_DRIVER = Play(kinds.PODS, spark_driver_made, lambda seen: {})
+
+# Flink, native: a Deployment with the job manager, which asks for task managers when it runs.
+
+
+def flink_pod(seen: Seen, part: str, name: str) -> Thing:
+    spec = seen.said["spec"]
+    said = spec["jobManager" if part == "jobmanager" else "taskManager"]["resource"]
+    asked = {"cpu": str(said["cpu"]), "memory": said["memory"].replace("m", "Mi")}
+    gpu = {"nvidia.com/gpu": "1"} if part == "taskmanager" else {}
+    needs = {"requests": asked | gpu, "limits": asked | gpu}
+    main = {"name": "flink-main-container", "image": "flink", "resources": needs}
+    labels = {"app": seen.name, "component": part, "type": "flink-native-kubernetes"}
+    lasts = {DURATION: f"{SECONDS if part == 'jobmanager' else 100 * SECONDS}s"}
+    made = pod(name, {"spec": {"containers": [main]}}, labels, **lasts)
+    uid, meta = seen.things["ReplicaSet", seen.name]["metadata"]["uid"], seen.said["metadata"]
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": seen.name, "uid": uid, "controller": True},
+        {"apiVersion": "flink.apache.org/v1beta1", "kind": "FlinkDeployment", "name": seen.name, "uid": meta["uid"]},
+    ]
+    return made
+
+
+def flink_made(seen: Seen) -> Iterator[Thing]:
+    if seen.said.get("status", {}).get("jobStatus", {}).get("state") == "FINISHED":
+        return
+    template = {"metadata": {"labels": {"app": seen.name}},
+                "spec": {"containers": [{"name": "flink-main-container", "image": "flink"}]}}  # fmt: skip
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": seen.name}}, "template": template}
+    yield {"kind": "ReplicaSet", "metadata": {"name": seen.name}, "spec": spec}
+    if ("ReplicaSet", seen.name) not in seen.things:
+        return
+    yield flink_pod(seen, "jobmanager", f"{seen.name}-jm")
+    leads = seen.things.get(("Pod", f"{seen.name}-jm"), {}).get("status", {}).get("phase") == "Running"
+    for index in range(4):
+        if leads or ("Pod", f"{seen.name}-taskmanager-1-{index}") in seen.things:
+            yield flink_pod(seen, "taskmanager", f"{seen.name}-taskmanager-1-{index}")
+
+
+def flink_status(seen: Seen) -> Thing:
+    lead = seen.things.get(("Pod", f"{seen.name}-jm"), {}).get("status", {}).get("phase")
+    before = seen.said.get("status", {}).get("jobStatus", {}).get("state")
+    state = "FINISHED" if before == "FINISHED" or lead == "Succeeded" else "RUNNING"
+    return {"jobStatus": {"state": state}}
+
+
+FLINK = Play(Kind("FlinkDeployment", "flinkdeployments", "flink.apache.org/v1beta1"), flink_made, flink_status)
+
+# Replicas: of a ReplicaSet, which a Deployment makes, and of a StatefulSet, which a Notebook makes.
+
+
+def deployment_made(seen: Seen) -> Iterator[Thing]:
+    spec = seen.said["spec"]
+    template = deepcopy(spec["template"])
+    template["metadata"].setdefault("labels", {})["pod-template-hash"] = "5d4f"
+    own = {"replicas": spec["replicas"], "template": template, "selector": spec["selector"]}
+    notes = seen.said["metadata"].get("annotations") or {}
+    meta = {"name": f"{seen.name}-5d4f", "labels": template["metadata"]["labels"], "annotations": notes}
+    yield {"kind": "ReplicaSet", "metadata": meta, "spec": own}
+
+
+def replica_set_made(seen: Seen) -> Iterator[Thing]:
+    """As many as are wanted, under names that never come again."""
+    left = [it for it in seen.pods if "deletionTimestamp" not in it["metadata"]][: seen.said["spec"]["replicas"]]
+    yield from left
+    used = int((seen.said.get("status") or {}).get("observedGeneration") or 0)
+    for index in range(seen.said["spec"]["replicas"] - len(left)):
+        template = seen.said["spec"]["template"]
+        yield pod(f"{seen.name}-{used + index}", template, {}, **{DURATION: f"{100 * SECONDS}s"})
+
+
+def replica_set_status(seen: Seen) -> Thing:
+    """Its generation is where the next name is counted from, which the real one draws."""
+    numbers = [int(it["metadata"]["name"].rpartition("-")[2]) + 1 for it in seen.pods]
+    before = int((seen.said.get("status") or {}).get("observedGeneration") or 0)
+    return {"replicas": len(seen.pods), "observedGeneration": max([before, *numbers])}
+
+
+def stateful_set_made(seen: Seen) -> Iterator[Thing]:
+    for index in range(seen.said["spec"]["replicas"]):
+        yield pod(f"{seen.name}-{index}", seen.said["spec"]["template"], {}, **{DURATION: f"{100 * SECONDS}s"})
+
+
+def notebook_made(seen: Seen) -> Iterator[Thing]:
+    meta = seen.said["metadata"]
+    labels = {**(meta.get("labels") or {}), "notebook-name": seen.name, "statefulset": seen.name}
+    notes = {key: text for key, text in (meta.get("annotations") or {}).items() if "notebook" not in key}
+    stopped = "kubeflow-resource-stopped" in (meta.get("annotations") or {})
+    template = {"metadata": {"labels": labels, "annotations": notes}, "spec": seen.said["spec"]["template"]["spec"]}
+    spec = {"replicas": 0 if stopped else 1, "template": template, "serviceName": seen.name,
+            "selector": {"matchLabels": {"statefulset": seen.name}}}  # fmt: skip
+    yield {"kind": "StatefulSet", "metadata": {"name": seen.name}, "spec": spec}
+
+
+DEPLOYMENT = Play(DEPLOYMENTS, deployment_made, lambda seen: {})
+REPLICA_SET = Play(REPLICA_SETS, replica_set_made, replica_set_status)
+STATEFUL_SET = Play(STATEFUL_SETS, stateful_set_made, lambda seen: {})
+NOTEBOOK = Play(Kind("Notebook", "notebooks", "kubeflow.org/v1"), notebook_made, lambda seen: {})

@@ -1,5 +1,7 @@
 """Owners of every kind, from the example to the charge: operators on paper make their pods, Fairway does the rest."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -57,10 +59,18 @@ CASES = [
     Case("rayjob", ("rayjob", "raycluster"),
          ((operators.RAY_JOB, (operators.RAY_CLUSTERS, kinds.JOBS)), (operators.RAY_CLUSTER, ())),
          "rayjob-evaluate", {"head": (1, None), "submitter": (1, None), "gpu": (3, None)}, gpus=3),
+    Case("volcanojob", ("volcano",), ((operators.VOLCANO_JOB, (operators.POD_GROUPS,)),),
+         "vcjob-train", {"master": (1, 1), "worker": (4, 2)}),
+    Case("appwrapper", ("appwrapper",), ((operators.APP_WRAPPER, JOBS),), "appwrapper-wrapped", {"main": (4, None)}),
+    Case("sparkapplication", ("sparkapplication",),
+         ((operators.SPARK, ()), (operators.SPARK_DRIVER, (operators.SPARK.kind,))),
+         "sparkapplication-features", {"driver": (1, None), "executor": (4, None)}),
+    Case("flinkdeployment", ("flinkdeployment",), ((operators.FLINK, (operators.REPLICA_SETS,)),),
+         "flinkdeployment-stream", {"jobmanager": (1, None), "taskmanager": (4, None)}),
 ]  # fmt: skip
 
 
-def play(case: Case, story: Callable[[World], Awaitable[Any]]) -> Any:
+def play(case: Case | Replicas, story: Callable[[World], Awaitable[Any]]) -> Any:
     """What the story answers, on a node that the example fills, its operators at work."""
     crds = [one for file in case.files for one in definitions(file)]
 
@@ -81,16 +91,17 @@ def play(case: Case, story: Callable[[World], Awaitable[Any]]) -> Any:
     return clock.run(run())
 
 
-def kind_of(case: Case, thing: Thing) -> Kind:
+def kind_of(case: Case | Replicas, thing: Thing) -> Kind:
     crds = [one["spec"] for file in case.files for one in definitions(file)]
     group = thing["apiVersion"].rpartition("/")[0]
     found = [one for one in crds if (one["group"], one["names"]["kind"]) == (group, thing["kind"])]
     if not found:
-        return {"Job": kinds.JOBS, "CronJob": operators.CRON_JOB.kind}[thing["kind"]]
+        known = (kinds.JOBS, operators.CRON_JOB.kind, operators.DEPLOYMENTS, operators.STATEFUL_SETS)
+        return {kind.name: kind for kind in known}[thing["kind"]]
     return Kind(thing["kind"], found[0]["names"]["plural"], thing["apiVersion"], found[0]["scope"] == "Namespaced")
 
 
-async def submit(world: World, case: Case) -> Ref:
+async def submit(world: World, case: Case | Replicas) -> Ref:
     """Applies the example; its last object is the owner."""
     for thing in example(case.name):
         kind = kind_of(case, thing)
@@ -172,3 +183,93 @@ def test_an_owner_waits_runs_whole_comes_back_after_an_eviction_and_is_charged(c
     assert all("finalizers" not in one["metadata"] for one in seen["workloads"])
     own = [one["metadata"]["name"] for one in seen["workloads"] if "filler" not in one["metadata"]["name"]]
     assert own == ([case.workload] if case.ends else [])
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """An example whose replicas are workloads each: what begins their names, how many there are, with how many pods."""
+
+    name: str
+    files: tuple[str, ...]
+    plays: tuple[tuple[Play, tuple[Kind, ...]], ...]
+    prefix: str
+    count: int
+    pods: int
+    gpus: int = 4
+
+
+STATEFUL = ((operators.STATEFUL_SET, ()),)
+REPLICATED = [
+    Replicas("deployment", (), ((operators.DEPLOYMENT, (operators.REPLICA_SETS,)), (operators.REPLICA_SET, ())),
+             "pod-serve-5d4f-", 2, 1),
+    Replicas("statefulset", (), STATEFUL, "pod-store-", 2, 1),
+    Replicas("notebook", ("notebook",), ((operators.NOTEBOOK, (operators.STATEFUL_SETS,)), *STATEFUL),
+             "pod-ada-", 1, 1),
+    Replicas("leaderworkerset", ("leaderworkerset",), ((operators.LEADER_WORKER_SET, ()),),
+             "leaderworkerset-serve-", 2, 2),
+]  # fmt: skip
+
+
+async def replicas_of(world: World, case: Replicas, phase: str) -> list[str]:
+    found = await world.client.list(Selection(kinds.WORKLOADS))
+    names = [it["metadata"]["name"] for it in found if it.get("status", {}).get("phase") == phase]
+    return sorted(name for name in names if name.startswith(case.prefix))
+
+
+@pytest.mark.parametrize("case", REPLICATED, ids=lambda case: case.name)
+def test_a_replica_waits_at_its_gates_runs_comes_back_after_an_eviction_and_is_charged(case: Replicas) -> None:
+    async def story(world: World) -> Thing:
+        seen: Thing = {}
+
+        async def all_are(phase: str) -> bool:
+            return len(await replicas_of(world, case, phase)) == case.count
+
+        await world.apply(priority("urgent", 1000), filler("first", case.gpus))
+        await world.until(lambda: world.is_in("job-filler-first", "Running"))
+        owner = await submit(world, case)
+        await world.until(lambda: all_are("Pending"))
+        await world.clock.sleep(10)
+        pods = [pod for pod in await world.pods() if "filler" not in pod["metadata"]["name"]]
+        seen["before"] = await bound(world), [pod["spec"]["schedulingGates"] for pod in pods]
+        await world.until(lambda: all_are("Running"), seconds=120)
+        seen["first"] = await bound(world)
+        await world.apply(filler("urgent", case.gpus, pod={"priorityClassName": "urgent"}))
+        await world.until(lambda: world.is_in("job-filler-urgent", "Running"), seconds=120)
+        seen["evicted"] = await bound(world)
+        await world.until(lambda: all_are("Running"), seconds=200)
+        seen["again"] = await bound(world)
+        await world.client.delete(owner)
+        await world.apply(filler("last", case.gpus))
+        await world.until(lambda: world.is_in("job-filler-last", "Succeeded"), seconds=200)
+        await world.clock.sleep(200)
+        seen["queue"] = (await world.queue())["status"]
+        seen["left"] = await world.client.list(Selection(kinds.WORKLOADS))
+        return seen
+
+    seen = play(case, story)
+    pods, gates = seen["before"]
+    assert pods == [] and gates and all({"name": "fairway.dev/admission"} in own for own in gates)
+    assert len(seen["first"]) == len(seen["again"]) == case.count * case.pods
+    assert seen["evicted"] == []
+    assert GPU in seen["queue"]["decayedUsage"]["default"]
+    assert [one["metadata"]["name"] for one in seen["left"] if "filler" not in one["metadata"]["name"]] == []
+
+
+def test_a_group_that_is_scaled_away_takes_its_workload_along() -> None:
+    case = REPLICATED[-1]
+
+    async def story(world: World) -> tuple[list[str], list[str]]:
+        owner = await submit(world, case)
+        await world.until(lambda: is_there(world, 2), seconds=60)
+        before = await replicas_of(world, case, "Running")
+        await world.client.patch(owner, {"spec": {"replicas": 1}})
+        await world.until(lambda: is_there(world, 1), seconds=60)
+        return before, await replicas_of(world, case, "Running")
+
+    async def is_there(world: World, count: int) -> bool:
+        return len(await world.client.list(Selection(kinds.WORKLOADS))) == count and bool(
+            len(await replicas_of(world, case, "Running")) == count
+        )
+
+    first, second = ["leaderworkerset-serve-0"], ["leaderworkerset-serve-0", "leaderworkerset-serve-1"]
+    assert play(case, story) == (second, first)

@@ -7,15 +7,15 @@ import pytest
 import yaml
 from kinds import ROOT, definitions, example
 from simworld import DEFINITIONS, cluster
-from test_lives import CASES, Case, kind_of
+from test_lives import CASES, REPLICATED, Case, Replicas, kind_of
 
 from fairway.api.owners import OWNERS
 from fairway.clock import VirtualClock, seeded
 from fairway.kube.transport import Request
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_an_example_is_valid_without_a_warning(case: Case) -> None:
+@pytest.mark.parametrize("case", [*CASES, *REPLICATED], ids=lambda case: case.name)
+def test_an_example_is_valid_without_a_warning(case: Case | Replicas) -> None:
 
     async def run() -> list[tuple[int, bytes]]:
         found = []
@@ -55,4 +55,4 @@ def test_the_controller_may_watch_every_kind_and_hold_it(key: tuple[str, str]) -
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "owners").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_played(path: Path) -> None:
-    assert path.stem in {case.name for case in CASES}
+    assert path.stem in {case.name for case in (*CASES, *REPLICATED)}

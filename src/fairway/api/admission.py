@@ -191,15 +191,23 @@ def _managed(review: Review) -> None:
                 _check_place(template, where, review)
             if is_ours and kind in owners.GATED:
                 _inherit(template, new)
+            if is_ours and _waits_at_gates(kind):
                 _gate(template)
             elif is_ours:
                 _steer(template)
+    elif kind == ("batch", "CronJob"):
+        _claim(new, ("metadata", "annotations", USER), review)
+        _inherit(_at(new, ("spec", "jobTemplate")), new)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
         _keep(objects.ATTEMPT, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
+
+
+def _waits_at_gates(kind: tuple[str, str]) -> bool:
+    return kind in owners.GATED or (kind in owners.OWNERS and owners.OWNERS[kind].switch is None)
 
 
 def _suspend(new: Thing, kind: tuple[str, str]) -> None:
@@ -230,11 +238,12 @@ def _pod(review: Review) -> None:
     """A pod of nobody, or of one of many, waits at a gate; one of an admitted owner only has its scheduler."""
     new, refs = review.new, _part(review.new, "metadata").get("ownerReferences")
     kinds = {_kind(one) for one in _dicts(refs) if one.get("controller")}
+    whole = owners.owner_of(decode({"metadata": cleaned(_part(new, "metadata"))}, PodObject).metadata)
     if kinds <= owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
         _gate(new)
-    elif kinds & owners.OWNERS.keys():
-        _steer(new)
+    elif whole and whole[:2] in owners.OWNERS:
+        _gate(new) if _waits_at_gates(whole[:2]) else _steer(new)
 
 
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
@@ -306,7 +315,7 @@ def _gate(pod: Thing) -> None:
 
 
 def _inherit(template: Thing, owner: Thing) -> None:
-    """A template has the queue and our annotations of its owner, where it has none of its own."""
+    """A template, of pods or of Jobs, has the queue and our annotations of its owner, where it has none of its own."""
     for name in ("labels", "annotations"):
         said = {key: text for key, text in _part(owner, "metadata", name).items() if key.startswith(f"{GROUP}/")}
         if said:

@@ -15,7 +15,7 @@ from fairway.engine.model import PodClass
 
 from . import objects
 from .decode import decode
-from .forms import batch, kubeflow, ray
+from .forms import batch, data, kubeflow, ray, serving, wrapper
 from .forms.batch import MAIN
 from .forms.batch import job as job
 from .forms.form import Form
@@ -26,6 +26,8 @@ from .types import PodSetSpec, TopologySpec, WorkloadObject, WorkloadSpec
 
 DEFAULT_QUEUE = "default"
 POD = ("v1", "Pod")
+FLINK = "app"
+"""The label of Flink's pods that names their deployment, where the label `type` says that they are Flink's."""
 CAPITAL = re.compile("[A-Z]")
 
 
@@ -62,7 +64,8 @@ class Ownership:
     `versions`: those of its API that are read alike, the best first. `switch`: what keeps it from making pods; None:
     its pods wait at gates. `word`: what begins the names of its Workloads; absent: its kind. `source`: the kind of the
     object of its own name that has its podsets. `label`: the label of its pods that names it, where their controllers
-    do not lead to it.
+    do not lead to it. `group`: the label of its pods that numbers its replicas, each of which is a workload. `opens`:
+    the kind (group, version and plural) of the object of its own whose phase its operator waits for.
     """
 
     versions: tuple[str, ...]
@@ -72,6 +75,8 @@ class Ownership:
     word: str = ""
     source: tuple[str, str] | None = None
     label: str = ""
+    group: str = ""
+    opens: str = ""
 
     def workload(self, kind: str, said: object) -> WorkloadObject:
         """The Workload of an object as JSON gives it; raises Malformed."""
@@ -84,6 +89,17 @@ class Ownership:
         if not self.word:
             return made
         return replace(made, metadata=replace(made.metadata, name=name_of(self.word, read.metadata.name)))
+
+
+class Wrapper(wrapper.AppWrapper, frozen=True):
+    """What it wraps may be of any kind in the table."""
+
+    def podsets(self) -> tuple[PodSetSpec, ...]:
+        return self.asked(_inner)
+
+
+def _inner(kind: tuple[str, str], said: object) -> tuple[PodSetSpec, ...]:
+    return decode(said, OWNERS[kind].form).podsets() if kind in OWNERS else ()
 
 
 OWNERS: Mapping[tuple[str, str], Ownership] = {
@@ -100,7 +116,25 @@ OWNERS: Mapping[tuple[str, str], Ownership] = {
     ),
     ("ray.io", "RayCluster"): Ownership(("ray.io/v1",), "rayclusters", ray.RayCluster),
     ("ray.io", "RayJob"): Ownership(("ray.io/v1",), "rayjobs", ray.RayJob),
-}
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Ownership(
+        ("leaderworkerset.x-k8s.io/v1",), "leaderworkersets", serving.LeaderWorkerSet, None,
+        label="leaderworkerset.sigs.k8s.io/name", group="leaderworkerset.sigs.k8s.io/group-index",
+    ),
+    ("batch.volcano.sh", "Job"): Ownership(
+        ("batch.volcano.sh/v1alpha1",), "jobs", batch.VolcanoJob, None, word="vcjob",
+        opens="scheduling.volcano.sh/v1beta1/podgroups",
+    ),
+    ("workload.codeflare.dev", "AppWrapper"): Ownership(
+        ("workload.codeflare.dev/v1beta2",), "appwrappers", Wrapper, label="workload.codeflare.dev/appwrapper"
+    ),
+    ("sparkoperator.k8s.io", "SparkApplication"): Ownership(
+        ("sparkoperator.k8s.io/v1beta2",), "sparkapplications", data.SparkApplication,
+        label="sparkoperator.k8s.io/app-name",
+    ),
+    ("flink.apache.org", "FlinkDeployment"): Ownership(
+        ("flink.apache.org/v1beta1",), "flinkdeployments", data.FlinkDeployment, None, label=FLINK
+    ),
+}  # fmt: skip
 """The one table: group and kind of what is queued as a whole, and how. A kind that is not installed costs nothing."""
 WORDS = {row.word or kind.lower(): (group, kind) for (group, kind), row in OWNERS.items()}
 """What begins the names of their Workloads → group and kind."""
@@ -147,9 +181,14 @@ ROLES = (
 """Labels by which operators say of which part of their object a pod is; the part has the podset's name."""
 
 
+MEMBER = "leaderworkerset.sigs.k8s.io/worker-index"
+
+
 def role_of(labels: Mapping[str, str], podsets: Container[str]) -> str:
     """The podset that an operator says a pod is of; "" where it says nothing that is known."""
-    named = (labels[key] for key in ROLES if key in labels)
+    named = [labels[key] for key in ROLES if key in labels]
+    if MEMBER in labels:
+        named.append("worker" if labels[MEMBER] != "0" else "leader")
     return next((one for role in named for one in (role, role.lower()) if one in podsets), "")
 
 
@@ -166,8 +205,11 @@ def owner_of(meta: objects.Metadata) -> tuple[str, str, str] | None:
     """Group, kind and name of what a pod says it is of: a label of the operator's, else its controller."""
     if (ref := controller_of(meta)) is None:
         return None
-    named = ((*key, meta.labels[row.label]) for key, row in OWNERS.items() if row.label and row.label in meta.labels)
-    return next(named, (*kind_of(ref), ref.name))
+    labels = meta.labels
+    told = {row.label: key for key, row in OWNERS.items() if row.label in labels}
+    if not labels.get("type", "").startswith("flink-"):
+        told.pop(FLINK, None)
+    return next(((*key, labels[label]) for label, key in told.items()), (*kind_of(ref), ref.name))
 
 
 def is_part(meta: objects.Metadata) -> bool:

@@ -26,10 +26,7 @@ from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC, Client
 from fairway.kube.kinds import Ref
 
-RANKS = (
-    "training.kubeflow.org/replica-index", "leaderworkerset.sigs.k8s.io/worker-index", "volcano.sh/task-index",
-    "ray.io/replica-host-index",
-)  # fmt: skip
+RANKS = ("training.kubeflow.org/replica-index", "volcano.sh/task-index", "ray.io/replica-host-index")
 """Labels of pods by which operators number those that are alike."""
 SHRUNK = "Fairway: its workload runs on with fewer pods"
 

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fairway.api.forms.form import Form
+from fairway.api.forms.serving import LeaderWorkerSet
 from fairway.api.objects import DEFAULT_SCHEDULER, QUEUE, SCHEDULER, JobObject, Object, PodObject
 from fairway.api.owners import GATED, OWNERS, WORDS, group_of, is_of_others, name_of, owner_of, queue_of
 from fairway.api.pods import is_lost
@@ -102,6 +104,9 @@ class Cases:
         self, kind: tuple[str, str], key: str, labels: Mapping[str, str], pods: tuple[PodObject, ...]
     ) -> Owner | None:
         """The owner that stands under a key, if it is queued as a whole, managed and left to Fairway."""
+        row, source, replica = OWNERS[kind], None, ""
+        if row.group:
+            key, _, replica = key.rpartition("-")
         said, where = self.view.owner(kind, key), self.view.watched(kind)
         if said is None or where is None or self.view.above(said.metadata) or not queue_of(said.metadata, labels):
             return None
@@ -109,12 +114,13 @@ class Cases:
             return None
         if isinstance(said, JobObject):
             return JobOwner(said)
-        row, source = OWNERS[kind], None
+        if replica and not pods and replica not in map(str, replicas(said)):
+            return None
         if row.source:
             source = self.view.owner(row.source, key)
             controller = source and self.view.above(source.metadata)
             source = source if controller == (*kind, said.metadata.name) else None
-        return KindOwner(kind, where, said, source, pods)
+        return KindOwner(kind, where, said, source, pods, replica)
 
     def key_of_pod(self, pod: PodObject) -> str:
         """The key of the Workload that a pod is of, if there is one."""
@@ -135,6 +141,9 @@ class Cases:
             for name, pod in self.pods_of.pop(own).items():
                 self.pods_of[above][name] = pod
                 self._keys[pod.metadata.uid] = above
+        if OWNERS[group_kind(kind)].group:
+            known = {*self.pods_of, *self.view.workloads, *(f"{own}-{row}" for row in replicas(seen))}
+            return {one for one in known if one.rpartition("-")[0] == own}
         return {own, above}
 
 
@@ -151,7 +160,13 @@ def _is_going(pod: PodObject | None) -> bool:
 def _name(pod: PodObject, top: Named | None) -> str:
     if top is None or top[:2] in GATED:
         return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata) or pod.metadata.name)
-    return name_of(word_of(top), top[2])
+    name, row = name_of(word_of(top), top[2]), OWNERS.get(top[:2])
+    return f"{name}-{pod.metadata.labels.get(row.group, '')}" if row and row.group else name
+
+
+def replicas(said: Form | Object) -> range:
+    """The numbers of an owner's replicas, where each is a workload."""
+    return range(said.spec.replicas) if isinstance(said, LeaderWorkerSet) else range(0)
 
 
 def group_kind(kind: Kind) -> tuple[str, str]:

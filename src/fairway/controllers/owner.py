@@ -27,7 +27,7 @@ from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.events import About
 from fairway.kube.kinds import Kind, Ref
 
@@ -110,13 +110,14 @@ class JobOwner:
 @dataclass(frozen=True, slots=True)
 class KindOwner:
     """An object of a kind in the table of owners. `key`: its group and kind; `source`: what has its podsets, where that
-    is another object; `pods`: those there are."""
+    is another object; `pods`: those there are; `replica`: its number, where each is a workload."""
 
     key: tuple[str, str]
     kind: Kind
     said: Form
     source: Form | None
     pods: tuple[PodObject, ...]
+    replica: str = ""
 
     @property
     def row(self) -> owners.Ownership:
@@ -125,7 +126,11 @@ class KindOwner:
     def desired(self) -> WorkloadObject | None:
         """None while nothing says what pods it is to have."""
         podsets = (self.source or self.said).podsets()
-        return self.row.made(self.key[1], self.said, podsets) if podsets else None
+        if not podsets:
+            return None
+        made = self.row.made(self.key[1], self.said, podsets)
+        name = f"{made.metadata.name}-{self.replica}" if self.replica else made.metadata.name
+        return replace(made, metadata=replace(made.metadata, name=name))
 
     def outcome(self) -> Outcome | None:
         return self.said.outcome()
@@ -155,6 +160,19 @@ class KindOwner:
     async def start(self, client: Client) -> None:
         if self.row.switch:
             await self._set(client, off=False)
+        elif self.row.opens and not self.pods:
+            await self._open(client)
+
+    async def _open(self, client: Client) -> None:
+        """Its operator makes pods when the scheduler of its own has let the object of its name in; here that is us."""
+        group_version, _, plural = self.row.opens.rpartition("/")
+        meta = self.said.metadata
+        where = Ref(Kind(plural, plural, group_version), f"{meta.name}-{meta.uid}", meta.namespace)
+        try:
+            await client.patch(where, {"status": {"phase": "Inqueue"}})
+        except ApiError as error:
+            if error.status != 404:  # it is not made yet: its owner's status changes when it is
+                raise
 
     async def fail(self, client: Client) -> None:
         """It stays stopped: no field of it says that it failed."""

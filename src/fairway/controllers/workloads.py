@@ -22,7 +22,7 @@ from fairway.api import conditions
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
 from fairway.api.objects import ATTEMPT, COMPLETIONS, HOSTNAME, MANIFESTS, SUBMITTED, OwnerReference, PodObject
-from fairway.api.owners import kind_of
+from fairway.api.owners import OWNERS, kind_of
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
@@ -168,7 +168,7 @@ class Life:
                 continue
             named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
             for it in await self.means.client.list(named):
-                is_ours = kind is not kinds.PODS or self._is_of(decode(it, PodObject), said)
+                is_ours = self._is_of(decode(it, PodObject), said) if kind is kinds.PODS else not is_replica(one)
                 if it["metadata"]["uid"] == one.uid and is_ours:
                     return False
         return True
@@ -350,6 +350,11 @@ class Life:
         if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
+
+
+def is_replica(owner: OwnerReference) -> bool:
+    """Whether a workload of this owner is a replica, which may go though the owner stays."""
+    return kind_of(owner) in OWNERS and OWNERS[kind_of(owner)].group != ""
 
 
 def value_of(said: WorkloadObject) -> Workload:
