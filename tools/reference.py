@@ -25,43 +25,122 @@ OPAQUE = frozenset({"template", "namespaces", "nodeSelector", "conditions"})
 BEGINNING = "<!-- made by tools/reference.py; change the source instead -->\n"
 
 REASONS = {
-    Reason.QUEUE_NOT_FOUND: "There is no queue of this name.",
-    Reason.QUEUE_INVALID: "It has children (only leaves hold workloads), or parents that make a cycle or do not exist.",
-    Reason.NOT_ALLOWED: "The queue does not take workloads of this namespace, priority, pool or non-preemptible kind.",
-    Reason.QUEUE_STOPPED: "The queue, or one above it, admits nothing now (`stopPolicy`).",
-    Reason.LEVEL_UNKNOWN: "No allowed pool has the topology level that is required.",
-    Reason.NEVER_FITS: "It would not fit if everything else were gone.",
-    Reason.BACKING_OFF: "It was evicted because it did not start, or refused, and is tried again later.",
-    Reason.DEPENDENCY_PENDING: "A workload named in `after` has not succeeded yet, or two go by that name.",
-    Reason.SCHEDULING_GATED: "Its pods have a scheduling gate that is not Fairway's.",
-    Reason.CLAIM_MISSING: "A PersistentVolumeClaim of its pods does not exist, or is being deleted.",
-    Reason.CLAIM_UNBOUND: "A PersistentVolumeClaim of its pods has no volume, and does not wait for a consumer.",
-    Reason.BUDGET_SPENT: "With its time limit it could overrun the budget of the queue or one above it.",
-    Reason.OVER_LIMIT: "A limit of the queue or one above it leaves too little.",
-    Reason.OVER_GUARANTEED: "It is not preemptible, and the guaranteed amounts do not cover it.",
-    Reason.RESERVED: "The room is reserved for a time that it would run into.",
-    Reason.HELD_FOR: "The room is kept for another workload, which it would delay.",
-    Reason.WAITING_FOR_VICTIMS: "Its room is promised; those who leave are not gone yet.",
-    Reason.OVER_SHARE: "There is no free room, and its queue is not entitled to take any.",
-    Reason.CLAIM_IN_USE: "Another pod uses a ReadWriteOncePod claim of its pods.",
-    Reason.NO_DOMAIN: "No domain of the required level has room for it.",
-    Reason.NO_DEVICE: "Nodes have the amounts, but no devices that fit: groups, fractions, alignment.",
-    Reason.FRAGMENTED: "The sum would do; no node or domain does.",
-    Reason.NO_ROOM: "There is not enough room.",
-    Reason.REFUSED: "The referee refused the last plan for it; it is tried again later.",
-    Cause.PREEMPTED: "A workload of higher priority in the same queue took the room.",
-    Cause.RECLAIMED: "Another queue took back what is its due.",
-    Cause.CONSOLIDATED: "It is moved, to make whole room for another.",
-    Cause.HOLD_TAKEN: "It was started into room held for another, at its own risk, and the other starts.",
-    Cause.RESERVED: "A reservation begins.",
-    Cause.DRAINED: "Its node drains, or its queue does.",
-    Cause.NODE_LOST: "Its node is gone or not ready.",
-    Cause.PODS_LOST: "A pod of the gang was lost.",
-    Cause.START_TIMEOUT: "Its pods were not ready within `startTimeout`.",
-    Cause.SUSPENDED: "Its user suspended it.",
-    Ending.TIME_LIMIT: "It ran for as long as it may.",
-    Ending.DEPENDENCY_FAILED: "A workload named in `after` failed.",
+    Reason.QUEUE_NOT_FOUND: (
+        "There is no queue of this name.",
+        "`fairway modify JOB --queue QUEUE`, or make the queue.",
+    ),
+    Reason.QUEUE_INVALID: (
+        "It has children (only leaves hold workloads), or parents that make a circle or do not exist.",
+        "Move the job to a leaf, or repair the parents.",
+    ),
+    Reason.NOT_ALLOWED: (
+        "The queue does not take workloads of this namespace, priority, pool, time limit or non-preemptible kind.",
+        "Change the job, or the rules of the queue.",
+    ),
+    Reason.QUEUE_STOPPED: (
+        "The queue, or one above it, admits nothing now (`stopPolicy`).",
+        "Wait, or set `stopPolicy: None`.",
+    ),
+    Reason.LEVEL_UNKNOWN: (
+        "No allowed pool has the topology level that is required.",
+        "Submit it without `--topology`, or add the level to the pool.",
+    ),
+    Reason.NEVER_FITS: (
+        "It would not fit if everything else were gone.",
+        "Ask for less, or for other nodes; or add nodes.",
+    ),
+    Reason.BACKING_OFF: (
+        "It was evicted because it did not start, or refused, and is tried again later.",
+        "Look at its pods: `fairway status JOB`.",
+    ),
+    Reason.DEPENDENCY_PENDING: (
+        "A workload named in `after` has not succeeded yet, does not exist, or two go by that name.",
+        "`fairway modify JOB --after OTHER`, or `--after none`.",
+    ),
+    Reason.SCHEDULING_GATED: (
+        "Its pods have a scheduling gate that is not Fairway's.",
+        "Ask the owner of the gate.",
+    ),
+    Reason.CLAIM_MISSING: (
+        "A PersistentVolumeClaim of its pods does not exist, or is being deleted.",
+        "Make the claim, or correct its name.",
+    ),
+    Reason.CLAIM_UNBOUND: (
+        "A PersistentVolumeClaim of its pods has no volume, and does not wait for a consumer.",
+        "`kubectl describe persistentvolumeclaim NAME`.",
+    ),
+    Reason.BUDGET_SPENT: (
+        "With its time limit it could overrun the budget of the queue or one above it.",
+        "A shorter time limit, or wait for the next period.",
+    ),
+    Reason.OVER_LIMIT: (
+        "A limit of the queue or one above it leaves too little.",
+        "Wait for jobs of the queue to end, or ask for less.",
+    ),
+    Reason.OVER_GUARANTEED: (
+        "It is not preemptible, and the guaranteed amounts do not cover it.",
+        "Submit it as preemptible, or wait for the guarantee.",
+    ),
+    Reason.RESERVED: (
+        "The room is reserved for a time that it would run into.",
+        "A time limit that ends before, or wait.",
+    ),
+    Reason.HELD_FOR: (
+        "The room is kept for another workload, which it would delay.",
+        "A time limit that ends before, or wait.",
+    ),
+    Reason.WAITING_FOR_VICTIMS: (
+        "Its room is promised; the workloads that leave are not gone yet.",
+        "Wait for their grace period.",
+    ),
+    Reason.OVER_SHARE: (
+        "There is no free room, and its queue is not entitled to take any.",
+        "Wait for a job to end, or for a larger share.",
+    ),
+    Reason.CLAIM_IN_USE: (
+        "Another pod uses a ReadWriteOncePod claim of its pods.",
+        "Wait for that pod, or use a shared claim.",
+    ),
+    Reason.NO_DOMAIN: (
+        "No domain of the required level has room for it.",
+        "Wait, or submit it without `--topology`.",
+    ),
+    Reason.NO_DEVICE: (
+        "Nodes have the amounts, but no devices that fit: groups, fractions, alignment.",
+        "Ask for whole GPUs, or for no alignment.",
+    ),
+    Reason.FRAGMENTED: (
+        "The sum would do; no node or domain does.",
+        "Wait, or use several smaller workers.",
+    ),
+    Reason.NO_ROOM: (
+        "There is not enough room.",
+        "Wait, ask for less, or bring nodes back into use.",
+    ),
+    Reason.REFUSED: (
+        "The referee refused the last plan for it; it is tried again later.",
+        "Report it, with the record.",
+    ),
+    Cause.PREEMPTED: ("A workload of higher priority in the same queue took the room.", "Write checkpoints."),
+    Cause.RECLAIMED: ("Another queue took back what is its due.", "Set `minRuntime` on the queue to protect its jobs."),
+    Cause.CONSOLIDATED: ("It is moved, to make whole room for another.", "Nothing: it starts elsewhere."),
+    Cause.HOLD_TAKEN: (
+        "It was started into room held for another, at its own risk, and the other starts.",
+        "Give it a time limit.",
+    ),
+    Cause.RESERVED: ("A reservation begins.", "`kubectl get reservations`."),
+    Cause.DRAINED: ("Its node drains, or its queue does.", "Nothing: it starts elsewhere."),
+    Cause.NODE_LOST: ("Its node is gone or not ready.", "`kubectl get nodes`."),
+    Cause.PODS_LOST: ("A pod of the gang was lost.", "`fairway logs JOB --previous`."),
+    Cause.START_TIMEOUT: (
+        "Its pods were not ready within `startTimeout`.",
+        "`fairway logs JOB`; a longer `startTimeout`.",
+    ),
+    Cause.SUSPENDED: ("Its user suspended it.", "`fairway resume JOB`."),
+    Ending.TIME_LIMIT: ("It ran for as long as it may.", "Submit it with a longer `--time-limit`."),
+    Ending.DEPENDENCY_FAILED: ("A workload named in `after` failed.", "Repair that one; submit both again."),
 }
+"""What each means, and what to do."""
 
 METRICS = """\
 In Prometheus' format at `/metrics`, on the port that the [setting](settings.md) `metricsPort` names; without it,
@@ -186,14 +265,17 @@ def _metrics() -> str:
 
 def _reasons() -> str:
     def rows(words: type) -> list[tuple[str, ...]]:
-        return [(f"`{word}`", REASONS[word]) for word in words]
+        return [(f"`{word}`", *REASONS[word]) for word in words]
+
+    head = "reason", "meaning", "what to do"
 
     return _page(
         "Reasons",
-        "Every workload that waits has one reason; of several, the first of this list.",
-        "## Why a workload waits\n", _table(("reason", "meaning"), rows(Reason)),
-        "## Why one is evicted\n", _table(("reason", "meaning"), rows(Cause)),
-        "## Why one is ended\n", _table(("reason", "meaning"), rows(Ending)),
+        "Every workload that waits has one reason; of several, the first of this list. What each looks like, and\n"
+        "commands that help: [troubleshooting](../start/troubleshooting.md).",
+        "## Why a workload waits\n", _table(head, rows(Reason)),
+        "## Why one is evicted\n", _table(head, rows(Cause)),
+        "## Why one is ended\n", _table(head, rows(Ending)),
     )  # fmt: skip
 
 

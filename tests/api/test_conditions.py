@@ -112,10 +112,14 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.RESERVED,
             {"since": 60.0, "until": 120.0, "shorter_limit": 30.0},
-            "needs a place; the room is reserved from 1970-01-01T00:01:00Z until 1970-01-01T00:02:00Z; "
+            "needs a place; the room is reserved for maintenance from 1970-01-01T00:01:00Z until 1970-01-01T00:02:00Z; "
             "with a time limit of 30 s it would start now",
         ),
-        (Reason.RESERVED, {"until": 120.0}, "needs a place; the room is reserved until 1970-01-01T00:02:00Z"),
+        (
+            Reason.RESERVED,
+            {"until": 120.0, "queue": "top"},
+            "needs a place; the room is reserved for queue top until 1970-01-01T00:02:00Z",
+        ),
         (
             Reason.DEPENDENCY_PENDING,
             {"blocking": ("ns/a",), "detail": "ns/a"},
@@ -330,8 +334,10 @@ def pod(name, code, at="", *, why="", **end):
         ([pod("a", 139)], "failed: exit code 139 (SIGSEGV)"),
         ([pod("a", 128, message="exec: no such file")], "failed: exec: no such file (exit code 128)"),
         ([pod("a", 143, "2026-11-21T12:00:09Z"), pod("b", 9, "2026-11-21T12:00:01Z")], "failed: exit code 9 in pod b"),
-        ([pod("a", 137, "2026-11-21T12:00:01Z", why="Lost"), pod("b", 3, "2026-11-21T12:00:09Z")],
-         "failed: exit code 3 in pod b"),
+        (
+            [pod("a", 137, "2026-11-21T12:00:01Z", why="Lost"), pod("b", 3, "2026-11-21T12:00:09Z")],
+            "failed: exit code 3 in pod b",
+        ),
         ([pod("a", 0)], "failed: Job has reached the specified backoff limit"),
     ],
 )

@@ -42,6 +42,12 @@ def test_in_another_queue() -> None:
     assert starts(*cluster, job("a", queue="s", gpus=4)) and not starts(*cluster, job("a", queue="r", gpus=4))
 
 
+def test_another_queue_is_not_the_only_advice_but_where_its_own_does_not_take_it() -> None:
+    cluster = (node("n1", 8), queue("q", 0, 8), queue("s", 8, 8))
+    assert told(*cluster, job("a", gpus=4, preemptible=False)).other_queue == ""
+    assert told(*cluster, job("a", queue="typo", gpus=4)).other_queue == "q"
+
+
 def test_not_in_a_queue_that_would_not_take_it() -> None:
     cluster = (node("n1", 8), queue("q", 1, 1), queue("s", 4, 4, namespaces=frozenset({"others"})))
     assert told(*cluster, job("a", gpus=4)).other_queue == ""

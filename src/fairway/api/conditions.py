@@ -109,7 +109,8 @@ def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     blocking = [key for key in facts.blocking if key != facts.detail]
     hold = "hold" if len(blocking) > 1 else "holds"
     # Where a place was named before; room that is missing in sum is missing nowhere in particular.
-    there = " there" if facts.domain and facts.missing is None else ""
+    is_named = facts.level or not (facts.census and nodes_words(facts.census, facts.level))
+    there = " there" if facts.domain and is_named and facts.missing is None else ""
     return [f"{names(blocking, workload, queues)} {hold} it{there}"] if blocking else []
 
 
@@ -161,12 +162,12 @@ _HEADS: Mapping[Reason, str] = {
     Reason.OVER_LIMIT: "{needs}; queue {queue} would be over its limit{bounds}{missing}{used}",
     Reason.OVER_GUARANTEED: "{needs}; it is not preemptible, and queue {queue} would be over its guarantee"
     "{bounds}{missing}{used}",
-    Reason.RESERVED: "{needs}; the room is reserved{since}{until}{nodes}",
+    Reason.RESERVED: "{needs}; the room is reserved{for}{since}{until}{nodes}",
     Reason.HELD_FOR: "{needs}; capacity is reserved for {whom}{from}{nodes}",
     Reason.WAITING_FOR_VICTIMS: "admitted; waiting for evicted workloads to stop",
     Reason.OVER_SHARE: "{room}; queue {queue} would be above its share{bounds} with it{used}",
     Reason.NO_DOMAIN: "{most}",
-    Reason.NO_DEVICE: "{most}; no devices serve it as it asks",
+    Reason.NO_DEVICE: "{device}",
     Reason.FRAGMENTED: "{most}; together there is enough",
     Reason.NO_ROOM: "{room}",
     Reason.REFUSED: "the last plan for it was refused{detail}",
@@ -194,6 +195,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "nodes": f"; {nodes}" if nodes else "",
         "missing": f" by {number(facts.missing or 0, resource) if bounds else missing}" if missing else "",
         "most": _clauses(needs, best, nodes),
+        "device": _clauses(needs, best, nodes or "no devices serve it as it asks"),
         "room": _clauses(needs, "" if is_shut_out else _missing(facts) if missing else best, nodes),
         "bounds": f" of {bounds}" if bounds else "",
         "used": f" ({used} in use)" if used else "",
@@ -205,6 +207,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
             needs, best and _best(facts, level, "that any has"), nodes, "it would not fit if nothing else ran"
         ),
         "detail": f": {facts.detail}" if facts.detail else "",
+        "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
         "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
         "from": f" from {time_text(facts.until)}" if facts.until is not None else "",
         "until": f" until {time_text(facts.until)}" if facts.until is not None else "",

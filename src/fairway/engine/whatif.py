@@ -2,7 +2,8 @@
 
 Tried, one at a time: without some of the workloads that run; fewer pods of a lone podset, or fewer GPUs for a lone pod;
 without its required topology; a time limit that ends before the time from which the room is kept; another of the pools,
-where it names some; another queue that takes it. A start that has to wait for others to stop counts as none.
+where it names some; at last another queue that takes it, where its own is at fault or another change helps. A start
+that has to wait for others to stop counts as none.
 
 Work is bounded by counts: a workload gets as many decisions as LOOKS allows, a decision looking at each node and each
 workload once. Changes that are left when these are used up are not tried. A decision ends with the workload's turn.
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 from .decide import starts_now
 from .model import GPU, Fact, Gone, PodSet, Running, Topology, Workload, World, amounts
-from .plan import Facts, Reason, Wait
+from .plan import RANK, Facts, Reason, Wait
 from .policy import Policy
 from .resources import DEVICE
 from .state import State, state_of
@@ -44,7 +45,7 @@ class WhatIf:
         trial = Trial(self._state, self._policy, ours, self._world.now, self._decisions)
         running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
         limit, free = _limit(self._world, wait), _unbound(ours)
-        return replace(
+        facts = replace(
             wait.facts,
             blocking=wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial),
             would_fit=_fewer_pods(ours, trial),
@@ -52,8 +53,11 @@ class WhatIf:
             is_bound=free != ours and trial.starts(free),
             shorter_limit=limit if limit and trial.starts(replace(ours, time_limit=limit)) else None,
             other_pool=next((name for name in self._pools(ours) if trial.starts(replace(ours, pools=(name,)))), ""),
-            other_queue=next((name for name in self._queues(ours) if trial.starts(replace(ours, queue=name))), ""),
         )
+        if not (RANK[wait.reason] <= RANK[Reason.QUEUE_STOPPED] or _helps(facts)):
+            return facts
+        starts = (name for name in self._queues(ours) if trial.starts(replace(ours, queue=name)))
+        return replace(facts, other_queue=next(starts, ""))
 
     def _pools(self, ours: Workload) -> list[str]:
         return [one.name for one in self._world.pools if ours.pools and one.name not in ours.pools][:MOST_OTHERS]
@@ -61,6 +65,12 @@ class WhatIf:
     def _queues(self, ours: Workload) -> list[str]:
         leaves = {one.name for one in self._world.queues} - {one.parent for one in self._world.queues}
         return sorted(leaves - {ours.queue})[:MOST_OTHERS]
+
+
+def _helps(facts: Facts) -> bool:
+    """Whether something within its own queue would let it start: another queue is never the first advice."""
+    changes = facts.blocking, facts.would_fit, facts.with_gpus, facts.is_bound, facts.shorter_limit, facts.other_pool
+    return any(changes)
 
 
 class Trial:
