@@ -16,7 +16,7 @@ from worlds import Room, after, copied, place, seated, show_plan, worlds
 from fairway.engine import Policy, check, decide
 from fairway.engine.forward import Forward
 from fairway.engine.labels import required
-from fairway.engine.model import Node, PodSet, Topology, Workload, World
+from fairway.engine.model import Gone, Node, PodSet, Topology, Workload, World
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Resize, Wait
 from fairway.engine.snapshot import Snapshot
 from fairway.engine.state import snapshot_of, state_of
@@ -71,8 +71,17 @@ def image(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def is_repeatable(world: World, plan: Plan) -> None:
-    """The same input, written down again, gives an equal plan."""
+    """The same input, written down again, gives an equal plan; so does a state that has seen other decisions, whatever
+    it remembers of them."""
     assert decide(snapshot_of(replace(world)), Policy()) == plan
+    state = state_of(world)
+    assert decide(state.snapshot(world.now), Policy()) == decide(state.snapshot(world.now), Policy()) == plan
+    some = world.pending[::2]
+    state.observe(*(Gone("Workload", one.key) for one in some))
+    decide(state.snapshot(world.now), Policy())
+    state.observe(*some)
+    again = decide(state.snapshot(world.now), Policy())
+    assert {one.workload: one for one in again.verdicts} == {one.workload: one for one in plan.verdicts}
 
 
 def never_is_never(world: World, plan: Plan) -> None:

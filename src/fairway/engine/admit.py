@@ -158,13 +158,9 @@ def _beside_keeps(workload: Workload, pool: str, cycle: Cycle) -> Facts:
     return Facts(resource, asked.get(resource), pool=pool, census=nodes)
 
 
-def follow(workload: Workload, first: Workload, cycle: Cycle, *, is_strict: bool) -> Why:
-    """Why one that was not asked for waits: as its equivalent does; in a strict line for the first to go, unless it has
-    reasons of its own, which come first."""
-    verdict = cycle.verdicts[first.key]
-    assert isinstance(verdict, Wait)
-    if not is_strict:
-        return verdict.reason, verdict.facts
+def follow(workload: Workload, first: Workload, cycle: Cycle) -> Why:
+    """Why one that was not asked for in a strict line waits: for the first to go, unless it has reasons of its own,
+    which come first."""
     if why := refusal(workload, cycle) or delay(workload, cycle):
         return why
     cycle.whys = [(Reason.HELD_FOR, Facts(blocking=(first.key,)))]

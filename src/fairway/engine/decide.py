@@ -63,14 +63,20 @@ def _turn(workload: Workload, cycle: Cycle) -> Verdict:
 def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
     """All verdicts in the order decided, each wait with its position in its line; who was not asked for waits as, or
     behind, another; who runs on is kept."""
-    verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
+    verdicts, places, memo = cycle.verdicts, positions(lines, cycle.draft.started), cycle.snapshot.memo
+    asked: dict[str, Wait] = {}
     for key, verdict in verdicts.items():
         if type(verdict) is Wait:
-            verdicts[key] = replace(verdict, position=places.get(key, 0))
+            before, found = memo.asked.get(key), verdict.facts
+            if before and before.facts == found:
+                found = before.facts  # the same value as before: whoever compares plans is done with it at once
+            verdicts[key] = asked[key] = replace(verdict, facts=found, position=places.get(key, 0))
+    memo.asked = asked
     for line in lines.values():
         for workload, first in line.followers:
-            reason, facts = follow(workload, first, cycle, is_strict=line.is_strict)
-            verdicts[workload.key] = Wait(workload.key, reason, facts, places[workload.key])
+            key, told = workload.key, asked[first.key]
+            reason, facts = follow(workload, first, cycle) if line.is_strict else (told.reason, told.facts)
+            verdicts[key] = Wait(key, reason, facts, places[key])
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts:
             verdicts[key] = cycle.confirm(one) if one.is_promised else kept(key)

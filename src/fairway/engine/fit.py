@@ -21,7 +21,7 @@ from .snapshot import Columns, Mask, Snapshot
 
 if TYPE_CHECKING:
     from .draft import Draft
-    from .plan import Obstacle, Why
+    from .plan import Obstacle, Wait, Why
     from .presets import Rated
     from .quota import Demand
     from .sketch import Kin, Lengths
@@ -35,6 +35,9 @@ Piece = tuple[int, int]
 """A row, or index, and how many pods go there."""
 MOST_KEPT = 256
 """Arrays over all nodes that are kept of one sort."""
+SPARE = 1 << 12
+"""Workloads that are gone and still remembered."""
+Alike = dict[int, tuple[Workload, int, bool]]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 PLENTY = 1 << 40
@@ -101,10 +104,22 @@ class Memo:
         self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
         self.standing: dict[int, Rated[Running]] = {}
         self.lengths: dict[int, tuple[Sketch, Lengths]] = {}  # of what was learned, by identity
-        self.kin: dict[int, tuple[Workload, Kin]] = {}  # by identity
+        self.kin: dict[int, tuple[Workload, Kin, int]] = {}  # by identity
+        self.alike: tuple[Alike, Alike] = {}, {}  # likenesses of workloads by identity, without and with their names
+        self.likenesses: dict[tuple[object, ...], int] = {}  # and their numbers
+        self.asked: dict[str, Wait] = {}  # by workload, what was found out of those that were asked for last time
         self.offered: dict[object, dict[str, Demand]] = {}  # what usable nodes have, by pool
         self.sound: dict[int, tuple[Admission, bool]] = {}  # whether all nodes are in use, by identity
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
+
+    def forget_workloads(self, *, most: int) -> None:
+        """Forgets what is kept by the identity of workloads where there is much more of it than there are workloads:
+        what is kept by identity keeps what it is of."""
+        if max(len(self.kin), *map(len, self.alike)) > most + SPARE:
+            self.kin.clear()
+            self.likenesses.clear()
+            for kept in self.alike:
+                kept.clear()
 
     def has_groups(self, snapshot: Snapshot) -> bool:
         """Whether some node tells what its NUMA groups offer."""

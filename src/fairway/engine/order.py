@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from .draft import Draft
+from .fit import Memo
 from .model import Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, Tree
@@ -58,7 +59,9 @@ def by_priority(line: list[Workload], tree: Tree) -> None:
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
         gang = overdue(line, tree)
-        line.sort(key=lambda one: (one is not gang, need(one, tree)))
+        line.sort(key=needs(tree))
+        if gang:
+            line.sort(key=lambda one: one is not gang)
     if any(one.deadline is not None for one in line):
         line.sort(key=lambda one: laxity(one, tree))
     line.sort(key=attrgetter("priority"), reverse=True)
@@ -99,14 +102,20 @@ def runtime(workload: Workload, tree: Tree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def need(workload: Workload, tree: Tree) -> int:
-    """GPU-seconds that it will take, in powers of two, halved for each `halving` that it has waited."""
-    kin = tree.learned.kin(workload)
-    like = workload.queue, kin.groups[0], kin.gpus, workload.time_limit, workload.expected_runtime
-    if like not in tree.needs:
-        seconds = min(max(runtime(workload, tree), 1.0), LONGEST)
-        tree.needs[like] = log2(seconds * max(kin.gpus, 1.0))
-    return floor(tree.needs[like] - (tree.snapshot.now - workload.submitted) / tree.policy.halving)
+def needs(tree: Tree) -> Callable[[Workload], int]:
+    """What returns the GPU-seconds that a workload will take, in powers of two, halved for each `halving` that it has
+    waited."""
+    known_as, known, now, halving = tree.learned.known_as, tree.needs, tree.snapshot.now, tree.policy.halving
+
+    def need(one: Workload) -> int:
+        _, kin, like = known_as(one)
+        size = known.get(like)
+        if size is None:
+            seconds = min(max(runtime(one, tree), 1.0), LONGEST)
+            size = known[like] = log2(seconds * max(kin.gpus, 1.0))
+        return floor(size - (now - one.submitted) / halving)
+
+    return need
 
 
 def overdue(line: Iterable[Workload], tree: Tree) -> Workload | None:
@@ -142,14 +151,15 @@ ALIKE = attrgetter(*LIKENESS)
 
 
 class Line:
-    """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start."""
+    """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start. `likeness`: numbers
+    what the verdict of a blocked workload depends on, apart from its line."""
 
-    __slots__ = ("at", "blocked", "count", "followers", "is_learned", "is_strict", "stands", "waiting")
+    __slots__ = ("at", "blocked", "count", "followers", "is_strict", "likeness", "stands", "waiting")
 
-    def __init__(self, waiting: list[Workload], stands: Stands, *, is_strict: bool, is_learned: bool) -> None:
-        self.waiting, self.is_strict, self.is_learned, self.stands = waiting, is_strict, is_learned, stands
+    def __init__(self, waiting: list[Workload], stands: Stands, likeness: "Likeness", *, is_strict: bool) -> None:
+        self.waiting, self.is_strict, self.stands, self.likeness = waiting, is_strict, stands, likeness
         self.at, self.count = 0, len(waiting)
-        self.blocked: dict[tuple[object, ...], Workload] = {}
+        self.blocked: dict[int, Workload] = {}
         self.followers: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
 
     def head(self) -> Workload | None:
@@ -171,22 +181,40 @@ class Line:
                 self.followers += [(one, head) for one in self.waiting[self.at :]]
                 self.at = self.count
             else:
-                self.blocked[self._likeness(head)] = head
+                self.blocked[self.likeness.of(head)[1]] = head
 
     def _skip(self) -> None:
         """Past all that are like one that was blocked; they follow it."""
-        while self.at < self.count:
-            one = self.waiting[self.at]
-            like = self.blocked.get(self._likeness(one))
-            if like is None or one.backs_off_until or one.after or not one.is_active:
+        likeness_of, blocked, followers = self.likeness.of, self.blocked, self.followers
+        for at in range(self.at, self.count):
+            one, likeness, is_plain = likeness_of(self.waiting[at])
+            like = blocked.get(likeness)
+            if like is None or not is_plain:
+                self.at = at
                 return
-            self.followers.append((one, like))
-            self.at += 1
+            followers.append((one, like))
+        self.at = self.count
 
-    def _likeness(self, one: Workload) -> tuple[object, ...]:
-        """What the verdict of a blocked workload depends on, apart from its line."""
+
+class Likeness:
+    """Which workloads are alike, as numbers. They are kept from cycle to cycle by the identity of the workload, which
+    is kept with them. `is_learned`: names matter, since runtimes were learned by name."""
+
+    __slots__ = ("_kept", "_numbers", "is_learned")
+
+    def __init__(self, memo: Memo, *, is_learned: bool) -> None:
+        self.is_learned, self._kept, self._numbers = is_learned, memo.alike[is_learned], memo.likenesses
+
+    def of(self, one: Workload) -> tuple[Workload, int, bool]:
+        """The workload, its number, and whether it sets no condition of its own on when it starts."""
+        return self._kept.get(id(one)) or self._found(one)
+
+    def _found(self, one: Workload) -> tuple[Workload, int, bool]:
         kin = (one.user, stem(one.name)) if self.is_learned else ()
-        return id(one.podsets), id(one.topology), ALIKE(one), kin
+        like = id(one.podsets), id(one.topology), ALIKE(one), kin
+        number = self._numbers.setdefault(like, len(self._numbers))
+        self._kept[id(one)] = found = one, number, not (one.backs_off_until or one.after) and one.is_active
+        return found
 
 
 class Seat:
@@ -325,6 +353,7 @@ def lines_of(
     waiting: defaultdict[str, list[Workload]] = defaultdict(list)
     for one in pending:
         waiting[one.queue].append(one)
+    tree.snapshot.memo.forget_workloads(most=2 * (len(tree.snapshot.pending) + len(tree.snapshot.running)))
     lost = [one for name in waiting if not _is_leaf(name, tree) for one in waiting[name]]
     leaves = {name: line for name, line in waiting.items() if _is_leaf(name, tree)}
     lines = {}
@@ -332,7 +361,8 @@ def lines_of(
         queue = tree.branches[name].queue
         sort(line, policy.ordering or ORDERS.get(queue.order, by_priority), tree)
         is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
-        lines[name] = Line(line, stands, is_strict=is_strict, is_learned=bool(queue.ledger.runtimes))
+        likeness = Likeness(tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
+        lines[name] = Line(line, stands, likeness, is_strict=is_strict)
     return lines, lost
 
 

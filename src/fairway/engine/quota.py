@@ -108,7 +108,7 @@ class Tree:
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
         self.pools = tuple(pool.name for pool in snapshot.pools)
         self.learned = Learned(snapshot)
-        self.needs: dict[tuple[object, ...], float] = {}  # GPU-seconds, as powers of two, by likeness
+        self.needs: dict[int, float] = {}  # GPU-seconds, as powers of two, by the number of those that run alike
         self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}

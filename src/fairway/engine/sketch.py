@@ -33,7 +33,6 @@ ENOUGH = 4.8  # what five seen count for
 KEEP, FAINT = 0.98, 0.01  # what a runtime seen counts for after one more, and what counts for nothing
 HOUR = 3_600.0
 MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status has room for
-MOST_KIN = 1 << 16  # workloads whose groups are remembered
 
 BATCH = " @"
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
@@ -232,8 +231,17 @@ class Learned:
         return batch if known and known.group != batch else None
 
     def kin(self, workload: Workload) -> Kin:
-        kept, key = self._memo.kin, id(workload)
-        return (kept.get(key) or remember(kept, key, (workload, kin_of(workload)), MOST_KIN))[1]
+        return self.known_as(workload)[1]
+
+    def known_as(self, workload: Workload) -> tuple[Workload, Kin, int]:
+        """The workload, its kin, and a number that it shares with those that are expected to run alike."""
+        return self._memo.kin.get(id(workload)) or self._found(workload)
+
+    def _found(self, one: Workload) -> tuple[Workload, Kin, int]:
+        kin, numbers = kin_of(one), self._memo.likenesses
+        like = one.queue, kin.groups[0], kin.gpus, one.time_limit, one.expected_runtime
+        self._memo.kin[id(one)] = found = one, kin, numbers.setdefault(like, len(numbers))
+        return found
 
     def _of(self, workload: Workload) -> Known | None:
         if workload.queue not in self._runtimes:

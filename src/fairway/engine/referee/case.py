@@ -44,7 +44,9 @@ class Case:
         givers: dict[str, tuple[str, ...]] = {}
         for resize in self.of(Resize):
             givers[resize.beneficiary] = (*givers.get(resize.beneficiary, ()), resize.workload)
-        for verdict in [one for one in self.verdicts.values() if not isinstance(one, Keep | Wait)]:
+        for verdict in self.verdicts.values():
+            if isinstance(verdict, (Keep, Wait)):
+                continue
             key = verdict.workload
             stands = self.running.get(key)
             if isinstance(verdict, Admit):
@@ -61,6 +63,13 @@ class Case:
                 self.starts.append(Item(one.workload, one.moves_to, "told", (one.workload.key,)))
         elif isinstance(verdict := self.verdicts.get(one.workload.key), Admit):
             self.starts.append(Item(one.workload, verdict.admission, "told", verdict.after))
+
+    @cached_property
+    def unready(self) -> set[str]:
+        """Keys of waiting workloads with a scheduling gate, or with a claim that is not ready."""
+        podsets = {id(one.podsets): one.podsets for one in self.waiting.values()}
+        unready = {key for key, those in podsets.items() if any(podset.pod.unready for podset in those)}
+        return {key for key, one in self.waiting.items() if one.gates or id(one.podsets) in unready}
 
     @cached_property
     def stands(self) -> list[Item]:

@@ -34,18 +34,19 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 
 def doors(case: Case) -> Found:
     is_odd = not open_queues(case).issuperset(item[0].queue for item in case.starts)
-    is_odd |= any(map(stopped, case.waiting.values()))
+    is_odd |= bool(case.unready)
     for item in case.starts if is_odd else case.special:
         if item.role == "new" and (why := refusal(case, item[0]) or ("" if item[0].is_active else "inactive")):
             yield item.key, why
 
 
 def reasons(case: Case) -> Found:
-    opened = open_queues(case)
+    opened, waiting, unready = open_queues(case), case.waiting, case.unready
     for wait in case.of(Wait):
-        asker, told = case.waiting.get(wait.workload), wait.reason
+        asker, told = waiting.get(wait.workload), wait.reason
         if asker and asker.is_active and not asker.refused:
-            is_plain = asker.queue in opened and asker.backs_off_until is None and not (asker.after or stopped(asker))
+            is_plain = asker.queue in opened and asker.backs_off_until is None and not asker.after
+            is_plain &= wait.workload not in unready
             why = None if is_plain else refusal(case, asker)
             if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
                 yield wait.workload, f"{told}, but {why}"
