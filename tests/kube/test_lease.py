@@ -89,7 +89,7 @@ def test_who_takes_the_lease_knows_until_when_another_worked() -> None:
     async def story(server: Server, clock: VirtualClock) -> list[float]:
         one = Candidate(server, clock, "machine")
         await one.election.acquired.wait()
-        one.election.works = True
+        await one.election.begin()
         await clock.sleep(10)
         await one.crash()
         for _ in range(2):  # the first one never begins
@@ -97,7 +97,7 @@ def test_who_takes_the_lease_knows_until_when_another_worked() -> None:
             await two.election.acquired.wait()
             await clock.sleep(3)
             await two.crash()
-        two.election.works = True
+        await two.election.begin()
         await two.election.release()
         three = Candidate(server, clock, "another")
         await three.election.acquired.wait()

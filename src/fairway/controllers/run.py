@@ -9,7 +9,6 @@ whoever runs it starts it anew. One that is stopped gives the lease up, so that 
 import asyncio
 import logging
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -24,7 +23,7 @@ from fairway.api.workloads import key_of
 from fairway.clock import Chance, Clock
 from fairway.engine import Fault, Plan, Snapshot, State
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.events import Events
 from fairway.kube.kinds import Kind, Ref
 from fairway.kube.lease import Election
@@ -121,7 +120,7 @@ class Control:
                 front.ready(self._view)
                 await means.election.acquired.wait()
                 self._catch_up()
-                await self._tell()
+                await means.election.begin(**{DECIDES_BY: told(means.settings)})
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 tellers = self._queues.run(), self._forecasts.run(), self._notices.run()
                 for work in (self._writer.run(), *tellers, deciding, self._guard()):
@@ -129,17 +128,10 @@ class Control:
         finally:
             await means.election.release()
 
-    async def _tell(self) -> None:
-        """On the lease: how it is decided. Not to have said it harms no decision."""
-        said = {"metadata": {"annotations": {DECIDES_BY: told(self._means.settings)}}}
-        with suppress(ApiError, OSError):
-            await self._means.client.patch(self._means.election.lease, said)
-
     def _catch_up(self) -> None:
         """Logs that this controller leads now, and what happened since the last one did."""
         self._leads, workloads = True, list(self._view.workloads.values())
         until = self._means.election.worked_until
-        self._means.election.works = True
         moment = time_text(int(until - LATE_SECONDS)) if until < inf else ""
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
         facts = {"since": moment, "running": running, "workloads": len(workloads)}

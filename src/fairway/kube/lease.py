@@ -47,18 +47,24 @@ class _Lease(msgspec.Struct):
 
 
 class Election:
-    """`is_leader()` is to be asked before every write. `works` is set by whoever has begun to; `worked_until`: when the
-    one before was last known to."""
+    """`is_leader()` is to be asked before every write. `worked_until`: when another was last known to have worked."""
 
     def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._renewed = float("-inf")
-        self.works, self.worked_until = False, float("inf")
+        self._works, self.worked_until = False, float("inf")
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def is_leader(self) -> bool:
         return self.client.clock.now() - self._renewed <= self.term * 2 / 3
+
+    async def begin(self, **notes: str) -> None:
+        """Notes on the lease that its holder works from now on. Not to have noted it harms nothing."""
+        self._works = True
+        said = {WORKED: _moment(self.client.clock.now()), **notes}
+        with suppress(ApiError, OSError):
+            await self.client.patch(self.lease, {"metadata": {"annotations": said}})
 
     async def run(self) -> None:
         """Holds the lease, or tries to; until cancelled, when it gives it up."""
@@ -81,7 +87,7 @@ class Election:
         if self.is_leader():
             self._renewed = float("-inf")
             with suppress(ApiError, OSError):
-                worked = {WORKED: _moment(self.client.clock.now())} if self.works else {}
+                worked = {WORKED: _moment(self.client.clock.now())} if self._works else {}
                 change = {"metadata": {"annotations": worked}, "spec": {"holderIdentity": ""}}
                 await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, change))
 
@@ -98,8 +104,9 @@ class Election:
             if not self._may_take(found, now):
                 return
             await self.client.update(self.lease, self._object(now, found))
-            if not self.acquired.is_set() and WORKED in found.metadata.annotations:
-                self.worked_until = time(found.metadata.annotations[WORKED])
+            if not self.acquired.is_set():
+                said = found.metadata.annotations.get(WORKED) or found.spec.acquire_time
+                self.worked_until = time(said) if said else float("inf")
         self._renewed = now
         self.acquired.set()
 
@@ -121,7 +128,7 @@ class Election:
             renew_time=moment,
             lease_transitions=(before.lease_transitions or 0) + (0 if ours else 1),
         )
-        worked = {WORKED: moment} if self.works else {}
+        worked = {WORKED: moment} if self._works else {}
         meta = replace(found.metadata, annotations={**found.metadata.annotations, **worked})
         return {
             "apiVersion": self.lease.kind.group_version,
