@@ -32,8 +32,10 @@ def definition(group: str, **version) -> dict:
                 "names": {"plural": "toys", "singular": "toy", "kind": "Toy", "shortNames": ["ty"]}}}
 
 
-def toy(called: str = "a", **spec) -> dict:
-    return {"metadata": {"name": called}, "spec": {"size": 3} | spec}
+def toy(path: str, called: str = "a", **spec) -> dict:
+    """One for the collection at `path`."""
+    _, _, group, version, *_ = path.split("/")
+    return {"apiVersion": f"{group}/{version}", "kind": "Toy", "metadata": {"name": called}, "spec": {"size": 3} | spec}
 
 
 async def served(api, path: str) -> None:
@@ -62,7 +64,7 @@ def toys(group, namespace) -> str:
 
 
 def is_established(crd: dict) -> bool:
-    conditions = {each["type"]: each["status"] for each in crd.get("status", {}).get("conditions", ())}
+    conditions = {each["type"]: each["status"] for each in crd.get("status", {}).get("conditions") or ()}
     return conditions.get("Established") == conditions.get("NamesAccepted") == "True"
 
 
@@ -73,7 +75,7 @@ async def test_a_definition_says_what_was_accepted(api, group):
 
 
 async def test_custom_objects_have_every_verb(api, toys, group, namespace):
-    made = await api.create(toys, toy())
+    made = await api.create(toys, toy(toys))
     assert (made["apiVersion"], made["kind"], made["metadata"]["generation"]) == (f"{group}/v1", "Toy", 1)
     assert (await api.get(toys))["kind"] == "ToyList" and await api.get(f"{toys}/a") == made
     changed = await api.patch(f"{toys}/a", {"spec": {"size": 4}})
@@ -88,7 +90,7 @@ async def test_custom_objects_have_every_verb(api, toys, group, namespace):
 
 
 async def test_strategic_patches_are_for_built_in_kinds(api, toys):
-    await api.create(toys, toy())
+    await api.create(toys, toy(toys))
     answer = await api.ask("PATCH", f"{toys}/a", {"spec": {"size": 4}}, media=api.STRATEGIC)
     assert answer.status == 415
 
@@ -110,7 +112,7 @@ async def test_strategic_patches_are_for_built_in_kinds(api, toys):
     ({"port": True}, "spec.port", "must be of type integer"),
 ])
 async def test_objects_that_break_the_schema_are_refused_with_the_field(api, toys, spec, field, words):
-    status = await api.refused(422, "POST", toys, toy(**spec))
+    status = await api.refused(422, "POST", toys, toy(toys, **spec))
     causes = {each["field"]: each["message"] for each in status["details"]["causes"]}
     assert field in causes and words in causes[field], causes
     assert status["reason"] == "Invalid"
@@ -118,7 +120,7 @@ async def test_objects_that_break_the_schema_are_refused_with_the_field(api, toy
 
 
 async def test_updates_and_patches_are_validated_too(api, toys):
-    made = await api.create(toys, toy())
+    made = await api.create(toys, toy(toys))
     await api.refused(422, "PUT", f"{toys}/a", {**made, "spec": {"size": 0}})
     await api.refused(422, "PATCH", f"{toys}/a", {"spec": {"size": 0}}, media=api.MERGE)
     await api.refused(422, "PATCH", f"{toys}/a/status", {"status": {"phase": 7}}, media=api.MERGE)
@@ -126,30 +128,30 @@ async def test_updates_and_patches_are_validated_too(api, toys):
 
 
 async def test_both_sorts_of_int_or_string_are_taken(api, toys):
-    assert (await api.create(toys, toy("a", port=80)))["spec"]["port"] == 80
-    assert (await api.create(toys, toy("b", port="http")))["spec"]["port"] == "http"
+    assert (await api.create(toys, toy(toys, "a", port=80)))["spec"]["port"] == 80
+    assert (await api.create(toys, toy(toys, "b", port="http")))["spec"]["port"] == "http"
 
 
 async def test_defaults_are_filled_in(api, toys):
-    made = await api.create(toys, toy(parts=[{"id": "x"}, {"id": "y", "weight": 7}]))
+    made = await api.create(toys, toy(toys, parts=[{"id": "x"}, {"id": "y", "weight": 7}]))
     assert made["spec"]["color"] == "red"
     assert [each["weight"] for each in made["spec"]["parts"]] == [1, 7]
-    assert (await api.create(toys, toy("b", color=None)))["spec"]["color"] == "red"
+    assert (await api.create(toys, toy(toys, "b", color=None)))["spec"]["color"] == "red"
 
 
 async def test_unknown_fields_are_pruned_but_where_all_are_kept(api, toys):
-    made = await api.create(toys, {**toy(extra=1, free={"any": {"thing": [1]}}, note=None), "more": {}})
+    made = await api.create(toys, {**toy(toys, extra=1, free={"any": {"thing": [1]}}, note=None), "more": {}})
     assert made["spec"]["free"] == {"any": {"thing": [1]}} and "extra" not in made["spec"] and "more" not in made
     assert made["spec"]["note"] is None
 
 
 async def test_unknown_fields_are_refused_where_that_is_asked(api, toys):
-    status = await api.refused(400, "POST", toys, toy(extra=1), fieldValidation="Strict")
+    status = await api.refused(400, "POST", toys, toy(toys, extra=1), fieldValidation="Strict")
     assert 'unknown field "spec.extra"' in status["message"]
 
 
 async def test_tables_have_the_columns_of_the_definition(api, toys):
-    await api.create(toys, toy())
+    await api.create(toys, toy(toys))
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     table = (await api.ask("GET", toys, accept=accept)).thing
     assert [each["name"] for each in table["columnDefinitions"]] == ["Name", "Size", "Phase"]
@@ -172,7 +174,7 @@ async def test_versions_share_their_objects(api, namespace):
         old, new = (f"/apis/{group}/{version}/namespaces/{namespace}/toys" for version in ("v1beta1", "v1"))
         await served(api, old)
         await served(api, new)
-        made = await api.create(old, toy())
+        made = await api.create(old, toy(old))
         assert made["apiVersion"] == f"{group}/v1beta1"
         found = await api.get(f"{new}/a")
         assert found["apiVersion"] == f"{group}/v1" and found["metadata"]["uid"] == made["metadata"]["uid"]
@@ -181,7 +183,7 @@ async def test_versions_share_their_objects(api, namespace):
 
 
 async def test_a_definition_takes_its_objects_along(api, group, toys, namespace):
-    await api.create(toys, toy())
+    await api.create(toys, toy(toys))
     await api.delete(f"{CRDS}/toys.{group}")
     await api.gone(CRDS, f"toys.{group}")
     for _ in range(300):
@@ -219,3 +221,10 @@ async def test_schemas_must_be_structural(api, namespace):
         "type": "object", "properties": {"spec": {"properties": {"x": {"type": "string"}}}}}})
     status = await api.refused(422, "POST", CRDS, crd)
     assert any(each["field"].endswith("openAPIV3Schema.properties[spec].type") for each in status["details"]["causes"])
+
+
+async def test_custom_objects_say_what_they_are(api, toys, group):
+    for missing in ("kind", "apiVersion"):
+        thing = toy(toys)
+        del thing[missing]
+        await api.refused(400, "POST", toys, thing)

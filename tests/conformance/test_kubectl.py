@@ -89,6 +89,20 @@ def test_apply_refuses_unknown_fields_and_wrong_values(kubectl):
     assert "NotFound" in kubectl("get", "pod", "p", code=1)
 
 
+def test_apply_on_the_server_tells_conflicts_and_forces(kubectl):
+    thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+
+    def apply(manager: str, data: dict, *more: str, code: int = 0) -> str:
+        text = json.dumps(thing | {"data": data})
+        return kubectl("apply", "--server-side", f"--field-manager={manager}", *more, "-f", "-", stdin=text, code=code)
+
+    assert "configmap/a serverside-applied" in apply("one", {"x": "1"})
+    said = apply("two", {"x": "2"}, code=1)
+    assert 'Apply failed with 1 conflict: conflict with "one": .data.x' in said
+    apply("two", {"x": "2"}, "--force-conflicts")
+    assert kubectl("get", "configmap/a", "-o", "jsonpath={.data.x}") == "2"
+
+
 def test_diff_shows_what_apply_would_do(kubectl):
     kubectl.apply(MAP)
     changed = json.dumps({**MAP, "data": {"x": "2"}})

@@ -186,6 +186,24 @@ async def test_what_nothing_acts_on_is_kept_with_a_warning(api, namespace):
     assert quiet.status == 201 and "warning" not in quiet.headers
 
 
+@pytest.mark.parametrize(("said", "shown"), [
+    (2, "2"), (0.5, "500m"), ("1000m", "1"), ("0.1", "100m"), ("2000", "2k"), ("1024Mi", "1Gi"), ("0.5Gi", "512Mi"),
+    ("1.5Gi", "1536Mi"), ("1e4", "10e3"), ("1.5k", "1500"), ("1048576", "1048576"), ("0", "0"),
+    ("0.001Gi", "1073741824m"),
+])
+async def test_quantities_are_shown_in_one_way(api, pods, said, shown):
+    made = await api.create(pods, pod(containers=[container(resources={"requests": {"memory": said}})]), dryRun="All")
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"memory": shown}
+
+
+@pytest.mark.parametrize("said", ["abc", "", "1 Gi", "1Kb", True])
+async def test_what_is_no_quantity_is_a_bad_request(api, pods, said):
+    thing = pod(containers=[container(resources={"requests": {"cpu": said}})])
+    status = await api.refused(400, "POST", pods, thing)
+    assert status["message"].startswith('Pod in version "v1" cannot be handled as a Pod: ')
+    assert "quantities must match the regular expression" in status["message"]
+
+
 # -- defaults
 
 async def test_pods_get_their_defaults(api, pods):

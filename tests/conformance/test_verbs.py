@@ -208,13 +208,6 @@ async def test_a_dry_run_answers_as_if_and_writes_nothing(api, maps):
     assert answer.status in (400, 422)
 
 
-async def test_server_side_apply_is_refused_so_that_clients_fall_back_or_done(api, maps):
-    """A server may have it or not; one that has it not says 415, which clients know."""
-    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ssa"},"data":{"x":"1"}}'
-    answer = await api.ask("PATCH", f"{maps}/ssa", body, media="application/apply-patch+yaml", fieldManager="me")
-    assert answer.status in (200, 201, 415)
-
-
 async def test_labels_and_annotations_are_texts(api, maps):
     asked = named("a")
     asked["metadata"]["labels"] = {"x": 1}

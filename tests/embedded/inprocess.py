@@ -86,6 +86,10 @@ def config(name: str = "c", **meta: Any) -> Thing:
     return {"metadata": {"name": name} | meta}
 
 
+def widget(name: str = "c", *, version: str = "v1", **meta: Any) -> Thing:
+    return {"apiVersion": f"example.com/{version}", "kind": "Widget"} | config(name, **meta)
+
+
 def crd(plural: str = "widgets", *, scope: str = "Namespaced", spec: Thing | None = None, **version: Any) -> Thing:
     schema = {"type": "object", "properties": {"spec": spec or {"type": "object", "properties": {
         "size": {"type": "integer"}}}, "status": {"type": "object", "properties": {"phase": {"type": "string"}}}}}

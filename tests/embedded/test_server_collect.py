@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
-from inprocess import JOBS, MAPS, MERGE, PODS, Api, Thing, config, crd, job, pod
+from inprocess import JOBS, MAPS, MERGE, PODS, Api, Thing, config, crd, job, pod, widget
 from inprocess import api as make_api
 
 from fairway.clock import VirtualClock
@@ -148,7 +148,7 @@ async def test_every_namespace_has_a_service_account(tended: Api) -> None:
 
 async def test_objects_go_before_their_definition(tended: Api) -> None:
     await tended.ok("POST", CRDS, crd())
-    await tended.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", config("a", finalizers=["a.io/b"]))
+    await tended.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", widget("a", finalizers=["a.io/b"]))
     await tended.ok("DELETE", f"{CRDS}/widgets.example.com")
     await collected(tended)
     assert (await tended.ok("GET", f"{CRDS}/widgets.example.com"))["metadata"]["deletionTimestamp"]

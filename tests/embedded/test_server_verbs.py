@@ -18,6 +18,7 @@ from inprocess import (
     crd,
     job,
     pod,
+    widget,
 )
 from inprocess import (
     api as make_api,
@@ -485,17 +486,17 @@ async def test_a_definition_is_served_at_once_and_its_objects_are_shaped(api: Ap
     assert {each["type"]: each["status"] for each in made["status"]["conditions"]} == {
         "NamesAccepted": "True", "Established": "True"}
     path = "/apis/example.com/v1/namespaces/default/widgets"
-    thing = config("a") | {"spec": {"size": 2, "port": "http", "gone": None, "free": {"x": {"y": 1}}, "junk": 1},
+    thing = widget("a") | {"spec": {"size": 2, "port": "http", "gone": None, "free": {"x": {"y": 1}}, "junk": 1},
                            "status": {"phase": "Done"}}
-    widget = await api.ok("POST", path, thing)
-    assert widget["spec"] == {"size": 2, "port": "http", "gone": None, "free": {"x": {"y": 1}}, "color": "red",
+    made = await api.ok("POST", path, thing)
+    assert made["spec"] == {"size": 2, "port": "http", "gone": None, "free": {"x": {"y": 1}}, "color": "red",
                               "inner": {"deep": 3}}
-    assert "status" not in widget and widget["metadata"]["generation"] == 1
-    wrong = config("b") | {"spec": {"size": 0, "color": "green", "port": 1.5, "tags": ["x", "x"]}}
+    assert "status" not in made and made["metadata"]["generation"] == 1
+    wrong = widget("b") | {"spec": {"size": 0, "color": "green", "port": 1.5, "tags": ["x", "x"]}}
     assert causes(await api.no(422, "POST", path, wrong)) == {
         "spec.size": "FieldValueInvalid", "spec.color": "FieldValueNotSupported", "spec.port": "FieldValueTypeInvalid",
         "spec.tags[1]": "FieldValueDuplicate"}
-    assert causes(await api.no(422, "POST", path, config("b") | {"spec": {}})) == {"spec.size": "FieldValueRequired"}
+    assert causes(await api.no(422, "POST", path, widget("b") | {"spec": {}})) == {"spec.size": "FieldValueRequired"}
     await api.no(415, "PATCH", f"{path}/a", {}, STRATEGIC)
     await api.ok("PATCH", f"{path}/a/status", {"status": {"phase": "Done"}}, MERGE)
     assert await api.names("/apis/example.com/v1/widgets") == ["a"]
@@ -519,7 +520,7 @@ async def test_cel_rules_are_said_not_to_run(api: Api) -> None:
     rules = {"type": "object", "x-kubernetes-validations": [{"rule": "false"}], "properties": {"a": {"type": "string"}}}
     await api.ok("POST", CRDS, crd(spec=rules))
     assert "are not run" in api.warnings
-    await api.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", config("a") | {"spec": {"a": "b"}})
+    await api.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", widget("a") | {"spec": {"a": "b"}})
 
 
 async def test_all_versions_of_a_kind_are_the_same_objects(api: Api) -> None:
@@ -527,7 +528,7 @@ async def test_all_versions_of_a_kind_are_the_same_objects(api: Api) -> None:
     second = thing["spec"]["versions"][0] | {"name": "v2", "storage": False}
     thing["spec"]["versions"].append(second)
     await api.ok("POST", CRDS, thing)
-    await api.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", config("a") | {"spec": {"size": 1}})
+    await api.ok("POST", "/apis/example.com/v1/namespaces/default/widgets", widget("a") | {"spec": {"size": 1}})
     other = await api.ok("GET", "/apis/example.com/v2/namespaces/default/widgets/a")
     assert other["apiVersion"] == "example.com/v2" and other["spec"] == {"size": 1}
 

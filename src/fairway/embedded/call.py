@@ -14,11 +14,13 @@ import msgspec
 from fairway.embedded import limits, protobuf
 from fairway.embedded.catalog import Catalog, Resource
 from fairway.embedded.errors import Failure, bad_request, unsupported_media
+from fairway.embedded.managed import APPLY, UPDATE, Manager
 from fairway.embedded.registry import Write
 from fairway.embedded.store import Key
 from fairway.kube.transport import Request
 
 JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
+APPLY_YAML = "application/apply-patch+yaml"
 _OF_NAMESPACES = ("status", "finalize")
 
 
@@ -63,7 +65,7 @@ class Call:
 
     def thing(self) -> dict[str, Any]:
         """The body, an object of the API."""
-        media = self.request.headers.get("content-type", "").partition(";")[0].strip()
+        media = self.media
         try:
             if media == PROTOBUF:
                 return protobuf.decode(self.request.body)
@@ -94,7 +96,17 @@ class Call:
         if validation not in ("Strict", "Warn", "Ignore"):
             raise bad_request(f'Invalid value: "{validation}": fieldValidation: supported values: "Ignore", "Strict", '
                               '"Warn"')
-        return Write(self.resource, self.user, dry_run == "All", validation)
+        return Write(self.resource, self.user, dry_run == "All", validation, who=self._manager())
+
+    @property
+    def media(self) -> str:
+        """Of the body."""
+        return self.request.headers.get("content-type", "").partition(";")[0].strip()
+
+    def _manager(self) -> Manager:
+        name = self.query.get("fieldManager") or self.request.headers.get("user-agent", "").partition("/")[0]
+        operation = APPLY if self.method == "PATCH" and self.media == APPLY_YAML else UPDATE
+        return Manager(name or "unknown", operation, self.resource.kind.api_version, self.subresource)
 
 
 class _Fields(dict[str, Any]):
@@ -143,7 +155,7 @@ def _view(request: Request) -> str:
     accepted = request.headers.get("accept") or "*/*"
     for each in accepted.split(","):
         media, *parameters = (part.strip() for part in each.split(";"))
-        if media not in (JSON, "application/*", "*/*"):
+        if media not in (JSON, "*/*"):
             continue
         wanted = dict(part.split("=", 1) for part in parameters if "=" in part)
         if "as" not in wanted:

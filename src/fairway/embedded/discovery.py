@@ -23,11 +23,13 @@ VERSION = {  # of the API; within one minor of the clients in use, none of which
     "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "",
 }
 _READ, _WRITE = ("get", "list", "watch"), ("create", "update", "patch", "delete", "deletecollection")
-_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml")
 _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _SUBRESOURCES: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {  # (group, version, kind), verbs
     "binding": (("", "v1", "Binding"), ("create",)),
     "eviction": (("policy", "v1", "Eviction"), ("create",)),
+    "exec": (("", "v1", "PodExecOptions"), ("create", "get")),
     "log": (("", "v1", "Pod"), ("get",)),
 }
 _encode = msgspec.json.Encoder().encode
@@ -236,7 +238,7 @@ def _paths(kind: Kind, place: str, schema: dict[str, Any]) -> dict[str, Any]:
     post = {"post": operation("post", "application/json")}
     if not kind.stored:
         return {place: post}
-    patches = _PATCHES if _is_builtin(kind) else _PATCHES[:2]
+    patches = _PATCHES if _is_builtin(kind) else (*_PATCHES[:2], _PATCHES[3])
     return {
         place: {"get": operation("list"), "delete": operation("deletecollection")} | post,
         place + "/{name}": {"get": operation("get"), "put": operation("put", "application/json"),

@@ -1,7 +1,8 @@
 """Metadata: what the server writes into it, what may not change in it, and what it may not hold.
 
 The server's are uid, creationTimestamp, resourceVersion, generation and the two deletion fields; whatever a client puts
-there is replaced. managedFields are dropped: there is no server-side apply. Causes speak of `metadata.…`.
+there is replaced. managedFields are dropped here; the registry puts back what they are to be. Causes speak of
+`metadata.…`.
 """
 
 import re

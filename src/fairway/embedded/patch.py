@@ -3,8 +3,9 @@
 A strategic merge is a merge patch that knows which lists are keyed: their elements are merged by that key, where
 other lists are replaced. Directives: `$patch: delete | replace | merge`, `$retainKeys`, `$setElementOrder/<list>`,
 `$deleteFromPrimitiveList/<list>`. The keys belong to the built-in kinds and are found by the list's name, which is
-enough for these; custom resources have no keyed lists and answer 415, as in Kubernetes, and so does server-side
-apply. A patch takes the object it is given apart; whether the result is legal is not asked here.
+enough for these; custom resources have no keyed lists and answer 415, as in Kubernetes. A patch takes the object it
+is given apart; whether the result is legal is not asked here. Of a server-side apply only the body is read here; what
+it means is in managed.py.
 """
 
 from collections.abc import Mapping
@@ -12,12 +13,14 @@ from typing import Any
 
 import jsonpatch
 import msgspec
+import yaml
 
 from fairway.embedded import limits
 from fairway.embedded.errors import Failure, bad_request, shown, unsupported_media
+from fairway.kube.manifest import Loader
 
 JSON, MERGE = "application/json-patch+json", "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
+STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
 
 KEYS: Mapping[str, tuple[str, ...]] = {  # the first that the elements have
     **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "volumes", "env", "imagePullSecrets",
@@ -30,9 +33,32 @@ MERGED = ("finalizers",)  # lists of plain values that are united
 
 
 def check_media(media: str, *, custom: bool) -> None:
-    """415 for what is no patch of the three; `custom`: of a custom resource."""
-    if media not in (JSON, MERGE) and (media != STRATEGIC or custom):
-        raise unsupported_media(JSON, MERGE, *(() if custom else (STRATEGIC,)))
+    """415 for what is no patch; `custom`: of a custom resource."""
+    if media not in (JSON, MERGE, APPLY) and (media != STRATEGIC or custom):
+        raise unsupported_media(JSON, MERGE, *(() if custom else (STRATEGIC,)), APPLY)
+
+
+def configuration(body: bytes) -> dict[str, Any]:
+    """What a server-side apply says, in JSON or YAML."""
+    try:
+        said = limits.decode(body)
+    except msgspec.DecodeError:
+        said = _yaml(body)
+    if not isinstance(said, dict) or not isinstance(said.setdefault("metadata", {}), dict):
+        raise bad_request("error decoding YAML: an object with metadata is needed")
+    if said["metadata"].get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return said
+
+
+def _yaml(body: bytes) -> Any:
+    try:
+        if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(body, Loader)):
+            raise bad_request("error decoding YAML: aliases are not allowed")
+        said = yaml.load(body, Loader)  # a safe loader
+        return limits.decode(msgspec.json.encode(said))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
 
 
 def apply_patch(media: str, body: bytes, current: dict[str, Any]) -> dict[str, Any]:

@@ -14,13 +14,16 @@ import msgspec
 
 from fairway.api.admission import Refused
 from fairway.clock import Chance, Clock
-from fairway.embedded import crd, defaults, door, meta, rules
+from fairway.embedded import crd, defaults, door, managed, meta, rules
 from fairway.embedded.catalog import CRDS, Catalog, Resource
 from fairway.embedded.errors import Cause, already_exists, bad_request, conflict, forbidden, invalid, not_found
 from fairway.embedded.kinds import Kind
+from fairway.embedded.managed import APPLY, UPDATE, Manager
+from fairway.embedded.schema import TYPE
 from fairway.embedded.store import Key, Store
 
 Thing = dict[str, Any]
+ANYBODY = Manager("unknown", UPDATE, "v1")
 KEEP_STATUS = ("nodes",)  # whoever makes one says at once how it is
 decode = msgspec.json.decode
 
@@ -34,6 +37,7 @@ class Write:
     dry_run: bool = False
     validation: str = "Warn"  # of unknown fields: Strict, Warn, Ignore
     warnings: list[str] = field(default_factory=list)
+    who: Manager = ANYBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Registry:
     def create(self, thing: Thing, write: Write) -> Thing:
         resource = write.resource
         self._shape(thing, {}, write=write)
+        managers = _managers(thing, {"metadata": {}}, write)
         meta.begin(thing, uid=self.chance.uid(), now=self.clock.now())
         self._name(resource, thing["metadata"])
         if resource.has_status:
@@ -95,6 +100,8 @@ class Registry:
             crd.establish(thing, self.catalog.kinds(), self.clock.now())
             write.warnings.extend(crd.warnings(thing))
         thing = resource.ordered(thing)
+        if managers:
+            thing["metadata"]["managedFields"] = managers
         if not write.dry_run:
             self.store.put(self.key(resource, thing), thing)
         return thing
@@ -108,7 +115,10 @@ class Registry:
         if resource.name == "namespaces":  # its finalizers are its whole spec, and have a subresource
             _take(thing, old, "spec")
         self._shape(thing, old, write=write)
+        managers = _managers(thing, old, write)
         meta.carry(thing["metadata"], old["metadata"])
+        if managers:
+            thing["metadata"]["managedFields"] = managers
         defaults.complete(resource.name, thing)
         thing = resource.ordered(thing)
         if thing == old:
@@ -120,6 +130,7 @@ class Registry:
         _check(thing, old, resource=resource)
         if resource.name == CRDS:
             crd.establish(thing, self.catalog.kinds(), self.clock.now())
+        self._note_managers(thing, old, write)
         return self.replace(thing, write)
 
     def update_status(self, old: Thing, thing: Thing, *, write: Write) -> Thing:
@@ -128,7 +139,17 @@ class Registry:
         new = {**old, "metadata": dict(old["metadata"])}
         _take(new, thing, "status")
         self._shape(new, old, write=write)
-        return old if new == old else self.replace(self._admitted(new, old, write=write), write)
+        if managers := _managers(thing, old, write):
+            new["metadata"]["managedFields"] = managers
+        if new == old:
+            return old
+        new = self._admitted(new, old, write=write)
+        self._note_managers(new, old, write)
+        return self.replace(new, write)
+
+    def _note_managers(self, thing: Thing, old: Thing, write: Write) -> None:
+        if "managedFields" in thing["metadata"] and write.who.operation != APPLY:
+            managed.written(write.resource.kind.schema, old, thing, write.who, self.clock.now())
 
     def replace(self, thing: Thing, write: Write) -> Thing:
         """Stages the object as it is; its end, if it is being deleted and nothing keeps it any more."""
@@ -155,7 +176,7 @@ class Registry:
                               f"decoding error: {', '.join(texts)}")
         if write.validation == "Warn":
             write.warnings.extend(texts)
-        typed = [cause for cause in causes if cause.reason == "FieldValueTypeInvalid"]
+        typed = [cause for cause in causes if cause.reason == TYPE]
         if typed and (not resource.custom or typed[0].field.startswith("metadata")):
             raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
                               + "; ".join(f"{cause.field}: {cause.message}" for cause in typed))
@@ -184,6 +205,14 @@ class Registry:
             raise invalid(kind.kind, kind.group, _called(thing), causes=causes) from refused
         write.warnings.extend(warnings)
         return thing
+
+
+def _managers(thing: Thing, old: Thing, write: Write) -> Any:
+    """What the object's managedFields are to be: an apply says them, an empty list takes them away."""
+    given = thing["metadata"].get("managedFields")
+    if write.who.operation == APPLY:
+        return given
+    return None if given in ([], [{}]) else old["metadata"].get("managedFields")
 
 
 def expect(old: Thing, about: Mapping[str, Any], *, kind: Kind) -> None:

@@ -1,7 +1,8 @@
 """A kind's structural schema put to work: shape an object (prune, default), then say what is wrong with it.
 
 Shaping walks the object along the schema: fields that it does not name are dropped and reported, nulls that it does not
-allow are dropped, and for custom resources its defaults are filled in. Validation is done by jsonschema-rs on a
+allow are dropped, quantities are written as Kubernetes shows them, and for custom resources its defaults are filled in.
+Validation is done by jsonschema-rs on a
 translation of the schema, made once for each top-level field when first needed (OpenAPI is not JSON Schema: nullable,
 int-or-string and x-kubernetes-* become what they mean). An update pays only for the top-level fields that it changed.
 Metadata has the same schema in every kind. Rules in CEL (x-kubernetes-validations) are not run; `unrun` says that
@@ -14,8 +15,13 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 import msgspec
 
+from fairway.api.scalars import Malformed
 from fairway.embedded.errors import Cause, duplicate, required, unsupported, wrong
+from fairway.embedded.quantity import canonical
 
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+TYPE = "FieldValueTypeInvalid"
+json = msgspec.json.encode
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 _TEXT, _TEXTS = {"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}
@@ -47,7 +53,7 @@ _COUNTS = {"minItems": "at least {} items", "maxItems": "at most {} items",
 
 class _Seen(NamedTuple):
     unknown: list[str]
-    repeats: list[Cause]
+    causes: list[Cause]
 
 
 class Schema:
@@ -74,7 +80,7 @@ class Schema:
                 del thing[name]
             elif field is not None and (name not in old or thing[name] != old[name]):
                 self._walk(field, thing[name], (name, seen))
-        return seen.unknown, self._faults(thing, old) + seen.repeats
+        return seen.unknown, self._faults(thing, old) + seen.causes
 
     def _faults(self, thing: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
         causes = [required(name) for name in self._required if name not in thing]
@@ -93,7 +99,7 @@ class Schema:
         if type(value) is list:
             if self.custom and (sort := schema.get("x-kubernetes-list-type")) in ("set", "map"):
                 keys = schema.get("x-kubernetes-list-map-keys") if sort == "map" else None
-                seen.repeats.extend(_repeats(value, path, keys))
+                seen.causes.extend(_repeats(value, path, keys))
             items = schema.get("items")
             for index, each in enumerate(value) if items else ():
                 if type(each) in (dict, list):
@@ -118,6 +124,8 @@ class Schema:
                 del value[name]
             elif type(each) in (dict, list):
                 self._walk(field, each, (f"{path}.{name}", seen))
+            elif "anyOf" in field and field.get("title") == QUANTITY:
+                value[name] = _quantity(each, f"{path}.{name}", seen)
         if self.custom:
             self._default(fields, value, path)
 
@@ -133,6 +141,15 @@ def unrun(schema: Any) -> bool:
     if isinstance(schema, dict):
         return "x-kubernetes-validations" in schema or any(unrun(each) for each in schema.values())
     return isinstance(schema, list) and any(unrun(each) for each in schema)
+
+
+def _quantity(value: Any, path: str, seen: _Seen) -> Any:
+    """As it is shown; noted where it is none."""
+    try:
+        return canonical(value if isinstance(value, str) else json(value).decode())
+    except Malformed as error:
+        seen.causes.append(Cause(path, TYPE, error.message))
+        return value
 
 
 def _copy(value: Any) -> Any:
@@ -174,7 +191,7 @@ def _cause(root: str, error: Any) -> Cause:
         return unsupported(path, value, [each for each in error.kind.options if each is not None])
     if kind == "type":
         wanted, found = " or ".join(error.kind.types), _type(value)
-        return Cause(path, "FieldValueTypeInvalid",
+        return Cause(path, TYPE,
                      f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"')
     if kind in _BOUNDS:
         limit = error.kind.multiple_of if kind == "multipleOf" else error.kind.limit

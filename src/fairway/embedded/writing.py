@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fairway.embedded import deletion, unserved
+from fairway.embedded import deletion, managed, unserved
 from fairway.embedded.call import Call
 from fairway.embedded.deletion import Options
-from fairway.embedded.errors import bad_request
-from fairway.embedded.patch import apply_patch, check_media
+from fairway.embedded.errors import Cause, Failure, bad_request, denied, invalid, required
+from fairway.embedded.patch import APPLY, apply_patch, check_media, configuration
 from fairway.embedded.reading import answer, selection
 from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.store import Key, encode
@@ -31,11 +31,37 @@ def update(registry: Registry, call: Call) -> Response:
 
 def patch(registry: Registry, call: Call) -> Response:
     write, resource = call.write(), call.resource
-    media = call.request.headers.get("content-type", "").partition(";")[0].strip()
-    check_media(media, custom=resource.custom)
-    thing = apply_patch(media, call.request.body, resource.ordered(registry.current(resource, call.key)))
+    check_media(call.media, custom=resource.custom)
+    if call.media == APPLY:
+        return _apply(registry, call, write)
+    if call.flag("force"):
+        raise _wrong_option(denied("force", "may not be specified for non-apply patch"))
+    thing = apply_patch(call.media, call.request.body, resource.ordered(registry.current(resource, call.key)))
     _belongs(call, thing)
     return _updated(registry, call, thing=thing, write=write)
+
+
+def _apply(registry: Registry, call: Call, write: Write) -> Response:
+    """Server-side apply: makes the object where there is none."""
+    if not call.query.get("fieldManager"):
+        raise _wrong_option(required("fieldManager", "is required for apply patch"))
+    config, kind = configuration(call.request.body), call.resource.kind
+    said = config.get("apiVersion") or "", config.get("kind") or ""
+    if said != (kind.api_version, kind.kind):
+        raise bad_request(f"invalid object type: {'' if '/' in said[0] else '/'}{said[0]}, Kind={said[1]}")
+    _belongs(call, config)
+    is_there = call.subresource or registry.store.latest(call.key)
+    old = call.resource.ordered(registry.current(call.resource, call.key)) if is_there else None
+    now, force = registry.clock.now(), call.flag("force")
+    thing = managed.applied(kind.schema, old, config, write.who, now=now, force=force)
+    if old is None:
+        thing = registry.create(thing, write)
+        return warned(answer(registry, call, encode(thing), status=201), write)
+    return _updated(registry, call, thing=thing, write=write)
+
+
+def _wrong_option(cause: Cause) -> Failure:
+    return invalid("PatchOptions", "meta.k8s.io", "", causes=[cause])
 
 
 def delete(registry: Registry, call: Call) -> Response:
@@ -85,6 +111,8 @@ def _belongs(call: Call, thing: dict[str, Any]) -> None:
     if not isinstance(about, dict):
         raise bad_request("metadata is no object")
     for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+        if call.resource.custom and not thing.get(field):
+            raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {field} is missing")
         if (thing.get(field) or wanted) != wanted:
             raise bad_request(f"the {field} in the data ({thing[field]}) does not match the expected one ({wanted})")
     about["name"], about["namespace"] = about.get("name") or call.name, about.get("namespace") or call.namespace
