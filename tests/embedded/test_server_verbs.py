@@ -140,7 +140,7 @@ async def test_the_three_patches_and_what_is_no_patch(api: Api) -> None:
     assert (await api.no(422, "PATCH", path, wrong, JSON_PATCH))["message"].endswith(
         'our request: {"op":"test","path":"/metadata/name","value":7} fails')
     await api.no(400, "PATCH", path, {"not": "a list"}, JSON_PATCH)
-    await api.no(415, "PATCH", path, {}, "application/apply-patch+yaml")
+    await api.no(422, "PATCH", path, {}, "application/apply-patch+yaml")
     await api.no(409, "PATCH", path, {"metadata": {"resourceVersion": "1"}}, MERGE)
     await api.no(400, "PATCH", path, {"metadata": {"name": "b"}}, MERGE)
 
