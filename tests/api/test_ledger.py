@@ -10,7 +10,7 @@ DAY = 86400.0
 
 
 def use(seconds: float, runtime: float | None = None) -> Use:
-    return Use(ONE, "h100", (("cpu", 4000), ("nvidia.com/gpu", 2000)), seconds, runtime)
+    return Use(ONE, {("h100", "cpu"): 4000 * seconds, ("h100", "nvidia.com/gpu"): 2000 * seconds}, runtime)
 
 
 def test_usage_is_what_was_held_times_how_long() -> None:

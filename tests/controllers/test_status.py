@@ -12,7 +12,8 @@ ADMITTED = Said("Admitted", "starts")
 
 
 def evicted(status: WorkloadStatus, now: float, reason: str = "Preempted") -> WorkloadStatus:
-    return life.evict(status, Eviction(now, reason, "q", "ns/b"), Said(reason), gpus=2.0)
+    status = life.served(status, now=now, held={"nvidia.com/gpu": 2000})
+    return life.evict(status, Eviction(now, reason, "q", "ns/b"), Said(reason))
 
 
 def test_an_admission_is_an_attempt_and_says_since_when() -> None:
@@ -70,7 +71,8 @@ def test_the_last_ten_evictions_are_remembered() -> None:
 
 def test_a_finished_workload_is_over_and_keeps_what_it_was_served() -> None:
     status = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
-    done = life.finish(life.served(status, now=160.0, gpus=2.0), Said("Done"), succeeded=True, now=160.0)
+    held = life.served(status, now=160.0, held={"nvidia.com/gpu": 2000})
+    done = life.finish(held, Said("Done"), succeeded=True, now=160.0)
     assert (done.phase, done.attained, since(done, "Finished")) == ("Succeeded", 120.0, 160.0)
     assert life.is_over(done)
 

@@ -9,25 +9,23 @@ period.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairway.engine.model import GPU, Amounts, Decayed, Ledger, Pool, Queue, Workload
+from fairway.engine.model import GPU, Decayed, Ledger, Pool, Queue, Workload
 from fairway.engine.resources import DEVICE
 from fairway.engine.sketch import learn
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """`held`: what it counts in quotas, in base units. `seconds`: over all attempts. `runtime`: of the last one, where
-    it succeeded and so tells something about the next of its name."""
+    """`spent`: by pool and resource what it held, in base units, times the seconds. `runtime`: of the last attempt,
+    where that succeeded and so tells something about the next of its name."""
 
     workload: Workload
-    pool: str
-    held: Amounts
-    seconds: float
+    spent: Mapping[tuple[str, str], float]
     runtime: float | None = None
 
     @property
     def gpu_seconds(self) -> float:
-        return dict(self.held).get(GPU, 0) / DEVICE * self.seconds
+        return sum(amount for (_, resource), amount in self.spent.items() if resource == GPU) / DEVICE
 
 
 def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
@@ -35,9 +33,8 @@ def charge(queue: Queue, use: Use, *, now: float, half_life: float) -> Ledger:
     where the workloads are."""
     ledger = queue.ledger
     usage = dict(ledger.usage)
-    for resource, amount in use.held:
-        key = (use.pool, resource)
-        usage[key] = grown(usage.get(key), amount * use.seconds, now=now, half_life=half_life)
+    for key, amount in use.spent.items():
+        usage[key] = grown(usage.get(key), amount, now=now, half_life=half_life)
     users, runtimes, is_own = dict(ledger.users), dict(ledger.runtimes), use.workload.queue == queue.name
     if is_own and use.workload.user:
         users[use.workload.user] = grown(users.get(use.workload.user), use.gpu_seconds, now=now, half_life=half_life)

@@ -243,6 +243,13 @@ class Forecast(Part, frozen=True):
     rough: bool = False
 
 
+class Served(Part, frozen=True):
+    """What a workload has held, over all attempts; what is charged."""
+
+    until: Annotated[Time, says("What it held until then is counted.")]
+    amounts: Annotated[dict[str, dict[str, float]], says("By pool and resource, times the seconds; CPU in m.")] = {}
+
+
 class WorkloadStatus(Part, frozen=True):
     phase: Annotated[Phase, says("Where it is in its life.")] = ""
     reason: Annotated[str, says("Why it waits.")] = ""
@@ -256,6 +263,7 @@ class WorkloadStatus(Part, frozen=True):
     excluded_nodes: Annotated[tuple[str, ...], says("Nodes that failed it.")] = ()
     backfilled_for: Annotated[str, says("The held workload whose room it uses at its own risk, `namespace/name`.")] = ""
     attained: Annotated[float, says("GPU-seconds served so far.")] = 0.0
+    served: Annotated[Served | None, says("What it has held, for the charge.")] = None
     conditions: tuple[Condition, ...] = ()
 
 

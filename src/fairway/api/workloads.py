@@ -16,6 +16,7 @@ import msgspec
 
 from fairway.engine import model
 from fairway.engine.forecast import WINDOW
+from fairway.engine.resources import counts_of, gpus_of
 
 from . import types
 from .objects import SUBMITTED, Condition, Metadata, PodSpec
@@ -198,7 +199,7 @@ def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
     holds = within("status.admission", admission, status.admission or types.AdmissionStatus(), value)
     is_promised = _is_promised(said, admitted)
     return model.Running(
-        value,
+        replace(value, attained=_before(said, value, holds, since)),
         holds,
         admitted_at=None if is_promised else since,
         is_promised=is_promised,
@@ -208,6 +209,17 @@ def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
         lost=_lost(value, holds),
         backfilled_for=status.backfilled_for,
     )
+
+
+def _before(
+    said: types.WorkloadObject, value: model.Workload, holds: model.Admission, since: float | None
+) -> float:
+    """GPU-seconds to which those count that it has held what it holds now since it was admitted: a resize within the
+    attempt is in `attained` already."""
+    until = moment("status.served.until", said.status.served.until) if said.status.served else None
+    if since is None or until is None or until <= since:
+        return value.attained
+    return value.attained - gpus_of(value.podsets, counts_of(value.podsets, holds)) * (until - since)
 
 
 def _turned(said: Condition | None) -> float | None:

@@ -22,7 +22,7 @@ from . import status as life
 from .means import Means
 from .status import Said, holds, since
 from .waits import Waits
-from .workloads import Life, gpus_of
+from .workloads import Life, gpus_of, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,23 +158,22 @@ class Writer:
                 case Evict(admission=admission):
                     return self._evicted(seen, decided, now=now, to=admission)
                 case Resize(admission=admission):
-                    return life.resize(status, admission)
+                    return life.resize(served(seen, now=now), admission)
                 case Finish() if not life.is_over(status):
-                    status = life.served(status, now=now, gpus=gpus_of(seen))
-                    return life.finish(status, words, succeeded=False, now=now)
+                    return life.finish(served(seen, now=now), words, succeeded=False, now=now)
             return status
 
         return make
 
     def _evicted(self, seen: WorkloadObject, decided: Decided, *, now: float, to: Admission | None) -> WorkloadStatus:
-        status, verdict = seen.status, decided.verdict
+        status, verdict = served(seen, now=now), decided.verdict
         assert isinstance(verdict, Evict)
         late = self.life.late_nodes(verdict.workload, decided.after) if verdict.cause == "StartTimeout" else ()
         status = life.exclude(status, late)
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)
         eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
-        status = life.evict(status, eviction, decided.words, gpus=gpus_of(seen))
+        status = life.evict(status, eviction, decided.words)
         return life.move(status, to)
 
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided) -> None:

@@ -21,7 +21,7 @@ from fairway.api.ledger import Use, charge, evicted
 from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
-from fairway.api.workloads import admission, key_of
+from fairway.api.workloads import key_of
 from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts
 from fairway.engine.quota import astray
 from fairway.engine.track import Outcome, learned
@@ -32,7 +32,7 @@ from . import status as life
 from .forecast import accuracy
 from .means import Means
 from .status import Said, is_over, since
-from .workloads import FINALIZER, held_by, value_of
+from .workloads import FINALIZER, held_by, served, value_of
 
 DEFAULT = "default"
 PAUSE_SECONDS, SETTLE_SECONDS, HURRIED_SECONDS = 60.0, 1.0, 0.5
@@ -195,20 +195,14 @@ class Queues:
 
 def use_of(said: WorkloadObject, now: float) -> Use | None:
     """What a workload used in all; None while it may use more, or if it never ran."""
-    status = said.status
-    finished = since(status, "Finished")
-    if not status.attempt or not (finished or said.metadata.deletion_timestamp):
+    finished = since(said.status, "Finished")
+    if not said.status.attempt or not (finished or said.metadata.deletion_timestamp):
         return None
-    value, start = value_of(said), since(status, "Admitted")
-    ran = max(0.0, (finished or now) - start) if start is not None else 0.0
-    if status.admission is None:
-        return Use(value, "", (), 0.0)
-    held = held_by(value, admission(status.admission, value))
-    held.pop(PODS, None)
-    gpus = held.get(GPU, 0) / 1000
-    before = status.attained if finished is None else status.attained - gpus * ran
-    runtime = ran if status.phase == "Succeeded" else None
-    return Use(value, status.admission.pool, amounts(held), ran + (before / gpus if gpus else 0.0), runtime)
+    status, start = served(said, now=now) if finished is None else said.status, since(said.status, "Admitted")
+    amounts = status.served.amounts if status.served else {}
+    spent = {(pool, name): amount for pool, own in amounts.items() for name, amount in own.items()}
+    runtime = finished - start if finished and start is not None and status.phase == "Succeeded" else None
+    return Use(value_of(said), spent, runtime)
 
 
 def lineage(parent_of: Callable[[str], str], name: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ Room is held exactly while `admission` is set. An evicted workload is Pending at
 whoever calls.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,9 +16,10 @@ from msgspec.structs import replace
 
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
-from fairway.api.types import AdmissionStatus, QueueStatus, WorkloadStatus
+from fairway.api.types import AdmissionStatus, QueueStatus, Served, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
-from fairway.engine import Admission, Eviction
+from fairway.engine import GPU, PODS, Admission, Eviction
+from fairway.engine.resources import DEVICE
 
 MOST_EXCLUDED = 10
 S = TypeVar("S", WorkloadStatus, QueueStatus)
@@ -95,7 +97,7 @@ def mark(status: WorkloadStatus, held: str) -> WorkloadStatus:
 
 
 def resize(status: WorkloadStatus, to: Admission) -> WorkloadStatus:
-    """Other pods of a workload that runs on."""
+    """Other pods of a workload that runs on; what it held before is served by now."""
     return replace(status, admission=admission_status(to))
 
 
@@ -103,10 +105,9 @@ def run(status: WorkloadStatus, said: Said, *, now: float) -> WorkloadStatus:
     return replace(turned(status, "Running", said, now=now), phase="Running")
 
 
-def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, gpus: float) -> WorkloadStatus:
-    """It waits again; what it held stays its own until it has left. `eviction.time` is now."""
+def evict(status: WorkloadStatus, eviction: Eviction, said: Said) -> WorkloadStatus:
+    """It waits again; what it held stays its own until it has left, and is served by now, which is `eviction.time`."""
     now = eviction.time
-    status = served(status, now=now, gpus=gpus)
     for kind in ("Admitted", "Running"):
         status = turned(status, kind, None, now=now)
     status = turned(status, "Evicted", said, now=now)
@@ -156,7 +157,17 @@ def finish(status: WorkloadStatus, said: Said, *, succeeded: bool, now: float) -
     return replace(status, position=0, forecast=None, moves_to=None)
 
 
-def served(status: WorkloadStatus, *, now: float, gpus: float) -> WorkloadStatus:
-    """`attained` with this attempt in it."""
-    start = since(status, "Admitted")
-    return status if start is None else replace(status, attained=status.attained + gpus * max(0.0, now - start))
+def served(status: WorkloadStatus, *, now: float, held: Mapping[str, int]) -> WorkloadStatus:
+    """With what it held until now in `attained` and `served`: each second of an admission counts once, with what was
+    held then. `held`: base units by resource."""
+    start, before = since(status, "Admitted"), status.served
+    if start is None or status.admission is None:
+        return status
+    begin = max(start, time(before.until)) if before else start
+    until = time_text(max(begin, now))  # counted as written, so that what follows begins where this ends
+    seconds, pool = time(until) - begin, status.admission.pool
+    amounts = dict(before.amounts) if before else {}
+    own = amounts.get(pool, {})
+    amounts[pool] = own | {name: own.get(name, 0.0) + amount * seconds for name, amount in held.items() if name != PODS}
+    attained = status.attained + held.get(GPU, 0) / DEVICE * seconds
+    return replace(status, attained=attained, served=Served(until, amounts))

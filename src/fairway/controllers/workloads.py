@@ -278,7 +278,8 @@ class Life:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
         waited for without end."""
         if is_free := not self.means.facts.state.assumes(key):
-            await self.means.write(key, lambda it: life.exclude(life.resize(it.status, left), failed))
+            now = self.means.now()
+            await self.means.write(key, lambda it: life.exclude(life.resize(served(it, now=now), left), failed))
             self.means.wake()
         return is_free
 
@@ -330,8 +331,7 @@ class Life:
         said = Said(outcome.reason, words)
 
         def make(it: WorkloadObject) -> WorkloadStatus:
-            status = life.served(it.status, now=now, gpus=gpus_of(it))
-            return life.finish(status, said, succeeded=succeeded, now=now)
+            return life.finish(served(it, now=now), said, succeeded=succeeded, now=now)
 
         if not await self.means.write(case.key, make):
             return now + SETTLE_SECONDS  # refused: it may be that nothing else happens to it
@@ -367,10 +367,20 @@ def held_by(value: Workload, placed: Admission) -> dict[str, int]:
     return counted(value.podsets, counts_of(value.podsets, placed), 0)
 
 
+def held_of(said: WorkloadObject) -> dict[str, int]:
+    """What it holds now, in base units by resource."""
+    value, held = value_of(said), said.status.admission
+    return held_by(value, admission(held, value)) if held else {}
+
+
 def gpus_of(said: WorkloadObject) -> float:
     """GPUs it holds; a shared one by its fraction."""
-    value, held = value_of(said), said.status.admission
-    return held_by(value, admission(held, value)).get(GPU, 0) / DEVICE if held else 0.0
+    return held_of(said).get(GPU, 0) / DEVICE
+
+
+def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
+    """Its status with what it has held until now."""
+    return life.served(said.status, now=now, held=held_of(said))
 
 
 def _patience(case: Case, missing: Sequence[PodObject]) -> float:
