@@ -10,9 +10,9 @@ from cluster import is_true, job, job_status, pods_of, running, serve, until
 from msgspec import convert, json
 from msgspec.structs import replace
 
+from fairway.api.indexes import parse_indexes, show_indexes
 from fairway.api.quantities import time_text
 from fairway.clock import Chance, VirtualClock, seeded
-from fairway.embedded.indexes import parse_indexes, show_indexes
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.jobstatus import Job, Pod, settle
 from fairway.embedded.successpolicy import SuccessPolicy, rule_met

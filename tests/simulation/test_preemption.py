@@ -4,6 +4,7 @@ import asyncio
 import random
 from typing import Any
 
+import pytest
 from faults import Faults, kill_and_start
 from invariants import Watcher
 from simworld import Thing, World, cluster, job, node, pod, priority
@@ -230,6 +231,33 @@ def test_a_job_that_grows_takes_surplus_pods_when_they_are_gone() -> None:
     urgent = job("urgent", seconds=60, parallelism=3, completions=3, pod=URGENT, **ELASTIC)
     held = clock.run(shrink_and_grow(clock, urgent, (1, 3)))
     assert (1, 1) in held[held.index((4, 0)) :]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_trial_that_is_over_frees_its_room_and_is_charged_no_more(phase: str) -> None:
+    clock = VirtualClock(1_800_000_000.0)
+
+    async def story() -> tuple[float, dict[str, float]]:
+        async with cluster(clock, seeded(3), node("n1", cpu=32, gpus=3)) as world:
+            world.start()
+            spec = ELASTIC | {"backoffLimitPerIndex": 0, "parallelism": 3, "completions": 3}
+            await world.apply(job("trials", seconds=400, **spec))
+            await world.until(lambda: world.is_in("job-trials", "Running"))
+            started = clock.now()
+            await clock.sleep(100)
+            first = min(it["metadata"]["name"] for it in await world.pods())
+            place, done = Ref(kinds.PODS, first, "default"), {"status": {"phase": phase}}
+            await world.client.patch(place, done, subresource="status")
+            await world.apply(job("next", seconds=10, gpus=1, cpu="1"))
+            await world.until(lambda: world.is_in("job-next", "Running"))
+            waited = clock.now() - started
+            over = "Succeeded" if phase == "Succeeded" else "Failed"
+            await world.until(lambda: world.is_in("job-trials", over), seconds=600)
+            return waited, (await world.workload("job-trials"))["status"]["served"]["amounts"]["default"]
+
+    waited, held = clock.run(story())
+    assert waited < 120
+    assert held["nvidia.com/gpu"] / 1000 == pytest.approx(2 * 400 + 100, abs=15)
 
 
 def test_a_restart_remembers_what_was_started_into_a_hold() -> None:

@@ -248,6 +248,7 @@ class JobSpec(Part, frozen=True):
 class JobStatus(Part, frozen=True):
     active: Natural = 0
     succeeded: Natural = 0
+    failed_indexes: str = ""
     start_time: str | None = None
     conditions: tuple[Condition, ...] = ()
 

@@ -56,10 +56,13 @@ class JobOwner:
         """Pods it has, or is about to have, when it runs."""
         return owners.job(self.job)[0].count
 
-    def resized(self, held: PodSetSpec) -> PodSetSpec:
-        """The podset that runs, as `parallelism` has it now; what has succeeded makes it no smaller, and no pod that it
-        is to have more keeps the others from running."""
-        count = max(min(held.count, self.job.spec.parallelism), self.wanted())
+    def resized(self, held: PodSetSpec, placed: int) -> PodSetSpec:
+        """The podset that runs on so many places, as `parallelism` has it now. No pod that it is to have more keeps the
+        others from running. What has succeeded makes it smaller only where its pods are trials: the room of a trial
+        that is over is free once no other trial needs it."""
+        count, wanted = max(min(held.count, self.job.spec.parallelism), self.wanted()), self.wanted()
+        if self.is_array() and 0 < wanted < placed:
+            count = wanted
         least = held.count if held.min_count is None else held.min_count
         return held if count == held.count else replace(held, count=count, min_count=min(least, count))
 

@@ -127,7 +127,8 @@ class Life:
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
             if isinstance(owner, JobOwner) and holds(said.status, "Admitted"):
-                spec = replace(spec, pod_sets=(owner.resized(said.spec.pod_sets[0]),))
+                placed = sum(it.count or 0 for one in said.status.admission.pod_sets for it in one.nodes)
+                spec = replace(spec, pod_sets=(owner.resized(said.spec.pod_sets[0], placed),))
         if patch := change(said.spec, spec):
             await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 

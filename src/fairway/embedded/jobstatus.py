@@ -25,11 +25,11 @@ from msgspec import field
 from msgspec.structs import replace
 
 from fairway.api import objects
+from fairway.api.indexes import parse_indexes, show_indexes
 from fairway.api.objects import INDEX, Condition, Metadata, Part
 from fairway.api.pods import is_disrupted, is_lost
 from fairway.api.quantities import time, time_text
 
-from .indexes import parse_indexes, show_indexes
 from .podfailure import PodFailurePolicy, rule_of
 from .successpolicy import SuccessPolicy, rule_met
 

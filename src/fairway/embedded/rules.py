@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from fairway.api.indexes import parse_indexes
 from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
-from fairway.embedded.indexes import parse_indexes
 from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
 

@@ -3,9 +3,8 @@
 A rule names indexes, or how many must succeed, or how many of the indexes it names.
 """
 
+from fairway.api.indexes import parse_indexes
 from fairway.api.objects import Part
-
-from .indexes import parse_indexes
 
 
 class SuccessRule(Part):

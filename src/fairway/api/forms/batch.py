@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from fairway.api import objects
+from fairway.api.indexes import parse_indexes
 from fairway.api.types import PodSetSpec
 
 from .form import Conditions, Outcome, ReplicaSpec, least_of, with_class
@@ -23,12 +24,13 @@ def job(said: objects.JobObject) -> tuple[PodSetSpec, ...]:
     name, template = said.metadata.name, said.spec.template
     labels = {"batch.kubernetes.io/job-name": name, "job-name": name} | template.metadata.labels
     template = replace(template, metadata=replace(template.metadata, labels=labels))
-    return (PodSetSpec(MAIN, at_once(said.spec, said.status.succeeded), template=template),)
+    over = said.status.succeeded + len(parse_indexes(said.status.failed_indexes))
+    return (PodSetSpec(MAIN, at_once(said.spec, over), template=template),)
 
 
-def at_once(spec: objects.JobSpec, succeeded: int = 0) -> int:
-    """The most pods of a Job that run at one time."""
-    left = spec.parallelism if spec.completions is None else max(0, spec.completions - succeeded)
+def at_once(spec: objects.JobSpec, over: int = 0) -> int:
+    """The most pods of a Job that run at one time. `over`: completions that are reached, or failed for good."""
+    left = spec.parallelism if spec.completions is None else max(0, spec.completions - over)
     return min(spec.parallelism, left)
 
 
