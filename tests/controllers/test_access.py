@@ -43,6 +43,11 @@ async def story(world: World) -> set[Grant]:
     await world.delete(kinds.PODS, "a")
     await world.until(lambda: _is_gone(world, "pod-a"))
     await world.clock.sleep(120)
+    elastic = {"annotations": {"fairway.dev/min-count": "1"}, "completionMode": "Indexed"}
+    await world.apply(job("many", cpu="1", seconds=60, parallelism=4, completions=4, **elastic))
+    await world.until(lambda: world.is_in("job-many", "Running"))
+    await world.apply(job("rush", cpu="2", seconds=20, pod={"priorityClassName": "high"}))
+    await world.until(lambda: world.is_in("job-rush", "Running"))  # the elastic job shrinks
     await world.crash()
     return way.used
 
