@@ -20,6 +20,8 @@ HERE = "fairway.dev/this-machine"
 """The image of a Job that runs as a process of this machine; no registry has it."""
 
 GPU = "nvidia.com/gpu"
+INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+"""Where a pod finds its number in an Indexed Job."""
 DEFAULTS = {"queue": "default", "workers": 1, "cpus": "1", "retries": 0}
 NOTES = {
     "kind": "workload-type", "min_workers": "min-count", "elastic": "elastic", "time_limit": "time-limit",

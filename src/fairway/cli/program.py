@@ -9,14 +9,14 @@ from typing import Any
 
 from . import variables
 from .array import Trials, array_of, launcher, spread, sweep_of
-from .job import DEFAULTS, literal, new_job, stem, train_elastically
+from .job import DEFAULTS, INDEX_FIELD, literal, new_job, stem, train_elastically
+from .launch import prepare
 from .main import Problem
 from .mistakes import program_missing
 from .script import Script
 
 SLURM = Path(__file__).with_name("slurm")
 JOB_NAME = "metadata.labels['batch.kubernetes.io/job-name']"
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class Program:
             spread(job, self.trials, order.retries)
         elif order.elastic:
             train_elastically(job)
+        if not (self.trials or self.is_here):
+            prepare(job, order)
 
     def _slurm(self, order: SimpleNamespace, job: dict[str, Any]) -> list[dict[str, Any]]:
         """What Slurm sets in a script, as far as scripts read it."""
@@ -75,7 +77,7 @@ class Program:
         env: list[dict[str, Any]] = [{"name": name, "value": literal(text)} for name, text in plain.items()]
         env += [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": JOB_NAME}}} for name in names]
         is_gang = (order.workers or 1) > 1
-        rank = {"valueFrom": {"fieldRef": {"fieldPath": INDEX}}} if is_gang else {"value": "0"}
+        rank = {"valueFrom": {"fieldRef": {"fieldPath": INDEX_FIELD}}} if is_gang else {"value": "0"}
         return [*env, {"name": "SLURM_PROCID", **rank}]
 
 

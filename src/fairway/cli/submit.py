@@ -22,6 +22,7 @@ from . import variables
 from .connect import on_cluster
 from .follow import follow_job
 from .job import amend, deadline, kind_of, template_of
+from .launch import service_of
 from .main import Problem
 from .mistakes import View, check, near, view_of
 from .options import submit_options
@@ -145,20 +146,32 @@ def _by_option() -> Iterator[None]:
 
 
 async def _make(client: Client, draft: Draft, values: dict[str, str]) -> Thing:
-    """The object as the server made it, its environment in a Secret of its own."""
+    """The object as the server made it, its environment in a Secret of its own, and its ranks in a Service."""
     if not values or not template_of(draft.thing):
-        with _by_option():
-            return await client.create(draft.ref.kind, draft.thing)
+        return await _create(client, draft)
     await variables.sweep(client, draft.ref.namespace)
     secret = await variables.keep(client, draft.ref, values)
     variables.refer(template_of(draft.thing), secret.name)
     try:
-        with _by_option():
-            made = await client.create(draft.ref.kind, draft.thing)
+        made = await _create(client, draft)
     except (ApiError, Problem):
         await client.delete(secret)
         raise
     await variables.give(client, secret, draft.ref, made["metadata"]["uid"])
+    return made
+
+
+async def _create(client: Client, draft: Draft) -> Thing:
+    """A Job without the Service that its ranks meet in would wait for ever: both, or none."""
+    with _by_option():
+        made = await client.create(draft.ref.kind, draft.thing)
+    service = service_of(made) if draft.program else None
+    try:
+        if service:
+            await client.create(kinds.SERVICES, service)
+    except ApiError as error:
+        await client.delete(draft.ref, uid=made["metadata"]["uid"])
+        raise Problem(f"its Service cannot be made: {error.message}; nothing was submitted", exit_code=1) from error
     return made
 
 
