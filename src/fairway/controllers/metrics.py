@@ -1,11 +1,12 @@
 """What /metrics says: counts, latencies and shares, under the prefix `fairway_`. No label names a workload.
 
 A value that others tell what happens; it has its own registry, so that two of them in one process do not meet. Gauges
-are set from a snapshot and its plan after each cycle; a label that nothing has any more is taken away.
+are those of the last cycle, and are computed when they are asked for: there are many cycles between two questions. A
+label that nothing has any more is taken away.
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -14,6 +15,8 @@ from fairway.engine import GPU, Fault, Plan, Snapshot, Wait
 from fairway.kube.transport import Request, Response, Transport
 
 M = TypeVar("M", Counter, Gauge, Histogram)
+Usage = Mapping[tuple[str, str, str], int]
+"""(queue, pool, resource) → held."""
 SHORT = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
 
@@ -21,6 +24,7 @@ LONG = (0.1, 1, 10, 60, 300, 1800, 7200, 6 * 3600, 86400, 3 * 86400, 7 * 86400)
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._last: tuple[Snapshot, Plan, Usage] | None = None
         has = self._has
         self.pending = has(Gauge, "pending_workloads", "Workloads that wait", "queue", "reason")
         self.running = has(Gauge, "running_workloads", "Workloads admitted", "queue")
@@ -45,14 +49,19 @@ class Metrics:
         return kind(f"fairway_{name}", meaning, labels, registry=self.registry, **more)
 
     def exposition(self) -> bytes:
+        if self._last:
+            self._fill(*self._last)
         return generate_latest(self.registry)
 
     def refuse(self, faults: Iterable[Fault]) -> None:
         for fault in faults:
             self.refused.labels(fault.rule).inc()
 
-    def show(self, snapshot: Snapshot, plan: Plan, usage: dict[tuple[str, str, str], int]) -> None:
-        """The gauges, after a cycle. `usage`: (queue, pool, resource) → held."""
+    def show(self, snapshot: Snapshot, plan: Plan, usage: Usage) -> None:
+        """Takes note of what a cycle saw and decided."""
+        self._last = snapshot, plan, usage
+
+    def _fill(self, snapshot: Snapshot, plan: Plan, usage: Usage) -> None:
         queue_of = {one.key: one.queue for one in snapshot.pending}
         waits = [(queue_of.get(it.workload, ""), it.reason) for it in plan.verdicts if isinstance(it, Wait)]
         _fill(self.pending, Tally(waits))

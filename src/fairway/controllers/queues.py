@@ -12,6 +12,7 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -234,7 +235,8 @@ def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
 
 
 def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> dict[str, Picture]:
-    pending = summed(snapshot, Counter((one.queue,) for one in snapshot.pending))
+    waiting = Counter(map(attrgetter("queue"), snapshot.pending))
+    pending = summed(snapshot, {(queue,): count for queue, count in waiting.items()})
     admitted = summed(snapshot, Counter((one.workload.queue,) for one in snapshot.running))
     held, due = _by_queue(usage), _by_queue(plan.shares)
     return {

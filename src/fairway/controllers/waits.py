@@ -41,7 +41,7 @@ class Waits:
         for verdict in waits:
             verdict = verdict if verdict.starts_at is None else _rounded(verdict)  # no call for most
             before = said.get(verdict.workload)
-            if before != verdict:
+            if before is None or before.position != verdict.position or before != verdict:
                 said[verdict.workload] = verdict
                 self._note(verdict, before)
 

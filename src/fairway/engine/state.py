@@ -36,7 +36,7 @@ from .model import (
     Workload,
     World,
 )
-from .plan import Admit, Evict, Finish, Plan, Resize, Verdict
+from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
 from .resources import DEVICE, capacity_of, columns, device_memory, shared, taken
 from .snapshot import Columns, Mask, Snapshot
 
@@ -171,6 +171,8 @@ class State:
     def assume(self, plan: Plan) -> None:
         """Act as if the plan were done, until the world shows it or `forget` takes it back."""
         for verdict in plan.verdicts:
+            if isinstance(verdict, (Keep, Wait)):
+                continue
             key = verdict.workload
             if (then := self._imagine(verdict)) is not None:
                 self._told.setdefault(key, self._running.get(key) or self._pending.get(key))
