@@ -9,6 +9,7 @@ from inprocess import JOBS, MAPS, MERGE, PODS, Api, Thing, config, crd, job, pod
 from inprocess import api as make_api
 
 from fairway.clock import VirtualClock
+from fairway.embedded import collect
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -194,6 +195,20 @@ def virtually(scenario: Callable[[Api], object]) -> None:
         await tending
 
     clock.run(main())
+
+
+def test_of_too_many_events_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "MOST_EVENTS", 3)
+    monkeypatch.setattr(collect, "ROUND", 2)
+
+    async def scenario(api: Api) -> None:
+        events = "/api/v1/namespaces/default/events"
+        for name in "abcdef":
+            await api.ok("POST", events, config(name) | {"involvedObject": {}})
+            await api.registry.clock.sleep(1)
+        assert await api.names(events) == ["c", "d", "e", "f"]
+
+    virtually(scenario)
 
 
 def test_events_live_an_hour() -> None:

@@ -170,7 +170,7 @@ class Facts:
         parting = self._settle_parting(key, fact)
         held = _nodes_of(fact) if isinstance(fact, Running) else frozenset()
         before, now = self._foreign.pop(key, set()), {}
-        for pod in self.cases.pods_of[key].values():
+        for pod in self.cases.pods_of.get(key, {}).values():
             if holds_room(pod) and pod.spec.node_name not in held and pod not in parting:
                 name = key_of(pod.metadata)
                 if other := self._read(name, pods.foreign, pod, reading.around):
@@ -191,7 +191,7 @@ class Facts:
         if not fact.admission.is_same(self._shrinks.get(key, fact.admission)):
             return []
         self._shrinks.pop(key, None)
-        pods = tuple(self.cases.pods_of[key].values())
+        pods = tuple(self.cases.pods_of.get(key, {}).values())
         leaving = [(one, strays(one, own)) for one, own in by_podset(fact.admission, fact.workload, pods)]
         lost = [packed(one.name, map(place_of, own)) for one, own in leaving if own]
         self._part(fact, lost)

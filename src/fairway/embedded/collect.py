@@ -2,8 +2,9 @@
 
 The collector follows the store's log and keeps who owns whom. Rules: an object whose owners are all gone is deleted; an
 owner deleted in the foreground waits for the dependents that block it; one whose dependents are orphaned first loses
-their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour. A
-namespace gets its service account. Owners of a kind that is not served count as there: nothing is known of them.
+their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour, and the
+last MOST_EVENTS are kept. A namespace gets its service account. Owners of a kind that is not served count as there:
+nothing is known of them.
 It is written as looks at single objects, each of which does what is due now and may be repeated; a look that was in
 vain (no room on disk) is taken again.
 """
@@ -11,6 +12,7 @@ vain (no room on disk) is taken again.
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
@@ -24,6 +26,7 @@ from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.store import Compacted, Entry, Event, Key
 
 EVENT_SECONDS, SWEEP_SECONDS, RETRY_SECONDS = 3600.0, 60.0, 1.0
+MOST_EVENTS = 5_000  # of the API, of those for people
 ROUND = 500  # objects touched between two commits, so that requests get their turn
 _EVENTS = ("events", "events.events.k8s.io")
 _USER = "system:serviceaccount:kube-system:collector"
@@ -75,6 +78,7 @@ class Collector:
         self._begin()
         while not self._store.closed:
             self._follow()
+            self._drop_first_events()
             if self._clock.now() >= swept + SWEEP_SECONDS:
                 swept = self._clock.now()
                 self._drop_old_events(swept)
@@ -258,6 +262,13 @@ class Collector:
         there = resource is not None and self._delete_all(resource, list(self._store.objects(key.name)))
         if not there and definitions is not None:
             self._release(definitions, entry, crd.FINALIZER)
+
+    def _drop_first_events(self) -> None:
+        """Of too many the first that were made: short jobs make thousands within an hour."""
+        for name in _EVENTS:
+            resource, places = self._registry.catalog.stored(name), self._store.objects(name)
+            if resource is not None and len(places) >= MOST_EVENTS + ROUND:
+                self._delete_all(resource, list(islice(places, ROUND)))
 
     def _drop_old_events(self, now: float) -> None:
         """A round at a time: a minute brings fewer, and what is left is there at the next."""

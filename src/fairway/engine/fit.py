@@ -35,7 +35,7 @@ Piece = tuple[int, int]
 """A row, or index, and how many pods go there."""
 MOST_KEPT = 256
 """Arrays over all nodes that are kept of one sort."""
-SPARE = 1 << 12
+SPARE = 1 << 10
 """Workloads that are gone and still remembered."""
 Alike = dict[int, tuple[Workload, int, bool]]
 Key = TypeVar("Key")
