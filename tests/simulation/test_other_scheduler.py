@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from simworld import Thing, World, cluster, is_true, job, node, pod
+from simworld import Thing, World, cluster, is_true, job, node, pod, priority
 from test_life import START
 
 from fairway.clock import VirtualClock, seeded
@@ -132,3 +132,19 @@ def test_a_labelled_pod_that_waits_is_told_of_the_scheduler_that_it_names() -> N
 
     (message,) = play(story, node("n1"))
     assert message.startswith("default-scheduler may start it before its turn") and "schedulerName: fairway" in message
+
+
+def test_a_pod_is_not_bound_where_another_scheduler_took_the_room_meanwhile() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(priority("high", 1000), job("low", seconds=1000, cpu="3", labels=LABELS, suspend=True))
+        await world.until(lambda: world.is_in("job-low", "Running"))
+        high = job("high", seconds=30, cpu="3", labels=LABELS, suspend=True, backoffLimit=0,
+                   pod={"priorityClassName": "high"})  # fmt: skip
+        await world.apply(high)
+        await world.until(lambda: world.is_in("job-low", "Pending"))
+        await world.apply(pod("stranger", seconds=60, cpu="3"))
+        await world.until(lambda: world.is_in("job-high", "Running", "Failed"), seconds=200)
+        stranger = await world.client.get(Ref(kinds.PODS, "stranger", "default"))
+        return stranger["status"]["phase"], (await world.job("high"))["status"].get("failed", 0)
+
+    assert play(story, node("n1")) == ("Succeeded", 0)

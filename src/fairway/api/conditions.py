@@ -398,6 +398,11 @@ def adopted(pods: Sequence[PodObject]) -> str:
     )
 
 
+def crowded_out(node: str) -> tuple[str, str]:
+    """The reason and the words where another scheduler took the room of a workload before its pods came."""
+    return Cause.PODS_LOST, f"another scheduler filled {node} before its pods came; it keeps its place in the queue"
+
+
 def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
     """How a workload ended by itself: `finished`, `failed: exit code 3`. `reason` and `message` are its owner's; of
     several pods the one is named whose container failed first."""

@@ -70,6 +70,20 @@ def less(placed: Admission, rest: Admission) -> list[PodSetPlacement]:
     return [packed(name, found.elements()) for name, found in left.items() if found]
 
 
+def dropping(placed: Admission, gone: Iterable[Place]) -> Admission:
+    """The admission less these places."""
+    left, podsets = Counter(gone), []
+    for placement in placed.podsets:
+        kept = []
+        for place in places(placement):
+            if left[place]:
+                left[place] -= 1
+            else:
+                kept.append(place)
+        podsets.append(packed(placement.name, kept))
+    return Admission(placed.pool, tuple(podsets))
+
+
 def by_podset(
     placed: Admission, value: Workload, pods: Sequence[PodObject]
 ) -> list[tuple[PodSetPlacement, list[PodObject]]]:

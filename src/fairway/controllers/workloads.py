@@ -28,7 +28,7 @@ from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
-from fairway.engine import GPU, Admission, PodSetPlacement, Workload
+from fairway.engine import GPU, Admission, Cause, Eviction, PodSetPlacement, Workload
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
@@ -41,6 +41,7 @@ from .bind import (
     assign,
     bind,
     by_podset,
+    dropping,
     holds_room,
     is_of_others,
     is_over,
@@ -213,6 +214,9 @@ class Life:
             return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
+        if crowded := self._crowded(placed, value, case.pods):
+            await self._yield(case, dropping(placed, crowded), crowded)
+            return self.means.now() + SETTLE_SECONDS
         late, ranks = False, ranks_of(owner, placed, value, case.pods)
         for placement, pods in by_podset(placed, value, case.pods):
             given = assign(placement, pods)
@@ -274,6 +278,21 @@ class Life:
             return now + SETTLE_SECONDS
         self.means.cases.lost.pop(case.key, None)
         return now
+
+    def _crowded(self, placed: Admission, value: Workload, pods: Sequence[PodObject]) -> list[Place]:
+        """The places of pods to be bound on nodes that another scheduler filled meanwhile."""
+        given = [place for each in by_podset(placed, value, pods) for _, place in assign(*each)]
+        return [place for place in given if self.means.facts.is_crowded(place.node)]
+
+    async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:
+        """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.
+        What runs elsewhere is decided; where nothing does, the workload waits again."""
+        if any(map(holds_room, case.pods)):
+            await self._cut(case.key, left)
+        elif not self.means.facts.state.assumes(case.key):
+            eviction = Eviction(self.means.now(), Cause.PODS_LOST)
+            words = Said(*conditions.crowded_out(crowded[0].node))
+            await self.means.write(case.key, lambda it: life.evict(it.status, eviction, words, gpus=0.0))
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be

@@ -140,6 +140,13 @@ class State:
         index = -1 if row is None else int(self._layout.pool_of[row])
         return self._layout.pools[index].name if index >= 0 else ""
 
+    def is_overdrawn(self, node: str) -> bool:
+        """Whether pods ask for more than the node has, those that were placed there and are still to come included."""
+        row = self._rows.get(node)
+        if row is not None and node in self._dirty:
+            self._write(node, row)
+        return row is not None and bool((self._free[:, row] < 0).any())
+
     # What is told
 
     def observe(self, *facts: Fact) -> None:
