@@ -292,7 +292,7 @@ class Life:
         elif not self.means.facts.state.assumes(case.key):
             eviction = Eviction(self.means.now(), Cause.PODS_LOST)
             words = Said(*conditions.crowded_out(crowded[0].node))
-            await self.means.write(case.key, lambda it: life.evict(it.status, eviction, words, gpus=0.0))
+            await self.means.write(case.key, lambda it: life.evict(it.status, eviction, words))
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
