@@ -40,9 +40,16 @@ def test_it_prints_the_base_in_its_order() -> None:
     assert first.index("Namespace") < first.index("ServiceAccount") < first.index("Deployment")
 
 
-def test_every_file_of_the_base_is_listed() -> None:
-    listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
-    assert sorted(listed) == sorted(path.name for path in DEPLOY.glob("*.yaml") if path.name != "kustomization.yaml")
+@pytest.mark.parametrize("folder", [DEPLOY, DEPLOY / "monitoring"], ids=lambda folder: folder.name)
+def test_every_file_of_a_base_is_listed(folder: Path) -> None:
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    assert sorted(listed) == sorted(path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml")
+
+
+def test_every_alert_is_on_the_page() -> None:
+    rules, = of_kind(printed("--monitoring"), "PrometheusRule")
+    page = (DEPLOY.parent / "docs" / "start" / "install-on-a-cluster.md").read_text()
+    assert [it["alert"] for it in rules["spec"]["groups"][0]["rules"] if f"| `{it['alert']}` |" not in page] == []
 
 
 @pytest.mark.kubectl

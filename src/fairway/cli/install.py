@@ -55,10 +55,11 @@ namespace_option = click.option(
 @click.option("--config", default="", metavar="FILE", help="A YAML file of settings for the controller.")
 @click.option("--webhook-url", default="", metavar="URL", callback=_url,
               help="The controller runs outside the cluster; its webhook is at https://HOST:PORT.")
+@click.option("--monitoring", is_flag=True, help="With ServiceMonitor, alert rules and a Grafana dashboard.")
 @click.option("--check", is_flag=True, help="Say what the cluster lacks instead, a line each; exit 1 if anything.")
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to check with.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to check with.")
-def install(check: bool, kubeconfig: str, context: str, **said: str) -> int:
+def install(check: bool, kubeconfig: str, context: str, **said: Any) -> int:
     """Print the manifests that a cluster needs: fairway install | kubectl apply -f -
 
     The same command with the same options upgrades: what is there is changed in place, and jobs run on."""
@@ -72,7 +73,9 @@ def install(check: bool, kubeconfig: str, context: str, **said: str) -> int:
     return 0
 
 
-def chosen(namespace: str, image: str = "", config: str = "", webhook_url: str = "") -> Iterator[Thing]:
+def chosen(
+    namespace: str, *, image: str = "", config: str = "", webhook_url: str = "", monitoring: bool = False
+) -> Iterator[Thing]:
     """The manifests, as the options change them."""
     settings = _settings(config)
     for one in manifests(namespace):
@@ -87,6 +90,9 @@ def chosen(namespace: str, image: str = "", config: str = "", webhook_url: str =
         for hook in one.get("webhooks") or () if webhook_url else ():
             hook["clientConfig"]["url"] = webhook_url + hook["clientConfig"].pop("service")["path"]
         yield one
+    for one in manifests(namespace, "monitoring") if monitoring else ():
+        if not (webhook_url and one["kind"] == "ServiceMonitor"):  # which selects a Service
+            yield one
 
 
 def _run_with(template: Thing, image: str, settings: Thing) -> None:

@@ -48,7 +48,7 @@ def uninstall(namespace: str, yes: bool, kubeconfig: str, context: str) -> int:
 
 async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
     await _confirm(client, yes=yes)
-    things = list(chosen(namespace))
+    things = list(chosen(namespace, monitoring=True))
     await _remove(client, [one for kind in DOORS for one in things if one["kind"] == kind])
     await _remove(client, [one for one in things if one["kind"] == "Deployment"])
     await _stopped(client, namespace)
@@ -80,10 +80,11 @@ async def _all(client: Client, kind: Kind) -> list[Thing]:
 
 
 async def _remove(client: Client, things: list[Thing]) -> None:
-    """Deletes them, and returns when they are gone."""
-    for one in things:
+    """Deletes those that are there, and returns when they are gone."""
+    there = [one for one in things if not await _is_gone(client, ref_of(one))]
+    for one in there:
         await client.delete(ref_of(one))
-    for one in things:
+    for one in there:
         name = f"{one['kind']} {one['metadata']['name']}"
         await _until(client, partial(_is_gone, client, ref_of(one)), f"{name}: is not gone; see kubectl describe")
         click.echo(f"{name}: deleted")

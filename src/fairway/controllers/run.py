@@ -119,6 +119,7 @@ class Control:
                 await self._view.synced()
                 front.ready(self._view)
                 await means.election.acquired.wait()
+                self.metrics.leads.set(1)
                 self._catch_up()
                 await means.election.begin(**{DECIDES_BY: told(means.settings)})
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
