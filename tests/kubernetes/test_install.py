@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from plane import FAIRWAY, Plane, Thing, control_plane, missing, node, nodes, un
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -41,9 +42,18 @@ async def printed(plane: Plane, script: str, status: int = 0) -> str:
     return await asyncio.to_thread(page.run, script, home, status=status)
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 @asynccontextmanager
 async def controller(plane: Plane, client: Client) -> AsyncIterator[None]:
-    """The controllers, with a token of their service account. The answer to the first write of a Workload is lost."""
+    """The controllers and their webhook, outside, with a token of their service account. The answer to the first write
+    of a Workload is lost."""
+    port = free_port()
+    await printed(plane, f"fairway install --webhook-url https://127.0.0.1:{port} | kubectl apply -f -")
     path = "/api/v1/namespaces/fairway-system/serviceaccounts/fairway-controller/token"
     said = await client.call(Request("POST", path, (), {"content-type": "application/json"}, b"{}"))
     account = replace(load([plane.kubeconfig()]), token=json.loads(said)["status"]["token"])
@@ -57,8 +67,10 @@ async def controller(plane: Plane, client: Client) -> AsyncIterator[None]:
                 raise ConnectionError("cut")
             return answer
 
-        task = asyncio.create_task(run(exchange, Settings(), Clock(), Chance()))
+        door = "127.0.0.1", port
+        task = asyncio.create_task(run(exchange, Settings(), Clock(), Chance(), webhook=door))
         try:
+            await until(lambda: _answers(client))
             yield
             assert not task.done()
         finally:
@@ -67,11 +79,20 @@ async def controller(plane: Plane, client: Client) -> AsyncIterator[None]:
                 await task
 
 
+async def _answers(client: Client) -> bool:
+    """Whether the webhook lets a managed Job in."""
+    with suppress(ApiError):
+        return bool(await client.create(kinds.JOBS, job("probe", 1, 1), dry_run=True))
+    return False
+
+
 def audited(plane: Plane) -> Iterator[tuple[Grant, int]]:
     """What the controller asked for, and the code of the answer."""
     for line in plane.audit.read_text().splitlines():
         said = json.loads(line)
-        if said["user"]["username"] == FAIRWAY and (about := said.get("objectRef")) and about.get("resource"):
+        about = said.get("objectRef") or {}
+        is_of_anybody = about.get("apiGroup") == "authentication.k8s.io"
+        if said["user"]["username"] == FAIRWAY and about.get("resource") and not is_of_anybody:
             resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
             yield (about.get("apiGroup", ""), resource, said["verb"]), said["responseStatus"]["code"]
 
@@ -115,8 +136,9 @@ async def _installed(plane: Plane) -> None:
     assert "no controller runs" in lacking
     first, again = await printed(plane, install), await printed(plane, install)
     assert {line.rpartition(" ")[2] for line in first.splitlines()} == {"created"}
-    changed = [line for line in again.splitlines() if not line.endswith(" unchanged")]
-    assert changed == ["poddisruptionbudget.policy/fairway-controller configured"]  # its selector is always sent
+    changed = {line.partition("/")[0] for line in again.splitlines() if not line.endswith(" unchanged")}
+    always_sent = {"poddisruptionbudget.policy"}  # its selector
+    assert {kind for kind in changed if not kind.endswith(".admissionregistration.k8s.io")} == always_sent
 
 
 async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
@@ -131,8 +153,13 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
         await admin.create(kinds.JOBS, job("c", 5, 2, priorityClassName="urgent"))
         await until(lambda: _is(admin, "job-c", "Succeeded"))  # the bare pod is evicted, and made again
         await until(lambda: _is(admin, "pod-a", "Running"))
-        await admin.delete(Ref(kinds.PODS, "a", "default"), grace=0)
+        pod = Ref(kinds.PODS, "a", "default")
+        await admin.patch(pod, {"metadata": {"finalizers": ["example.com/lingers"]}})
+        await admin.delete(pod, grace=0)
         await until(lambda: _is(admin, "pod-a", "none"))
+        await admin.patch(pod, {"metadata": {"finalizers": None}})
+        certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
+        await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew
 
         async def all_used() -> bool:
             return granted() <= {one for one, _ in audited(plane)}
@@ -152,6 +179,9 @@ async def _checked(plane: Plane, admin: Client) -> None:
     await until(lambda: _available(admin))
     async with controller(plane, admin):
         await until(lambda: _leads(admin))
+        await printed(plane, page.blocks("start/install-on-a-cluster.md")[1])
+        hooks = (await admin.get(Ref(kinds.MUTATING_WEBHOOKS, "fairway")))["webhooks"]
+        assert all(hook["clientConfig"]["caBundle"] for hook in hooks)  # applied again, they are still trusted
         complete = await printed(plane, "fairway install --check")
         assert complete == "complete: nothing is missing, and a controller runs\n"
         role = Ref(CLUSTER_ROLES, "fairway-controller")
