@@ -43,6 +43,7 @@ class Metrics:
         off = "From a forecast's p50 to the start, by how far ahead it was"
         self.forecast_error = has(Histogram, "forecast_error_seconds", off, "horizon", buckets=LONG)
         self.forecast_coverage = has(Gauge, "forecast_coverage", "Part of the starts that came by p90", "horizon")
+        self.lost_events = has(Counter, "events_lost", "Events about objects that could not be written")
         self.leads = has(Gauge, "is_leader", "1 in the controller that holds the lease")
         self.requests = has(Counter, "api_requests", "Requests to the API server", "code")
 

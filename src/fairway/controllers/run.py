@@ -93,7 +93,7 @@ class Control:
             cases=self._cases,
             facts=Facts(self._view, self._cases, State()),
             metrics=self.metrics,
-            events=Events(client, "fairway"),
+            events=Events(client, "fairway", self.metrics.lost_events.inc),
             journal=Journal(clock),
             election=Election(client, lease, identity=settings.identity or chance.uid(), term=settings.lease_term),
             wake=lambda: self._scheduler.changed.set(),
