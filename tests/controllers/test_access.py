@@ -42,6 +42,11 @@ async def story(world: World) -> set[Grant]:
     await world.until(lambda: world.is_in("pod-a", "Running"))
     await world.delete(kinds.PODS, "a")
     await world.until(lambda: _is_gone(world, "pod-a"))
+    elastic = {"completionMode": "Indexed", "annotations": {"fairway.dev/min-count": "1"}}
+    await world.apply(job("elastic", cpu="1", parallelism=4, completions=4, **elastic))
+    await world.until(lambda: _are_running(world, 4))
+    await world.apply(job("more", cpu="2", seconds=20, pod={"priorityClassName": "high"}))
+    await world.until(lambda: world.is_in("job-more", "Running"))  # the elastic one shrinks for it
     await world.clock.sleep(120)
     elastic = {"annotations": {"fairway.dev/min-count": "1"}, "completionMode": "Indexed"}
     await world.apply(job("many", cpu="1", seconds=60, parallelism=4, completions=4, **elastic))
@@ -63,6 +68,10 @@ async def _certify(world: World, client: Client) -> None:
     await world.client.patch(door.ref, {"data": {"ca.crt": None}})
     again = Certificates(client, NAMESPACE, "0.0.0.0", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     await again.have()
+
+
+async def _are_running(world: World, count: int) -> bool:
+    return len(await world.pods(phase="Running")) == count
 
 
 async def _is_gone(world: World, workload: str) -> bool:

@@ -153,11 +153,19 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
         await admin.create(kinds.JOBS, job("c", 5, 2, priorityClassName="urgent"))
         await until(lambda: _is(admin, "job-c", "Succeeded"))  # the bare pod is evicted, and made again
         await until(lambda: _is(admin, "pod-a", "Running"))
+        elastic = job("e", 1, 600)
+        elastic["metadata"]["annotations"] = {"fairway.dev/min-count": "1"}
+        elastic["spec"] |= {"completionMode": "Indexed", "parallelism": 6, "completions": 6}
         pod = Ref(kinds.PODS, "a", "default")
         await admin.patch(pod, {"metadata": {"finalizers": ["example.com/lingers"]}})
         await admin.delete(pod, grace=0)
         await until(lambda: _is(admin, "pod-a", "none"))
         await admin.patch(pod, {"metadata": {"finalizers": None}})
+        await admin.create(kinds.JOBS, elastic)
+        await until(lambda: _holds(admin, "e", 6))
+        await admin.create(kinds.JOBS, job("f", 5, 2, priorityClassName="urgent"))
+        await until(lambda: _is(admin, "job-f", "Succeeded"))  # the elastic one shrinks for it
+        await admin.delete(Ref(kinds.JOBS, "e", "default"))
         certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
         await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew
 
@@ -169,6 +177,11 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
     used, may = set(audited(plane)), granted()
     assert {one for one, code in used if code == 403} == set()
     assert ({one for one, _ in used} - may, may - {one for one, _ in used}) == (set(), set())
+
+
+async def _holds(client: Client, name: str, count: int) -> bool:
+    pods = await client.list(Selection(kinds.PODS, "default", labels=f"job-name={name}"))
+    return sum(it["status"]["phase"] == "Running" for it in pods) == count
 
 
 async def _is(client: Client, workload: str, wanted: str) -> bool:
