@@ -17,8 +17,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from inprocess import JOBS, JSON_PATCH, MAPS, MERGE, Api, causes, config, job
+from inprocess import JOBS, JSON_PATCH, MAPS, MERGE, PODS, Api, causes, config, job, pod
 from inprocess import api as make_api
+from kubelet import Kubelet
 
 from fairway.clock import Chance, Clock
 from fairway.embedded.connection import SPARE, Limits
@@ -123,6 +124,31 @@ async def test_a_client_that_does_not_read_its_answers_is_closed(tmp_path: Path)
         client.writer.write(served.request("GET", f"{MAPS}/c").encode() * 20)
         while served.http.open_connections:
             await asyncio.sleep(0.02)
+
+
+async def test_the_reader_of_a_log_may_pause_for_longer_than_others(tmp_path: Path):
+    lines, count = b"x" * 65_536, 400
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield lines
+
+    async with site(tmp_path, write_seconds=0.3) as served:
+        served.api.server.kubelet = Kubelet(pieces)
+        await served.api.ok("POST", PODS, pod("p", nodeName="n"))
+        await served.api.ok("POST", MAPS, config() | {"data": {"x": "y" * 900_000}})
+        log, other = await served.client(), await served.client()
+        for client, path, times in ((log, f"{PODS}/p/log", 1), (other, f"{MAPS}/c", 20)):
+            client.writer.transport.pause_reading()
+            client.writer.write(served.request("GET", path).encode() * times)
+        while served.http.open_connections > 1:  # the other one is cut off
+            await asyncio.sleep(0.02)
+        log.writer.transport.resume_reading()
+        read = 0
+        while read < count * len(lines):
+            part = await asyncio.wait_for(log.reader.read(1 << 20), SOON)
+            assert part, "the log is cut off"
+            read += part.count(b"x")
 
 
 async def test_a_silent_watch_outlives_the_idle_time(tmp_path: Path):

@@ -2,8 +2,8 @@
 
 Before a request reaches the core its Host must be a loopback name with our port (a page elsewhere that rebinds its
 name to 127.0.0.1 still sends its own) and its Origin, if any, ours; there are no CORS headers. `Limits` bounds bodies,
-connections and the time that each step of an exchange may take. A watch may be silent: only its client ends it.
-Stopping wakes the watchers first, since an open watch would keep the socket open.
+connections and the time that each step of an exchange may take. A watch may be silent, and the reader of a log may
+pause: only their clients end them. Stopping wakes the watchers first, since an open watch would keep the socket open.
 """
 
 import asyncio
@@ -107,7 +107,8 @@ class HttpServer:
             async with aclosing(body) as chunks:  # type: ignore[type-var]
                 await outgoing.prepare(incoming)
                 async for chunk in chunks:
-                    await self._taken(incoming, outgoing.write(chunk))
+                    writing = outgoing.write(chunk)
+                    await (writing if response.may_pause else self._taken(incoming, writing))
                 await outgoing.write_eof()
         return outgoing
 

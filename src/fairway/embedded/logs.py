@@ -7,7 +7,7 @@
 The two of a Workload answer also when it is deleted, with what is kept of the latest one of that name. With
 `frames=true` a log is a sequence of frames, so that a reader can tell gaps from text: a byte, 0 for text and 1 for a
 sentence about a gap; the length, 4 bytes, the most significant first; then the content. Who runs pods serves all this,
-through the Kubelet given to the server.
+through the Kubelet given to the server. Who reads a log in a pager may pause: no limit of time ends the stream.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -76,7 +76,7 @@ async def of_pod(registry: Registry, call: Call, kubelet: Kubelet | None) -> Res
         return Response(200, _TEXT, b"")
     gap, pieces = found
     told = {"warning": f'299 - "{gap}"'} if gap and options.tail_lines is None else {}
-    return Response(200, _TEXT | told, _text(pieces))
+    return Response(200, _TEXT | told, _text(pieces), may_pause=True)
 
 
 async def _text(pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
@@ -132,7 +132,7 @@ async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -
     chosen, options = _chosen(call, runs), _log_options(registry, call)
     assert kubelet is not None or not chosen
     form = _frame if call.flag("frames") else _marked
-    return Response(200, _TEXT, _in_order(kubelet, chosen, options, form) if kubelet else b"")
+    return Response(200, _TEXT, _in_order(kubelet, chosen, options, form) if kubelet else b"", may_pause=True)
 
 
 def _chosen(call: Call, runs: list[Run]) -> list[Run]:

@@ -27,12 +27,14 @@ Messages = AsyncIterator[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`talk`, with status 101: what a WebSocket is then: the messages of the client → those of the server."""
+    """`talk`, with status 101: what a WebSocket is then: the messages of the client → those of the server. `may_pause`:
+    a person reads the stream, and may stop for as long as it takes."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes | AsyncIterator[bytes]
     talk: Callable[[Messages], Messages] | None = None
+    may_pause: bool = False
 
 
 Transport = Callable[[Request], Awaitable[Response]]
