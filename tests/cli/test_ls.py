@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from fairway.api.scalars import time as seconds
 from fairway.cli.listing import Listed, ends_by, natural, rank, reason, row
-from fairway.cli.output import table
+from fairway.cli.output import start, table
 
 from .test_commands import Machine, heeds_ctrl_c
 
@@ -198,3 +199,11 @@ def test_a_job_is_found_by_its_name_without_a_list_of_all() -> None:
     found = asyncio.run(sought(Client(answer, Clock()), "ml", "a"))
     assert found is not None and found.name == "a"
     assert all(not path.endswith(("workloads", "pods")) for path in asked) and len(asked) <= 5
+
+
+@pytest.mark.parametrize(("passed", "said"), [
+    (0, r"~(\w+ \d\d )?\d\d:\d\d–(\w+ \d\d )?\d\d:\d\d"), (700, r"~by (\w+ \d\d )?\d\d:\d\d"), (4000, ""),
+])  # fmt: skip
+def test_a_forecast_is_never_shown_as_a_time_in_the_past(passed: float, said: str) -> None:
+    told = {"p50": "2026-11-23T12:10:00Z", "p90": "2026-11-23T13:00:00Z", "rough": True}
+    assert re.fullmatch(said, start(told, seconds("2026-11-23T12:00:00Z") + passed))

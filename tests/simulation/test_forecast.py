@@ -5,6 +5,8 @@ from simworld import Thing, World, is_true, job, node
 from test_life import START, play
 
 from fairway.api.quantities import time
+from fairway.kube import kinds
+from fairway.kube.kinds import Selection
 
 
 async def waits(world: World) -> Thing:
@@ -39,6 +41,35 @@ def test_what_never_fits_gets_none() -> None:
 
     status = play(story, node("n1", cpu=2))["status"]
     assert (status["reason"], "forecast" in status) == ("NeverFits", False)
+
+
+def test_on_a_young_cluster_a_forecast_is_rough_and_behind_other_guesses_there_is_none() -> None:
+    async def story(world: World) -> list[Thing]:
+        await world.apply(job("a", seconds=3600))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.apply(job("b", seconds=10))
+        await world.until(lambda: world.is_in("job-b", "Pending"))
+        await world.apply(job("c", seconds=10))
+        await world.clock.sleep(70)
+        return [(await world.workload(f"job-{name}"))["status"] for name in "bc"]
+
+    first, second = play(story, node("n1", cpu=2))
+    assert first["forecast"]["rough"] and "forecast" not in second
+
+
+def test_short_jobs_on_a_young_cluster_are_never_told_hours() -> None:
+    async def story(world: World) -> list[float]:
+        await world.apply(*(job(f"short{row}", seconds=1) for row in range(60)))
+        found, last = [], f"job-short{59}"
+        while not await world.is_in(last, "Succeeded"):
+            await world.clock.sleep(5)
+            listed = await world.client.list(Selection(kinds.WORKLOADS))
+            said = [it["status"]["forecast"] for it in listed if it.get("status", {}).get("forecast")]
+            found += [time(it["p90"]) - world.clock.now() for it in said]
+        return found
+
+    told = play(story, node("n1", cpu=2))
+    assert told and max(told) < 1800
 
 
 def test_a_forecast_that_has_not_moved_is_not_written_again() -> None:

@@ -92,11 +92,19 @@ def seconds(stamp: str) -> float:
 
 
 def start(forecast: dict[str, Any] | None, now: float) -> str:
-    """A forecast: `14:20–16:05`, with `~` where it is rough, open where its end is not in sight."""
-    if not forecast:
+    """A forecast: `14:20–16:05`, with `~` where it is rough, open where its end is not in sight. Once the first time
+    has passed it is `by 16:05`, once both have it is none: it was wrong, and a new one is on its way."""
+    times = [seconds(text) for name in ("p50", "p90") if (text := (forecast or {}).get(name))]
+    if not forecast or not times or max(times) < now - FRESH_SECONDS:
         return ""
-    early, late = clock_time(forecast.get("p50"), now), clock_time(forecast.get("p90"), now)
+    early, late = clock_time(max(times[0], now), now), clock_time(forecast.get("p90"), now)
+    if times[0] < now - FRESH_SECONDS:
+        return f"{'~' if forecast.get('rough') else ''}by {late}"
     return f"{'~' if forecast.get('rough') else ''}{early}{'' if early == late else '–' + (late or '…')}"
+
+
+FRESH_SECONDS = 60.0
+"""How old a forecast of `now` may be: it is made once a minute at most."""
 
 
 def clock_time(moment: str | float | None, now: float) -> str:

@@ -13,10 +13,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import structs
 
 from fairway.api.quantities import time, time_text
 from fairway.api.types import Forecast as ForecastStatus
@@ -34,13 +35,15 @@ MOVED = 0.1
 SEED = 1  # the same each time: a forecast moves because the world does, not by chance
 MEMORY = 200  # starts that an accuracy is the mean of
 log = logging.getLogger(__name__)
+Learn = Callable[[str, Outcome], None]
 
 
 class Forecasts:
-    """`learn` hears, by queue, what came of each forecast."""
+    """`learn` hears, by queue, what came of each forecast; `learned` adds to a snapshot what queues have learned and
+    not written yet."""
 
-    def __init__(self, means: Means, policy: Policy, learn: Callable[[str, Outcome], None]) -> None:
-        self.means, self.policy, self.learn = means, policy, learn
+    def __init__(self, means: Means, policy: Policy, learn: Learn, learned: Callable[[Snapshot], Snapshot]) -> None:
+        self.means, self.policy, self.learn, self.learned = means, policy, learn, learned
         self._track = Track()
         self._starts: Counter[str] = Counter()
         self._covered: Counter[str] = Counter()
@@ -72,7 +75,7 @@ class Forecasts:
         """One forecast, told; how long finding it took."""
         clock, chance = self.means.client.clock, np.random.default_rng(SEED)
         known, reading = self.means.view.workloads.values(), self.means.facts.reading()
-        world = world_of(snapshot, recent(known, reading, now=snapshot.now))
+        world = world_of(self.learned(snapshot), recent(known, reading, now=snapshot.now))
         try:
             found = await clock.in_process(forecast, world, self.policy, chance)
         except (EOFError, OSError) as error:
@@ -88,8 +91,8 @@ class Forecasts:
         self._track.tell(snapshot.now, snapshot.pending, found)
         for one in snapshot.pending:
             seen, new = means.view.workloads.get(one.key), found.get(one.key)
-            if seen and is_news(seen.status, new, now=snapshot.now):
-                await means.write(one.key, lambda it, new=new: foretold(it, new))  # type: ignore[misc]
+            if seen and is_news(seen.status, new and from_now(new, means.now()), now=snapshot.now):
+                await means.write(one.key, lambda it, new=new: foretold(it, new and from_now(new, means.now())))  # type: ignore[misc]
                 await means.client.clock.sleep(pause)
 
     # How good they were
@@ -135,7 +138,12 @@ def foretold(said: WorkloadObject, new: Forecast | None) -> WorkloadStatus:
     """The status with this forecast, of a workload that still waits."""
     if holds(said.status, "Admitted") or is_over(said.status):
         return said.status
-    return replace(said.status, forecast=written(new) if new else None)
+    return structs.replace(said.status, forecast=written(new) if new else None)
+
+
+def from_now(one: Forecast, now: float) -> Forecast:
+    """A forecast without what has passed since it was begun."""
+    return replace(one, p50=max(one.p50, now), p90=max(one.p90, now))
 
 
 def written(one: Forecast) -> ForecastStatus:

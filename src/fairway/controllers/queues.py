@@ -25,6 +25,7 @@ from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts
 from fairway.engine.quota import astray
+from fairway.engine.sketch import learn
 from fairway.engine.track import Outcome, learned
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -36,6 +37,7 @@ from .status import Said, is_over, since
 from .workloads import FINALIZER, held_by, served, value_of
 
 DEFAULT = "default"
+MOST_LEARNED = 200  # runtimes of a queue that are learned from before they are written
 PAUSE_SECONDS, SETTLE_SECONDS, HURRIED_SECONDS = 60.0, 1.0, 0.5
 Cell = tuple[str, str, str]
 """Queue, pool, resource."""
@@ -129,6 +131,18 @@ class Queues:
             ledger = evicted(found[name].ledger, self._evicted.get(name, {}), now=snapshot.now)
             spent = ledger.budget_spent + sum(use.gpu_seconds for use in self._uses.get(name, {}).values())
             found[name] = dataclasses.replace(found[name], ledger=dataclasses.replace(ledger, budget_spent=spent))
+        return dataclasses.replace(snapshot, queues=found)
+
+    def learned(self, snapshot: Snapshot) -> Snapshot:
+        """With the last runtimes that queues are still to be told of: what a forecast should not wait for either."""
+        found = dict(snapshot.queues)
+        for name in self._uses.keys() & found.keys():
+            uses = [one for one in self._uses[name].values() if one.workload.queue == name and one.runtime is not None]
+            runtimes = dict(found[name].ledger.runtimes)
+            for one in uses[-MOST_LEARNED:]:
+                runtimes = learn(runtimes, one.workload, one.runtime or 0.0)
+            ledger = dataclasses.replace(found[name].ledger, runtimes=tuple(sorted(runtimes.items())))
+            found[name] = dataclasses.replace(found[name], ledger=ledger)
         return dataclasses.replace(snapshot, queues=found)
 
     async def _turn(self, name: str) -> float | None:

@@ -103,7 +103,7 @@ class Control:
         policy = policy_of(settings)
         self._writer, self._queues = Writer(self._means), Queues(self._means)
         self._notices = Notices(self._means)
-        self._forecasts = Forecasts(self._means, policy, self._queues.learn)
+        self._forecasts = Forecasts(self._means, policy, self._queues.learn, self._queues.learned)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
         self._leads = False
 

@@ -114,15 +114,26 @@ class Runtimes:
             return whole - ran
         return -log(1.0 - part) * max(ran, 0.0 if self.foreseen.knows(workload) else self._mean(workload))
 
+    def is_guess(self, workload: Workload) -> bool:
+        """Whether nothing says how long it runs: none of its queue has ended, and no limit or expectation is set."""
+        return not (
+            workload.key in self._known or self.foreseen.knows(workload) or workload.expected_runtime
+            or self._expected(workload) or self._tree.time_limit(workload)
+        )  # fmt: skip
+
+    def _expected(self, workload: Workload) -> float | None:
+        return self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)
+
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
         branch = self._tree.branches.get(workload.queue)
         return (branch.queue.ledger if branch else Ledger()).stretch
 
     def _mean(self, workload: Workload) -> float:
-        expected = self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)
         limit = self._tree.time_limit(workload)
-        return workload.expected_runtime or expected or (DEFAULT_SECONDS if limit is None else limit / 2)
+        return workload.expected_runtime or self._expected(workload) or (
+            DEFAULT_SECONDS if limit is None else limit / 2
+        )  # fmt: skip
 
 
 class Sizes:
@@ -159,9 +170,11 @@ def forecast(
     starts, seen = (np.array(part).reshape(len(runs), -1) for part in zip(*runs))
     halves, most = np.quantile(starts, (0.5, 0.9), axis=0, method="inverted_cdf").tolist()
     is_rough = (seen.sum(axis=0) < len(runs) / 2).tolist()
+    guesses = futures.guesses()
     return {
-        one.key: Forecast(p50, max(p50, futures.late(one, p90)), rough)
-        for one, p50, p90, rough in zip(futures.line, halves, most, is_rough) if p50 < inf
+        one.key: Forecast(p50, max(p50, futures.late(one, p90)), rough or bool(guess and p50 > world.now))
+        for one, p50, p90, rough, guess in zip(futures.line, halves, most, is_rough, guesses)
+        if p50 <= world.now or (p50 < inf and guess <= 1)
     }
 
 
@@ -180,6 +193,14 @@ class Futures:
         self._work = np.array([self._sizes.of(one) * self._runtimes.left(one, 0.5) for one in self.line])
         followed = {one.key for one in self.line[:MOST_WAITING]}
         self._asked = followed & {question.only} or followed
+
+    def guesses(self) -> list[int]:
+        """For each of the line whether its start hangs on a guess: 0 no; 1 on what runs; 2 on what waits before it."""
+        guess, found = int(any(self._runtimes.is_guess(one.workload) for one in self._world.running)), list[int]()
+        for one in self.line:
+            found.append(guess)
+            guess = 2 if guess == 2 or self._runtimes.is_guess(one) else guess
+        return found
 
     def late(self, one: Workload, p90: float) -> float:
         """The p90 that is told where the runs say this one: stretched, but not beyond the start of a hold."""
