@@ -4,7 +4,8 @@ import asyncio
 import base64
 import os
 import signal
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,30 @@ async def test_pods_of_an_indexed_job_have_ranks_and_keep_their_port(box: Box):
     said = [(await box.said(name)).split() for name in ("j-0-a", "j-1-a", "j-0-b")]
     assert [it[:2] for it in said] == [["0", "2"], ["1", "2"], ["0", "2"]]
     assert len({it[2] for it in said}) == 1
+
+
+@pytest.fixture
+def small_cgroup() -> Iterator[Path]:
+    """A cgroup that may use 50 MB; a process joins it by writing its number into `cgroup.procs`."""
+    root = Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").is_dir() else "/sys/fs/cgroup")
+    own = root / f"fairway-test-{os.getpid()}"
+    limit = "memory.limit_in_bytes" if root.name == "memory" else "memory.max"
+    try:
+        own.mkdir()
+        (own / limit).write_text("50000000")
+    except OSError:
+        pytest.skip("no cgroup can be made here")
+    yield own
+    own.rmdir()
+
+
+async def test_a_kill_for_want_of_memory_is_told_apart_from_any_other(box: Box, small_cgroup: Path):
+    greedy = f"{sys.executable} -c 'bytearray(300_000_000)'"
+    await box.run("a", f"echo $$$$ > {small_cgroup}/cgroup.procs; exec {greedy}")
+    await box.run("b", "kill -9 $$$$")
+    ends = {name: await box.state(name, "terminated") for name in "ab"}
+    assert {name: (end["exitCode"], end["reason"]) for name, end in ends.items()} == {
+        "a": (137, "OOMKilled"), "b": (137, "Error")}  # fmt: skip
 
 
 async def test_without_a_working_directory_a_pod_has_one_of_its_own(box: Box, tmp_path: Path):

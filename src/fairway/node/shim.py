@@ -6,6 +6,7 @@ writes the log, and writes `exit` before it goes. Fairway reads the folder and s
 "look at `stop`". The rules:
 - *At most once.* The lock first, then `started`, which only one shim can make, then the process. So an `exit` tells
   the truth; `started` without lock and `exit` means lost; without `started` nothing ran.
+- *Out of memory* is what SIGKILL means that nobody asked for, where the kernel counted such a kill while it ran.
 - *Nothing stays behind.* The shim is the reaper of all its descendants and kills what is left when the first process
   ends; the first process dies with the shim.
 - *Stopping is asked in a file* (`stop`: seconds of grace, and why): it can be asked again, or before the start. The
@@ -146,14 +147,25 @@ def shim(folder, told):
     libc.prctl(SUBREAPER, 1, 0, 0, 0)
     with open(f"{folder}/spec", "rb") as file:
         spec = marshal.load(file)
-    log = Log(folder)
+    log, before = Log(folder), oom_kills()
     child, pipes, error = start(spec)
     os.close(told)
     code, why = attend(Stop(folder, child), wake, pipes, log)
     reason, _, message = error.partition("\n")
     if reason:
         code = 128
+    elif code == 128 + signal.SIGKILL and not why and oom_kills() > before:
+        reason = "OOMKilled"
     write(f"{folder}/exit", f"{code} {begun} {time.time_ns()} {why or '-'} {reason or '-'}\n{message}")
+
+
+def oom_kills():
+    """How many processes the kernel has killed for want of memory since it was booted, in any cgroup."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
+    except OSError:
+        return 0
 
 
 def write(path, text, only=False):
