@@ -16,6 +16,7 @@ import aiohttp
 import jsonpatch
 import pytest
 import yaml
+from click.testing import CliRunner
 from cluster import running, serve
 from cryptography import x509
 
@@ -23,6 +24,7 @@ from fairway.api.admission import Refused
 from fairway.api.decode import decode
 from fairway.api.owners import GATED, OWNERS
 from fairway.api.types import QueueObject
+from fairway.cli.up import controller
 from fairway.clock import Clock, VirtualClock, seeded
 from fairway.controllers.certificates import CONFIGURATION, SECRET, Certificates
 from fairway.controllers.view import View
@@ -187,6 +189,12 @@ async def test_what_is_no_review_is_refused_and_nothing_ends() -> None:
 def test_an_address_is_a_host_and_a_port(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT is allowed"):
         address(text)
+
+
+def test_a_wrong_address_is_one_line_of_the_command() -> None:
+    said = CliRunner().invoke(controller, ["--webhook", "9443"])
+    assert (said.exit_code, said.output) == (
+        2, "fairway: --webhook: found '9443'; HOST:PORT is allowed, as in 0.0.0.0:9443\n")
 
 
 # -- certificates

@@ -25,22 +25,33 @@ PARTS = {
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
     )
 }
+SERVICES = Kind("Service", "services")
 Address = tuple[str, int]
 
 
 @asynccontextmanager
-async def installed(admin: Client, address: Address) -> AsyncIterator[None]:
-    """What `fairway install` says of admission, for a controller at this address, is there and in force."""
-    printed = CliRunner().invoke(install, ["--webhook-url", f"https://{address[0]}:{address[1]}"])
+async def installed(admin: Client, address: Address, *, by_service: bool = False) -> AsyncIterator[None]:
+    """What `fairway install` says of admission, for a controller at this address, is there and in force. With
+    `by_service` it is called as in a cluster, by the name of its Service, which leads to this machine."""
+    options = [] if by_service else ["--webhook-url", f"https://{address[0]}:{address[1]}"]
+    printed = CliRunner().invoke(install, options)
     things = [one for one in yaml.safe_load_all(printed.output) if one["kind"] in PARTS]
     assert {one["kind"] for one in things} == PARTS.keys()
+    if by_service:
+        ports = [{"port": address[1]}]
+        leads = {"type": "ExternalName", "externalName": "localhost", "ports": ports}
+        meta = {"name": "fairway-webhook", "namespace": "fairway-system"}
+        await admin.create(SERVICES, {"metadata": meta, "spec": leads})
     for one in things:
+        for hook in one.get("webhooks", ()) if by_service else ():
+            hook["clientConfig"]["service"]["port"] = address[1]
         await admin.create(PARTS[one["kind"]], one)
     try:
         yield
     finally:
         for one in things:
             await admin.delete(Ref(PARTS[one["kind"]], one["metadata"]["name"]))
+        await admin.delete(Ref(SERVICES, "fairway-webhook", "fairway-system"))
 
 
 async def answered(ann: Client) -> None:
@@ -94,7 +105,7 @@ async def test_every_default_job_succeeds_and_none_is_bound_by_another(plane: Pl
 
 async def test_users_are_stamped_and_only_the_controller_admits(plane: Plane) -> None:
     address = ("127.0.0.1", free_ports(1)[0])
-    async with plane.client() as admin, plane.client("ann") as ann, installed(admin, address):
+    async with plane.client() as admin, plane.client("ann") as ann, installed(admin, address, by_service=True):
         async with fairway(plane, webhook=address):
             await answered(ann)
             made = await ann.create(kinds.PODS, pod("p", labels=LABELS, annotations={"fairway.dev/user": "boss"}))

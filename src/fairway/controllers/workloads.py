@@ -209,17 +209,18 @@ class Life:
         if not (left := within(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS
-        if not (moved := adopted(placed, value, case.pods)).is_same(placed):
+        is_alone = not any(map(is_of_others, case.pods))
+        if not is_alone and not (moved := adopted(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
-        if crowded := self._crowded(placed, value, case.pods):
+        turns = [(*each, assign(*each)) for each in by_podset(placed, value, case.pods)]
+        if crowded := self._crowded([place for *_, given in turns for _, place in given]):
             await self._yield(case, dropping(placed, crowded), crowded)
             return self.means.now() + SETTLE_SECONDS
         late, ranks = False, ranks_of(owner, placed, value, case.pods)
-        for placement, pods in by_podset(placed, value, case.pods):
-            given = assign(placement, pods)
+        for placement, pods, given in turns:
             free = [one for one in given if not (is_up and self.means.facts.is_left(one[1].node))]
             late |= len(free) < len(given)
             if ranks:
@@ -279,10 +280,10 @@ class Life:
         self.means.cases.lost.pop(case.key, None)
         return now
 
-    def _crowded(self, placed: Admission, value: Workload, pods: Sequence[PodObject]) -> list[Place]:
-        """The places of pods to be bound on nodes that another scheduler filled meanwhile."""
-        given = [place for each in by_podset(placed, value, pods) for _, place in assign(*each)]
-        return [place for place in given if self.means.facts.is_crowded(place.node)]
+    def _crowded(self, given: Sequence[Place]) -> list[Place]:
+        """Those of these places that are on nodes which another scheduler filled meanwhile."""
+        full = {node for node in {place.node for place in given} if self.means.facts.is_crowded(node)}
+        return [place for place in given if place.node in full]
 
     async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:
         """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.
@@ -292,7 +293,7 @@ class Life:
         elif not self.means.facts.state.assumes(case.key):
             eviction = Eviction(self.means.now(), Cause.PODS_LOST)
             words = Said(*conditions.crowded_out(crowded[0].node))
-            await self.means.write(case.key, lambda it: life.evict(it.status, eviction, words))
+            await self.means.write(case.key, lambda it: _once(it.status, eviction, words))
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
@@ -375,6 +376,10 @@ class Life:
 def is_replica(owner: OwnerReference) -> bool:
     """Whether a workload of this owner is a replica, which may go though the owner stays."""
     return kind_of(owner) in OWNERS and OWNERS[kind_of(owner)].group != ""
+
+
+def _once(status: WorkloadStatus, eviction: Eviction, words: Said) -> WorkloadStatus:
+    return life.evict(status, eviction, words) if holds(status, "Admitted") else status
 
 
 def value_of(said: WorkloadObject) -> Workload:
