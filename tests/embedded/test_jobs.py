@@ -14,7 +14,8 @@ from fairway.api.indexes import parse_indexes, show_indexes
 from fairway.api.quantities import time_text
 from fairway.clock import Chance, VirtualClock, seeded
 from fairway.embedded.jobs import Jobs
-from fairway.embedded.jobstatus import Job, Pod, settle
+from fairway.embedded.jobstatus import settle
+from fairway.embedded.jobtypes import Job, Pod
 from fairway.embedded.successpolicy import SuccessPolicy, rule_met
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -398,6 +399,25 @@ def test_a_job_whose_success_rule_is_met_is_complete_when_its_other_pods_are_gon
         assert said["Complete"] == said["SuccessCriteriaMet"] == ("SuccessPolicy", "Matched rules at index 0")
         assert (status["succeeded"], status["completedIndexes"], status.get("failed", 0)) == (1, "0", 0)
         assert len(await pods_of(client, "a")) == 1
+
+    play(story)
+
+
+def test_failures_of_an_index_count_also_when_its_failed_pods_are_deleted():
+    async def story(client: Client) -> None:
+        made = job("a", annotations=lasting(3, code=1), completions=1, parallelism=1, completionMode="Indexed",
+                   backoffLimitPerIndex=2, backoffLimit=99)
+        await client.create(kinds.JOBS, made)
+        gone: tuple[str, ...] = ()
+        for number in range(3):
+            [pod] = await active(client, "a", 1, but=gone)
+            gone += (pod["metadata"]["uid"],)
+            assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == str(number)
+            for old in await pods_of(client, "a"):
+                if old["metadata"]["uid"] != pod["metadata"]["uid"]:
+                    await client.delete(Ref(kinds.PODS, old["metadata"]["name"], "default"))
+        status = await state(client, "a", "Failed")
+        assert (status["failedIndexes"], status["failed"]) == ("0", 3)
 
     play(story)
 

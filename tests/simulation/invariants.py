@@ -8,7 +8,7 @@ import msgspec
 
 from fairway.api.objects import ASSIGNED
 from fairway.api.quantities import parse
-from fairway.embedded.jobstatus import FINALIZER
+from fairway.embedded.jobtypes import FINALIZER
 from fairway.embedded.registry import Registry
 from fairway.embedded.store import Event, Store
 

@@ -8,7 +8,7 @@ tells people alone (pods that got ready, that a new Job is suspended) is written
 
 import asyncio
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +24,8 @@ from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
 
-from .jobstatus import FINALIZER, Job, JobStatus, Pod, Step, is_minor, settle
+from .jobstatus import Step, failures, is_minor, settle
+from .jobtypes import FAILURES, FINALIZER, Job, JobStatus, Pod
 
 ASSUMED_SECONDS = 30.0
 BATCH_SECONDS = 2.0
@@ -116,8 +117,10 @@ class Jobs:
         return min(filter(None, times), default=None)
 
     def _settle(self, key: str, job: Job) -> Step:
-        own = [pod for pod in self._pods(key) if _uid(pod) == job.metadata.uid]
-        return settle(job, own, self.clock.now())
+        return settle(job, self._own(key, job), self.clock.now())
+
+    def _own(self, key: str, job: Job) -> list[Pod]:
+        return [pod for pod in self._pods(key) if _uid(pod) == job.metadata.uid]
 
     def _job(self, key: str) -> Job | None:
         seen = self.jobs.store.get(key)
@@ -143,7 +146,8 @@ class Jobs:
         await self._release(key, [pod for pod in step.remove if pod.is_tracked])
         await _each([self._delete(key, job, pod) for pod in (*step.remove, *step.stop)])
         taken = {pod.metadata.name for pod in self._pods(key)}
-        new = [_pod(job, index, taken) for index in step.create]
+        times = failures(job, self._own(key, job)) if job.spec.backoff_limit_per_index is not None else None
+        new = [_pod(job, index, taken, times) for index in step.create]
         await _each([self._create(key, job, pod) for pod in new])
 
     async def _delete(self, key: str, job: Job, pod: Pod) -> None:
@@ -235,8 +239,9 @@ def _shown(status: JobStatus) -> dict[str, Any]:
     return ABSENT | {"ready": 0, "terminating": 0} | shown | kept
 
 
-def _pod(job: Job, index: int | None, taken: set[str]) -> dict[str, Any]:
-    """The next pod of a job, of a name that none in `taken` has; the name is added to them."""
+def _pod(job: Job, index: int | None, taken: set[str], times: Counter[int] | None) -> dict[str, Any]:
+    """The next pod of a job, of a name that none in `taken` has; the name is added to them. `times`: how often each
+    index failed, where each has a limit of its own."""
     template = job.spec.template
     meta, uid, name = template.get("metadata") or {}, job.metadata.uid, job.metadata.name
     labels = {f"{prefix}{word}": value for prefix in ("", "batch.kubernetes.io/")
@@ -248,6 +253,8 @@ def _pod(job: Job, index: int | None, taken: set[str]) -> dict[str, Any]:
         stem = f"{name}-{index}-"
         labels[INDEX] = annotations[INDEX] = str(index)
         annotations[WORLD_SIZE] = str(job.spec.completions)
+        if times is not None:
+            annotations[FAILURES] = str(times[index])
         spec.setdefault("hostname", f"{name[:62 - len(str(index))]}-{index}")
         for field in ("containers", "initContainers"):
             if field in spec:

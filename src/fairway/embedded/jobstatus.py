@@ -19,145 +19,21 @@ still run are taken away then, and it is Complete when none is left.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from msgspec import field
 from msgspec.structs import replace
 
-from fairway.api import objects
 from fairway.api.indexes import parse_indexes, show_indexes
-from fairway.api.objects import INDEX, Condition, Metadata, Part
-from fairway.api.pods import is_disrupted, is_lost
+from fairway.api.objects import Condition
 from fairway.api.quantities import time, time_text
 
-from .podfailure import PodFailurePolicy, rule_of
-from .successpolicy import SuccessPolicy, rule_met
+from .jobtypes import Job, JobSpec, JobStatus, Pod, Uncounted
+from .podfailure import rule_of
+from .successpolicy import rule_met
 
-FINALIZER = "batch.kubernetes.io/job-tracking"
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 360.0
 ALL = -1
 COUNTED = ("Count", "FailIndex", "FailJob")
 EPOCH = "1970-01-01T00:00:00Z"
-
-
-class JobSpec(Part):
-    parallelism: int = 1
-    completions: int | None = None
-    completion_mode: str = "NonIndexed"
-    backoff_limit: int = 6
-    active_deadline_seconds: int | None = None
-    ttl_seconds_after_finished: int | None = None
-    suspend: bool = False
-    backoff_limit_per_index: int | None = None
-    max_failed_indexes: int | None = None
-    pod_failure_policy: PodFailurePolicy | None = None
-    success_policy: SuccessPolicy | None = None
-    template: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_indexed(self) -> bool:
-        return self.completion_mode == "Indexed"
-
-
-class Uncounted(Part):
-    succeeded: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-
-
-class JobStatus(Part, kw_only=True):
-    active: int = 0
-    ready: int = 0
-    terminating: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    start_time: str | None = None
-    completion_time: str | None = None
-    completed_indexes: str | None = None
-    failed_indexes: str | None = None
-    uncounted_terminated_pods: Uncounted = Uncounted()
-    conditions: tuple[Condition, ...] = ()
-
-
-class JobMetadata(Metadata):
-    generation: int = 0
-
-
-class Job(Part):
-    metadata: JobMetadata = JobMetadata()
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
-
-
-class Ended(Part):
-    finished_at: str = ""
-    exit_code: int = 0
-
-
-class State(Part):
-    terminated: Ended | None = None
-
-
-class ContainerStatus(Part):
-    name: str = ""
-    restart_count: int = 0
-    state: State = State()
-
-
-class PodStatus(objects.PodStatus):
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class PodSpec(Part):
-    node_name: str = ""
-    restart_policy: str = ""
-
-
-class Pod(Part):
-    metadata: Metadata = Metadata()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def is_tracked(self) -> bool:
-        return FINALIZER in self.metadata.finalizers
-
-    @property
-    def is_leaving(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def has_succeeded(self) -> bool:
-        return self.status.phase == "Succeeded"
-
-    @property
-    def is_over(self) -> bool:
-        return self.status.phase in ("Succeeded", "Failed") or self.is_leaving
-
-    @property
-    def is_lost(self) -> bool:
-        """It ended, or is told to go, for no fault of its program."""
-        return is_lost(self.status) or (self.is_leaving and is_disrupted(self.status))
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        return self.status.conditions
-
-    @property
-    def exit_codes(self) -> tuple[tuple[str, int], ...]:
-        """Of its containers that ended, by name."""
-        all_of = (*self.status.container_statuses, *self.status.init_container_statuses)
-        return tuple((it.name, it.state.terminated.exit_code) for it in all_of if it.state.terminated)
-
-    @property
-    def is_ready(self) -> bool:
-        return any(it.type == "Ready" and it.status == "True" for it in self.status.conditions)
-
-    @property
-    def index(self) -> int:
-        """-1 where the pod has none."""
-        text = self.metadata.annotations.get(INDEX, "")
-        return int(text) if text.isdecimal() else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,15 +133,22 @@ def _action(spec: JobSpec, pod: Pod) -> str:
 
 
 def _failed_indexes(job: Job, pods: Sequence[Pod]) -> frozenset[int]:
-    """Indexes that failed more often than each may; failed pods stay, so they can be counted."""
+    """Indexes that failed more often than each may."""
     limit = job.spec.backoff_limit_per_index
     if limit is None or not job.spec.is_indexed:
         return frozenset()
-    actions = [(pod.index, _action(job.spec, pod)) for pod in pods]
-    times = Counter(index for index, action in actions if action in COUNTED)
-    found = {index for index, count in times.items() if count > limit}
-    found |= {index for index, action in actions if action == "FailIndex"}
+    found = {index for index, count in failures(job, pods).items() if count > limit}
+    found |= {pod.index for pod in pods if _action(job.spec, pod) == "FailIndex"}
     return frozenset(found | parse_indexes(job.status.failed_indexes or ""))
+
+
+def failures(job: Job, pods: Sequence[Pod]) -> Counter[int]:
+    """How often each index failed: each pod says how often before it, so that failed pods may be deleted."""
+    found = Counter[int]()
+    for pod in pods:
+        own = pod.failures_before + (_action(job.spec, pod) in COUNTED)
+        found[pod.index] = max(found[pod.index], own)
+    return found
 
 
 def _finished(job: Job, pods: Sequence[Pod], ended_at: float, now: float) -> Step:
