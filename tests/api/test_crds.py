@@ -1,12 +1,15 @@
 """The CRDs are made from the types, are what deploy/ holds, and refuse what a schema can refuse."""
 
+import json
 from pathlib import Path
 
 import jsonschema_rs
 import pytest
+from released import BOUNDS, fields
 
 from fairway.api.crds import KINDS, crds, manifest
 
+HERE = Path(__file__).parent
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "crds.yaml"
 
 
@@ -139,3 +142,18 @@ def test_a_description_stands_on_every_field_that_users_set():
     for kind in KINDS:
         for name, part in schema(kind.name)["properties"]["spec"]["properties"].items():
             assert part.get("description"), f"{kind.name}.spec.{name}"
+
+
+@pytest.mark.parametrize("release", sorted(HERE.glob("fields-*.jsonl")), ids=lambda path: path.stem)
+def test_objects_of_a_released_version_are_still_good(release):
+    """No field is gone, has another type, must now be there, or takes less than it did."""
+    now = {one["path"]: one for one in fields(crds())}
+    before = {one["path"]: one for one in map(json.loads, release.read_text().splitlines())}
+    assert before.keys() - now.keys() == set()
+    for path, one in before.items():
+        assert now[path]["type"] == one["type"], path
+        assert one["isRequired"] or not now[path]["isRequired"], path
+        assert "enum" not in now[path] or set(one["enum"]) <= set(now[path]["enum"]), path
+        assert all(now[path].get(bound) in (None, one.get(bound)) for bound in BOUNDS), path
+    added = [path for path, one in now.items() if one["isRequired"] and path not in before]
+    assert [path for path in added if path.rpartition(".")[0] in before] == []

@@ -22,7 +22,7 @@ SERIES = {  # of each alert: the series that make it fire, over twenty-four hour
     "FairwayDecidesSlowly": {'fairway_cycle_seconds_bucket{le="3"}': "0+1x1440",
                              'fairway_cycle_seconds_bucket{le="10"}': "0+2x1440",
                              'fairway_cycle_seconds_bucket{le="+Inf"}': "0+2x1440"},
-    "FairwayQueueBelowShare": {'fairway_share{queue="q",pool="p",resource="cpu"}': "2x1440",
+    "FairwayQueueBelowShare": {'fairway_share{queue="q",pool="*",resource="cpu"}': "2x1440",
                                'fairway_allocated{queue="q",pool="p",resource="cpu"}': "1x1440",
                                'fairway_pending_workloads{queue="q",reason="NoRoom"}': "1x1440"},
     "FairwayForecastsAreOff": {'fairway_forecast_coverage{horizon="1h"}': "0.5x1440"},
@@ -32,7 +32,11 @@ QUIET = {  # a controller that works: no alert
     'fairway_cycle_seconds_bucket{le="3"}': "0+2x1440", 'fairway_cycle_seconds_bucket{le="+Inf"}': "0+2x1440",
     'fairway_share{queue="q",pool="p",resource="cpu"}': "2x1440", 'fairway_forecast_coverage{horizon="1h"}': "0.9x1440",
     'fairway_allocated{queue="q",pool="p",resource="cpu"}': "2x1440",
+    'fairway_share{queue="r",pool="*",resource="cpu"}': "4x1440",
+    'fairway_allocated{queue="r",pool="p",resource="cpu"}': "2x1440",
+    'fairway_allocated{queue="r",pool="o",resource="cpu"}': "2x1440",
     'fairway_pending_workloads{queue="q",reason="OverShare"}': "1x1440",
+    'fairway_pending_workloads{queue="r",reason="OverShare"}': "1x1440",
 }  # fmt: skip
 
 
