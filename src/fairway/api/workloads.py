@@ -20,7 +20,7 @@ from fairway.engine.resources import counts_of, gpus_of
 
 from . import types
 from .objects import SUBMITTED, Condition, Metadata, PodSpec
-from .pods import ALONE, Surroundings, check_fraction, pod_class
+from .pods import ALONE, GENERATED, NO_AFFINITY, Surroundings, check_fraction, pod_class
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, positive, seconds
 
@@ -140,7 +140,7 @@ def priority_class(spec: types.WorkloadSpec, default: str) -> str:
 def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[model.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
-    content = namespace, msgspec.json.encode(spec.pod_sets)
+    content = namespace, msgspec.json.encode([_plain(one, reading.around) for one in spec.pod_sets])
     if content in reading.known:
         return reading.known[content]
     found = tuple(
@@ -152,6 +152,19 @@ def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tupl
         raise Malformed(f"found {twice!r} twice; each podset has a name of its own", "spec.podSets")
     reading.known[content] = found
     return found
+
+
+def _plain(said: types.PodSetSpec, around: Surroundings) -> types.PodSetSpec:
+    """Without the labels that a controller generated for each workload, where nothing that is read here selects by
+    labels: it means the same."""
+    template = said.template
+    if around.selected or template.spec.affinity != NO_AFFINITY or template.spec.topology_spread_constraints:
+        return said
+    labels = {key: text for key, text in template.metadata.labels.items() if not key.startswith(GENERATED)}
+    if len(labels) == len(template.metadata.labels):
+        return said
+    meta = msgspec.structs.replace(template.metadata, labels=labels)
+    return msgspec.structs.replace(said, template=msgspec.structs.replace(template, metadata=meta))
 
 
 def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> model.PodSet:

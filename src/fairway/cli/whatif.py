@@ -8,6 +8,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -20,11 +22,24 @@ if TYPE_CHECKING:
     from fairway.engine import Policy, World
 
 Thing = dict[str, Any]
+
+
+class _Meta(msgspec.Struct, rename={"owners": "ownerReferences"}):
+    name: str = ""
+    namespace: str = ""
+    owners: tuple[msgspec.Raw, ...] = ()
+
+
+class _Owned(msgspec.Struct):
+    metadata: _Meta
+
+
 NO_NODE = "none while no node is ready and schedulable"
 READ = (
     kinds.NAMESPACES, kinds.NODES, kinds.NODE_POOLS, kinds.QUEUES, kinds.RESERVATIONS, kinds.PRIORITY_CLASSES,
-    kinds.DISRUPTION_BUDGETS, kinds.JOBS, kinds.PODS, kinds.WORKLOADS,
+    kinds.DISRUPTION_BUDGETS, kinds.PODS, kinds.WORKLOADS,
 )  # fmt: skip
+"""All that decides but Jobs."""
 
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
@@ -69,15 +84,29 @@ async def policy_of(client: Client) -> "Policy":
 
 
 async def _world(client: Client, *more: tuple[Kind, Thing]) -> "World":
-    """What the API server has, and more."""
+    """What the API server has, and more. Of thousands of Jobs most have a Workload and are not decoded."""
     from fairway.api.quantities import Malformed
-    from fairway.sim.cluster import read
+    from fairway.api.types import WorkloadObject
+    from fairway.sim.cluster import FORMS, read
 
-    lists = await asyncio.gather(*(client.list(Selection(kind)) for kind in READ))
-    found = [*((of, it) for of, them in zip(READ, lists) for it in them), *more]
-    things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in found)
+    forms = [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
+    asked = (client.list(Selection(kind), form) for kind, form in zip(READ, forms))
+    jobs, *lists = await asyncio.gather(client.list(Selection(kinds.JOBS), msgspec.Raw), *asked)
+    known = [it for them in lists for it in them]
+    stand = {
+        (it.metadata.namespace, ref.name)
+        for it in known if isinstance(it, WorkloadObject) for ref in it.metadata.owner_references if ref.kind == "Job"
+    }  # fmt: skip
+    left = [(kinds.JOBS, msgspec.json.decode(raw)) for raw in jobs if not _stands(raw, stand)]
+    things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in (*left, *more))
     with told(Malformed):
-        return read(things, now=float(int(client.clock.now())), is_live=True)
+        return read([*known, *things], now=float(int(client.clock.now())), is_live=True)
+
+
+def _stands(job: msgspec.Raw, those: set[tuple[str, str]]) -> bool:
+    """Whether a Workload stands for it, and nothing above it matters."""
+    meta = msgspec.json.decode(job, type=_Owned).metadata
+    return not meta.owners and (meta.namespace, meta.name) in those
 
 
 def _lines(said: Thing, world: "World") -> list[str]:

@@ -33,6 +33,7 @@ from .view import View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+MOST_KNOWN = 4_096  # podsets that are remembered
 PARTING = " (parting)"
 """Ends the key of what a workload loses by shrinking; no object has such a name."""
 KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
@@ -59,6 +60,7 @@ class Facts:
         self.promises: dict[str, tuple[Admission, tuple[str, ...]]] = {}
         self.malformed: dict[str, str] = {}
         self._stale: set[str] = set()
+        self._reading = workloads.Reading()
         self._selected: set[pods.Selected] = set()  # generated labels that selectors read
         self._queues_stale = False
         self._is_news = True
@@ -163,7 +165,9 @@ class Facts:
     def reading(self) -> workloads.Reading:
         spaces = {name: it.metadata.labels for name, it in self.view.namespaces.items()}
         around = pods.Surroundings(namespaces=spaces, selected=frozenset(self._selected))
-        return workloads.Reading(queues.priorities(self.view.classes), around)
+        known = self._reading.known if self._reading.around == around and len(self._reading.known) < MOST_KNOWN else {}
+        self._reading = workloads.Reading(queues.priorities(self.view.classes), around, known)
+        return self._reading
 
     def _settle(self, key: str, reading: workloads.Reading) -> None:
         said = self.view.workloads.get(key)

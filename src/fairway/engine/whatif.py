@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from .decide import starts_now
+from .decide import decide, starts_now
 from .model import GPU, Fact, Gone, PodSet, Running, Topology, Workload, World, amounts
-from .plan import RANK, Facts, Reason, Wait
+from .plan import RANK, Facts, Plan, Reason, Wait
 from .policy import Policy
 from .resources import DEVICE
 from .state import State, state_of
@@ -38,6 +38,11 @@ class WhatIf:
         self._world, self._state, self._policy = world, state_of(world), replace(policy, tells_why=False)
         seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
         self._decisions = LOOKS // seen
+
+    def plan(self) -> Plan:
+        """What is decided as it is."""
+        policy = replace(self._policy, tells_why=True)
+        return decide(policy.seen(self._state.snapshot(self._world.now)), policy)
 
     def facts(self, wait: Wait) -> Facts:
         """The facts of the wait, with what would change it."""

@@ -124,9 +124,10 @@ class Cluster:
 def read(
     manifests: Iterable[object], *, everything: bool = False, now: float | None = None, is_live: bool = False
 ) -> World:
-    """The World of these objects; raises Malformed. `everything`: pods and jobs count that are not managed. `is_live`:
-    claims are not known, and a workload with an ambiguous `after` waits instead of raising."""
-    said = [cleaned(manifest) for manifest in manifests]
+    """The World of these objects, as they are written or decoded already; raises Malformed. `everything`: pods and jobs
+    count that are not managed. `is_live`: claims are not known, and a workload with an ambiguous `after` waits instead
+    of raising."""
+    said = [one if isinstance(one, Part) else cleaned(one) for one in manifests]
     cluster = Cluster()
     for one in said:
         _add(cluster, one)
@@ -156,8 +157,7 @@ def read(
         pools=pools,
         queues=_queues(cluster, around),
         pending=tuple(
-            replace(_after(one, aliases), gates=gates(cluster.pods[one.key]))
-            for one in facts if isinstance(one, Workload)
+            _gated(_after(one, aliases), cluster.pods.get(one.key, ())) for one in facts if isinstance(one, Workload)
         ),
         running=tuple(waiting_for(one, running) for one in running),
         pods=tuple(_used(cluster, around, {one.workload.key for one in running})),
@@ -166,6 +166,11 @@ def read(
         ended=tuple(one for one in facts if isinstance(one, Ended)),
         recent=recent(known.values(), reading, now=now),
     )
+
+
+def _gated(one: Workload, pods: Iterable[PodObject]) -> Workload:
+    found = gates(pods)
+    return replace(one, gates=found) if found else one
 
 
 def _check_reservations(cluster: Cluster, pools: Container[str]) -> None:
@@ -192,6 +197,10 @@ def _of_owner(said: WorkloadObject, reading: Reading) -> Workload | Running | En
 
 
 def _add(cluster: Cluster, said: object) -> None:
+    if isinstance(said, objects.Object):
+        space = said.metadata.namespace
+        cluster.parts[type(said)][f"{space}/{said.metadata.name}" if space else said.metadata.name] = said
+        return
     if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in ("apiVersion", "kind")):
         raise Malformed(f"found {shown(said)}; an object with apiVersion and kind is allowed")
     group, kind = said["apiVersion"].rpartition("/")[0], said["kind"]

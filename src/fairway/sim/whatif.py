@@ -19,10 +19,7 @@ from fairway.engine import (
     Wait,
     Workload,
     World,
-    decide,
     forecast,
-    snapshot_of,
-    what_if,
 )
 from fairway.engine.forecast import QUICK, Question
 from fairway.engine.whatif import WhatIf
@@ -58,17 +55,15 @@ class Case:
     def queues(self) -> dict[str, str]:
         return {key: one.queue for key, one in workloads_of(self.world).items()}
 
-    def plan(self) -> Plan:
-        return decide(self.policy.seen(snapshot_of(self.world)), self.policy)
-
     def answer(self) -> Entry:
         """How it would be decided now, whom that would stop, and what would come of a wait. `forecast`: null where no
         start is in sight."""
-        ours, queues, verdicts = self.ours, self.queues, self.plan().verdicts
+        tries = WhatIf(self.world, self.policy)
+        ours, queues, verdicts = self.ours, self.queues, tries.plan().verdicts
         verdict = next(one for one in verdicts if one.workload == self.key)
         told: Entry = {}
         if isinstance(verdict, Wait):
-            verdict = replace(verdict, facts=what_if(self.world, verdict, self.policy))
+            verdict = replace(verdict, facts=tries.facts(verdict))
             sooner = None if would_start(verdict.facts) else self.sooner()
             told = {"forecast": self._foretold(), "sooner": sooner}
         for name, kind in (("wouldEvict", Evict), ("wouldShrink", Resize)):
@@ -78,10 +73,11 @@ class Case:
 
     def helps(self) -> tuple[list[str], Entry | None]:
         """What would let it start now, a clause each; else where it would start sooner."""
-        wait = next((it for it in self.plan().verdicts if isinstance(it, Wait) and it.workload == self.key), None)
+        tries = WhatIf(self.world, self.policy)
+        wait = next((it for it in tries.plan().verdicts if isinstance(it, Wait) and it.workload == self.key), None)
         if wait is None:
             return [], None
-        facts = what_if(self.world, wait, self.policy)
+        facts = tries.facts(wait)
         in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
         changes = would_start(facts)
         return [*in_its_way, *changes], None if changes else self.sooner()
