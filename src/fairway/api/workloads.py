@@ -140,17 +140,27 @@ def priority_class(spec: types.WorkloadSpec, default: str) -> str:
 def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[model.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
-    content = namespace, msgspec.json.encode([_plain(one, reading.around) for one in spec.pod_sets])
-    if content in reading.known:
-        return reading.known[content]
-    found = tuple(
-        within(f"spec.podSets[{index}]", podset, one, namespace, reading.around)
-        for index, one in enumerate(spec.pod_sets)
-    )
+    content = msgspec.json.encode([_plain(one, reading.around) for one in spec.pod_sets])
+    if reading.around is ALONE:
+        return _podsets_alone(namespace, content)
+    if (namespace, content) not in reading.known:
+        reading.known[namespace, content] = _podsets_read(spec.pod_sets, namespace, reading.around)
+    return reading.known[namespace, content]
+
+
+@lru_cache(maxsize=1024)
+def _podsets_alone(namespace: str, content: bytes) -> tuple[model.PodSet, ...]:
+    """Podsets written as JSON, without surroundings: asked for several times in the life of each workload."""
+    return _podsets_read(msgspec.json.decode(content, type=tuple[types.PodSetSpec, ...]), namespace, ALONE)
+
+
+def _podsets_read(
+    said: Sequence[types.PodSetSpec], namespace: str, around: Surroundings
+) -> tuple[model.PodSet, ...]:
+    found = tuple(within(f"spec.podSets[{index}]", podset, one, namespace, around) for index, one in enumerate(said))
     names = [one.name for one in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise Malformed(f"found {twice!r} twice; each podset has a name of its own", "spec.podSets")
-    reading.known[content] = found
     return found
 
 

@@ -7,7 +7,7 @@ or going. Bookmarks tell how far the watch has come; the last one is sent when i
 """
 
 import base64
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -114,10 +114,12 @@ def list_(registry: Registry, call: Call) -> Response:
 Places = list[tuple[tuple[str, str], Entry]]
 
 
-def _listed(objects: Iterable[tuple[tuple[str, str], Entry]], chosen: Selection, *, after: tuple[str, ...],
+def _listed(objects: Mapping[tuple[str, str], Entry], chosen: Selection, *, after: tuple[str, ...],
             limit: int) -> tuple[Places, int]:
     """The next `limit` chosen objects after that place, and how many places are left behind them."""
-    places = sorted(each for each in objects if each[0] > after and chosen.is_at(each[0]))
+    one = (chosen.namespace, chosen.name)
+    named = [(one, objects[one])] if one in objects else () if all(one) else objects.items()
+    places = sorted(each for each in named if each[0] > after and chosen.is_at(each[0]))
     if not limit:
         return [each for each in places if chosen.takes(each[0], each[1].value)], 0
     found: Places = []
@@ -129,9 +131,9 @@ def _listed(objects: Iterable[tuple[tuple[str, str], Entry]], chosen: Selection,
     return found, 0
 
 
-def _then(registry: Registry, resource: Resource, revision: int | None) -> Iterable[tuple[tuple[str, str], Entry]]:
+def _then(registry: Registry, resource: Resource, revision: int | None) -> Mapping[tuple[str, str], Entry]:
     try:
-        return registry.store.objects(resource.name, revision).items()
+        return registry.store.objects(resource.name, revision)
     except Compacted as error:
         raise expired("The provided continue parameter is too old to display a consistent list result. You can start a "
                       f"new list without the continue parameter. ({error})") from error
@@ -196,7 +198,7 @@ async def _stream(registry: Registry, call: Call, chosen: Selection, position: i
     line = _liner(registry, call)
     end = clock.now() + (call.number("timeoutSeconds") or WATCH_SECONDS)
     if not position:
-        position, found = store.revision, _listed(store.objects(resource.name).items(), chosen, after=(), limit=0)[0]
+        position, found = store.revision, _listed(store.objects(resource.name), chosen, after=(), limit=0)[0]
         yield b"".join(line("ADDED", entry.value) for _, entry in found)
     while not store.closed:
         # Asked again after each wait: things also come while a chunk is taken, or at the moment when a wait times out.
