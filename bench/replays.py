@@ -1,7 +1,8 @@
 """Loads replayed for the benchmarks: a trace's folder if it is there, its first days, and one run of one policy.
 
-A run is valid when the referee, which sees every plan, found no fault and every job ended. Baselines have no overhead:
-an eviction loses no work and a restart takes no time, as in the published baselines of the traces. What a run costs is
+A run is valid when the referee, which sees every plan, found no fault and every job ended. Unless the
+benchmark says otherwise an eviction loses no work and a restart takes no time, as in the published baselines of the
+traces. What a run costs is
 read at a quarter, half and all of its jobs ended, so one run shows how the cost grows. Long runs tell on stderr how far
 they are. Queues that each have a pool of their own never meet: they are replayed one after the other.
 """
@@ -24,7 +25,8 @@ from fairway.sim.measure import Measures, Outcome, Series, measure
 from fairway.sim.trace import read
 from fairway.sim.world import Mechanics, World
 
-FREE = Mechanics(checkpoint_seconds=0.0, restart_seconds=0.0)
+FREE, LOSSY = Mechanics(checkpoint_seconds=0.0, restart_seconds=0.0), Mechanics()
+JITTER = 30.0  # seconds by which a draw moves submit times at most
 PARTS = (0.25, 0.5, 1.0)
 TELL_EVERY = 10.0
 NOTHING = Series(*np.zeros((4, 0)))
@@ -71,11 +73,20 @@ def loads(names: tuple[str, ...], told: str, most: float | None = None) -> Itera
             yield name, cut(replace(read(found), name=name), most)
 
 
-def replay(load: Load, name: str, policy: Policy | None = None, *, knows_durations: bool = False) -> Replay:
+def drawn(load: Load, draw: int) -> Load:
+    """The load with every submit time moved by up to JITTER, the same for the same draw."""
+    moves = np.random.default_rng(draw).uniform(-JITTER, JITTER, len(load.jobs)).tolist()
+    jobs = [replace(job, submit=max(0.0, job.submit + move)) for job, move in zip(load.jobs, moves)]
+    return replace(load, name=f"{load.name}, draw {draw}", jobs=tuple(sorted(jobs, key=lambda job: job.submit)))
+
+
+def replay(
+    load: Load, name: str, policy: Policy | None = None, *, knows_durations: bool = False, mechanics: Mechanics = FREE
+) -> Replay:
     """A run of the preset of that name, or of another policy under it."""
     is_valid, outcomes, costs = True, list[Outcome](), np.zeros(len(PARTS))
     for part in apart(load):
-        world = World(part, policy or PRESETS[name], replace(FREE, knows_durations=knows_durations))
+        world = World(part, policy or PRESETS[name], replace(mechanics, knows_durations=knows_durations))
         reached, began = list[float](), process_time()
         for step in told(world, name):
             is_valid &= not step.faults

@@ -84,7 +84,11 @@ def one(name: str, **fields):
 
 
 SPENT = Ledger(users=(("ann", Decayed(9000.0, NOW)), ("bob", Decayed(5000.0, NOW)), ("cy", Decayed(9e6, NOW - 9e6))))
-LEARNED = Ledger(runtimes=((("", "long"), Sketch(((9 * HOUR, 30.0),))), (("", "short"), Sketch(((60.0, 30.0),)))))
+LONG, SHORT = (9 * HOUR, 30.0), (10.0, 30.0)
+LEARNED = Ledger(runtimes=((("", ""), Sketch((SHORT, LONG))), (("", "long"), Sketch((LONG,))),
+                           (("", "short"), Sketch((SHORT,)))))  # fmt: skip
+"""GPUs are taken for 9 hours by one workload, on the mean over their time."""
+FRESH = tuple(one(f"short-{at}", count=2, submitted=NOW - 10 + at) for at in range(1, 4))
 
 WITHIN = table(
     ("the higher priority is first", [node("n", 2), queue("q"), one("a"), one("b", priority=1)],
@@ -99,24 +103,28 @@ WITHIN = table(
      [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 20), one("long-2", submitted=NOW - 10)],
      {"long-1": "n", "long-2": "NoRoom"}),
     ("what waits counts as needing less",
-     [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 720 * HOUR),
+     [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 900 * HOUR),
       one("short-1", submitted=NOW - 10)], {"long-1": "n", "short-1": "NoRoom"}),
-    ("a gang that no node could hold goes first after almost a week",
-     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 162 * HOUR),
-      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "m+n", "short-1": "NoRoom"}),
+    ("a gang that no node could hold goes first after twice the time that GPUs of its queue are taken",
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 18.1 * HOUR),
+      *FRESH], {"long-1": "m+n", "short-1": "NoRoom"}),
     ("before that it does not",
-     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 161 * HOUR),
-      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "NoRoom", "short-1": "m+n"}),
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 17.9 * HOUR),
+      *FRESH], {"long-1": "NoRoom", "short-1": "m+n"}),
     ("nor does a gang that a node could hold",
-     [node("n", 4), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 162 * HOUR),
-      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "NoRoom", "short-1": "n*2"}),
+     [node("n", 4), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 18.1 * HOUR), *FRESH],
+     {"long-1": "NoRoom", "short-1": "n*2"}),
+    ("nor where all in line have waited as long",
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 18.1 * HOUR),
+      *(one(f"short-{at}", count=2, submitted=NOW - 18 * HOUR) for at in range(1, 4))],
+     {"long-1": "NoRoom", "short-1": "m+n"}),
     ("one such gang at a time",
      [node("n", 2), node("m", 2), node("k", 2), node("l", 2), queue("q", ledger=LEARNED),
-      one("long-1", count=2, submitted=NOW - 164 * HOUR), one("long-2", count=2, submitted=NOW - 163 * HOUR),
-      one("short-1", count=2, submitted=NOW - 10)], {"long-1": "k+l", "long-2": "NoRoom", "short-1": "m+n"}),
+      one("long-1", count=2, submitted=NOW - 18.4 * HOUR), one("long-2", count=2, submitted=NOW - 18.1 * HOUR),
+      *FRESH, one("short-4", count=2, submitted=NOW)], {"long-1": "k+l", "long-2": "NoRoom", "short-1": "m+n"}),
     ("priority before a gang that waited long",
-     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 164 * HOUR),
-      one("b", count=2, priority=1, submitted=NOW)], {"long-1": "NoRoom", "b": "m+n"}),
+     [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 18.4 * HOUR),
+      one("b", count=2, priority=1, submitted=NOW), *FRESH], {"long-1": "NoRoom", "b": "m+n"}),
     ("of one priority who came first", [node("n", 2), queue("q"), one("a", submitted=2), one("b", submitted=1)],
      {"a": "NoRoom", "b": "n"}),
     ("of one moment the first by name", [node("n", 2), queue("q"), one("b"), one("a")], {"b": "NoRoom", "a": "n"}),

@@ -4,7 +4,7 @@ import pytest
 from builders import NOW, job, meets, node, plan_of, queue, runs, snapshot_of, table, verdicts, world
 
 from fairway.engine import PRESETS, Policy, decide
-from fairway.engine.model import GPU, Ended, Ledger, Pool, Reservation, Sketch
+from fairway.engine.model import GPU, Ended, Eviction, Ledger, Pool, Reservation, Sketch
 from fairway.engine.plan import Admit, Keep, Reason
 from fairway.engine.state import state_of
 
@@ -22,6 +22,7 @@ def until(hours: float, name: str = "r", gpus: float = 2, *, at: str = "n", **fi
 
 
 LEARNED = Ledger(runtimes=((("", "train"), Sketch(tuple((HOUR * at, 1.0) for at in range(1, 21)))),))
+TAKEN = (Eviction(NOW - 1200, "HoldTaken", beneficiary="ns/v"),)
 
 LIMITS = table(
     ("at its time limit a workload is finished", [node("n", 4), queue("q"), until(0)], {"r": "Finish"}),
@@ -65,6 +66,21 @@ HOLDS = table(
     ("what is preemptible may start into a hold at its own risk",
      [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), job("x", gpus=2)],
      {"w": "NoRoom", "x": "n"}),
+    ("but not where it would lose more work than it keeps: its kind runs for hours, the hold begins in half an hour",
+     [node("n", 4), queue("q", 9, ledger=LEARNED), until(0.5), job("w", gpus=4, priority=1), job("train-7", gpus=2)],
+     {"w": "NoRoom", "train-7": "HeldFor"}),
+    ("it does where the hold begins in four hours, of which one at most is lost",
+     [node("n", 4), queue("q", 9, ledger=LEARNED), until(4), job("w", gpus=4, priority=1), job("train-7", gpus=2)],
+     {"w": "NoRoom", "train-7": "n"}),
+    ("and where checkpoints keep most of half an hour",
+     [node("n", 4), queue("q", 9, ledger=LEARNED), until(0.5), job("w", gpus=4, priority=1),
+      job("train-7", gpus=2, checkpoint_interval=400.0)], {"w": "NoRoom", "train-7": "n"}),
+    ("what was taken for a hold takes no such risk again before an hour is over",
+     [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1), job("x", gpus=2, evictions=TAKEN)],
+     {"w": "NoRoom", "x": "HeldFor"}),
+    ("or before as long is over as its checkpoints are apart",
+     [node("n", 4), queue("q", 9), until(1), job("w", gpus=4, priority=1),
+      job("x", gpus=2, evictions=TAKEN, checkpoint_interval=600.0)], {"w": "NoRoom", "x": "n"}),
     ("the held one takes it back, whatever its queue, priority or protection",
      [node("n", 4), queue("q"), queue("p", 4, min_runtime=DAY, preempt_min_runtime=DAY),
       runs(job("x", "p", 2, priority=9), "n", since=NOW - 60, backfilled_for="ns/w"), job("w", gpus=4)],

@@ -232,7 +232,8 @@ class Cycle:
         bare = self.fit(workload, pools)
         if bare is None or not self.timeline.keeps:
             return bare
-        for at_risk in (False, True)[: 1 + workload.preemptible]:
+        takes_risk = workload.preemptible and self.timeline.pays(workload, pools)
+        for at_risk in (False, True)[: 1 + takes_risk]:
             with self.timeline.kept(workload, at_risk=at_risk) as keeps:
                 within = [one for one in pools if self.has_quota(workload, one, at_risk=at_risk)] if keeps else pools
                 if found := self.fit(workload, tuple(within)) if keeps else bare:

@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from itertools import count as counter
 
 from .decide import decide
-from .model import Admission, Ended, Fact, Gone, Running, Workload
+from .model import Admission, Ended, Eviction, Fact, Gone, Running, Workload
 from .plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Wait
 from .policy import Policy
 from .referee import check
@@ -29,6 +29,7 @@ from .state import State
 
 Work = Callable[[Workload], float]
 
+MOST_EVICTIONS = 10  # that a workload remembers
 MOST_CYCLES = 64  # at one moment; a plan that does not settle is a defect, not a long wait
 
 
@@ -251,7 +252,9 @@ class Forward:
         self._bank(key)
         self._note(key, has_finished=False)
         self._lose_unsaved(key)
-        leaving = replace(one, is_leaving=True, leaving_since=self.now, moves_to=verdict.admission)
+        past = Eviction(self.now, verdict.cause, beneficiary=verdict.beneficiary)
+        workload = replace(one.workload, evictions=(*one.workload.evictions, past)[-MOST_EVICTIONS:])
+        leaving = replace(one, workload=workload, is_leaving=True, leaving_since=self.now, moves_to=verdict.admission)
         self._stand(leaving)
         self.observe(leaving)
         self.at(self.now + one.workload.grace, lambda: self._leave(key))

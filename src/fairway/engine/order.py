@@ -8,7 +8,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from math import floor, inf, log2
 from operator import attrgetter
@@ -25,6 +25,9 @@ from .snapshot import largest_node
 
 NO_SHARE = 1e9
 """What is held without any share weighs so much more than what is held with one."""
+
+BUSIEST = 16
+"""How many times longer waits may make patience: in a long overload none is passed over for ever."""
 
 LONGEST = 365 * DAY
 """What runs for an unknown time counts so."""
@@ -58,8 +61,9 @@ def by_priority(line: list[Workload], tree: Tree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
+        tree.patience.setdefault(line[0].queue, patience(line, tree))
         gang = overdue(line, tree)
-        line.sort(key=needs(tree))
+        line.sort(key=needs(tree, line[0].queue))
         if gang:
             line.sort(key=lambda one: one is not gang)
     if any(one.deadline is not None for one in line):
@@ -102,10 +106,11 @@ def runtime(workload: Workload, tree: Tree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def needs(tree: Tree) -> Callable[[Workload], int]:
-    """What returns the GPU-seconds that a workload will take, in powers of two, halved for each `halving` that it has
-    waited."""
-    known_as, known, now, halving = tree.learned.known_as, tree.needs, tree.snapshot.now, tree.policy.halving
+def needs(tree: Tree, queue: str) -> Callable[[Workload], int]:
+    """What returns the GPU-seconds that a workload of the queue will take, in powers of two, halved for each `halving`
+    of the patience that it has waited."""
+    known_as, known, now = tree.learned.known_as, tree.needs, tree.snapshot.now
+    halving = tree.policy.halving * tree.patience[queue]
 
     def need(one: Workload) -> int:
         _, kin, like = known_as(one)
@@ -118,10 +123,20 @@ def needs(tree: Tree) -> Callable[[Workload], int]:
     return need
 
 
-def overdue(line: Iterable[Workload], tree: Tree) -> Workload | None:
+def patience(line: Sequence[Workload], tree: Tree) -> float:
+    """Seconds in which waiting counts: as long as room of the queue is taken by one workload, on the mean, or as those
+    in line have waited, on the mean, where that is longer, up to BUSIEST times. No constant would fit both minutes and
+    weeks."""
+    waited = sum(tree.snapshot.now - one.submitted for one in line) / len(line)
+    span = tree.learned.span(line[0].queue) or waited
+    return max(1.0, span, min(waited, BUSIEST * span))
+
+
+def overdue(line: Sequence[Workload], tree: Tree) -> Workload | None:
     """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
     together only if they are kept for it."""
-    most, since = largest_node(tree.snapshot) / DEVICE, tree.snapshot.now - tree.policy.overdue
+    since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
+    most = largest_node(tree.snapshot) / DEVICE
     old = takewhile(lambda one: one.submitted <= since, line)
     return next((one for one in old if tree.learned.kin(one).gpus > most), None)
 

@@ -17,19 +17,19 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`usage_weight`: k of the share division; `half_life` of decayed usage in seconds; `halving`: seconds of waiting
-    after which a workload counts as if it needed half as much; `overdue`: seconds after which a gang that no node could
-    hold has waited too long; `hold_depth`: holds per pool, -1 all, unless the pool says otherwise; `strategy`:
-    overrides the pools' own; `ordering`: overrides the queues' own and whose turn it is among them: all who may use the
-    same pools are in one line; `is_strict`: overrides whether a blocked head blocks its line; `makes_room`: whether
-    anybody is evicted for another; `view`: how the policy sees a snapshot, where it values workloads by more than their
-    own priority; `tells_why`: whether a wait for room is looked into; where nobody reads it, it is NoRoom without
-    figures."""
+    """`usage_weight`: k of the share division; `half_life` of decayed usage in seconds; `halving`: the part of a line's
+    patience (`order.patience`) after which a workload counts as if it needed half as much; `overdue`: how many times
+    that patience a gang waits that no node could hold until it has waited too long; `hold_depth`: holds per pool, -1
+    all, unless the pool says otherwise; `strategy`: overrides the pools' own; `ordering`: overrides the queues' own and
+    whose turn it is among them: all who may use the same pools are in one line; `is_strict`: overrides whether a
+    blocked head blocks its line; `makes_room`: whether anybody is evicted for another; `view`: how the policy sees a
+    snapshot, where it values workloads by more than their own priority; `tells_why`: whether a wait for room is looked
+    into; where nobody reads it, it is NoRoom without figures."""
 
     usage_weight: float = 0.5
     half_life: float = 7 * DAY
-    halving: float = 3 * DAY
-    overdue: float = 6.75 * DAY
+    halving: float = 0.2
+    overdue: float = 2.0
     hold_depth: int = 1
     strategy: str = ""
     ordering: "Ordering | None" = None

@@ -109,6 +109,7 @@ class Tree:
         self.pools = tuple(pool.name for pool in snapshot.pools)
         self.learned = Learned(snapshot)
         self.needs: dict[int, float] = {}  # GPU-seconds, as powers of two, by the number of those that run alike
+        self.patience: dict[str, float] = {}  # seconds, by queue whose line goes by need
         self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}

@@ -220,6 +220,13 @@ class Learned:
         known = self._of(workload)
         return known.lengths.quantile(part, max(beyond, known.least)) if known else None
 
+    def span(self, queue: str) -> float:
+        """Seconds that a workload of the queue runs, on the mean over the time that its workloads run; 0 where nothing
+        was learned."""
+        points = self._runtimes.get(queue, {}).get(("", ""), Sketch()).points
+        whole = sum(weight * seconds for seconds, weight in points)
+        return sum(weight * seconds**2 for seconds, weight in points) / max(1.0, whole)
+
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""
         return self._of(workload) is not None

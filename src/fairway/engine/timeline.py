@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 from .draft import Draft
 from .model import GPU, Admission, Reservation, Running, Workload
 from .place import Ask, Placements, place
+from .plan import Cause
 from .quota import Account, Demand
 from .resources import DEVICE, counts_of
+from .sketch import HOUR
 
-CERTAIN = 0.9
+CERTAIN, PARTS = 0.9, (0.1, 0.3, 0.5, 0.7, 0.9)
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
 Limit = Callable[[Workload], float | None]
 Room = NDArray[np.int64]
@@ -128,6 +130,24 @@ class Timeline:
             return keeps
         opened = self._firsts() if at_risk else set[str]()
         return [keep for keep in keeps if keep.owner not in opened and (keep.owner or keep.opens(begins) <= gone_by)]
+
+    def pays(self, workload: Workload, pools: tuple[str, ...]) -> bool:
+        """Whether a start at its own risk into the first holds of these pools is expected to keep more work than it
+        loses: it ends before the first of them begins, as its kind did, or is taken back then. So it is where nothing
+        was learned. One that was taken for a hold takes no such risk again for as long as that cost it at most."""
+        now, every = self.draft.snapshot.now, workload.checkpoint_interval
+        most = (HOUR if every is None else min(every, HOUR)) + workload.restart_seconds
+        taken = (past.time for past in workload.evictions if past.reason == Cause.HOLD_TAKEN)
+        if now - max(taken, default=-inf) < most:
+            return False
+        firsts = self._firsts()
+        begins = [keep.since for keep in self.keeps if keep.owner in firsts and keep.admission
+                  and keep.admission.pool in pools and not keep.is_for(workload)]  # fmt: skip
+        left = max(0.0, min(begins, default=inf) - now)
+        lost = min(left % every if every else left if every is None else 0.0, HOUR)
+        runtimes = [self.draft.tree.learned.quantile(workload, part) for part in PARTS]
+        gains = [one if one <= left else left - 2 * lost - workload.restart_seconds for one in runtimes if one]
+        return sum(gains) >= 0
 
     def _firsts(self) -> set[str]:
         """The owners of the first hold of each pool."""
