@@ -1,7 +1,7 @@
 """Runtimes seen: quantiles within five per cent, merging without loss, back-off to wider groups."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.engine.model import Admission, Ledger, PodClass, PodSet, Queue, Running, Sketch, Workload, World
@@ -24,6 +24,7 @@ from fairway.engine.state import snapshot_of
 seconds = st.floats(1.0, 3e7)
 
 
+@settings(deadline=None)
 @given(st.lists(seconds, min_size=1, max_size=60), st.sampled_from([0.1, 0.5, 0.9, 1.0]))
 def test_a_quantile_is_within_five_per_cent(runtimes: list[float], part: float) -> None:
     sketch = Sketch()
@@ -34,6 +35,7 @@ def test_a_quantile_is_within_five_per_cent(runtimes: list[float], part: float) 
     assert found is not None and abs(found / exact - 1) <= 0.051
 
 
+@settings(deadline=None)
 @given(st.lists(seconds, max_size=30), st.lists(seconds, max_size=30))
 def test_merging_is_the_same_as_adding_all(first: list[float], second: list[float]) -> None:
     def sketch_of(values: list[float]) -> Sketch:
