@@ -4,9 +4,11 @@ import pytest
 
 from fairway.api import owners
 from fairway.api.decode import decode
+from fairway.api.forms.data import memory_of
 from fairway.api.names import called
-from fairway.api.objects import JobObject, PodObject
+from fairway.api.objects import JobObject, PodGroupObject, PodObject
 from fairway.api.owners import OWNERS, name_of, pod_group, queue_of
+from fairway.api.pods import requests
 from fairway.api.quantities import Malformed
 from fairway.api.types import TopologySpec
 
@@ -179,3 +181,66 @@ def test_an_object_is_managed_by_its_label_or_its_namespace():
     assert queue_of(plain, {"fairway.dev/managed": "true"}) == owners.DEFAULT_QUEUE
     assert queue_of(plain, {"fairway.dev/managed": "false"}) == ""
     assert queue_of(labelled, {}) == "q"
+
+
+def test_a_gang_that_kubernetes_describes_has_the_fewest_that_its_pod_group_names():
+    found = [decode({"metadata": {"name": f"p{index}", "namespace": "ns", "uid": str(index)},
+                     "spec": {"schedulingGroup": {"podGroupName": "g"}}}, PodObject) for index in range(3)]  # fmt: skip
+    assert {owners.group_of(one.metadata, one.spec) for one in found} == {"g"}
+    assert pod_group("g", found[:1], 2) is None
+    (one,) = pod_group("g", found, 2).spec.pod_sets
+    assert (one.count, one.min_count) == (3, 2)
+    said = decode({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}, PodGroupObject)
+    assert said.least == 2
+
+
+def kubeflow(**policy):
+    roles = {"Worker": {"replicas": 4}, "PS": {"replicas": 2}, "Chief": {"replicas": 1}}
+    spec = {"tfReplicaSpecs": roles, "runPolicy": {"schedulingPolicy": policy}}
+    made = OWNERS["kubeflow.org", "TFJob"].workload("TFJob", {"metadata": {"name": "t"}, "spec": spec})
+    return made.spec.pod_sets
+
+
+def test_workers_give_way_as_far_as_the_scheduling_policy_says():
+    found = kubeflow(minAvailable=5, priorityClass="high")
+    assert [(one.name, one.count, one.min_count) for one in found] == [
+        ("chief", 1, None), ("ps", 2, None), ("worker", 4, 2),
+    ]  # fmt: skip
+    assert {one.template.spec.priority_class_name for one in found} == {"high"}
+
+
+def test_a_ray_job_whose_cluster_would_stay_is_refused_by_its_field():
+    said = {"metadata": {"name": "r"}, "spec": {"rayClusterSpec": {}}}
+    with pytest.raises(Malformed) as told:
+        OWNERS["ray.io", "RayJob"].workload("RayJob", said)
+    assert told.value.field == "spec.shutdownAfterJobFinishes"
+    said["spec"] = {"clusterSelector": {"ray.io/cluster": "c"}}
+    assert OWNERS["ray.io", "RayJob"].workload("RayJob", said).spec.pod_sets == ()
+
+
+@pytest.mark.parametrize("text, bytes_", [("8g", 8 << 30), ("2048m", 2 << 30), ("512", 512 << 20), ("1 gb", 1 << 30)])
+def test_memory_in_the_units_of_a_jvm(text, bytes_):
+    assert memory_of(text) == bytes_
+
+
+def test_spark_asks_for_its_overhead_and_as_many_executors_as_may_come():
+    executor = {"memory": "4g", "cores": 2, "gpu": {"name": "nvidia.com/gpu", "quantity": 1}}
+    dynamic = {"enabled": True, "minExecutors": 1, "maxExecutors": 8}
+    said = {"metadata": {"name": "s"}, "spec": {"type": "Python", "executor": executor, "dynamicAllocation": dynamic}}
+    one = OWNERS["sparkoperator.k8s.io", "SparkApplication"].workload("SparkApplication", said).spec.pod_sets[1]
+    asked = dict(requests(one.template.spec))
+    assert (one.count, one.min_count) == (8, 1)
+    assert (asked["cpu"], asked["memory"], asked["nvidia.com/gpu"]) == (2000, int((4 << 30) * 1.4), 1000)
+
+
+def test_a_wrapper_asks_for_what_it_wraps_and_for_what_it_names():
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"parallelism": 3}}
+    other = {"kind": "Thing", "apiVersion": "example.com/v1", "spec": {"leader": {"template": {"spec": {}}}}}
+    named = [{"path": "template.spec.leader.template", "replicas": 2}]
+    spec = {"components": [{"template": job}, {"template": other, "podSets": named}]}
+    kind = OWNERS["workload.codeflare.dev", "AppWrapper"]
+    found = kind.workload("AppWrapper", {"metadata": {"name": "w"}, "spec": spec}).spec.pod_sets
+    assert [(one.name, one.count) for one in found] == [("main-0", 3), ("leader-1", 2)]
+    spec["components"][1]["podSets"][0]["path"] = "template.spec.none"
+    with pytest.raises(Malformed, match=r"found 'template\.spec\.none'"):
+        kind.workload("AppWrapper", {"metadata": {"name": "w"}, "spec": spec})

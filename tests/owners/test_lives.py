@@ -11,7 +11,7 @@ import operators
 import pytest
 from kinds import definitions, example
 from operators import Operator, Play, trainer
-from simworld import DEFINITIONS, World, cluster, is_leaving, job, node, priority
+from simworld import DEFINITIONS, World, cluster, is_leaving, job, node, pod, priority
 
 from fairway.api.owners import OWNERS
 from fairway.clock import VirtualClock, seeded
@@ -273,3 +273,30 @@ def test_a_group_that_is_scaled_away_takes_its_workload_along() -> None:
 
     first, second = ["leaderworkerset-serve-0"], ["leaderworkerset-serve-0", "leaderworkerset-serve-1"]
     assert play(case, story) == (second, first)
+
+
+def member(name: str, **said: Any) -> Thing:
+    return pod(name, seconds=100, cpu="1", gpus=1, annotations={"scheduling.k8s.io/group-name": "pair"}, **said)
+
+
+def test_bare_pods_are_a_gang_when_what_describes_them_is_there() -> None:
+    """The fewest that Volcano's PodGroup names start together, and more when there is room for them."""
+    case = Case("volcanojob", ("volcano",), (), "pod-pair", {}, gpus=3)
+    described = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+                 "metadata": {"name": "pair", "namespace": "default"}, "spec": {"minMember": 2}}  # fmt: skip
+
+    async def story(world: World) -> Thing:
+        seen: Thing = {}
+        await world.apply(member("pair-0"))
+        await world.clock.sleep(5)
+        seen["undescribed"] = await world.client.list(Selection(kinds.WORKLOADS))
+        await world.client.create(operators.POD_GROUPS, described)
+        await world.clock.sleep(5)
+        seen["incomplete"] = await world.client.list(Selection(kinds.WORKLOADS))
+        await world.apply(member("pair-1"))
+        await world.until(lambda: world.is_in("pod-pair", "Running"))
+        seen["gang"] = len(await bound(world))
+        await world.until(lambda: world.is_in("pod-pair", "Succeeded"), seconds=200)
+        return seen
+
+    assert play(case, story) == {"undescribed": [], "incomplete": [], "gang": 2}

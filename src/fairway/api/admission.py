@@ -8,6 +8,7 @@ door, so that files apply in any order; only a time limit is held against the qu
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -195,6 +196,8 @@ def _managed(review: Review) -> None:
                 _gate(template)
             elif is_ours:
                 _steer(template)
+        if is_ours:
+            _name_scheduler(new, kind)
     elif kind == ("batch", "CronJob"):
         _claim(new, ("metadata", "annotations", USER), review)
         _inherit(_at(new, ("spec", "jobTemplate")), new)
@@ -204,6 +207,21 @@ def _managed(review: Review) -> None:
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
+
+
+def _name_scheduler(new: Thing, kind: tuple[str, str]) -> None:
+    for path in owners.OWNERS[kind].names if kind in owners.OWNERS else ():
+        _at(new, path).setdefault("schedulerName", SCHEDULER)
+
+
+def held_back(owner: Thing, kind: tuple[str, str]) -> Thing:
+    """A suspended owner that no door saw, as it may be resumed: its pods have a gate, or else Fairway's name, so that
+    no other scheduler binds them. Gates are what operators let change in a template."""
+    made = deepcopy(owner)
+    for _, template in _templates(made):
+        _add_gate(template)
+    _name_scheduler(made, kind)
+    return made
 
 
 def _waits_at_gates(kind: tuple[str, str]) -> bool:
@@ -309,8 +327,14 @@ def _gate(pod: Thing) -> None:
     if spec.get("nodeName"):
         return
     _steer(pod)
+    if spec["schedulerName"] == SCHEDULER:
+        _add_gate(pod)
+
+
+def _add_gate(pod: Thing) -> None:
+    spec = _at(pod, ("spec",))
     gates = list(_dicts(spec.get("schedulingGates")))
-    if spec["schedulerName"] == SCHEDULER and all(gate.get("name") != GATE for gate in gates):
+    if all(gate.get("name") != GATE for gate in gates):
         spec["schedulingGates"] = [*gates, {"name": GATE}]
 
 

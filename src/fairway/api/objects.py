@@ -164,6 +164,10 @@ class Gate(Part, frozen=True):
     name: str
 
 
+class SchedulingGroup(Part, frozen=True):
+    pod_group_name: str = ""
+
+
 class PodSpec(Part, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -180,6 +184,7 @@ class PodSpec(Part, frozen=True):
     priority_class_name: str = ""
     scheduler_name: str = ""
     scheduling_gates: tuple[Gate, ...] = ()
+    scheduling_group: SchedulingGroup = SchedulingGroup()
     restart_policy: str = ""
     termination_grace_period_seconds: Natural = 30
 
@@ -256,6 +261,31 @@ class JobStatus(Part, frozen=True):
 class JobObject(Object, frozen=True):
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+class Gang(Part, frozen=True):
+    min_count: Natural = 1
+
+
+class GroupPolicy(Part, frozen=True):
+    gang: Gang | None = None
+
+
+class PodGroupSpec(Part, frozen=True):
+    min_member: Natural | None = None
+    scheduling_policy: GroupPolicy = GroupPolicy()
+
+
+class PodGroupObject(Object, frozen=True):
+    """A gang of pods as others describe it: Kubernetes by a policy, Volcano by a number of members."""
+
+    spec: PodGroupSpec = PodGroupSpec()
+
+    @property
+    def least(self) -> int:
+        """The fewest pods that start."""
+        gang = self.spec.scheduling_policy.gang
+        return gang.min_count if gang else self.spec.min_member or 1
 
 
 class DefinedVersion(Part, frozen=True):

@@ -18,7 +18,7 @@ from .decode import decode
 from .forms import batch, data, kubeflow, ray, serving, wrapper
 from .forms.batch import MAIN
 from .forms.batch import job as job
-from .forms.form import Form
+from .forms.form import Form, least_of
 from .names import name_of
 from .pods import pod_class
 from .quantities import Malformed, shown, within
@@ -65,7 +65,8 @@ class Ownership:
     its pods wait at gates. `word`: what begins the names of its Workloads; absent: its kind. `source`: the kind of the
     object of its own name that has its podsets. `label`: the label of its pods that names it, where their controllers
     do not lead to it. `group`: the label of its pods that numbers its replicas, each of which is a workload. `opens`:
-    the kind (group, version and plural) of the object of its own whose phase its operator waits for.
+    the kind (group, version and plural) of the object of its own whose phase its operator waits for. `names`: the parts
+    of it that name a scheduler for pods that no template is written for.
     """
 
     versions: tuple[str, ...]
@@ -77,6 +78,7 @@ class Ownership:
     label: str = ""
     group: str = ""
     opens: str = ""
+    names: tuple[tuple[str, ...], ...] = ()
 
     def workload(self, kind: str, said: object) -> WorkloadObject:
         """The Workload of an object as JSON gives it; raises Malformed."""
@@ -129,13 +131,19 @@ OWNERS: Mapping[tuple[str, str], Ownership] = {
     ),
     ("sparkoperator.k8s.io", "SparkApplication"): Ownership(
         ("sparkoperator.k8s.io/v1beta2",), "sparkapplications", data.SparkApplication,
-        label="sparkoperator.k8s.io/app-name",
+        label="sparkoperator.k8s.io/app-name", names=(("spec", "driver"), ("spec", "executor")),
     ),
     ("flink.apache.org", "FlinkDeployment"): Ownership(
-        ("flink.apache.org/v1beta1",), "flinkdeployments", data.FlinkDeployment, None, label=FLINK
+        ("flink.apache.org/v1beta1",), "flinkdeployments", data.FlinkDeployment, None, label=FLINK,
+        names=(("spec", "podTemplate", "spec"),),
     ),
 }  # fmt: skip
 """The one table: group and kind of what is queued as a whole, and how. A kind that is not installed costs nothing."""
+GROUPS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("scheduling.k8s.io", "PodGroup"): tuple(f"scheduling.k8s.io/{one}" for one in ("v1", "v1beta1", "v1alpha2")),
+    ("scheduling.volcano.sh", "PodGroup"): ("scheduling.volcano.sh/v1beta1",),
+}
+"""What describes a gang of bare pods: group and kind, and the versions that are read."""
 WORDS = {row.word or kind.lower(): (group, kind) for (group, kind), row in OWNERS.items()}
 """What begins the names of their Workloads → group and kind."""
 GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
@@ -148,11 +156,12 @@ def pod(said: objects.PodObject) -> WorkloadObject:
     return workload_of(POD, said.metadata, (PodSetSpec(MAIN, 1, template=template),))
 
 
-def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | None:
+def pod_group(name: str, pods: Sequence[objects.PodObject], least: int | None = None) -> WorkloadObject | None:
     """The gang of a group's pods, of those that have no node yet if there are such; None while some are still to come.
+    `least`: how many are enough, where another object says so; the pods' labels else say how many they are.
     Pods alike in what they ask make a podset. The gang is as old as its youngest pod; what one pod's annotations say
     holds for all, and where they differ what the youngest says."""
-    if len(pods) < max(_size(one) for one in pods):
+    if len(pods) < (max(_size(one) for one in pods) if least is None else least):
         return None
     alike: dict[PodClass, list[objects.PodTemplate]] = {}
     for one in sorted([one for one in pods if not one.spec.node_name] or pods, key=lambda one: one.metadata.name):
@@ -163,6 +172,8 @@ def pod_group(name: str, pods: Sequence[objects.PodObject]) -> WorkloadObject | 
         PodSetSpec(f"{MAIN}-{index}" if index else MAIN, len(same), template=same[0])
         for index, same in enumerate(alike.values())
     )
+    if least is not None and len(pods) == sum(one.count for one in podsets):
+        podsets = least_of(podsets, podsets[-1].name, least)
     metas = sorted((one.metadata for one in pods), key=lambda meta: (meta.creation_timestamp or "", meta.name))
     notes = {key: text for meta in metas for key, text in meta.annotations.items()}
     made = workload_of(POD, replace(metas[-1], name=name, annotations=notes), podsets)
@@ -218,9 +229,20 @@ def is_part(meta: objects.Metadata) -> bool:
     return owner is not None and kind_of(owner) in OWNERS
 
 
-def group_of(meta: objects.Metadata) -> str:
+def group_of(meta: objects.Metadata, spec: objects.PodSpec | None = None) -> str:
     """The name of the gang a bare pod is in; "" for none."""
-    return meta.labels.get(objects.GROUP_NAME, "")
+    if own := meta.labels.get(objects.GROUP_NAME, ""):
+        return own
+    kind, name = described_by(meta, spec)
+    return name if kind and controller_of(meta) is None else ""
+
+
+def described_by(meta: objects.Metadata, spec: objects.PodSpec | None) -> tuple[tuple[str, str] | None, str]:
+    """The object that describes the gang of a pod, by group and kind and name."""
+    if spec and spec.scheduling_group.pod_group_name:
+        return ("scheduling.k8s.io", "PodGroup"), spec.scheduling_group.pod_group_name
+    name = meta.annotations.get("scheduling.k8s.io/group-name", "")
+    return (("scheduling.volcano.sh", "PodGroup"), name) if name else (None, "")
 
 
 def queue_of(meta: objects.Metadata, namespace_labels: Mapping[str, str]) -> str:

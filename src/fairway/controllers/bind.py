@@ -181,7 +181,8 @@ def _take(free: list[Place | None], pod: PodObject) -> bool:
 
 def _in_turn(pods: Sequence[PodObject]) -> list[PodObject]:
     """By rank, then age."""
-    grouped = {pod.metadata.name: pod.metadata.labels.get(GROUP_SIZE, "") for pod in pods if group_of(pod.metadata)}
+    members = [pod.metadata for pod in pods if group_of(pod.metadata, pod.spec)]
+    grouped = {meta.name: meta.labels.get(GROUP_SIZE, "") for meta in members}
     own = ranks(grouped, max(grouped.values(), default=""))
     aged = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     return sorted(aged, key=lambda pod: (rank(pod) is None, rank(pod) or own.get(pod.metadata.name, 0)))

@@ -14,8 +14,19 @@ from dataclasses import dataclass
 
 from fairway.api.forms.form import Form
 from fairway.api.forms.serving import LeaderWorkerSet
-from fairway.api.objects import DEFAULT_SCHEDULER, QUEUE, SCHEDULER, JobObject, Object, PodObject
-from fairway.api.owners import GATED, OWNERS, WORDS, group_of, is_of_others, name_of, owner_of, queue_of
+from fairway.api.objects import DEFAULT_SCHEDULER, GROUP_NAME, QUEUE, SCHEDULER, JobObject, Object, PodObject
+from fairway.api.owners import (
+    GATED,
+    GROUPS,
+    OWNERS,
+    WORDS,
+    described_by,
+    group_of,
+    is_of_others,
+    name_of,
+    owner_of,
+    queue_of,
+)
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject
@@ -97,8 +108,17 @@ class Cases:
             return Case(key, workload, self._owner(WORDS[word], f"{namespace}/{own}", labels, pods), pods)
         ours = [pod for pod in pods if _is_left_to_us(pod) and queue_of(pod.metadata, labels)]
         ours.sort(key=lambda pod: pod.metadata.name)
-        owner = PodsOwner(namespace, name.removeprefix(name_of("Pod", "")), tuple(ours)) if ours else None
+        own = name.removeprefix(name_of("Pod", ""))
+        owner = PodsOwner(namespace, own, tuple(ours), self._least(ours[0])) if ours else None
         return Case(key, workload, owner, pods)
+
+    def _least(self, pod: PodObject) -> int | None:
+        """The fewest pods of its gang that start, where another object is to say so; 0 while that is not there."""
+        kind, name = described_by(pod.metadata, pod.spec)
+        if kind is None or GROUP_NAME in pod.metadata.labels:
+            return None
+        said = self.view.group(kind, f"{pod.metadata.namespace}/{name}")
+        return said.least if said else 0
 
     def _owner(
         self, kind: tuple[str, str], key: str, labels: Mapping[str, str], pods: tuple[PodObject, ...]
@@ -134,6 +154,8 @@ class Cases:
     def moved(self, kind: Kind, seen: Object) -> set[str]:
         """An owner came or changed: the keys of the Workloads that it matters to. Pods that were taken for its own go
         up to what stands above it."""
+        if group_kind(kind) in GROUPS:
+            return {f"{seen.metadata.namespace}/{name_of('Pod', seen.metadata.name)}"}
         meta, own = seen.metadata, key_of_owner(kind, seen)
         top = self.view.top(meta.namespace, (*group_kind(kind), meta.name))
         above = f"{meta.namespace}/{name_of(word_of(top), top[2])}"
@@ -159,7 +181,7 @@ def _is_going(pod: PodObject | None) -> bool:
 
 def _name(pod: PodObject, top: Named | None) -> str:
     if top is None or top[:2] in GATED:
-        return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata) or pod.metadata.name)
+        return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata, pod.spec) or pod.metadata.name)
     name, row = name_of(word_of(top), top[2]), OWNERS.get(top[:2])
     return f"{name}-{pod.metadata.labels.get(row.group, '')}" if row and row.group else name
 

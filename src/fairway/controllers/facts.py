@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from fairway.api import nodes, pods, queues, workloads
 from fairway.api.objects import DisruptionBudgetObject, Object, PodObject
-from fairway.api.owners import OWNERS
+from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
@@ -83,7 +83,7 @@ class Facts:
         elif isinstance(seen, PodObject):
             self._stale.add(self.cases.key_of_pod(seen))
             self._select(pods.selected_by(seen))
-        elif group_kind(kind) in OWNERS:
+        elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             self._stale.update(self.cases.moved(kind, seen))
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old and old.metadata, new and new.metadata))

@@ -21,8 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import owners
+from fairway.api.admission import held_back
 from fairway.api.forms.form import Conditions, Form, Outcome
-from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject
+from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject, PodSpec
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
@@ -33,6 +34,11 @@ from fairway.kube.kinds import Kind, Ref
 
 from .bind import holds_room, is_over, ref_of, remove
 from .status import holds
+
+
+def waits_for_fairway(spec: PodSpec) -> bool:
+    """Whether no other scheduler binds pods like this."""
+    return spec.scheduler_name == SCHEDULER or any(gate.name == GATE for gate in spec.scheduling_gates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +85,8 @@ class JobOwner:
 
     async def start(self, client: Client) -> None:
         """Resumes it, unless its template is to have a gate first and cannot yet: its own controller still stops it."""
-        if self.job.spec.suspend and (self._waits_for_fairway() or self._is_at_rest()):
+        if self.job.spec.suspend and (waits_for_fairway(self.job.spec.template.spec) or self._is_at_rest()):
             await self._set(client, {"suspend": False, **self._gated()})
-
-    def _waits_for_fairway(self) -> bool:
-        """Whether no other scheduler binds its pods."""
-        spec = self.job.spec.template.spec
-        return spec.scheduler_name == SCHEDULER or any(gate.name == GATE for gate in spec.scheduling_gates)
 
     def _is_at_rest(self) -> bool:
         """Whether the API server lets its template change."""
@@ -93,7 +94,7 @@ class JobOwner:
         return not self.job.status.active and (is_told or not self.job.status.start_time)
 
     def _gated(self) -> dict[str, object]:
-        if self._waits_for_fairway():
+        if waits_for_fairway(self.job.spec.template.spec):
             return {}
         gates = [{"name": one.name} for one in self.job.spec.template.spec.scheduling_gates]
         return {"template": {"spec": {"schedulingGates": [*gates, {"name": GATE}]}}}
@@ -161,10 +162,23 @@ class KindOwner:
             await remove(client, [pod for pod in self.pods if holds_room(pod)])
 
     async def start(self, client: Client) -> None:
-        if self.row.switch:
+        if self.row.switch and self.row.switch.is_off(self.said):
+            await self._hold_back(client)
             await self._set(client, off=False)
         elif self.row.opens and not self.pods:
             await self._open(client)
+
+    async def _hold_back(self, client: Client) -> None:
+        """Where no door saw what has its templates, it gets Fairway's gates before it is resumed."""
+        holder, key = (self.source, self.row.source) if self.source and self.row.source else (self.said, self.key)
+        if all(waits_for_fairway(one.template.spec) for one in holder.podsets()):
+            return
+        row, meta = owners.OWNERS[key], holder.metadata
+        kind = self.kind if key == self.key else Kind(key[1], row.plural, row.versions[0])
+        where = Ref(kind, meta.name, meta.namespace)
+        seen = await client.get(where)
+        if (made := held_back(seen, key)) != seen:
+            await client.update(where, made)
 
     async def _open(self, client: Client) -> None:
         """Its operator makes pods when the scheduler of its own has let the object of its name in; here that is us."""
@@ -190,13 +204,14 @@ class KindOwner:
 
 @dataclass(frozen=True, slots=True)
 class PodsOwner:
-    """One bare pod, or all of a group. `pods` are those there are, at least one; `is_remade`: nobody else would make
-    them again. A Workload of such pods is owned by none while they are made again, or it would be collected with the
-    old ones."""
+    """One bare pod, or all of a group. `pods` are those there are, at least one; `least`: how many are enough, where an
+    object says so for them, 0 while that is not there; `is_remade`: nobody else would make them again. A Workload of
+    such pods is owned by none while they are made again, or it would be collected with the old ones."""
 
     namespace: str
     name: str
     pods: tuple[PodObject, ...]
+    least: int | None = None
 
     @property
     def is_remade(self) -> bool:
@@ -204,7 +219,9 @@ class PodsOwner:
 
     def desired(self) -> WorkloadObject | None:
         first = self.pods[0]
-        return owners.pod_group(self.name, self.pods) if owners.group_of(first.metadata) else owners.pod(first)
+        if not owners.group_of(first.metadata, first.spec):
+            return owners.pod(first)
+        return None if self.least == 0 else owners.pod_group(self.name, self.pods, self.least)
 
     def outcome(self) -> Outcome | None:
         """How a pod ends that was told to go tells nothing."""

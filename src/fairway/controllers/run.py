@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from fairway.api.objects import NamespaceObject, Object, PodObject
-from fairway.api.owners import OWNERS
+from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of
@@ -166,10 +166,11 @@ class Control:
             self._writer.agenda.note(key)
             if key in self._view.workloads:
                 self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
-        elif group_kind(kind) in OWNERS:
+        elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             for key in self._cases.moved(kind, seen):
                 self._writer.agenda.note(key)
-            self._cases.came(key_of_owner(kind, seen), new)
+            if group_kind(kind) in OWNERS:
+                self._cases.came(key_of_owner(kind, seen), new)
         elif isinstance(seen, WorkloadObject):
             self._writer.agenda.note(key_of(seen.metadata))
             self._notices.note(seen)

@@ -6,26 +6,33 @@ installed costs no request.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from fairway.api import objects, types
 from fairway.api.forms import batch
 from fairway.api.forms.form import Form
 from fairway.api.objects import DefinitionObject, Metadata, Object
-from fairway.api.owners import OWNERS, controller_of, kind_of
+from fairway.api.owners import GROUPS, OWNERS, controller_of, kind_of
 from fairway.api.quantities import Malformed
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request
 
 T = TypeVar("T", bound=Object)
 Told = Callable[[Kind, Object | None, Object | None], None]
 Named = tuple[str, str, str]
 """Group, kind and name of an owner."""
 LONGEST_CHAIN = 8
+CORE = ("scheduling.k8s.io", "PodGroup")
+AGAIN_SECONDS = 1.0
+log = logging.getLogger(__name__)
 
 
 class View:
@@ -63,7 +70,8 @@ class View:
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         """Watches the owners whose definition is served, and no others."""
-        builtin, running = dict(self._owners), dict[tuple[str, str], asyncio.Task[None]]()
+        builtin = self._owners | await self._core_groups()
+        running: dict[tuple[str, str], asyncio.Task[None]] = {}
         while True:
             await self._defined.wait()
             self._defined.clear()
@@ -75,9 +83,32 @@ class View:
                     self._told(gone, one, None)
             for key in served.keys() - self._owners.keys():
                 kind = self._owners[key] = served[key]
-                self._store(kind, OWNERS[key].form)  # type: ignore[type-var]
+                self._store(kind, OWNERS[key].form if key in OWNERS else objects.PodGroupObject)  # type: ignore[type-var]
                 running[key] = tasks.create_task(self._informers[kind].run())
             self._followed.set()
+
+    async def _core_groups(self) -> dict[tuple[str, str], Kind]:
+        """Kubernetes' own kind for gangs, where it has one. It asks once: that changes with the API server."""
+        group, kind = CORE
+        while True:
+            try:
+                for version in GROUPS[CORE]:
+                    if plural := await self._plural(version, kind):
+                        return {CORE: Kind(kind, plural, version)}
+                return {}
+            except (ApiError, OSError) as error:
+                log.warning("what %s serves is not known: %s; trying again", group, error)
+                await self._client.clock.sleep(self._client.chance.jitter(AGAIN_SECONDS))
+
+    async def _plural(self, version: str, kind: str) -> str:
+        """Where objects of a kind are served in a version; "" where they are not."""
+        try:
+            said = msgspec.json.decode(await self._client.call(Request("GET", f"/apis/{version}")))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return ""
+        return next((str(it["name"]) for it in said["resources"] if it["kind"] == kind and "/" not in it["name"]), "")
 
     async def synced(self) -> None:
         """Returns when every informer has its first list, those of the owners that are defined included."""
@@ -96,6 +127,10 @@ class View:
         """The owner of a kind, by `namespace/name`, if it is seen."""
         kind = self._owners.get(key)
         return self._informers[kind].store.get(name) if kind else None  # type: ignore[return-value]
+
+    def group(self, key: tuple[str, str], name: str) -> objects.PodGroupObject | None:
+        """What describes a gang of bare pods, by `namespace/name`, if it is seen."""
+        return self.owner(key, name)  # type: ignore[return-value]
 
     def top(self, namespace: str, owner: Named) -> Named:
         """What is queued as a whole, of all that stand above one another: the outermost that is known."""
@@ -128,7 +163,8 @@ def _served(said: DefinitionObject) -> tuple[tuple[str, str], Kind] | None:
     spec, key = said.spec, (said.spec.group, said.spec.names.kind)
     is_there = any(one.type == "Established" and one.status == "True" for one in said.status.conditions)
     served = {f"{spec.group}/{one.name}" for one in spec.versions if one.served} if is_there else set()
-    best = next((one for one in OWNERS[key].versions if one in served), "") if key in OWNERS else ""
+    known = OWNERS[key].versions if key in OWNERS else GROUPS.get(key, ())
+    best = next((one for one in known if one in served), "")
     return (key, Kind(spec.names.kind, spec.names.plural, best)) if best else None
 
 

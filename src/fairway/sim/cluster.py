@@ -108,7 +108,7 @@ class Cluster:
         owner, meta = self.owner(pod.metadata), pod.metadata
         if owner and self.standing(owner):
             return owner
-        return meta.namespace, "Pod", owners.group_of(meta) or meta.name
+        return meta.namespace, "Pod", owners.group_of(meta, pod.spec) or meta.name
 
     def standing(self, owner: Owner) -> str:
         """The key of the Workload that stands for an owner, by its references or by its name; "" for none."""
@@ -314,7 +314,7 @@ def _of_pods(key: str, members: list[PodObject]) -> dict[str, WorkloadObject]:
     coming = [one for one in members if one.metadata.deletion_timestamp is None]
     if all(one.spec.node_name for one in coming):
         return {}
-    name = owners.group_of(members[0].metadata)
+    name = owners.group_of(members[0].metadata, members[0].spec)
     made = within(f"Pod {members[0].metadata.namespace}/{members[0].metadata.name}:", _gang, name, coming)
     return {key: made} if made else {}
 
