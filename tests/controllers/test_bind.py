@@ -1,10 +1,23 @@
 """Which pod goes to which place."""
 
+from msgspec import convert
 from msgspec.structs import replace
 
-from fairway.api.objects import ASSIGNED, GROUP_NAME, GROUP_SIZE, INDEX, Metadata, PodObject, PodSpec, PodStatus
-from fairway.controllers.bind import Place, assign, places, strays
-from fairway.engine import NodeShare, PodSetPlacement
+from fairway.api.objects import (
+    ASSIGNED,
+    GROUP_NAME,
+    GROUP_SIZE,
+    INDEX,
+    Metadata,
+    PodObject,
+    PodSpec,
+    PodStatus,
+    PodTemplate,
+)
+from fairway.api.types import PodSetSpec, WorkloadObject, WorkloadSpec
+from fairway.api.workloads import Reading, workload
+from fairway.controllers.bind import Place, assign, by_podset, places, strays
+from fairway.engine import Admission, NodeShare, PodSetPlacement
 
 PLACED = PodSetPlacement("main", (NodeShare("n1", 2, ((0, 1), (2, 3))), NodeShare("n2", 1, ((0, 1),))))
 FIRST, SECOND, THIRD = Place("n1", (0, 1)), Place("n1", (2, 3)), Place("n2", (0, 1))
@@ -72,3 +85,16 @@ def test_a_pod_on_other_devices_than_those_left_is_a_stray() -> None:
     left = PodSetPlacement("main", (NodeShare("n1", 1, ((0, 1),)),))
     bound = [pod("a", index=0, place=SECOND), pod("b", index=1, place=FIRST)]
     assert [one.metadata.name for one in strays(left, bound)] == ["a"]
+
+
+def test_a_pod_to_which_the_server_added_tolerations_is_of_the_podset_that_requests_the_same() -> None:
+    asked = [{"requests": {"cpu": text}} for text in ("1", "2")]
+    podsets = tuple(
+        PodSetSpec(name, 1, template=convert({"spec": {"containers": [{"resources": one}]}}, PodTemplate))
+        for name, one in zip(("head", "worker"), asked)
+    )
+    value = workload(WorkloadObject(spec=WorkloadSpec(pod_sets=podsets)), Reading())
+    placed = Admission("p", tuple(PodSetPlacement(name, (NodeShare("n1", 1),)) for name in ("head", "worker")))
+    spec = {"containers": [{"resources": asked[1]}], "tolerations": [{"key": "gone", "operator": "Exists"}]}
+    pod = convert({"metadata": {"name": "a"}, "spec": spec}, PodObject)
+    assert [len(own) for _, own in by_podset(placed, value, [pod])] == [0, 1]

@@ -24,6 +24,7 @@ class Meta(msgspec.Struct, rename="camel"):
 
 class Pod(msgspec.Struct):
     metadata: Meta
+    spec: dict[str, Any] = {}
 
 
 def pod(name: str, version: int, uid: str = "u") -> dict[str, Any]:
@@ -95,6 +96,17 @@ def test_a_list_then_the_watch_from_its_version() -> None:
     assert told == [(None, "a@1"), (None, "b@6"), ("a@1", None)]
     assert list(informer.store) == ["ns/b"]
     assert informer.synced.is_set()
+
+
+def test_an_object_that_does_not_fit_keeps_no_other_from_being_seen() -> None:
+    odd = {**pod("odd", 2), "spec": []}
+    _, informer, told = observe(
+        lists=[("5", [odd, pod("a", 1)])],
+        watches=[[("ADDED", {**pod("odd", 6), "spec": []}), ("MODIFIED", pod("odd", 7)),
+                  ("MODIFIED", {**pod("odd", 8), "spec": []})], None],
+    )  # fmt: skip
+    assert told == [(None, "a@1"), (None, "odd@7"), ("odd@7", None)]
+    assert list(informer.store) == ["ns/a"] and informer.synced.is_set()
 
 
 def test_a_cut_watch_goes_on_from_the_last_version_seen_and_lists_nothing() -> None:

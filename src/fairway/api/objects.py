@@ -305,7 +305,8 @@ class DefinitionSpec(Part, frozen=True):
 
 
 class DefinitionStatus(Part, frozen=True):
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] | None = None
+    """Null while it is new."""
 
 
 class DefinitionObject(Object, frozen=True):

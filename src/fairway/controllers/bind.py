@@ -99,6 +99,8 @@ def _is_of(pod: PodObject, placement: PodSetPlacement, value: Workload) -> bool:
     spec = replace(pod.spec, node_name="")
     kind = lasting(pod_class(PodTemplate(pod.metadata, spec), pod.metadata.namespace))
     alike = [podset.name for podset in value.podsets if lasting(podset.pod) == kind]
+    # An API server adds to a pod what its template did not say, tolerations above all: what it requests stays.
+    alike = alike or [podset.name for podset in value.podsets if podset.pod.requests == kind.requests]
     return placement.name in (alike or [value.podsets[0].name])
 
 

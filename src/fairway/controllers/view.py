@@ -161,7 +161,7 @@ class View:
 def _served(said: DefinitionObject) -> tuple[tuple[str, str], Kind] | None:
     """The kind of owner that a definition serves now."""
     spec, key = said.spec, (said.spec.group, said.spec.names.kind)
-    is_there = any(one.type == "Established" and one.status == "True" for one in said.status.conditions)
+    is_there = any(one.type == "Established" and one.status == "True" for one in said.status.conditions or ())
     served = {f"{spec.group}/{one.name}" for one in spec.versions if one.served} if is_there else set()
     known = OWNERS[key].versions if key in OWNERS else GROUPS.get(key, ())
     best = next((one for one in known if one in served), "")

@@ -4,7 +4,8 @@ The rules. Every change is told once, as (old, new): (None, new) for what came, 
 deleted and made again under its name is told as gone, then as come, even if both were missed. A cut watch goes on
 from the last version seen; 410 lists anew and tells the differences. Errors back off with jitter, for ever: an API
 server that is away is no reason to stop. `changed` is called in the task that runs the informer and must not wait.
-It keeps decoded values only, in the msgspec type given (the fields somebody reads), or dicts. Whoever wrote something
+It keeps decoded values only, in the msgspec type given (the fields somebody reads), or dicts; an object that does not
+fit the type counts as absent, and does not keep others from being seen. Whoever wrote something
 waits until it is seen: after that the store alone is the truth, and nobody keeps his own writes on the side.
 """
 
@@ -132,7 +133,12 @@ class Informer(Generic[T]):
             return
         if known and known.uid != head.uid:
             self._drop(head.key)
-        new = self._decode.decode(raw)
+        try:
+            new = self._decode.decode(raw)
+        except msgspec.MsgspecError as error:
+            log.warning("%s: %s counts as absent: %s", self.selection.path(), head.key, error)
+            self._drop(head.key)
+            return
         old = self.store.get(head.key)
         self.store[head.key], self._heads[head.key] = new, head
         self._tell(head.key, old, new)
