@@ -42,10 +42,11 @@ def test_in_another_queue() -> None:
     assert starts(*cluster, job("a", queue="s", gpus=4)) and not starts(*cluster, job("a", queue="r", gpus=4))
 
 
-def test_another_queue_is_not_the_only_advice_but_where_its_own_does_not_take_it() -> None:
-    cluster = (node("n1", 8), queue("q", 0, 8), queue("s", 8, 8))
-    assert told(*cluster, job("a", gpus=4, preemptible=False)).other_queue == ""
-    assert told(*cluster, job("a", queue="typo", gpus=4)).other_queue == "q"
+def test_nothing_is_decided_where_the_nodes_lack_the_room() -> None:
+    queues = queue("q"), queue("r"), queue("s")
+    sizes, found = counted(world(node("n1", 8), *queues, runs(job("old", gpus=6), "n1"), job("a", gpus=8)))
+    assert (found[0].blocking, found[0].with_gpus) == (("ns/old",), 2000)
+    assert sizes == [3]  # the state as it is, without the workload in the way, with fewer GPUs; no other queue
 
 
 def test_not_in_a_queue_that_would_not_take_it() -> None:
@@ -135,13 +136,13 @@ def counted(told: World) -> tuple[list[int], list[Facts]]:
 
 def test_each_wait_among_a_hundred_that_run_is_explained_by_few_decisions() -> None:
     sizes, found = counted(crowd(30))
-    assert len(sizes) >= 6 and max(sizes) <= 48
+    assert len(sizes) >= 6 and max(sizes) <= 24 and sum(sizes) <= 160
     assert all(one.blocking for one in found[:4])
 
 
 def test_the_larger_the_cluster_the_fewer_decisions() -> None:
     sizes, _ = counted(crowd(400))
-    assert max(sizes) <= 100_000 // (400 + 1_400) < 60
+    assert max(sizes) <= 50_000 // (400 + 1_400) < 30
 
 
 def test_the_state_is_as_before_when_a_trial_is_over() -> None:

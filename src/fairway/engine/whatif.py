@@ -2,11 +2,11 @@
 
 Tried, one at a time: without some of the workloads that run; fewer pods of a lone podset, or fewer GPUs for a lone pod;
 without its required topology; a time limit that ends before the time from which the room is kept; another of the pools,
-where it names some; at last another queue that takes it, where its own is at fault or another change helps. A start
-that has to wait for others to stop counts as none.
+where it names some; at last another queue that takes it. A start that has to wait for others to stop counts as none.
 
-Work is bounded by counts: a workload gets as many decisions as LOOKS allows, a decision looking at each node and each
-workload once. Changes that are left when these are used up are not tried. A decision ends with the workload's turn.
+Work is bounded by counts: the workloads share as many decisions as LOOKS allows, a decision looking at each node and
+each workload once. Nothing is decided where the nodes lack the room. Changes that are left when the decisions are used
+up are not tried. A decision ends with the workload's turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from .decide import decide, starts_now
+from .draft import Draft
 from .model import GPU, Fact, Gone, PodSet, Running, Topology, Workload, World, amounts
-from .plan import RANK, Facts, Plan, Reason, Wait
+from .place import sight_of
+from .plan import Facts, Plan, Reason, Wait
 from .policy import Policy
 from .resources import DEVICE
 from .state import State, state_of
 
 MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
-LOOKS, DECISION = 100_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
+LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
 MINUTE = 60.0
 Holds = Callable[[int], bool]
 
@@ -32,12 +34,13 @@ def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
 
 
 class WhatIf:
-    """Asks for several workloads of one world; the state is made once."""
+    """Asks for several workloads of one world, `waits` at most; the state is made once."""
 
-    def __init__(self, world: World, policy: Policy) -> None:
+    def __init__(self, world: World, policy: Policy, waits: int = 1) -> None:
         self._world, self._state, self._policy = world, state_of(world), replace(policy, tells_why=False)
+        self._draft = Draft(self._policy.seen(self._state.snapshot(world.now)), self._policy)
         seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
-        self._decisions = LOOKS // seen
+        self._decisions = LOOKS // seen // waits
 
     def plan(self) -> Plan:
         """What is decided as it is."""
@@ -47,10 +50,10 @@ class WhatIf:
     def facts(self, wait: Wait) -> Facts:
         """The facts of the wait, with what would change it."""
         ours = next(one for one in self._world.pending if one.key == wait.workload)
-        trial = Trial(self._state, self._policy, ours, self._world.now, self._decisions)
+        trial = Trial(self._state, self._draft, ours, self._decisions)
         running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
         limit, free = _limit(self._world, wait), _unbound(ours)
-        facts = replace(
+        return replace(
             wait.facts,
             blocking=wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial),
             would_fit=_fewer_pods(ours, trial),
@@ -58,11 +61,8 @@ class WhatIf:
             is_bound=free != ours and trial.starts(free),
             shorter_limit=limit if limit and trial.starts(replace(ours, time_limit=limit)) else None,
             other_pool=next((name for name in self._pools(ours) if trial.starts(replace(ours, pools=(name,)))), ""),
+            other_queue=next((name for name in self._queues(ours) if trial.starts(replace(ours, queue=name))), ""),
         )
-        if not (RANK[wait.reason] <= RANK[Reason.QUEUE_STOPPED] or _helps(facts)):
-            return facts
-        starts = (name for name in self._queues(ours) if trial.starts(replace(ours, queue=name)))
-        return replace(facts, other_queue=next(starts, ""))
 
     def _pools(self, ours: Workload) -> list[str]:
         return [one.name for one in self._world.pools if ours.pools and one.name not in ours.pools][:MOST_OTHERS]
@@ -72,26 +72,33 @@ class WhatIf:
         return sorted(leaves - {ours.queue})[:MOST_OTHERS]
 
 
-def _helps(facts: Facts) -> bool:
-    """Whether something within its own queue would let it start: another queue is never the first advice."""
-    changes = facts.blocking, facts.would_fit, facts.with_gpus, facts.is_bound, facts.shorter_limit, facts.other_pool
-    return any(changes)
-
-
 class Trial:
-    """Decides on one workload in a state that is changed for the time of a decision, at most so many times."""
+    """Decides on one workload in a state that is changed for the time of a decision, at most so many times. `draft`: of
+    the state as it is."""
 
-    def __init__(self, state: State, policy: Policy, ours: Workload, now: float, decisions: int) -> None:
-        self._state, self._policy, self._ours, self._now, self.left = state, policy, ours, now, decisions
+    def __init__(self, state: State, draft: Draft, ours: Workload, decisions: int) -> None:
+        self._state, self._draft, self._ours, self.left = state, draft, ours, decisions
 
     def starts(self, changed: Workload, without: Sequence[Running] = ()) -> bool:
         """Whether it starts now, changed so, if some of the running workloads were gone; False once all decisions are
-        used up."""
-        if not self.left:
+        used up. Nothing is decided where the nodes lack the room."""
+        if not self.left or not self._has_room(changed, without):
             return False
         self.left -= 1
+        policy, now = self._draft.policy, self._draft.snapshot.now
         with self._told((changed, *(Gone("Workload", one.workload.key) for one in without)), (self._ours, *without)):
-            return starts_now(self._policy.seen(self._state.snapshot(self._now)), self._policy, changed.key)
+            return starts_now(policy.seen(self._state.snapshot(now)), policy, changed.key)
+
+    def _has_room(self, changed: Workload, without: Sequence[Running]) -> bool:
+        """Whether in some pool each podset has room, quota, order and the other podsets apart."""
+        draft, sight = self._draft, sight_of(self._draft)
+        with draft.trial():
+            for one in without:
+                draft.vanish(one.workload.key)
+            return any(
+                all(int(sight.room(sight.kind(one.pod, pool)).sum()) >= one.min_count for one in changed.podsets)
+                for pool in draft.tree.pools_of(changed.queue, changed.pools)
+            )
 
     def starts_without(self, those: Sequence[Running]) -> bool:
         return self.starts(self._ours, those)

@@ -20,21 +20,24 @@ from fairway.engine import (
     Workload,
     World,
     forecast,
+    snapshot_of,
 )
-from fairway.engine.forecast import QUICK, Question
+from fairway.engine.forecast import QUICK, Effort, Question
 from fairway.engine.whatif import WhatIf
 
 from .answer import Entry, entry, moment, workloads_of
 
 MOST_QUEUES, SOONER_SECONDS = 3, 60.0
+ROUGHLY, FEWEST_CYCLES = Effort(2, 2_000), 8
+"""For each queue that is compared, so that all take a small part of a second; with fewer decisions nothing is said."""
 FEW = 12
 """Waiting workloads that are explained: each change that is reported is a decision of its own."""
 
 
 def explained(world: World, plan: Plan, policy: Policy) -> Plan:
     """The plan, in which the first FEW waits report what is in the way and what would let the workload start now."""
-    tries = WhatIf(world, policy)
-    waits = islice((it for it in plan.verdicts if isinstance(it, Wait)), FEW)
+    waits = list(islice((it for it in plan.verdicts if isinstance(it, Wait)), FEW))
+    tries = WhatIf(world, policy, max(len(waits), 1))
     found = {it.workload: replace(it, facts=tries.facts(it)) for it in waits}
     return replace(plan, verdicts=tuple(found.get(it.workload, it) for it in plan.verdicts))
 
@@ -82,22 +85,22 @@ class Case:
         changes = would_start(facts)
         return [*in_its_way, *changes], None if changes else self.sooner()
 
-    def forecast(self, queue: str = "") -> Forecast | None:
+    def forecast(self, queue: str = "", effort: Effort = QUICK) -> Forecast | None:
         """When it will start, in its queue or in another."""
         ours = replace(self.ours, queue=queue or self.ours.queue)
         pending = tuple(ours if one.key == self.key else one for one in self.world.pending)
         world = replace(self.world, pending=pending)
-        question = Question(only=self.key, effort=QUICK)
+        question = Question(only=self.key, effort=effort)
         return forecast(world, self.policy, np.random.default_rng(1), question).get(self.key)
 
     def sooner(self) -> Entry | None:
         """The queue in which it is expected to start first, where that is sooner than in its own. A forecast for each
-        queue is asked for only where few wait."""
+        queue is asked for only where few wait and the cluster is small."""
         world, own = self.world, self.ours.queue
         leaves = {one.name for one in world.queues} - {one.parent for one in world.queues} - {own}
-        if not leaves or len(world.pending) > FEW:
+        if not leaves or len(world.pending) > FEW or ROUGHLY.cycles(snapshot_of(world)) < FEWEST_CYCLES:
             return None
-        found = {name: self.forecast(name) for name in (own, *sorted(leaves)[:MOST_QUEUES])}
+        found = {name: self.forecast(name, ROUGHLY) for name in (own, *sorted(leaves)[:MOST_QUEUES])}
         starts = {name: it.p50 for name, it in found.items() if it}
         best = min(starts, key=lambda name: (starts[name], name), default=own)
         gained = starts.get(own, inf) - starts.get(best, inf)
