@@ -126,6 +126,7 @@ async def test_a_cluster_gets_fairway_runs_jobs_and_loses_it_again(bare: Plane) 
                 await _installed(bare)
                 await _only_what_is_granted(bare, admin)
                 await _checked(bare, admin)
+                await _upgraded(bare, admin)
                 await _uninstalled(bare, admin)
 
 
@@ -203,6 +204,28 @@ async def _checked(plane: Plane, admin: Client) -> None:
         lacking = await printed(plane, "fairway install --check", status=1)
         assert lacking.startswith(f"{FAIRWAY} may not create pods/binding;")
         await admin.patch(role, {"rules": rules})
+
+
+async def _upgraded(plane: Plane, admin: Client) -> None:
+    """A job runs on, in the pod that it had, while manifests are applied and another controller takes over."""
+    async with controller(plane, admin):
+        await admin.create(kinds.JOBS, job("r", 1, 600))
+        await until(lambda: _is(admin, "job-r", "Running"))
+        before = await _pods(admin, "r")
+        for block in page.blocks("start/upgrade-on-a-cluster.md"):
+            await printed(plane, block)
+    async with controller(plane, admin):
+        await until(lambda: _leads(admin))
+        await admin.create(kinds.JOBS, job("s", 1, 1))
+        await until(lambda: _is(admin, "job-s", "Succeeded"))
+        assert await _pods(admin, "r") == before and await _is(admin, "job-r", "Running")
+        await admin.delete(Ref(kinds.JOBS, "r", "default"))
+        await until(lambda: _is(admin, "job-r", "none"))
+
+
+async def _pods(client: Client, name: str) -> list[str]:
+    found = await client.list(Selection(kinds.PODS, "default", labels=f"job-name={name}"))
+    return [it["metadata"]["uid"] for it in found]
 
 
 async def _available(client: Client) -> bool:
