@@ -170,7 +170,7 @@ def test_every_reason_has_a_sentence_even_without_facts(why):
     assert text and "{" not in text and "None" not in text
 
 
-CORDONED, TAINTED = Obstacle(Bar.CORDONED, "", 12), Obstacle(Bar.TAINT, Taint("gpu", "true"), 10)
+CORDONED, TAINTED = Obstacle(Bar.CORDONED, "", 12), Obstacle(Bar.TAINT, str(Taint("gpu", "true")), 10)
 FULL = Obstacle(Bar.BUSY, GPU, 8, 4000, 2000)
 
 
@@ -204,12 +204,12 @@ def test_a_lone_node_that_is_full_is_not_told_twice():
 
 
 def test_many_obstacles_are_summed_up():
-    text = nodes_said(*(Obstacle(Bar.TAINT, Taint(f"t{at}"), 1) for at in range(9)), nodes=9)
+    text = nodes_said(*(Obstacle(Bar.TAINT, f"t{at}:NoSchedule", 1) for at in range(9)), nodes=9)
     assert text.endswith("1 with the taint t4:NoSchedule, 4 for other reasons")
 
 
 @pytest.mark.parametrize("bar", list(Bar))
-@pytest.mark.parametrize("about", ["", "memory", Taint("own"), Expression("zone", "NotIn", ("a", "b"))])
+@pytest.mark.parametrize("about", ["", "memory", "own:NoSchedule", Expression("zone", "NotIn", ("a", "b"))])
 def test_every_obstacle_has_words(bar, about):
     text = nodes_said(Obstacle(bar, about, 2, 1 << 20, 0))
     assert "0 of 30 nodes: 2 " in text and "{" not in text

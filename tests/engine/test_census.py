@@ -34,7 +34,7 @@ def test_each_node_counts_under_its_first_obstacle() -> None:
     found = census(*nodes, *(busy(f"z{at}", 2) for at in range(8)), job("w", gpus=4))
     assert (found.nodes, found.open) == (30, 0)
     assert found.obstacles == (
-        (Bar.CORDONED, "", 12, 0, 0), (Bar.TAINT, GPU_ONLY, 10, 0, 0), (Bar.BUSY, "nvidia.com/gpu", 8, 4000, 2000),
+        (Bar.CORDONED, "", 12, 0, 0), (Bar.TAINT, str(GPU_ONLY), 10, 0, 0), (Bar.BUSY, "nvidia.com/gpu", 8, 4000, 2000),
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_the_taints_of_a_state_count_as_the_state_and_pass(key: str) -> None:
 def test_what_is_tolerated_is_no_obstacle() -> None:
     things = node("n1", 8, taints=(GPU_ONLY,)), node("n2", 8, taints=(Taint("own"),))
     bears = job("w", gpus=9, pod={"tolerations": (Toleration("gpu", "Exists"),)})
-    assert counts(*things, bears) == {(Bar.TAINT, Taint("own")): 1, (Bar.TOO_SMALL, "nvidia.com/gpu"): 1}
+    assert counts(*things, bears) == {(Bar.TAINT, "own:NoSchedule"): 1, (Bar.TOO_SMALL, "nvidia.com/gpu"): 1}
 
 
 def test_nodes_out_of_use_are_told_apart() -> None:

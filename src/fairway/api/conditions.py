@@ -7,7 +7,7 @@ facts do not hold. It names workloads of its reader's namespace alone; others ar
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fairway.engine.model import GPU, Admission, Expression, Taint, Workload
+from fairway.engine.model import GPU, Admission, Expression, Workload
 from fairway.engine.plan import (
     Admit,
     Bar,
@@ -299,8 +299,6 @@ def nodes_words(census: Census, level: str) -> str:
 def _obstacle(one: Obstacle) -> str:
     """What follows the number of nodes."""
     match one.about:
-        case Taint():
-            about = f"{one.about.key}{'=' * bool(one.about.value)}{one.about.value}:{one.about.effect}"
         case Expression():
             about = _expression(one.about, is_label=one.bar is Bar.SELECTOR)
         case _:

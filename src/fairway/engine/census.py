@@ -15,7 +15,7 @@ from .affinity import attracts, near, parted, skews
 from .draft import Draft
 from .fit import Counts, Kind, matches, pool_row, remember, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
-from .model import Expression, PodSet, Taint, Term
+from .model import Expression, PodSet, Term
 from .place import Ask, sight_of
 from .plan import Bar, Census, Obstacle
 from .snapshot import Mask, Snapshot
@@ -28,7 +28,7 @@ class Hurdle(NamedTuple):
     """Nodes that one obstacle rules out, and what it is about. `asked` of the resource, `offered` by each node."""
 
     bar: Bar
-    about: Taint | Expression | str
+    about: Expression | str
     mask: Mask
     asked: int = 0
     offered: Counts | None = None
@@ -113,7 +113,7 @@ def _lasting(snapshot: Snapshot, kind: Kind) -> Iterator[Hurdle]:
                for taints in kinds]  # fmt: skip
     for taint in sorted(set(chain(*refused)), key=lambda one: (one.key not in STATES, one.key, one.value)):
         mask = np.array([taint in taints for taints in refused], np.bool_)[codes]
-        yield Hurdle(STATES.get(taint.key, Bar.TAINT), "" if taint.key in STATES else taint, mask)
+        yield Hurdle(STATES.get(taint.key, Bar.TAINT), "" if taint.key in STATES else str(taint), mask)
     for name, value in pod.node_selector:
         asked = Expression(name, "In", (value,))
         yield Hurdle(Bar.SELECTOR, asked, ~satisfies(snapshot, (asked,)))

@@ -53,6 +53,10 @@ class Taint:
     value: str = ""
     effect: Effect = "NoSchedule"
 
+    def __str__(self) -> str:
+        """As kubectl writes it: key=value:effect."""
+        return f"{self.key}{'=' * bool(self.value)}{self.value}:{self.effect}"
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:

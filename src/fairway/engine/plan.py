@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from .model import Admission, Expression, Taint
+from .model import Admission, Expression
 
 
 class Reason(StrEnum):
@@ -96,7 +96,7 @@ class Obstacle(NamedTuple):
     resource. `asked` of that resource for a pod; `most` that any of the nodes offers."""
 
     bar: Bar
-    about: Taint | Expression | str
+    about: Expression | str
     nodes: int
     asked: int = 0
     most: int = 0
