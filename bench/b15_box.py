@@ -39,16 +39,19 @@ async def commands(rounds: int) -> AsyncIterator[Figure]:
 
 async def jobs(rounds: int) -> AsyncIterator[Figure]:
     """Jobs of one second, from the first submission to the last end."""
-    count, rates, is_valid = min(many(ONE_SECOND), ONE_SECOND), [], True
+    count, rates, costs, is_valid = min(many(ONE_SECOND), ONE_SECOND), [], [], True
     async with box() as it:
         for at in range(rounds):
+            before = it.cpu()
             sent = asyncio.create_task(it.submit(job(f"r{at}-{n}", it.program(1), "10m") for n in range(count)))
             await until(partial(_have_ended, it, count * (at + 1)))
             await sent
             said = it.said()[-2 * count :]
             rates.append(count / (said[-1][0] - said[0][0]))
+            costs.append(1000 * (it.cpu() - before) / count)
             is_valid &= sum(what == "began" for _, what in said) == count
         yield _sound(it, "one-second jobs", rates, "jobs/s", 40, is_rate=True, is_valid=is_valid)
+        yield _sound(it, "one-second jobs, the cluster", costs, "CPU ms a job", is_valid=is_valid)
 
 
 async def _have_ended(it: Box, count: int) -> bool:
@@ -60,10 +63,12 @@ async def queued(rounds: int) -> AsyncIterator[Figure]:
     count = many(WAITING)
     async with box() as it:
         await it.submit([job("first", ["sleep", "100000"], "2")])
-        await until(lambda: _counts(it, 1, "Running"))
+        await until(lambda: _reads(it, "running", 1))
+        before = it.cpu()
         seconds = await it.submit(job(f"s{n % SWEEPS}-{n}", it.program(0.2), "2") for n in range(count))
         yield _sound(it, "submission", [count / seconds], "jobs/s", 400, is_rate=True)
-        await until(lambda: _counts(it, count, "Pending"))
+        yield _sound(it, "submission, the cluster meanwhile", [1000 * (it.cpu() - before) / count], "CPU ms a job")
+        await until(lambda: _reads(it, "pending", count))
         await it.rest()
         for name, asked in _asked(count).items():
             costs = [it.run(*asked(at)) for at in range(rounds)]
@@ -71,7 +76,7 @@ async def queued(rounds: int) -> AsyncIterator[Figure]:
             yield figure(f"{name}, {count} queued", [cost.wall for cost in costs], "s", 0.7)
             yield figure(f"{name}, the command itself", [cost.cpu for cost in costs], "CPU s")
         yield _sound(it, "cycle", [await _cycle(it, at) for at in range(rounds)], "ms", 20)
-        await it.rest()
+        await it.rest(0.02, IDLE_SECONDS + 15)  # longer than it is between two forecasts
         before = it.cpu()
         await asyncio.sleep(IDLE_SECONDS)
         yield _sound(it, "idle", [100 * (it.cpu() - before) / IDLE_SECONDS], "% of a core", 1)
@@ -85,8 +90,8 @@ async def _gapped(it: Box) -> bool:
     return len(it.gaps()) >= SUCCESSORS
 
 
-async def _counts(it: Box, count: int, phase: str) -> bool:
-    return await it.count((phase,)) == count
+async def _reads(it: Box, state: str, count: int) -> bool:
+    return it.metric(f"fairway_{state}_workloads") == count
 
 
 def _asked(count: int) -> dict[str, Callable[[int], tuple[str, ...]]]:
@@ -112,11 +117,11 @@ async def _cycle(it: Box, at: int) -> float:
 
 async def _cancelled(it: Box) -> Figure:
     """CPU of cancelling by label, of the command and of the cluster until all are gone."""
-    before, there = it.cpu(), await it.count(("Pending",))
+    before, there = it.cpu(), it.metric("fairway_pending_workloads")
     cost = it.run("cancel", "-l", f"sweep=s{SWEEPS - 1}")
     await it.rest()
-    gone = there - await it.count(("Pending",))
-    return _sound(it, f"cancel -l of {gone}", [cost.cpu + it.cpu() - before], "CPU s", is_valid=cost.is_done)
+    gone = there - it.metric("fairway_pending_workloads")
+    return _sound(it, f"cancel -l of {gone:g}", [cost.cpu + it.cpu() - before], "CPU s", is_valid=cost.is_done)
 
 
 async def memory(rounds: int) -> AsyncIterator[Figure]:
@@ -135,7 +140,7 @@ async def memory(rounds: int) -> AsyncIterator[Figure]:
 
 
 async def _is_empty(it: Box) -> bool:
-    return not await it.client.list(Selection(kinds.JOBS, "default"))
+    return not [page async for page in it.client.pages(Selection(kinds.JOBS, "default")) if page.items]
 
 
 PARTS = {"commands": commands, "jobs": jobs, "queued": queued, "memory": memory}

@@ -25,7 +25,6 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
-from fairway.kube.kinds import Selection
 
 FAIRWAY = (sys.executable, "-m", "fairway.cli.main")
 CONNECTIONS = 8
@@ -106,17 +105,13 @@ class Box:
         await asyncio.gather(*(send() for _ in range(CONNECTIONS)))
         return perf_counter() - began
 
-    async def count(self, phases: Sequence[str]) -> int:
-        found = await self.client.list(Selection(kinds.WORKLOADS, "default"))
-        return sum((one.get("status") or {}).get("phase") in phases for one in found)
-
-    async def rest(self, share: float = 0.1) -> None:
-        """Returns when the cluster used less than `share` of a processor for five seconds."""
+    async def rest(self, share: float = 0.1, seconds: float = 5.0) -> None:
+        """Returns when the cluster used less than `share` of a processor for so many seconds."""
 
         async def rests() -> bool:
             before = self.cpu()
-            await asyncio.sleep(5)
-            return self.cpu() - before < 5 * share
+            await asyncio.sleep(seconds)
+            return self.cpu() - before < seconds * share
 
         await until(rests)
 
