@@ -115,8 +115,9 @@ class Memo:
     def forget_workloads(self, *, most: int) -> None:
         """Forgets what is kept by the identity of workloads where there is much more of it than there are workloads:
         what is kept by identity keeps what it is of."""
-        if max(len(self.kin), *map(len, self.alike)) > most + SPARE:
+        if max(len(self.kin), len(self.sound), *map(len, self.alike)) > most + SPARE:
             self.kin.clear()
+            self.sound.clear()
             self.likenesses.clear()
             for kept in self.alike:
                 kept.clear()
