@@ -20,6 +20,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -60,6 +61,7 @@ DEFINITIONS = kinds.Kind(
 )
 LOOK_SECONDS = 0.02
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU under load
+SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
 LEAVE_PODS = signal.SIGUSR1
 
 Control = Callable[[Transport], Awaitable[None]]
@@ -88,6 +90,7 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
     """Runs the cluster until it is told to stop; `control` runs from when it is ready."""
     folder = options.data_dir
     gc.set_threshold(*GC_THRESHOLD)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with held(folder):
         try:
             machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=options.fake_gpus)
