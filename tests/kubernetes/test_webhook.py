@@ -74,6 +74,10 @@ def pod(name: str, namespace: str = "default", **meta: Any) -> Thing:
 
 
 LABELS = {"fairway.dev/queue": "default"}
+OVER: Thing = {
+    "apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "over"},
+    "spec": {"queue": "default", "pool": "default", "amount": {"cpu": "1"}, "start": "2020-01-01T00:00:00Z", "duration": "1h"},
+}  # fmt: skip
 
 
 async def refusal(work: Any) -> str:
@@ -120,6 +124,24 @@ async def test_users_are_stamped_and_only_the_controller_admits(plane: Plane) ->
         await admin.delete(own)
         await admin.patch(workload, {"metadata": {"finalizers": None}})
         await admin.delete(workload)
+
+
+async def test_a_managed_namespace_needs_no_label_and_bad_input_names_its_field(plane: Plane) -> None:
+    address = ("127.0.0.1", free_ports(1)[0])
+    async with plane.client() as admin, plane.client("ann") as ann, installed(admin, address):
+        await admin.create(kinds.NAMESPACES, {"metadata": {"name": "lab", "labels": {"fairway.dev/managed": "true"}}})
+        async with fairway(plane, webhook=address):
+            await answered(ann)
+            plain = job("plain")
+            plain["metadata"] = {"name": "plain", "namespace": "lab"}
+            queued = await ann.create(kinds.JOBS, plain, dry_run=True)
+            plain["metadata"]["namespace"] = "default"
+            left_alone = await ann.create(kinds.JOBS, plain, dry_run=True)
+            said = await refusal(ann.create(kinds.RESERVATIONS, OVER))
+        await admin.delete(Ref(kinds.NAMESPACES, "lab"))
+    assert queued["spec"]["suspend"] and queued["spec"]["template"]["spec"]["schedulerName"] == "fairway"
+    assert not left_alone["spec"].get("suspend") and "annotations" not in left_alone["metadata"]
+    assert "spec.start: found 2020-01-01T00:00:00Z, which is over" in said
 
 
 async def is_there(client: Client, name: str) -> bool:

@@ -387,7 +387,8 @@ def contested(pods: Sequence[PodObject]) -> str:
 
 def adopted(pods: Sequence[PodObject]) -> str:
     """What became of a workload whose pods another scheduler bound before its turn, and how to have it wait."""
-    by = " and ".join(sorted({pod.spec.scheduler_name or DEFAULT_SCHEDULER for pod in pods}))
+    others = {pod.spec.scheduler_name or DEFAULT_SCHEDULER for pod in pods} - {SCHEDULER}
+    by = " and ".join(sorted(others)) or "its own spec.nodeName"
     nodes = sorted({pod.spec.node_name for pod in pods})
     more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
     return (
