@@ -76,7 +76,8 @@ def pod(name: str, namespace: str = "default", **meta: Any) -> Thing:
 LABELS = {"fairway.dev/queue": "default"}
 OVER: Thing = {
     "apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "over"},
-    "spec": {"queue": "default", "pool": "default", "amount": {"cpu": "1"}, "start": "2020-01-01T00:00:00Z", "duration": "1h"},
+    "spec": {"queue": "default", "pool": "default", "amount": {"cpu": "1"}, "duration": "1h",
+             "start": "2020-01-01T00:00:00Z"},
 }  # fmt: skip
 
 
