@@ -131,7 +131,7 @@ def test_ls_shows_what_is_over_and_chooses_by_state_user_queue_and_label(machine
         "late10", "late9"]  # fmt: skip
     machine.kubectl("label", "job", "late9", "sweep=3")
     assert names(machine.run("ls", "-l", "sweep=3", "-o", "name")) == ["late9"]
-    assert "no workloads run or wait" in machine.run("ls", "-q", "other")
+    assert "no workloads run or wait" in machine.run("ls", "-u", "nobody")
     said = machine.run("ls", "--all")
     assert re.search(r"^run +\w+ +default +running +2 +\S+ +\d\d:\d\d +.*\d\d:\d\d", said, re.MULTILINE)
     assert re.search(r"^late10 .* 0/1 .* NoRoom: ", said, re.MULTILINE) and "finished after" in said
@@ -159,6 +159,36 @@ def test_a_terminal_gets_no_line_longer_than_it_is_wide(machine: Machine) -> Non
     lines = re.sub(r"\x1b\[\d*m", "", os.read(ours, 65_536).decode()).splitlines()
     assert len(lines) == 2 and lines[1].startswith("wide") and max(map(len, lines)) <= 50
     machine.run("cancel", "wide")
+
+
+def test_a_queue_that_does_not_exist_is_told(machine: Machine) -> None:
+    assert machine.run("ls", "-q", "defualt", status=1) == (
+        "fairway: --queue: there is no queue 'defualt'; did you mean default? there are: default\n"
+    )
+    machine.run("ls", "-q", "default")
+
+
+@pytest.mark.parametrize(("command", "head"), [("queues", "PARENT"), ("nodes", "PRODUCT")])
+def test_lists_have_the_formats_that_kubectl_has(machine: Machine, command: str, head: str) -> None:
+    names = [it["metadata"]["name"] for it in json.loads(machine.run(command, "-o", "json"))["items"]]
+    assert names and machine.run(command, "-o", "name").split() == names
+    assert head in machine.run(command, "-o", "wide").splitlines()[0]
+    assert "items:" in machine.run(command, "-o", "yaml")
+
+
+def test_a_submission_that_is_watched_shows_its_queue_until_it_runs(machine: Machine) -> None:
+    machine.run("submit", "--name", "before", "--cpus", "2", "--", "sleep", "600")
+    machine.until("before", "Running")
+    command = [sys.executable, "-m", "fairway.cli.main", "submit", "--name", "after", "--cpus", "2", "--watch"]
+    command += ["--", "sleep", "600"]
+    watcher = subprocess.Popen(command, env=machine.environment, stdout=subprocess.PIPE, text=True)
+    assert watcher.stdout is not None
+    lines = iter(watcher.stdout.readline, "")
+    assert any(re.search(r"\d  after .*waiting", line) for line in lines)
+    machine.run("cancel", "before")
+    assert any(re.search(r"\d  after .*running", line) for line in lines)
+    assert watcher.wait(30) == 0
+    machine.run("cancel", "after")
 
 
 def test_a_watch_prints_each_change_and_ctrl_c_ends_it(machine: Machine) -> None:

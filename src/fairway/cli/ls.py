@@ -14,7 +14,8 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .connect import on_cluster
 from .listing import DAY_SECONDS, HEAD, LESS, ORDER, OVER, Listed, length, rank, row
-from .output import print_table, show
+from .main import Problem
+from .output import listing_option, print_table, show
 
 MOST_ROWS = 200
 ARRAY = "fairway.dev/completions"
@@ -57,8 +58,7 @@ def keys(one: Listed) -> list[tuple[str, str, str]]:
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="With these labels, e.g. sweep=3.")
 @click.option("--all-rows", is_flag=True, help=f"On a terminal, list more than {MOST_ROWS}.")
 @click.option("-w", "--watch", "is_live", is_flag=True, help="Stay, and show each change; Ctrl-C ends it.")
-@click.option("-o", "--output", type=click.Choice(["table", "wide", "name", "json", "yaml"]), default="table",
-              show_default=True, help="The format; wide leaves out no column, name prints names only.")
+@listing_option
 @on_cluster
 async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     """List workloads: what runs, what waits and why."""
@@ -68,8 +68,11 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     if said["is_live"]:
         from .watch import watch
 
+        await _check_queue(client, filter.queue)
         return await watch(client, space, filter)
     found = await taken(client, space, filter)
+    if not found:
+        await _check_queue(client, filter.queue)
     if output in ("json", "yaml"):
         return show(output, {"items": [raw for raw, _ in found]}, lambda: None)
     items = [it for _, it in found]
@@ -81,6 +84,20 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
     if is_short and len(items) > MOST_ROWS:
         click.echo(f"… {len(items) - MOST_ROWS:,} more; --all-rows lists them")
     return None
+
+
+async def _check_queue(client: Client, queue: str) -> None:
+    """A Problem where one is asked for that does not exist; who may not see queues is not told."""
+    try:
+        names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else {queue}
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return
+    if queue not in names:
+        from .mistakes import near
+
+        raise Problem(f"--queue: there is no queue {queue!r}{near(queue, names)}", exit_code=1)
 
 
 async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:

@@ -12,21 +12,24 @@ from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
 from .listing import GPU, Listed, natural
-from .output import output_option, print_table, show
+from .output import listing_option, print_names, print_table, show
 
 Thing = dict[str, Any]
 HEAD = ["NAME", "STATUS", "GPUS", "GPUS USED", "GPUS FREE", "CPU", "CPU USED", "PODS", "PRODUCT", "USED BY"]
 
 
 @click.command()
-@output_option
+@listing_option
 @on_cluster
 async def nodes(client: Client, namespace: str, output: str) -> None:
     """List nodes: what they have, what is taken and free, and by whom."""
     items = sorted(await client.list(Selection(kinds.NODES)), key=lambda it: natural(it["metadata"]["name"]))
+    if output == "name":
+        return print_names(items)
     used, by = _used(await client.list(Selection(kinds.PODS))), users(await _workloads(client))
     rows = [_node_line(it, used, by[it["metadata"]["name"]]) for it in items]
-    show(output, {"items": items}, lambda: print_table(HEAD, rows, less=("PRODUCT", "PODS", "CPU USED", "CPU")))
+    less = () if output == "wide" else ("PRODUCT", "PODS", "CPU USED", "CPU")
+    return show(output, {"items": items}, lambda: print_table(HEAD, rows, less=less))
 
 
 async def _workloads(client: Client) -> list[Listed]:

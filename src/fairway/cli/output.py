@@ -6,7 +6,7 @@ A table is plain text in columns, as kubectl prints; nothing is left out or cut 
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,9 +17,20 @@ GAP, LEAST = 3, 16
 """Blanks between columns; the least width of the last one."""
 
 
-def output_option(command: Callable[..., Any], *more: str) -> Callable[..., Any]:
-    forms = click.Choice(["table", "json", "yaml", *more])
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    forms = click.Choice(["table", "json", "yaml"])
     return click.option("-o", "--output", type=forms, default="table", show_default=True, help="The format.")(command)
+
+
+def listing_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The formats of a list."""
+    forms = click.Choice(["table", "wide", "name", "json", "yaml"])
+    return click.option("-o", "--output", type=forms, default="table", show_default=True,
+                        help="The format; wide leaves out no column, name prints names only.")(command)  # fmt: skip
+
+
+def print_names(things: Iterable[Mapping[str, Any]]) -> None:
+    click.echo("".join(f"{it['metadata']['name']}\n" for it in things), nl=False)
 
 
 def show(output: str, value: Any, table: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ minute. Only the share is read from there: what is due to a queue is decided, no
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
 from .listing import GPU, Meta, PodMeta, natural
-from .output import output_option, print_table, show, span
+from .output import listing_option, print_names, print_table, show, span
 
 Thing = dict[str, Any]
 
@@ -102,14 +102,17 @@ class Requests:
 
 
 @click.command()
-@output_option
+@listing_option
 @on_cluster
 async def queues(client: Client, namespace: str, output: str) -> None:
     """List queues: quotas, share, what they hold and ask for now; then how far off forecasts were."""
     items = sorted(await client.list(Selection(kinds.QUEUES)), key=lambda it: natural(it["metadata"]["name"]))
+    if output == "name":
+        return print_names(items)
     live = await _live(client, items)
     named = {name: _figures(it) for name, it in (live or {}).items()}
-    show(output, {"items": items, "live": named}, lambda: _print_queues(items, live))
+    less = () if output == "wide" else LESS
+    return show(output, {"items": items, "live": named}, lambda: _print_queues(items, live, less))
 
 
 async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
@@ -184,12 +187,16 @@ HEAD = [
 ]  # fmt: skip
 
 
-def _print_queues(items: list[Thing], live: dict[str, Tally] | None) -> None:
+LESS = ("PARENT", "LIMIT", "BORROWED")
+"""What a narrow terminal may lack, the first one first."""
+
+
+def _print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequence[str]) -> None:
     names = [it["metadata"]["name"] for it in items]
     lines = [line for it in items for line in queue_lines(it, (live or {}).get(it["metadata"]["name"], Tally()))]
     others = {name: tally for name, tally in (live or {}).items() if name not in names}
     lines += [line for name, tally in others.items() for line in queue_lines(_missing(name), tally)]
-    print_table(HEAD, lines, less=("PARENT", "LIMIT", "BORROWED"))
+    print_table(HEAD, lines, less=less)
     if live is None:
         click.echo("usage is not shown: you may not list the workloads of all namespaces", err=True)
     elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):

@@ -172,16 +172,16 @@ async def _post(url: str, said: Mapping[str, object]) -> int:
         return answer.status
 
 
-def mail(address: str, said: Mapping[str, object]) -> str:
-    """By the machine's sendmail, else by the SMTP server of this machine; what went wrong, if anything."""
+def mail(address: str, said: Mapping[str, object], *, places: str = PLACES, port: int = smtplib.SMTP_PORT) -> str:
+    """By the sendmail in one of these places, else by the SMTP server of this machine; what went wrong, if anything."""
     message = EmailMessage()
     message["To"], message["Subject"] = address, f"{said['workload']} {said['event']}"
     message.set_content(f"{said['message'] or said['event']}\n\n{json.dumps(said, indent=2, ensure_ascii=False)}\n")
-    if program := shutil.which("sendmail", path=PLACES):
+    if program := shutil.which("sendmail", path=places):
         done = subprocess.run([program, "-i", "--", address], input=bytes(message), timeout=MAIL_SECONDS, check=False)
         return f"sendmail exits with {done.returncode}" if done.returncode else ""
     try:
-        with smtplib.SMTP("localhost", timeout=SEND_SECONDS) as server:
+        with smtplib.SMTP("localhost", port, timeout=SEND_SECONDS) as server:
             message["From"] = "fairway@localhost"
             server.send_message(message)
     except ConnectionError:
