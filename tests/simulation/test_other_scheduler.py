@@ -1,10 +1,12 @@
 """Beside another scheduler, and nobody at the door: what that one binds first is admitted where it runs."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from simworld import Thing, World, cluster, is_true, job, node, pod, priority
 from test_life import START
 
@@ -148,3 +150,73 @@ def test_a_pod_is_not_bound_where_another_scheduler_took_the_room_meanwhile() ->
         return stranger["status"]["phase"], (await world.job("high"))["status"].get("failed", 0)
 
     assert play(story, node("n1")) == ("Succeeded", 0)
+
+
+def cpus(it: Thing) -> int:
+    return int(it["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+async def bind_where_there_is_room(world: World, room: dict[str, int], chance: random.Random) -> None:
+    """Another scheduler that counts the pods which have a node, as kube-scheduler does, and is slower or quicker."""
+    while True:
+        free, open_ = dict(room), []
+        for it in await world.client.list(Selection(kinds.PODS)):
+            if it["status"].get("phase") in ("Succeeded", "Failed"):
+                continue
+            if it["spec"].get("nodeName"):
+                free[it["spec"]["nodeName"]] -= cpus(it)
+            elif not it["spec"].get("schedulingGates") and it["spec"]["schedulerName"] == "default-scheduler":
+                open_.append(it)
+        for it in open_:
+            tied = it["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
+            fits = [name for name in free if free[name] >= cpus(it) and tied in (None, name)]
+            if fits:
+                meta, name = it["metadata"], chance.choice(fits)
+                await world.clock.sleep(chance.uniform(0.0, 0.1))
+                with suppress(ApiError):
+                    await world.client.bind(Ref(kinds.PODS, meta["name"], meta["namespace"]), name, uid=meta["uid"])
+                break
+        else:
+            await world.server.registry.store.changed("pods")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_beside_another_scheduler_every_job_ends_well_and_no_node_is_overfilled(seed: int) -> None:
+    chance, clock = random.Random(seed), VirtualClock(START)
+    room = {"n1": 8, "n2": 8, "n3": 4}
+
+    async def run() -> tuple[set[int], list[str]]:
+        machines = [node(name, cpu=cpu) for name, cpu in room.items()]
+        async with cluster(clock, seeded(seed), *machines, has_door=False) as world:
+            full: list[str] = []
+            others = [asyncio.create_task(it) for it in (
+                bind_where_there_is_room(world, room, chance), overfilled(world, room, full))]  # fmt: skip
+            world.start()
+            for index in range(20):
+                size = chance.randint(1, 3)
+                await world.apply(job(f"j{index}", seconds=chance.randint(1, 20), cpu=str(chance.randint(1, 3)),
+                                      labels=LABELS, backoffLimit=0, parallelism=size, completions=size,
+                                      suspend=chance.random() < 0.2))  # fmt: skip
+                await clock.sleep(chance.uniform(0.0, 2.0))
+
+            async def ended() -> list[Thing]:
+                found = await world.client.list(Selection(kinds.JOBS))
+                return found if all(is_true(it, "Complete") or is_true(it, "Failed") for it in found) else []
+
+            found = await world.until(ended, seconds=2000)
+            for other in others:
+                other.cancel()
+            return {it["status"].get("failed", 0) for it in found}, full
+
+    assert clock.run(run()) == ({0}, [])
+
+
+async def overfilled(world: World, room: dict[str, int], full: list[str]) -> None:
+    """Notes each moment at which the pods of a node ask for more than it has."""
+    while True:
+        free = dict(room)
+        for it in await world.client.list(Selection(kinds.PODS)):
+            if it["spec"].get("nodeName") and it["status"].get("phase") not in ("Succeeded", "Failed"):
+                free[it["spec"]["nodeName"]] -= cpus(it)
+        full += [f"{name} at {world.clock.now() - START}" for name, left in free.items() if left < 0]
+        await world.server.registry.store.changed("pods")
