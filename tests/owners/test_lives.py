@@ -14,6 +14,7 @@ from operators import Operator, Play, trainer
 from simworld import DEFINITIONS, World, cluster, is_leaving, job, node, pod, priority
 
 from fairway.api.owners import OWNERS
+from fairway.cli.find import find, pods_of
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -300,3 +301,19 @@ def test_bare_pods_are_a_gang_when_what_describes_them_is_there() -> None:
         return seen
 
     assert play(case, story) == {"undescribed": [], "incomplete": [], "gang": 2}
+
+
+def test_a_workload_of_any_kind_is_found_by_its_owners_name_with_its_pods() -> None:
+    case = next(case for case in CASES if case.name == "jobset")
+
+    async def story(world: World) -> tuple[str, str, list[str]]:
+        await submit(world, case)
+        await world.until(lambda: world.is_in(case.workload, "Running"))
+        by_name = await find(world.client, "default", "pretrain")
+        by_kind = await find(world.client, "default", "jobset/pretrain")
+        pods = await pods_of(world.client, by_name)
+        return by_name.ref.name, by_kind.ref.name, [pod["metadata"]["name"] for _, pod in pods]
+
+    one, two, pods = play(case, story)
+    assert one == two == "jobset-pretrain"
+    assert len(pods) == 5 and all(name.startswith("pretrain-") for name in pods)

@@ -4,6 +4,7 @@ JOB is the name of a Workload, of its owner, or of a group of bare pods. A name 
 pod, say) is ambiguous: the error names them. `workload/NAME` names one always, `job/NAME` the Job.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -67,12 +68,22 @@ async def sought(client: Client, namespace: str, job: str) -> Found | None:
     names = [own, name_of("Job", own), name_of("Pod", own), *await _gang(client, namespace, own)]
     kept = {"": names, "workload": names[:1], "job": names[1:2], "pod": names[2:]}.get(kind, [name_of(kind, own)])
     gets = [await _get(client, Ref(kinds.WORKLOADS, name, namespace)) for name in dict.fromkeys(kept)]
+    if not (any(gets) or kind):
+        gets = await _of_other_kinds(client, namespace, own)
     everything = [Found(it) for it in gets if it]
     named = [it for it in everything if job in called(it.ref.name, ((own.kind.name, own.name) for own in it.owners))]
     if len(named) > 1:
         which = " or ".join(f"workload/{it.ref.name}" for it in named)
         raise Problem(f"{job!r} is the name of several workloads; say {which}")
     return named[0] if named else await _new(client, namespace, own) if kind in ("", "job") else None
+
+
+async def _of_other_kinds(client: Client, namespace: str, own: str) -> list[dict[str, Any] | None]:
+    """The Workloads that owners of this name have, of the kinds that others define."""
+    from fairway.api.owners import WORDS
+
+    refs = [Ref(kinds.WORKLOADS, name_of(word, own), namespace) for word in WORDS]
+    return await asyncio.gather(*(_get(client, ref) for ref in refs))
 
 
 async def _get(client: Client, ref: Ref) -> dict[str, Any] | None:
@@ -104,15 +115,23 @@ async def _new(client: Client, namespace: str, name: str) -> Found | None:
 
 
 async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
-    """The pods there are, each with its rank: completion index, what its name means in a group, or place by age."""
+    """The pods there are, each with its rank: completion index, what its name means in a group, or place by age. Those
+    of an owner that others define are known by what is written on them when they are bound."""
     own = {it.name for it in found.owners if it.kind == kinds.PODS}
-    labels = "" if own else f"batch.kubernetes.io/job-name={found.name}"
+    is_job = any(it.kind == kinds.JOBS for it in found.owners)
+    labels = f"batch.kubernetes.io/job-name={found.name}" if is_job else ""
     pods = await client.list(Selection(kinds.PODS, found.ref.namespace, labels=labels))
-    ours = [pod for pod in pods if not own or pod["metadata"]["name"] in own]
+    ours = [pod for pod in pods if is_job or pod["metadata"]["name"] in own or (not own and _is_of(pod, found))]
     ours.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
     sizes = [(pod["metadata"].get("labels") or {}).get("fairway.dev/group-size", "") for pod in ours]
     named = ranks(own, max(sizes, default="")) or {pod["metadata"]["name"]: at for at, pod in enumerate(ours)}
-    return sorted(((_index(pod, named), pod) for pod in ours), key=itemgetter(0))
+    numbered = ((_index(pod, named) if is_job or own else named[pod["metadata"]["name"]], pod) for pod in ours)
+    return sorted(numbered, key=itemgetter(0))
+
+
+def _is_of(pod: dict[str, Any], found: Found) -> bool:
+    attempt = str((pod["metadata"].get("annotations") or {}).get("fairway.dev/attempt", ""))
+    return attempt.startswith(f"{found.ref.name}/")
 
 
 def _index(pod: dict[str, Any], named: dict[str, int]) -> int:

@@ -23,7 +23,6 @@ from .output import moment_of_day
 from .runs import Notice, Run, Runs, kept, runs_of, text_of
 
 LONGEST_LINE = 1 << 20
-OWNERS = ("job", "pod", "jobset", "pytorchjob", "raycluster")
 Query = tuple[tuple[str, str], ...]
 
 
@@ -98,8 +97,10 @@ class Choice:
 
 async def _of_deleted(client: Client, namespace: str, job: str) -> Runs:
     """What is kept of a workload that is gone."""
+    from fairway.api.owners import WORDS
+
     kind, _, name = job.rpartition("/")
-    names = [f"{kind}-{name}", name] if kind else [name, *(f"{kind}-{name}" for kind in OWNERS)]
+    names = [f"{kind}-{name}", name] if kind else [name, *(f"{kind}-{name}" for kind in ("pod", *WORDS))]
     for each in names if kind != "workload" else [name]:
         try:
             if found := await kept(client, Ref(kinds.WORKLOADS, each, namespace)):
