@@ -2,19 +2,41 @@
 
 Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` and of `submit`), `jobs` (one-second
 jobs of 10m CPU, finished a second), `queued` (5,000 Jobs that wait for the whole machine: how fast they are submitted,
-what commands, a cycle and doing nothing cost then, how soon a successor starts, what cancelling 500 costs) and `memory`
+what commands, a cycle and doing nothing cost then, how soon a successor starts, what cancelling 500 costs), `cycle`
+(the CPU of deciding and checking alone, when the first of as many has gone and runtimes were learned) and `memory`
 (what the cluster holds as jobs come, end and are removed). BENCH_JOBS stands in for 5,000 and for 10,000. A run is
-valid if every command and job did what it was asked and no plan was refused.
+valid if every command and job did what it was asked and no plan was refused. Where something else uses the machine,
+figures in seconds tell of that as well; the CPU beside them does not.
 """
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from time import process_time
 
 from bench.box import Box, Cost, box, command, job, until
 from bench.figure import Figure
 
+from fairway.engine import PRESETS, check, decide
+from fairway.engine.model import (
+    Admission,
+    Gone,
+    Ledger,
+    Node,
+    NodeShare,
+    PodClass,
+    PodSet,
+    PodSetPlacement,
+    Queue,
+    Running,
+    Sketch,
+    Workload,
+    World,
+    amounts,
+)
+from fairway.engine.sketch import groups
+from fairway.engine.state import state_of
 from fairway.kube import kinds
 from fairway.kube.kinds import Selection
 
@@ -124,6 +146,28 @@ async def _cancelled(it: Box) -> Figure:
     return _sound(it, f"cancel -l of {gone:g}", [cost.cpu + it.cpu() - before], "CPU s", is_valid=cost.is_done)
 
 
+async def cycle(rounds: int) -> AsyncIterator[Figure]:
+    """Without a cluster: CPU time alone."""
+    count, alike = many(WAITING), (PodSet("main", 1, 1, PodClass(requests=amounts({"cpu": 2000}))),)
+    waiting = [Workload(f"b/job-s{n % SWEEPS}-{n}", "default", alike, submitted=float(n)) for n in range(count)]
+    place = Admission("default", (PodSetPlacement("main", (NodeShare("here", 1),)),))
+    running = Running(Workload("b/job-first", "default", alike), place, 0.0)
+    learned = tuple((group, Sketch(((60.0, 9.0),))) for group in groups(waiting[0]))
+    node = Node("here", capacity=amounts({"cpu": 2000, "memory": 1 << 33, "pods": 110}))
+    queue = Queue("default", ledger=Ledger(runtimes=learned))
+    state = state_of(World(now=1e5, nodes=(node,), queues=(queue,), running=(running,), pending=tuple(waiting)))
+    samples, is_sound = [], True
+    for one in waiting[: rounds + 1]:
+        before = process_time()
+        snapshot = state.snapshot(1e5)
+        plan = decide(snapshot, PRESETS["fairway"])
+        is_sound &= not check(snapshot, plan)
+        samples.append(1000 * (process_time() - before))
+        state.observe(Gone("Workload", one.key))
+    title = f"B15 cycle with {count} waiting"
+    yield Figure(title, tuple(samples[1:]), "CPU ms", 20, is_valid=is_sound)
+
+
 async def memory(rounds: int) -> AsyncIterator[Figure]:
     """Memory over jobs that end and are removed: after a fifth of them, and what each thousand after adds."""
     count = many(FINISHED)
@@ -143,7 +187,7 @@ async def _is_empty(it: Box) -> bool:
     return not [page async for page in it.client.pages(Selection(kinds.JOBS, "default")) if page.items]
 
 
-PARTS = {"commands": commands, "jobs": jobs, "queued": queued, "memory": memory}
+PARTS = {"commands": commands, "jobs": jobs, "queued": queued, "cycle": cycle, "memory": memory}
 
 
 def run(rounds: int = 5) -> Iterator[Figure]:
