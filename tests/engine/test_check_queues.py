@@ -119,6 +119,14 @@ def test_a_budget_is_not_overrun() -> None:
     assert ("a", "Budget") in faults(of(long, queues=queues), admit(long, on("n1", 0)))
 
 
+def test_without_a_time_limit_a_day_counts_in_a_budget() -> None:
+    runs_on, queues = runs(work("r"), on("n1", 0), admitted_at=NOW - 60), (Queue("q", budget=2 * 86_400),)
+    assert faults(of(work(), queues=queues, running=(runs_on,)), Keep("ns/r"), admit(work(), on("n1", 1))) == set()
+    wide = work(count=2)
+    found = faults(of(wide, queues=queues, running=(runs_on,)), Keep("ns/r"), admit(wide, on("n1", 1, 2)))
+    assert ("a", "Budget") in found
+
+
 def test_a_budget_counts_what_runs_and_what_grows() -> None:
     queues = (Queue("q", budget=1800),)
     held, elastic = runs(work("r", time_limit=600.0), on("n1", 0)), work("e", count=4, least=1, time_limit=600.0)

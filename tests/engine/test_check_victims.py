@@ -156,6 +156,19 @@ def test_shares_that_no_division_gives_entitle_to_nothing() -> None:
     assert ("a", "Entitled") in reclaim(work("a", gpus=3), 0, 1, 2, shares=wrong)
 
 
+def test_the_child_of_a_parent_without_quotas_loses_nothing_that_it_is_due() -> None:
+    queues = (OWED[0], Queue("top"), Queue("r", "top", quotas=gpus(2), min_runtime=0.0))
+    assert reclaim(work("a", gpus=2), 0, 1, queues=queues) == set()
+    queues = (*queues[:2], Queue("r", "top", quotas=gpus(4), min_runtime=0.0))
+    assert any(rule == "Entitled" for _, rule in reclaim(work("a", gpus=2), 0, 1, queues=queues))
+
+
+def test_siblings_of_a_parent_without_quotas_divide_with_the_queues_beside_it() -> None:
+    queues = (OWED[0], Queue("top"), Queue("r", "top", quotas=gpus(2), min_runtime=0.0))
+    wrong = {("q", "*", GPU): 3000, ("r", "*", GPU): 2000}
+    assert ("a", "Entitled") in reclaim(work("a", gpus=3), 0, 1, 2, queues=queues, shares=wrong)
+
+
 def test_a_child_is_due_no_more_in_a_pool_than_its_parent_in_all() -> None:
     queues = (Queue("top", quotas=gpus(1)), Queue("q", "top", quotas=gpus(2, pool="default")),
               Queue("r", quotas=gpus(0), min_runtime=0.0))

@@ -354,3 +354,12 @@ def test_the_owner_of_a_hold_takes_back_surplus_though_its_queue_is_above_its_sh
     backfilled = runs(work("v", "r", count=2, least=1), on("n1", 2, 3), backfilled_for="ns/a")
     _, said = decided(world(work("a"), nodes=(node("n1"),), queues=queues, running=(mine, backfilled)))
     assert (said["v"].after, said["v"].beneficiary) == ((("main", 1),), "ns/a") and isinstance(said["a"], Admit)
+
+
+def test_a_parent_whose_quotas_are_of_no_pool_that_is_there_is_transparent() -> None:
+    """What grows takes surplus back from the child of such a parent, which stands for itself."""
+    queues = (Queue("q0", quotas=gpus(4)), Queue("q1", quotas=gpus(4, pool="a")), Queue("q2", "q1", quotas=gpus(4)))
+    taker, giver = work("w2", "q0", count=4, least=1), work("w1", "q2", count=6, least=1)
+    standing = runs(taker, on("n1", 0, 1), admitted_at=0.0), runs(giver, on("n1", *range(2, 8)), admitted_at=0.0)
+    _, said = decided(world(nodes=(node(gpus=8),), queues=queues, running=standing))
+    assert said["w2"].after == (("main", 4),) and said["w1"].after == (("main", 4),)

@@ -38,9 +38,9 @@ KEYS = {
     "then the smaller dominant part of its share, counted with the head": (
         [node("n", 8), queue("a", 0, created=1), queue("b", 0, created=2), *many("a", 2, 3), *many("b", 6)],
         "b0 b1 a0 b2 b3 b4"),
-    "a share is what is due now, not what is guaranteed": (
+    "then the smaller part of the entitlement, the larger of guaranteed and share": (
         [node("n", 4), queue("a", 8, created=2), queue("b", 4, created=1), *many("a", 4), *many("b", 4)],
-        "b0 a0 b1 a1"),
+        "a0 b0 a1 a2"),
     "then the smaller part without the head": (
         [node("n", 8), queue("b", 0, created=1), queue("a", 0, created=2), runs(job("r", "a", 1), "n"),
          runs(job("s", "b", 2), "n"), job("x", "a", 2, submitted=-1), job("y", "b", 1, submitted=-1),
@@ -56,7 +56,7 @@ KEYS = {
     "which root comes first, then which child": (
         [node("n", 8), queue("p", 4), queue("q", 4), queue("a", 2, parent="p"), queue("b", 2, parent="p"),
          queue("c", 4, parent="q"), runs(job("r", "a", 2), "n"), *many("a", 1), *many("b", 1), *many("c", 3)],
-        "c0 c1 b0 c2 a0"),
+        "c0 c1 c2 b0 a0"),
     "of two resources the one counts of which a queue has more": (
         [node("n", 8, cpu=32), queue("a", 0, cpu=(0, None), created=1), queue("b", 0, cpu=(0, None), created=2),
          *many("a", 9, 1, cpu=8), *many("b", 9, 2, cpu=1)], "a0 b0 a1 b1 a2"),

@@ -64,18 +64,12 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
-    if not _is_governed(workload, pool, cycle):
+    if not cycle.accounts(workload, pool):
         return [*found, _preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else found
     preempt = _preempt(workload, pool, cycle)
     reclaim = _reclaim(workload, pool, cycle)
     entitled = [] if over_share(workload, pool, cycle) else [reclaim]
     return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]
-
-
-def _is_governed(workload: Workload, pool: str, cycle: Cycle) -> bool:
-    """Whether its queue, or one above, has a quota for any of what it asks for there."""
-    asked = cycle.asked(workload, pool)
-    return any(asked.get(resource) for account in cycle.accounts(workload, pool) for resource in account.resources)
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> Claim:
@@ -212,7 +206,7 @@ def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) ->
     sides = branch.below(other) if other is not None and other.path and other is not branch else None
     if other is None or sides is None or not own(sides[1], pool):
         return None
-    way = [own(at, pool) for at in reversed(other.path[: other.path.index(sides[1]) + 1])]
+    way = [own(at, pool) for at in reversed(other.line[: other.line.index(sides[1]) + 1])]
     least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), usual)
     return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
@@ -257,10 +251,10 @@ def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cyc
     saturated than a sibling it took from, in a resource that is asked or given."""
     given = (cycle.victims[one.workload.key].amounts for one in victims)
     moved = {resource for amounts in (cycle.asked(workload, pool), *given) for resource in amounts if amounts[resource]}
-    paths = [cycle.tree.branches[one.workload.queue].path for one in victims]
+    paths = [cycle.tree.branches[one.workload.queue].line for one in victims]
     touched = {id(at): at for path in paths for at in path}
-    for at in cycle.tree.branches[workload.queue].path:
-        siblings = [one for one in touched.values() if one is not at and one.path[1:] == at.path[1:]]
+    for at in cycle.tree.branches[workload.queue].line:
+        siblings = [one for one in touched.values() if one is not at and one.line[1:] == at.line[1:]]
         for mine in own(at, pool):
             theirs = [one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts]
             for other in theirs:

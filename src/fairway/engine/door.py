@@ -11,8 +11,10 @@ from operator import attrgetter
 from .cycle import Cycle
 from .model import GPU, Queue, Workload
 from .plan import Dependency, Facts, Reason, Spending, Why
+from .policy import DAY
 from .quota import Account, Branch, Demand, astray
 from .resources import DEVICE, counts_of
+from .timeline import CERTAIN
 
 MOST_LINKS = 64
 """Workloads looked at in search of a circle of `after`."""
@@ -107,22 +109,29 @@ def _gpus(workload: Workload, counts: tuple[int, ...], pool: str, cycle: Cycle) 
 def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> Why | None:
     """Whether with so many GPUs for it, and with all that runs, the queue could spend more GPU-seconds than its
     budget."""
-    ledger, period, budget = branch.queue.ledger, branch.queue.budget_period, branch.queue.budget or 0
-    limit, ends = cycle.tree.time_limit(workload), None
+    ledger, period, budget, ends = branch.queue.ledger, branch.queue.budget_period, branch.queue.budget or 0, None
     if ledger.budget_since is not None and period is not None:
         ends = ledger.budget_since + period
     spent = ledger.budget_spent if ends is None or cycle.now < ends else 0.0
-    spending = Spending(budget, spent, _bound(branch, cycle), gpus * (limit or 0.0))
-    total = sum(spending[1:])
-    if total <= budget and (limit is not None or total < budget):
+    spending = Spending(budget, spent, _bound(branch, cycle), gpus * lasts(workload, 0.0, cycle))
+    if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
         cycle.wake(ends)
     return Reason.BUDGET_SPENT, Facts(queue=branch.queue.name, resource=GPU, spending=spending, until=ends)
 
 
+def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:
+    """Seconds that count in a budget: its time limit, else those in which nine in ten of its kind had ended, else a
+    day; as long as it has run at least."""
+    if (limit := cycle.tree.time_limit(workload)) is not None:
+        return limit
+    left = cycle.tree.learned.quantile(workload, CERTAIN, ran)
+    return max(ran, DAY) if left is None else left
+
+
 def _bound(branch: Branch, cycle: Cycle) -> float:
-    """GPU-seconds that those of the queue who run can come to: to their time limits, else as long as they have run."""
+    """GPU-seconds that running workloads of the queue can come to."""
     draft, now, total = cycle.draft, cycle.now, 0.0
     standing = [
         *((one.workload, one.admission.pool, cycle.whole(one), one.admitted_at) for one in draft.running.values()),
@@ -131,7 +140,7 @@ def _bound(branch: Branch, cycle: Cycle) -> float:
     for workload, pool, counts, since in standing:
         if cycle.tree.is_under(workload.queue, branch.queue.name):
             ran = 0.0 if since is None else now - since
-            total += _gpus(workload, counts, pool, cycle) * (cycle.tree.time_limit(workload) or ran)
+            total += _gpus(workload, counts, pool, cycle) * lasts(workload, ran, cycle)
     return total
 
 

@@ -24,7 +24,7 @@ from .sketch import stem
 from .snapshot import largest_node
 
 NO_SHARE = 1e9
-"""What is held without any share weighs so much more than what is held with one."""
+"""What is held without any entitlement weighs so much more than what is held with one."""
 
 BUSIEST = 16
 """How many times longer waits may make patience: in a long overload none is passed over for ever."""
@@ -302,7 +302,7 @@ class Order:
         """The seat of a queue, made with those of its ancestors."""
         name = branch.queue.name
         if name not in self._seats:
-            parent = self._seat(branch.path[1]) if len(branch.path) > 1 else self._top
+            parent = self._seat(branch.line[1]) if len(branch.line) > 1 else self._top
             self._seats[name] = parent.children[name] = Seat(branch, parent)
         return self._seats[name]
 
@@ -336,10 +336,12 @@ class Order:
                 above = True
             if then > owed:
                 beyond = True
-            if share:
-                now, then = now / share, then / share
+            if not share and more > 0:
+                starves = True
+            if due := max(share, owed):
+                now, then = now / due, then / due
             elif then:
-                starves, now, then = starves or more > 0, now * NO_SHARE, then * NO_SHARE
+                now, then = now * NO_SHARE, then * NO_SHARE
             if then > dominant:
                 dominant = then
             if now > bare:

@@ -67,14 +67,16 @@ def absolute(share: Share, live: int) -> int:
 
 
 class Branch:
-    """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root."""
+    """A queue in the tree. `path`: itself first, its root last; empty where its parents lead to no root. `line`: the
+    same without parents that have no quotas, which are transparent."""
 
-    __slots__ = ("accounts", "children", "ledgers", "path", "queue")
+    __slots__ = ("accounts", "children", "ledgers", "line", "path", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.children: list[Branch] = []
         self.path: tuple[Branch, ...] = ()
+        self.line: tuple[Branch, ...] = ()
         self.accounts: dict[str, Account] = {}
         self.ledgers: dict[str, tuple[Account, ...]] = {}  # by pool: its own accounts, then those of its ancestors
 
@@ -85,7 +87,7 @@ class Branch:
 
     def below(self, other: "Branch") -> tuple["Branch", "Branch"] | None:
         """The level under the lowest common ancestor, here and there; None within one line of descent."""
-        mine, theirs = self.path[::-1], other.path[::-1]
+        mine, theirs = self.line[::-1], other.line[::-1]
         pairs = ((here, there) for here, there in zip(mine, theirs) if here is not there)
         return next(pairs, None)
 
@@ -139,6 +141,8 @@ class Tree:
         for branch in self._walk(self.roots):
             parent = self.branches.get(branch.queue.parent)
             branch.path = (branch, *(parent.path if parent else ()))
+            above = parent.line if parent else ()
+            branch.line = (branch, *(above if parent and parent.accounts else above[1:]))
             branch.ledgers = dict(parent.ledgers) if parent else dict.fromkeys(pools, ())
             for name in pools if branch.accounts else ():
                 mine = [branch.accounts[key] for key in (name, ALL) if key in branch.accounts]
@@ -285,8 +289,9 @@ class Tree:
         }
 
     def _divide(self, branches: list[Branch], dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
-        """Deal out what the parent is due, by pool. `above`: the resources that a queue above governs, whose share
-        binds."""
+        """Deal out what the parent is due, by pool; a queue without quotas stands for those below it. `above`: the
+        resources that a queue above governs, whose share binds."""
+        branches = list(self._governed(branches))
         for pool, total in dealt.items():
             accounts = [branch.accounts[pool] for branch in branches if pool in branch.accounts]
             for resource in sorted({one for account in accounts for one in account.resources}):
@@ -295,6 +300,10 @@ class Tree:
         for branch in branches:
             if branch.children:
                 self._hand_down(branch, dealt, above)
+
+    def _governed(self, branches: Iterable[Branch]) -> Iterator[Branch]:
+        for branch in branches:
+            yield from (branch,) if branch.accounts or not branch.children else self._governed(branch.children)
 
     def _hand_down(self, branch: Branch, dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
         """Those below divide the queue's share of each pool, at most that of all pools; of a single pool both are one.

@@ -19,7 +19,7 @@ from fairway.engine.snapshot import Columns
 
 from .case import Case, inherited
 from .layout import Item, Layout
-from .queues import Books, misdealt
+from .queues import Books, governs, misdealt
 
 MIN_RUNTIME, MAX_EVICTIONS, HOUR, DAY = 600.0, 6, 3600.0, 86400.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
@@ -244,7 +244,7 @@ class Court:
         branches: dict[str, list[int]] = defaultdict(list)
         for one in reclaimed:
             theirs = [queue.name for queue in self.case.path(self.laid.items[one].workload)
-                      if queue not in self.case.path(item.workload)]
+                      if queue not in self.case.path(item.workload) and governs(self.case, queue)]
             branches[theirs[-1] if theirs else ""].append(one)
         for branch, lost in branches.items():
             is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due

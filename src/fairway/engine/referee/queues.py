@@ -24,6 +24,7 @@ CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_AL
                      Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING, Reason.SCHEDULING_GATED, Reason.CLAIM_MISSING,
                      Reason.CLAIM_UNBOUND))
 """Reasons that can be told from a workload and its queues alone."""
+DAY = 86_400.0
 NOTHING, NEVER = Share(0), Share(1 << 62)
 HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf, pools=("",))
 """Who takes this one takes everybody."""
@@ -146,6 +147,12 @@ class Books:
         return total
 
 
+def governs(case: Case, queue: Queue) -> bool:
+    """Whether it has a quota of anything in a pool that is there; without any a parent is transparent."""
+    known = {"*", *(pool.name for pool in case.snapshot.pools)}
+    return any(one.pool in known and (one.guaranteed or one.limit) for one in queue.quotas)
+
+
 def live_of(snapshot: Snapshot, mask: Mask) -> Columns:
     """int64[resource]: what usable nodes offer."""
     return with_profiles(snapshot, snapshot.capacity[:, snapshot.is_usable & mask].sum(axis=1))
@@ -219,9 +226,19 @@ def budgets(case: Case) -> Found:
 
 
 def costs(case: Case, laid: Layout) -> list[tuple[Item, float]]:
-    """GPU-seconds of each item up to its time limit; 0 without one."""
+    """GPU-seconds of each item up to its time limit; without one a day, or, where runtimes were learned, none."""
     gpus = laid.counted[laid.form_of, case.snapshot.resources.index(GPU)] / DEVICE
-    return [(item, float(held) * (case.time_limit(item.workload) or 0.0)) for item, held in zip(laid.items, gpus)]
+    return [(item, float(held) * _lasts(case, item)) for item, held in zip(laid.items, gpus)]
+
+
+def _lasts(case: Case, item: Item) -> float:
+    if (limit := case.time_limit(item.workload)) is not None:
+        return limit
+    if any(queue.ledger.runtimes for queue in case.path(item.workload)):
+        return 0.0
+    one = case.running.get(item.key)
+    since = None if one is None else one.admitted_at
+    return DAY if since is None else max(DAY, case.snapshot.now - since)
 
 
 # Shares
@@ -239,7 +256,8 @@ def misdealt(case: Case) -> str:
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
-        groups[snapshot.queues[queue].parent, pool, resource].append(row)
+        owners = (one.name for one in case.paths[queue][1:] if governs(case, one))  # other parents are transparent
+        groups[next(owners, ""), pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
         around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)
         above, *wider = (nearest(case, parent, name, resource) for name in (pool, *around))
