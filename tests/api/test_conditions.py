@@ -44,7 +44,7 @@ def test_the_example_of_the_interfaces_is_said_so():
         domain="r3",
         blocking=("ns/a", "ns/b"),
     )
-    assert text == "needs 8 nvidia.com/gpu in one rack; the most free in any is 6 (rack r3); a and b hold it there"
+    assert text == "needs 8 GPUs in one rack; the most free in any is 6 (rack r3); a and b hold it there"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.NEVER_FITS,
             {"resource": GPU, "needed": 9000, "most_free": 8000, "domain": "n1"},
-            "needs 9 nvidia.com/gpu; the most that any has is 8 (node n1); it would not fit if nothing else ran",
+            "needs 9 GPUs; the most that any has is 8 (node n1); it would not fit if nothing else ran",
         ),
         (Reason.BACKING_OFF, {"until": 0.0}, "it failed to start and is not tried again until 1970-01-01T00:00:00Z"),
         (
@@ -73,7 +73,7 @@ def test_the_example_of_the_interfaces_is_said_so():
                 "bounds": {GPU: 8000},
                 "used": {GPU: 6000},
             },
-            "needs 4 nvidia.com/gpu; queue top would be over its limit of 8 GPUs by 2 (6 in use)",
+            "needs 4 GPUs; queue top would be over its limit of 8 GPUs by 2 (6 in use)",
         ),
         (
             Reason.OVER_GUARANTEED,
@@ -90,12 +90,12 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.NO_ROOM,
             {"resource": GPU, "needed": 500, "missing": 250, "pool": "h100"},
-            "needs 0.5 nvidia.com/gpu; 0.25 is missing in pool h100",
+            "needs 0.5 GPU; 0.25 is missing in pool h100",
         ),
         (
             Reason.NO_ROOM,
             {"resource": GPU, "needed": 2000, "missing": 1000, "pool": "h100", "shunned": ("n1", "n2")},
-            "needs 2 nvidia.com/gpu on other nodes than n1, n2, where it failed; 1 is missing in pool h100",
+            "needs 2 GPUs on other nodes than n1, n2, where it failed; 1 is missing in pool h100",
         ),
         (Reason.NEVER_FITS, {"detail": "pools ghost"}, "there is no pool that it may use: pools ghost"),
         (
@@ -106,7 +106,7 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.FRAGMENTED,
             {"resource": GPU, "needed": 8000, "most_free": 4000, "would_fit": {"main": 1}},
-            "needs 8 nvidia.com/gpu; the most free in any is 4; together there is enough; "
+            "needs 8 GPUs; the most free in any is 4; together there is enough; "
             "with 1 of main it would start now",
         ),
         (
@@ -182,13 +182,13 @@ def nodes_said(*obstacles, nodes=30, **fields):
 def test_nodes_are_told_by_what_shuts_it_out_with_the_most_first():
     text = nodes_said(FULL, CORDONED, TAINTED, most_free=2000)
     assert text == (
-        "needs 4 nvidia.com/gpu; 1 is missing; 0 of 30 nodes: 12 cordoned, "
+        "needs 4 GPUs; 1 is missing; 0 of 30 nodes: 12 cordoned, "
         "10 with the taint gpu=true:NoSchedule, 8 without 4 GPUs free (largest free: 2)"
     )
 
 
 def test_nothing_is_missing_where_no_node_counts():
-    assert nodes_said(CORDONED, nodes=12) == "needs 4 nvidia.com/gpu; 0 of 12 nodes: 12 cordoned"
+    assert nodes_said(CORDONED, nodes=12) == "needs 4 GPUs; 0 of 12 nodes: 12 cordoned"
 
 
 def test_nodes_of_which_some_have_room_say_for_how_many_pods():
@@ -199,8 +199,8 @@ def test_nodes_of_which_some_have_room_say_for_how_many_pods():
 
 
 def test_a_lone_node_that_is_full_is_not_told_twice():
-    assert nodes_said(FULL, nodes=1, most_free=2000) == "needs 4 nvidia.com/gpu; 1 is missing"
-    assert nodes_said(nodes=0) == "needs 4 nvidia.com/gpu; the pool has no nodes"
+    assert nodes_said(FULL, nodes=1, most_free=2000) == "needs 4 GPUs; 1 is missing"
+    assert nodes_said(nodes=0) == "needs 4 GPUs; the pool has no nodes"
 
 
 def test_many_obstacles_are_summed_up():
@@ -237,7 +237,7 @@ def test_an_obstacle_is_told_with_its_figures(one, text):
 
 def test_capacity_held_for_another_names_it_and_since_when():
     held = said(Reason.HELD_FOR, resource=GPU, needed=2000, blocking=("ns/a",), until=60.0)
-    assert held == "needs 2 nvidia.com/gpu; capacity is reserved for a from 1970-01-01T00:01:00Z"
+    assert held == "needs 2 GPUs; capacity is reserved for a from 1970-01-01T00:01:00Z"
     behind = said(Reason.HELD_FOR, blocking=("ns/a",))
     assert behind == "a is before it in queue nlp, which starts workloads in their order"
 

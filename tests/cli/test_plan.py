@@ -88,7 +88,7 @@ def test_the_answer_has_the_documented_shape():
     waits = answer["verdicts"][1]
     assert waits.keys() == {"workload", "verdict", "reason", "message", "position", "startsAt"}
     assert (waits["workload"], waits["verdict"], waits["position"], waits["startsAt"]) == ("team/b", "Wait", 1, None)
-    assert waits["message"].startswith("needs 1 nvidia.com/gpu")
+    assert waits["message"].startswith("needs 1 GPU")
     assert answer["shares"]["nlp"]["default"] == {GPU: "8"}
     assert answer["againAt"] is None
 
@@ -309,7 +309,7 @@ def test_nothing_to_decide_is_an_answer_too():
 def test_the_table_names_verdict_reason_and_place():
     text = ask(yaml.safe_dump_all([NODE, workload(), workload("big", 9)])).stdout
     assert "ns/w" in text and "Admit" in text and "n1 ×1" in text
-    assert "NeverFits" in text and "needs 9 nvidia.com/gpu" in text
+    assert "NeverFits" in text and "needs 9 GPUs" in text
 
 
 def test_a_file_is_named_in_an_error(tmp_path):

@@ -143,10 +143,10 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("--queue research -- true", "--queue: research holds no workloads, only the queues below it: nlp;"),
         ("--queue closed -- true", "--queue: closed takes no workloads of namespace default;"),
         ("--after nobody -- true", "--after: there is no workload 'nobody' in namespace 'default'; "),
-        ("--gpus 9 -- true", "--gpus: needs 9 nvidia.com/gpu; the largest node, "),
-        ("--cpus 64 -- true", "--cpus: needs 64 cpu; the largest node, "),
+        ("--gpus 9 -- true", "--gpus: needs 9 GPUs; the largest node, "),
+        ("--cpus 64 -- true", "--cpus: needs 64 CPUs; the largest node, "),
         ("--memory 900Gi -- true", "--memory: needs 900Gi memory; the largest node, "),
-        ("--workers 5 -- true", "--workers: 5 workers of 1 cpu each; there is room for 4 at once: --workers 4, or "),
+        ("--workers 5 -- true", "--workers: 5 workers of 1 CPU each; there is room for 4 at once: --workers 4, or "),
         ("--memory 0 -- true", "--memory: nothing runs in 0 bytes; say how much it needs, such as 4Gi"),
         ("--queue vision --time-limit 3h -- true", "--time-limit: queue vision allows at most 2h"),
         ("--queue vision --priority urgent -- true", "--priority: urgent is 10; queue vision allows at most 9"),
@@ -164,7 +164,7 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, w
 
 def test_wait_anyway_queues_what_could_start_later_and_nothing_else(machine: Machine) -> None:
     said = machine.run("submit", "--name", "later", "--wait-anyway", "--gpus", "9", "--", "true")
-    assert said.startswith("later queued in default: waits: NeverFits: needs 9 nvidia.com/gpu; ")
+    assert said.startswith("later queued in default: waits: NeverFits: needs 9 GPUs; ")
     machine.run("cancel", "later")
     machine.run("submit", "--wait-anyway", "--memory", "0", "--", "true", status=1)
     machine.run("submit", "--wait-anyway", "--queue", "vision", "--time-limit", "3h", "--", "true", status=1)
@@ -194,7 +194,7 @@ def test_a_submission_says_where_it_starts_or_why_it_waits(machine: Machine) -> 
     said = machine.run("submit", "--name", "both", "--gpus", "2", "--queue", "vision", "--", "sleep", "60")
     assert re.fullmatch(r"both queued in vision: starts now on \S+ \(GPUs 0, 1\)\n", said)
     said = machine.run("submit", "--name", "next", "--gpus", "1", "--queue", "vision", "--", "true")
-    assert re.match(r"next queued in vision: waits: NoRoom: needs 1 nvidia.com/gpu", said)
+    assert re.match(r"next queued in vision: waits: NoRoom: needs 1 GPU", said)
     for name in ("next", "both"):
         machine.run("cancel", name)
 

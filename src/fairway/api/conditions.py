@@ -258,8 +258,7 @@ def _clauses(*parts: str) -> str:
 def _needs(facts: Facts, level: str) -> str:
     needs = "needs a place"
     if facts.needed is not None:
-        of = "of " if is_bytes(facts.resource) else ""
-        needs = f"needs {number(facts.needed, facts.resource)} {of}{facts.resource}"
+        needs = f"needs {amount(facts.needed, facts.resource)}"
     needs += f" in one {level}" if level else ""
     return needs + (f" on other nodes than {', '.join(facts.shunned)}, where it failed" if facts.shunned else "")
 

@@ -233,13 +233,14 @@ def _all(needs: dict[str, Fraction]) -> str:
 
 
 def amount(value: Fraction, resource: str) -> str:
-    """`2 cpu`, `0.5 cpu`, `4Gi memory`."""
+    """`2 CPUs`, `0.5 GPU`, `4Gi memory`."""
     if resource == "memory":
         for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
             if value >= size:
                 return f"{float(value / size):.4g}{suffix} memory"
     text = str(value) if value.denominator == 1 else f"{float(value):.3g}"
-    return f"{text} {resource}"
+    name = {"cpu": "CPU", "nvidia.com/gpu": "GPU"}.get(resource)
+    return f"{text} {name + 's' * (value > 1) if name else resource}"
 
 
 def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mistake | None:
