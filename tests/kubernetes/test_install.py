@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -127,11 +128,12 @@ async def test_a_cluster_gets_fairway_runs_jobs_and_loses_it_again(bare: Plane) 
                 await _only_what_is_granted(bare, admin)
                 await _checked(bare, admin)
                 await _upgraded(bare, admin)
+                await _decided_outside(bare, admin)
                 await _uninstalled(bare, admin)
 
 
 async def _installed(plane: Plane) -> None:
-    _, install, check = page.blocks("start/install-on-a-cluster.md")
+    _, install, check, *_ = page.blocks("start/install-on-a-cluster.md")
     lacking = await printed(plane, check, status=1)
     assert "CustomResourceDefinition workloads.fairway.dev: missing; apply what `fairway install` prints" in lacking
     assert "no controller runs" in lacking
@@ -223,6 +225,20 @@ async def _upgraded(plane: Plane, admin: Client) -> None:
         await until(lambda: _is(admin, "job-r", "none"))
 
 
+async def _decided_outside(plane: Plane, admin: Client) -> None:
+    """By a process of its own, as the page has it; a signal ends it in order."""
+    address = f"127.0.0.1:{free_port()}"
+    prepare, start = page.blocks("start/install-on-a-cluster.md")[3:]
+    await printed(plane, prepare.replace("fairway.example.com:9443", address))
+    words = start.replace("0.0.0.0:9443", address).split()[1:]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "fairway", *words, cwd=plane.folder / "home")
+    await until(lambda: _answers(admin))
+    await admin.create(kinds.JOBS, job("outside", 1, 1))
+    await until(lambda: _is(admin, "job-outside", "Succeeded"))
+    process.terminate()
+    assert await process.wait() == 0 and not await _leads(admin)
+
+
 async def _pods(client: Client, name: str) -> list[str]:
     found = await client.list(Selection(kinds.PODS, "default", labels=f"job-name={name}"))
     return [it["metadata"]["uid"] for it in found]
@@ -263,7 +279,7 @@ async def _uninstalled(plane: Plane, admin: Client) -> None:
     await printed(plane, give_up)
     await until(lambda: _is_gone(admin, "ml"))
     said = await printed(plane, uninstall)
-    assert "1 Jobs stay suspended, default/waits first" in said
+    assert "1 Jobs name the scheduler fairway, default/waits first; " in said
     await until(lambda: _is_gone(admin, "fairway-system"))
     lacking = (await printed(plane, "fairway install --check", status=1)).splitlines()
     assert all(": missing; " in line for line in lacking[:-1])

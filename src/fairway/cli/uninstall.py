@@ -14,7 +14,7 @@ from functools import partial
 import click
 import msgspec
 
-from fairway.api.objects import GATE, MANAGED, QUEUE
+from fairway.api.objects import GATE, QUEUE, SCHEDULER
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -130,22 +130,29 @@ async def _release(client: Client) -> None:
 
 
 async def _left(client: Client) -> list[str]:
-    """What users have that waited for Fairway, and how it starts without."""
-    spaces = await client.list(Selection(kinds.NAMESPACES))
-    managed = {it["metadata"]["name"] for it in spaces if it["metadata"].get("labels", {}).get(MANAGED) == "true"}
+    """What users have that waits for Fairway, or will, and how it runs without."""
+    jobs = [one for one in await _all(client, kinds.JOBS) if not _is_over(one)]
+    ours = [one for one in jobs if one["spec"]["template"]["spec"].get("schedulerName") == SCHEDULER]
+    held = [one for one in jobs if one["spec"].get("suspend") and QUEUE in one["metadata"].get("labels", {})]
+    held = [one for one in held if one not in ours]
+    pods = [one for one in await _all(client, kinds.PODS) if not one["spec"].get("nodeName") and _waits(one["spec"])]
+    resume = """to start one: kubectl -n NAMESPACE patch job NAME -p '{"spec":{"suspend":false}}'"""
+    said = (
+        (ours, f"Jobs name the scheduler {SCHEDULER}", "pods that they make from now on wait, so make them anew"),
+        (held, "Jobs stay suspended", resume),
+        (pods, "pods wait for a scheduler or at a gate", "make them anew"),
+    )
+    return [f"{len(found)} {what}, {_name(found[0])} first; {then}" for found, what, then in said if found]
 
-    def is_ours(meta: Thing) -> bool:
-        return QUEUE in meta.get("labels", {}) or meta["namespace"] in managed
 
-    jobs = [it["metadata"] for it in await _all(client, kinds.JOBS) if it["spec"].get("suspend")]
-    jobs = [it for it in jobs if is_ours(it)]
-    gated = [it["metadata"] for it in await _all(client, kinds.PODS)
-             if any(gate["name"] == GATE for gate in it["spec"].get("schedulingGates") or ())]
-    lines = []
-    if jobs:
-        lines.append(f"{len(jobs)} Jobs stay suspended, {jobs[0]['namespace']}/{jobs[0]['name']} first; to start one: "
-                     """kubectl -n NAMESPACE patch job NAME -p '{"spec":{"suspend":false}}'""")
-    if gated:
-        lines.append(f"{len(gated)} pods keep the gate {GATE}, {gated[0]['namespace']}/{gated[0]['name']} first; "
-                     "delete them, and make them anew without schedulerName")
-    return lines
+def _is_over(job: Thing) -> bool:
+    told = job.get("status", {}).get("conditions") or ()
+    return any(it["type"] in ("Complete", "Failed") and it["status"] == "True" for it in told)
+
+
+def _waits(spec: Thing) -> bool:
+    return spec.get("schedulerName") == SCHEDULER or any(it["name"] == GATE for it in spec.get("schedulingGates") or ())
+
+
+def _name(one: Thing) -> str:
+    return f"{one['metadata']['namespace']}/{one['metadata']['name']}"
