@@ -41,9 +41,10 @@ def meets(case: Case, other: Wait, time: float) -> bool:
 def delays(case: Case, wait: Wait, held: Layout) -> Found:
     """Who takes room of a hold, the first of `held`, and stays too long; only what stands on its nodes is looked at."""
     laid, items, size, names = case.laid, case.laid.items, case.snapshot.free.size, held.items[0].admission.nodes
-    late = [at for at, item in enumerate(case.starts) if stays(case, item, wait)]
+    owners = {item.key for item in held.items}
+    late = [at for at, item in enumerate(case.starts) if stays(case, item, wait, owners)]
     near = case.standing_on(names)
-    ending = Layout(case.snapshot, [item for item in near if not stays(case, item, wait)])
+    ending = Layout(case.snapshot, [item for item in near if not stays(case, item, wait, owners)])
     gone = {item.key for item in ending.items}
     leaving = [at for at in range(len(case.starts), len(items)) if items[at].key not in gone]
     before = [at for at in late if items[at].role in ("moved", "told")]
@@ -52,7 +53,6 @@ def delays(case: Case, wait: Wait, held: Layout) -> Found:
     free = (case.free + given)[:size] - held.total(range(len(held.items)))[:size]
     if ((free < 0) & (taken > 0)).any():
         yield wait.workload, "its room is not known to come free"
-    owners = {item.key for item in held.items}
     at_risk = {it.workload for it in case.of(Admit) if it.backfilled_for in owners}
     new = [at for at in late if at not in before and not (items[at].key in at_risk and items[at][0].preemptible)]
     takes = laid.total(new)[:size]
@@ -66,10 +66,11 @@ def delays(case: Case, wait: Wait, held: Layout) -> Found:
                 left -= amount
 
 
-def stays(case: Case, item: Item, hold: Wait) -> bool:
-    """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count."""
+def stays(case: Case, item: Item, hold: Wait, owners: set[str]) -> bool:
+    """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count. `owners`:
+    those of holds that have begun by then."""
     one, now = case.running.get(item.key), case.snapshot.now
-    if one is not None and one.backfilled_for == hold.workload:
+    if one is not None and one.backfilled_for in owners:
         return False  # the held workload may take it back
     since = now if one is None or one.admitted_at is None else one.admitted_at
     if (limit := case.time_limit(item.workload)) is not None:
