@@ -1,9 +1,10 @@
 """Which API server the suite speaks to, and the client that it asks with.
 
 FAIRWAY_CONFORMANCE_KUBECONFIG names a cluster. Without it KUBEBUILDER_ASSETS names a folder with etcd and
-kube-apiserver, which are started; without that a bare embedded server is (serve.py). Tests marked `whole_cluster` need
-pods that run: they go to the named cluster if it has a ready node, else to `fairway up`, and are skipped on a bare
-API server. Every test has a namespace of its own. Nothing here knows how the servers are made, only their answers.
+kube-apiserver, which are started, with kube-controller-manager where it is there too; without that a bare embedded
+server is (serve.py). Tests marked `whole_cluster` need pods that run: they go to the named cluster if it has a ready
+node, to the programs of KUBEBUILDER_ASSETS if kube-scheduler is among them, with this machine as a node (kubelet.py),
+else to `fairway up`. Every test has a namespace of its own. Nothing here knows how the servers are made, only their answers.
 """
 
 import asyncio
@@ -36,15 +37,19 @@ from fairway.kube.http import tls
 
 Thing = dict[str, Any]
 HERE = Path(__file__).parent
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
+CONTROLLERS = ",".join((
+    "job-controller", "garbage-collector-controller", "namespace-controller", "ttl-after-finished-controller"))
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """`collects`: owner references and namespaces are acted on. `etcd`: where its store can be compacted."""
+    """`collects`: owner references and namespaces are acted on. `has_logs`: those of pods can be read. `etcd`: where its
+    store can be compacted."""
 
     kubeconfig: Path
     collects: bool = True
+    has_logs: bool = True
     etcd: str = ""
 
 
@@ -184,8 +189,9 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         if not asyncio.run(_has_ready_node(cluster)):
             pytest.skip("the cluster has no ready node")
         yield cluster
-    elif os.environ.get("KUBEBUILDER_ASSETS"):
-        pytest.skip("a bare API server runs no pods")
+    elif assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        with _kubernetes(Path(assets), tmp_path_factory.mktemp("whole")) as cluster:
+            yield cluster
     else:
         program = [sys.executable, "-m", "fairway.cli.main", "up", "--port", "0", "--cpus", "4", "--memory", "4Gi"]
         with _embedded([*program, "--data-dir", str(tmp_path_factory.mktemp("whole"))]) as cluster:
@@ -229,14 +235,43 @@ def _kube_apiserver(assets: Path, folder: Path) -> Iterator[Cluster]:
          "--cert-dir", folder / "certs", "--authorization-mode", "RBAC", "--token-auth-file", folder / "tokens.csv",
          "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", key,
          "--service-account-signing-key-file", key, "--service-cluster-ip-range", "10.0.0.0/24",
-         "--disable-admission-plugins", "ServiceAccount"])
-    with ExitStack() as stack, open(folder / "log", "w") as log:
+         "--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition"])
+    manager = assets / "kube-controller-manager"
+    with ExitStack() as stack:
         for command in commands:
-            process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
+            stack.enter_context(_program(folder, *command))
         asyncio.run(_ready(kubeconfig))
-        yield Cluster(kubeconfig, collects=False, etcd=etcd)
+        if manager.exists():
+            stack.enter_context(_program(
+                folder, manager, "--kubeconfig", kubeconfig, "--leader-elect=false", "--secure-port=0",
+                "--use-service-account-credentials=false", f"--controllers={CONTROLLERS}"))
+        yield Cluster(kubeconfig, collects=manager.exists(), has_logs=False, etcd=etcd)
+
+
+@contextmanager
+def _kubernetes(assets: Path, folder: Path) -> Iterator[Cluster]:
+    """A control plane, and this machine as its node."""
+    if not (assets / "kube-scheduler").exists():
+        pytest.skip("a bare API server runs no pods")
+    with _kube_apiserver(assets, folder) as cluster, _program(
+        folder, assets / "kube-scheduler", "--kubeconfig", cluster.kubeconfig, "--leader-elect=false",
+        "--secure-port=0"), _program(folder, sys.executable, HERE / "kubelet.py", cluster.kubeconfig, folder / "node"):
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not asyncio.run(_has_ready_node(cluster)):
+            assert time.monotonic() < end, (folder / "log").read_text()[-2000:]
+        yield cluster
+
+
+@contextmanager
+def _program(folder: Path, *command: object) -> Iterator[None]:
+    """Runs beside the tests."""
+    with open(folder / "log", "a") as log:
+        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def _free_ports(count: int) -> list[int]:
@@ -294,6 +329,12 @@ def asked(request: pytest.FixtureRequest) -> Cluster:
 def collecting(asked: Cluster) -> None:
     if not asked.collects:
         pytest.skip("a bare kube-apiserver does not act on owner references and namespaces")
+
+
+@pytest.fixture
+def logs(asked: Cluster) -> None:
+    if not asked.has_logs:
+        pytest.skip("there is no kubelet to read logs from")
 
 
 @pytest.fixture

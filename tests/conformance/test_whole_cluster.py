@@ -82,6 +82,7 @@ async def test_a_pod_runs_to_its_end_and_tells_its_exit_code(api, pods):
     assert good["spec"]["nodeName"] and holds("PodScheduled")(good) and good["status"]["startTime"]
 
 
+@pytest.mark.usefixtures("logs")
 async def test_logs_are_read_whole_and_by_their_tail(api, pods):
     await api.create(pods, pod("a", "for i in 1 2 3 4 5; do echo line $i; done; echo oops >&2"))
     await api.until(pods, "a", has_ended)
@@ -95,6 +96,7 @@ async def test_logs_are_read_whole_and_by_their_tail(api, pods):
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d) ", stamped)
 
 
+@pytest.mark.usefixtures("logs")
 async def test_a_followed_log_comes_as_it_is_written_and_ends_with_the_container(api, pods):
     await api.create(pods, pod("a", "echo first; sleep 1; echo last"))
     await api.until(pods, "a", runs)
@@ -102,6 +104,7 @@ async def test_a_followed_log_comes_as_it_is_written_and_ends_with_the_container
     assert answer.body.decode().split() == ["first", "last"]
 
 
+@pytest.mark.usefixtures("logs")
 async def test_a_container_restarts_and_its_last_log_is_kept(api, pods):
     await api.create(pods, pod("a", "echo try; sleep 0.5; exit 1", restartPolicy="OnFailure"))
     again = await api.until(pods, "a", lambda thing: any(
@@ -110,6 +113,7 @@ async def test_a_container_restarts_and_its_last_log_is_kept(api, pods):
     assert (await api.ask("GET", f"{pods}/a/log", accept="*/*", previous="true")).body.decode() == "try\n"
 
 
+@pytest.mark.usefixtures("logs")
 async def test_init_containers_run_first(api, pods):
     shared = {"volumes": [{"name": "v", "emptyDir": {}}]}
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/shared"}]}
@@ -120,6 +124,7 @@ async def test_init_containers_run_first(api, pods):
         assert (await api.ask("GET", f"{pods}/a/log", accept="*/*")).body == b"before\n"
 
 
+@pytest.mark.usefixtures("logs")
 async def test_the_environment_comes_from_values_fields_and_maps(api, pods, maps):
     await api.create(maps, {"metadata": {"name": "m"}, "data": {"k": "from-map"}})
     env = [{"name": "PLAIN", "value": "plain"}, {"name": "TWICE", "value": "$(PLAIN)$(PLAIN)"},
@@ -130,6 +135,7 @@ async def test_the_environment_comes_from_values_fields_and_maps(api, pods, maps
     assert (await api.ask("GET", f"{pods}/a/log", accept="*/*")).body == b"plain plainplain a from-map\n"
 
 
+@pytest.mark.usefixtures("logs")
 async def test_a_deleted_pod_gets_its_signal_and_its_grace(api, pods):
     await api.create(pods, pod("a", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done",
                                terminationGracePeriodSeconds=20))
@@ -162,6 +168,7 @@ async def test_a_job_completes(api, jobs, pods):
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Job", done["metadata"]["uid"], True)
 
 
+@pytest.mark.usefixtures("logs")
 async def test_an_indexed_job_runs_each_index_once(api, jobs, pods):
     await api.create(jobs, job("j", "echo $JOB_COMPLETION_INDEX", completions=3, parallelism=3,
                                completionMode="Indexed"))
@@ -222,6 +229,7 @@ async def test_a_deleted_job_takes_its_pods_along(api, jobs, pods):
 # -- with kubectl
 
 @pytest.mark.kubectl
+@pytest.mark.usefixtures("logs")
 def test_kubectl_follows_a_job_from_file_to_log(kubectl):
     assert "job.batch/j created" in kubectl.apply(job("j", "echo hello from the job"))
     assert "condition met" in kubectl("wait", "job/j", "--for=condition=complete", "--timeout=30s")
@@ -233,6 +241,7 @@ def test_kubectl_follows_a_job_from_file_to_log(kubectl):
 
 
 @pytest.mark.kubectl
+@pytest.mark.usefixtures("logs")
 def test_kubectl_follows_and_ends_a_pod(kubectl):
     kubectl.apply(pod("p", "echo first; sleep 1; echo last; sleep 100"))
     kubectl("wait", "pod/p", "--for=condition=Ready", "--timeout=30s")
