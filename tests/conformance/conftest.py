@@ -4,7 +4,8 @@ FAIRWAY_CONFORMANCE_KUBECONFIG names a cluster. Without it KUBEBUILDER_ASSETS na
 kube-apiserver, which are started, with kube-controller-manager where it is there too; without that a bare embedded
 server is (serve.py). Tests marked `whole_cluster` need pods that run: they go to the named cluster if it has a ready
 node, to the programs of KUBEBUILDER_ASSETS if kube-scheduler is among them, with this machine as a node (kubelet.py),
-else to `fairway up`. Every test has a namespace of its own. Nothing here knows how the servers are made, only their answers.
+else to `fairway up`. Every test has a namespace of its own. Nothing here knows how the servers are made, only their
+answers.
 """
 
 import asyncio
@@ -44,8 +45,8 @@ CONTROLLERS = ",".join((
 
 @dataclass(frozen=True)
 class Cluster:
-    """`collects`: owner references and namespaces are acted on. `has_logs`: those of pods can be read. `etcd`: where its
-    store can be compacted."""
+    """`collects`: owner references and namespaces are acted on. `has_logs`: those of pods can be read. `etcd`: where
+    its store can be compacted."""
 
     kubeconfig: Path
     collects: bool = True

@@ -1,4 +1,4 @@
-"""This machine as a node of a cluster, by Fairway's runner: `python kubelet.py KUBECONFIG DIRECTORY`, until it is ended.
+"""This machine as a node of a cluster, by Fairway's runner: `python kubelet.py KUBECONFIG DIRECTORY`, until it ends.
 
 It runs pods and writes their status; it serves no logs and no exec, which a kubelet has a port of its own for.
 """
