@@ -228,3 +228,32 @@ async def test_custom_objects_say_what_they_are(api, toys, group):
         thing = toy(toys)
         del thing[missing]
         await api.refused(400, "POST", toys, thing)
+
+
+async def test_a_custom_kind_is_scaled_where_its_definition_says(api, namespace):
+    group = f"{namespace}.example.com"
+    number = {"type": "object", "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": number, "status": number}}}
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+             "labelSelectorPath": ".status.selector"}
+    await api.create(CRDS, definition(group, schema=schema, subresources={"status": {}, "scale": paths}))
+    try:
+        toys = f"/apis/{group}/v1/namespaces/{namespace}/toys"
+        await served(api, toys)
+        found = {each["name"]: each for each in (await api.get(f"/apis/{group}/v1"))["resources"]}
+        assert (found["toys/scale"]["group"], found["toys/scale"]["kind"]) == ("autoscaling", "Scale")
+        made = await api.create(toys, {**toy(toys), "spec": {"replicas": 2}})
+        await api.patch(f"{toys}/a/status", {"status": {"replicas": 1, "selector": "app=x"}})
+        scale = await api.get(f"{toys}/a/scale")
+        assert (scale["apiVersion"], scale["kind"]) == ("autoscaling/v1", "Scale")
+        assert scale["spec"] == {"replicas": 2} and scale["status"] == {"replicas": 1, "selector": "app=x"}
+        assert scale["metadata"]["uid"] == made["metadata"]["uid"]
+        put = await api.replace(f"{toys}/a/scale", {**scale, "spec": {"replicas": 3}})
+        assert put["spec"] == {"replicas": 3}
+        await api.refused(409, "PUT", f"{toys}/a/scale", scale)
+        patched = await api.patch(f"{toys}/a/scale", {"spec": {"replicas": 4}})
+        assert patched["spec"] == {"replicas": 4} and (await api.get(f"{toys}/a"))["spec"] == {"replicas": 4}
+        status = await api.refused(422, "PATCH", f"{toys}/a/scale", {"spec": {"replicas": -1}}, media=api.MERGE)
+        assert status["details"]["causes"][0]["field"] == ".spec.replicas"
+    finally:
+        await api.delete(f"{CRDS}/toys.{group}")

@@ -31,6 +31,7 @@ _SUBRESOURCES: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {  #
     "eviction": (("policy", "v1", "Eviction"), ("create",)),
     "exec": (("", "v1", "PodExecOptions"), ("create", "get")),
     "log": (("", "v1", "Pod"), ("get",)),
+    "scale": (("autoscaling", "v1", "Scale"), ("get", "patch", "update")),
 }
 _encode = msgspec.json.Encoder().encode
 Query = Iterable[tuple[str, str]]

@@ -37,6 +37,15 @@ class Column:
 _NAME = Column("Name", ".metadata.name")
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where an object says how many replicas it wants and has, and how its pods are selected: `.spec.replicas`."""
+
+    wanted: str
+    present: str
+    selector: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     group: str
@@ -51,6 +60,7 @@ class Kind:
     columns: tuple[Column, ...]
     schema: dict[str, Any]
     acted_on: bool
+    scale: Scale | None = None
 
     @property
     def api_version(self) -> str:
@@ -84,9 +94,16 @@ def kind_of_crd(crd: dict[str, Any]) -> tuple[Kind, ...]:
     return tuple(Kind(
         spec["group"], version["name"], names["kind"], names["plural"], names.get("singular") or names["kind"].lower(),
         tuple(names.get("shortNames", ())), spec["scope"] == "Namespaced", tuple(names.get("categories", ())),
-        frozenset({"status"} & version.get("subresources", {}).keys()), _custom_columns(version),
-        _custom_schema(version.get("schema", {}).get("openAPIV3Schema", {}), metadata), True)
+        frozenset({"status", "scale"} & version.get("subresources", {}).keys()), _custom_columns(version),
+        _custom_schema(version.get("schema", {}).get("openAPIV3Schema", {}), metadata), True, _scale(version))
         for version in spec["versions"] if version["served"])
+
+
+def _scale(version: Mapping[str, Any]) -> Scale | None:
+    paths = version.get("subresources", {}).get("scale")
+    if not paths:
+        return None
+    return Scale(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath") or "")
 
 
 def _custom_schema(given: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:

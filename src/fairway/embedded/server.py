@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from fairway.embedded import execute, logs, reading, subresources, writing
+from fairway.embedded import execute, logs, reading, scale, subresources, writing
 from fairway.embedded.budgets import keep_counts
 from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
@@ -43,6 +43,7 @@ _PARTS: Mapping[str, Mapping[str, Verb]] = {
     "status": {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch},
     "binding": {"POST": subresources.bind}, "eviction": {"POST": subresources.evict},
     "finalize": {"PUT": writing.update},
+    "scale": {"GET": scale.read, "PUT": scale.replace, "PATCH": scale.patch},
 }
 
 
