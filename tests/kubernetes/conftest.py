@@ -4,7 +4,7 @@ import pytest
 from plane import Plane, control_plane, missing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     if why := missing():
         pytest.skip(why)
