@@ -79,8 +79,10 @@ def test_a_training_on_fewer_ranks_than_it_may_have_is_finished_when_the_first_r
 
 @pytest.mark.parametrize(("options", "nodes"), [(["--min-workers", "2"], "2:3"), ([], "3:3")])
 def test_torchrun_finds_the_defaults_of_its_options(machine: Machine, options: list[str], nodes: str) -> None:
-    show, workers = "env | grep -E '^(PET_|RANK|WORLD_SIZE)'", ("--workers", "3", *options)
-    machine.run("submit", "--name", "torch", *workers, "--elastic", "torchrun", "--", "sh", "-c", show)
+    program = machine.folder / "torchrun"
+    program.write_text("#!/bin/sh\nenv | grep -E '^(PET_|RANK|WORLD_SIZE)'\n")
+    program.chmod(0o700)
+    machine.run("submit", "--name", "torch", "--workers", "3", *options, "--", str(program), "train.py")
     machine.until("torch", "Succeeded")
     said = machine.run("logs", "torch", "--rank", "0")
     found = dict(re.findall(r"^(\w+)=(.*)$", said, re.MULTILINE))

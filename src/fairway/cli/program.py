@@ -58,7 +58,7 @@ class Program:
         """Makes the Job one of trials, after the options are written into it."""
         if self.trials:
             spread(job, self.trials, order.retries)
-        elif order.elastic:
+        elif order.elastic and order.min_workers:
             train_elastically(job)
         if not (self.trials or self.is_here):
             prepare(job, order)
@@ -108,8 +108,9 @@ def _set_elastic(order: SimpleNamespace, *, is_array: bool) -> None:
         raise Problem("--elastic: is for a training of several workers; say how many with --workers")
     if order.elastic == "restart" and not order.min_workers:
         raise Problem("--elastic restart: needs --min-workers, the fewest workers to start with")
-    if order.min_workers and (order.workers or 1) > 1 and not is_array:
-        order.elastic = order.elastic or "restart"
+    if not order.elastic and (order.workers or 1) > 1 and not is_array:
+        is_torchrun = os.path.basename(order.command[0]) == "torchrun"
+        order.elastic = "torchrun" if is_torchrun else "restart" if order.min_workers else None
 
 
 def _refuse_unsupported(order: SimpleNamespace, script: Script | None) -> None:
