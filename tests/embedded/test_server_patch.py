@@ -1,6 +1,7 @@
 """Strategic merge: keyed lists, and the directives that kubectl writes."""
 
 import pytest
+from inprocess import MAPS, MERGE, Api
 
 from fairway.embedded.errors import Failure
 from fairway.embedded.patch import merge, strategic
@@ -56,3 +57,21 @@ def test_an_element_without_its_key_is_refused() -> None:
 ])
 def test_a_merge_patch_is_as_rfc_7396_says(target: dict, patch: dict, result: dict) -> None:
     assert merge(target, patch) == result
+
+
+async def test_who_changes_what_was_applied_is_named_by_its_user_where_it_says_no_more(api: Api) -> None:
+    thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
+    apply = "application/apply-patch+yaml"
+    await api.ok("PATCH", f"{MAPS}/a", thing, apply, fieldManager="one")
+    changed = await api.ok("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE)
+    assert [each["manager"] for each in changed["metadata"]["managedFields"]] == ["admin"]
+    same = await api.ok("PATCH", f"{MAPS}/a", {"data": {"x": "2"}}, MERGE)
+    assert same == changed
+
+
+async def test_what_was_never_applied_has_managers_from_its_first_apply_on(api: Api) -> None:
+    made = await api.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+    assert "managedFields" not in made["metadata"]
+    thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"y": "1"}}
+    applied = await api.ok("PATCH", f"{MAPS}/a", thing, "application/apply-patch+yaml", fieldManager="one")
+    assert [each["manager"] for each in applied["metadata"]["managedFields"]] == ["one", "before-first-apply"]

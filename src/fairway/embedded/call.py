@@ -104,9 +104,11 @@ class Call:
         return self.request.headers.get("content-type", "").partition(";")[0].strip()
 
     def _manager(self) -> Manager:
-        name = self.query.get("fieldManager") or self.request.headers.get("user-agent", "").partition("/")[0]
+        """By the name it gives, its program's, or its user's."""
+        agent = self.request.headers.get("user-agent", "").partition("/")[0]
+        name = self.query.get("fieldManager") or agent or self.user.rpartition(":")[2]
         operation = APPLY if self.method == "PATCH" and self.media == APPLY_YAML else UPDATE
-        return Manager(name or "unknown", operation, self.resource.kind.api_version, self.subresource)
+        return Manager(name, operation, self.resource.kind.api_version, self.subresource)
 
 
 class _Fields(dict[str, Any]):
