@@ -257,6 +257,12 @@ def test_another_queue_is_the_last_advice():
     assert said(Reason.NO_ROOM, **changes).split("; ")[1:] == [*advice, "in queue idle it would start now"]
 
 
+def test_a_time_limit_above_that_of_the_queue_is_told_with_both():
+    long = Wait("ns/me", Reason.NOT_ALLOWED, Facts(queue="top", longest=5400.0))
+    text = waiting(long, replace(READER, time_limit=172_800.0), QUEUES)
+    assert text == "queue top does not take it: its time limit of 2 d is above 1 h 30 min"
+
+
 def test_a_hold_is_told():
     text = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0), READER, QUEUES)
     assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z")

@@ -148,7 +148,7 @@ def would_start(facts: Facts) -> list[str]:
 _HEADS: Mapping[Reason, str] = {
     Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
     Reason.QUEUE_INVALID: "queue {queue} holds no workloads{detail}",
-    Reason.NOT_ALLOWED: "queue {queue} does not take it{detail}",
+    Reason.NOT_ALLOWED: "queue {queue} does not take it{detail}{limits}",
     Reason.QUEUE_STOPPED: "queue {queue} admits nothing new",
     Reason.LEVEL_UNKNOWN: "no pool it may use has the topology level {level}",
     Reason.NEVER_FITS: "{never}",
@@ -207,6 +207,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
             needs, best and _best(facts, level, "that any has"), nodes, "it would not fit if nothing else ran"
         ),
         "detail": f": {facts.detail}" if facts.detail else "",
+        "limits": "" if facts.longest is None else _limits(workload.time_limit or 0, facts.longest),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
         "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
         "from": f" from {time_text(facts.until)}" if facts.until is not None else "",
@@ -249,6 +250,10 @@ def _spending(facts: Facts) -> str:
 def _called(key: str) -> str:
     """A workload as its user calls it: the workload of a Job by the name of that."""
     return key.partition("/")[2].removeprefix(name_of("Job", ""))
+
+
+def _limits(own: float, longest: float) -> str:
+    return f": its time limit of {span(own)} is above {span(longest)}"
 
 
 def _clauses(*parts: str) -> str:

@@ -33,6 +33,8 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
     for at in branch.path:
         if detail := _forbids(at.queue, workload):
             return Reason.NOT_ALLOWED, Facts(queue=at.queue.name, detail=detail)
+        if at.queue.max_time_limit is not None and (workload.time_limit or 0) > at.queue.max_time_limit:
+            return Reason.NOT_ALLOWED, Facts(queue=at.queue.name, longest=at.queue.max_time_limit)
     if not workload.is_active:
         return Reason.NOT_ALLOWED, Facts(queue=workload.queue, detail="suspended")
     if stopped := next((at.queue.name for at in branch.path if at.queue.stop != "None"), None):
@@ -51,8 +53,6 @@ def _forbids(queue: Queue, workload: Workload) -> str:
         return f"priority {workload.priority} is above {queue.max_priority}"
     if queue.allows_nonpreemptible is False and not workload.preemptible:
         return "not preemptible"
-    if queue.max_time_limit is not None and (workload.time_limit or 0) > queue.max_time_limit:
-        return f"time limit {workload.time_limit:g} s is above {queue.max_time_limit:g} s"
     if queue.pools and workload.pools and not set(queue.pools) & set(workload.pools):
         return f"pools {', '.join(workload.pools)}"
     return ""

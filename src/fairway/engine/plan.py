@@ -142,6 +142,7 @@ class Facts:
     bounds: Mapping[str, int] | None = None  # OverLimit, OverGuaranteed, OverShare: what it would be above
     used: Mapping[str, int] | None = None  # of these resources, what counts against the bound by now
     spending: Spending | None = None  # BudgetSpent
+    longest: float | None = None  # NotAllowed: the time limit that its own is above
     dependency: Dependency | None = None  # DependencyPending: why; `blocking` names the circle, from the first on
     most_free: int | None = None  # the most of `resource` free in any one node or domain
     missing: int | None = None
