@@ -484,7 +484,8 @@ def spark_driver_made(seen: Seen) -> Iterator[Thing]:
 
 SPARK_DRIVER = Play(kinds.PODS, spark_driver_made, lambda seen: {})
 
-# Flink, native: a Deployment with the job manager, which asks for task managers when it runs.
+# Flink, native: a job manager, which asks for task managers when it runs. What controls them stands for a Deployment,
+# whose own controller may be at work where this is played.
 
 
 def flink_pod(seen: Seen, part: str, name: str) -> Thing:
@@ -497,9 +498,9 @@ def flink_pod(seen: Seen, part: str, name: str) -> Thing:
     labels = {"app": seen.name, "component": part, "type": "flink-native-kubernetes"}
     lasts = {DURATION: f"{SECONDS if part == 'jobmanager' else 100 * SECONDS}s"}
     made = pod(name, {"spec": {"containers": [main]}}, labels, **lasts)
-    uid, meta = seen.things["ReplicaSet", seen.name]["metadata"]["uid"], seen.said["metadata"]
+    uid, meta = seen.things["StatefulSet", seen.name]["metadata"]["uid"], seen.said["metadata"]
     made["metadata"]["ownerReferences"] = [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": seen.name, "uid": uid, "controller": True},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": seen.name, "uid": uid, "controller": True},
         {"apiVersion": "flink.apache.org/v1beta1", "kind": "FlinkDeployment", "name": seen.name, "uid": meta["uid"]},
     ]
     return made
@@ -510,9 +511,10 @@ def flink_made(seen: Seen) -> Iterator[Thing]:
         return
     template = {"metadata": {"labels": {"app": seen.name}},
                 "spec": {"containers": [{"name": "flink-main-container", "image": "flink"}]}}  # fmt: skip
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": seen.name}}, "template": template}
-    yield {"kind": "ReplicaSet", "metadata": {"name": seen.name}, "spec": spec}
-    if ("ReplicaSet", seen.name) not in seen.things:
+    selector = {"matchLabels": {"app": seen.name}}
+    spec = {"replicas": 0, "serviceName": seen.name, "selector": selector, "template": template}
+    yield {"kind": "StatefulSet", "metadata": {"name": seen.name}, "spec": spec}
+    if ("StatefulSet", seen.name) not in seen.things:
         return
     yield flink_pod(seen, "jobmanager", f"{seen.name}-jm")
     leads = seen.things.get(("Pod", f"{seen.name}-jm"), {}).get("status", {}).get("phase") == "Running"

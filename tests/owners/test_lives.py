@@ -66,7 +66,7 @@ CASES = [
     Case("sparkapplication", ("sparkapplication",),
          ((operators.SPARK, ()), (operators.SPARK_DRIVER, (operators.SPARK.kind,))),
          "sparkapplication-features", {"driver": (1, None), "executor": (4, None)}),
-    Case("flinkdeployment", ("flinkdeployment",), ((operators.FLINK, (operators.REPLICA_SETS,)),),
+    Case("flinkdeployment", ("flinkdeployment",), ((operators.FLINK, (operators.STATEFUL_SETS,)),),
          "flinkdeployment-stream", {"jobmanager": (1, None), "taskmanager": (4, None)}),
 ]  # fmt: skip
 

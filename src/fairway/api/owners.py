@@ -146,6 +146,7 @@ GROUPS: Mapping[tuple[str, str], tuple[str, ...]] = {
 """What describes a gang of bare pods: group and kind, and the versions that are read."""
 WORDS = {row.word or kind.lower(): (group, kind) for (group, kind), row in OWNERS.items()}
 """What begins the names of their Workloads → group and kind."""
+LABELS = {row.label: key for key, row in OWNERS.items() if row.label}
 GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")))
 """Owners that cannot be suspended: their pods are workloads each, and wait at a scheduling gate."""
 
@@ -217,10 +218,10 @@ def owner_of(meta: objects.Metadata) -> tuple[str, str, str] | None:
     if (ref := controller_of(meta)) is None:
         return None
     labels = meta.labels
-    told = {row.label: key for key, row in OWNERS.items() if row.label in labels}
-    if not labels.get("type", "").startswith("flink-"):
-        told.pop(FLINK, None)
-    return next(((*key, labels[label]) for label, key in told.items()), (*kind_of(ref), ref.name))
+    is_flink = labels.get("type", "").startswith("flink-")
+    told = (label for label in LABELS if label in labels and (is_flink or label != FLINK))
+    label = next(told, "")
+    return (*LABELS[label], labels[label]) if label else (*kind_of(ref), ref.name)
 
 
 def is_part(meta: objects.Metadata) -> bool:
