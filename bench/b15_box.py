@@ -104,12 +104,16 @@ async def queued(rounds: int) -> AsyncIterator[Figure]:
         yield _sound(it, "idle", [100 * (it.cpu() - before) / IDLE_SECONDS], "% of a core", 1)
         yield await _cancelled(it)
         it.run("cancel", "first")
-        await until(lambda: _gapped(it))
-        yield _sound(it, "successor starts after", it.gaps()[:SUCCESSORS], "s", 0.1)
+        await until(lambda: _gapped(it, 1))
+        before, first = it.cpu(), len(it.gaps())
+        await until(lambda: _gapped(it, first + SUCCESSORS))
+        gaps, cost = it.gaps(), 1000 * (it.cpu() - before)
+        yield _sound(it, "successor starts after", gaps, "s", 0.1)
+        yield _sound(it, "successor, the cluster meanwhile", [cost / (len(gaps) - first)], "CPU ms a job")
 
 
-async def _gapped(it: Box) -> bool:
-    return len(it.gaps()) >= SUCCESSORS
+async def _gapped(it: Box, count: int) -> bool:
+    return len(it.gaps()) >= count
 
 
 async def _reads(it: Box, state: str, count: int) -> bool:
