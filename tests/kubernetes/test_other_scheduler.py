@@ -41,7 +41,7 @@ async def ends(client: Client, names: Collection[str]) -> Counter[str]:
         )  # fmt: skip
         return told if sum(told.values()) == len(names) else Counter()
 
-    return await until(over, seconds=240)
+    return await until(over, seconds=600)
 
 
 async def test_no_job_is_lost_beside_kube_scheduler_without_a_webhook(plane: Plane) -> None:
