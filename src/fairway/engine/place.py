@@ -49,7 +49,8 @@ class Ask(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The pods of one podset to be placed. `scores`: what orders nodes, `anchors`: rows where its pods stand."""
+    """The pods of one podset to be placed. `scores`: what orders nodes, `anchors`: rows where its pods stand; `whole`:
+    how many it would have."""
 
     name: str
     size: int
@@ -58,6 +59,7 @@ class Part(NamedTuple):
     topology: Topology
     strategy: str
     anchors: Rows | None
+    whole: int
 
 
 def room(draft: "Draft", pod: PodClass, pool: str) -> Counts:
@@ -145,8 +147,9 @@ def _gang(sight: Sight, ask: Ask, pool: str) -> Placements | None:
         parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
     if wide == ANYWHERE:
         return _together(scene, tree, parts)
-    size, wide = sum(part.size for part in parts), replace(wide, segments=())
-    for region in _regions(scene, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors)):
+    size, whole = (sum(column) for column in zip(*((part.size, part.whole) for part in parts)))
+    wide = replace(wide, segments=())
+    for region in _regions(scene, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors, whole=whole)):
         if (placed := _together(scene, tree, [_within(part, region) for part in parts])) is not None:
             return placed
     return None
@@ -157,7 +160,7 @@ def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
     chosen = strategy_of(ask.workload, ask.strategy, strategy)
     return [
         Part(podset.name, count, sight.kind(podset.pod, pool), ask.allowed, podset.topology, chosen,
-             _anchors(sight, ask, podset.name))
+             _anchors(sight, ask, podset.name), podset.count)
         for podset, count in zip(ask.workload.podsets, ask.counts) if count
     ]
 
@@ -296,7 +299,8 @@ def _batched(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
 
 
 def _wanted(scene: Scene, part: Part, pods: Counts) -> Wanted:
-    return Wanted(part.size, part.topology, pods, scene.free[part.kind.need.packed], anchors=part.anchors)
+    free = scene.free[part.kind.need.packed]
+    return Wanted(part.size, part.topology, pods, free, anchors=part.anchors, whole=part.whole)
 
 
 def _singly(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:

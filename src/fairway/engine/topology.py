@@ -5,9 +5,10 @@ parents are different domains; ids follow the order of paths, children and nodes
 are laid out in that order. A node without a level's label is in no domain of it: it stands in a nameless one, which is
 never chosen for a constraint but still belongs to its parent.
 
-Where to start: the narrowest level asked for; among its domains that fit, the one with the least room, in pods, and of
-equals with the least free of what packing looks at; a preference climbs until one fits, and splits over the fewest
-where none does. From there down the levels the same rule.
+Where to start: the narrowest level asked for; among its domains that fit, those with room for all that an elastic
+podset may have; of these the one with the least room, in pods, and of equals with the least free of what packing looks
+at; a preference climbs until one fits, and splits over the fewest where none does. From there down the levels the same
+rule.
 A segment's level holds whole segments only: its domains' rooms are rounded down, the narrowest first.
 """
 
@@ -48,7 +49,7 @@ class Wanted(NamedTuple):
     """What is to be laid out: so many pods, `room[node]` for them, `free[node]` of what packing looks at, how to fill
     nodes of one narrowest domain. `anchors`: the row of each pod that stands already, in rank order; `wish`:
     float64[node], what the user likes, before tightness; `is_flat`: nodes of the starting domain are filled as if it
-    were the narrowest."""
+    were the narrowest. `whole`: how many pods an elastic podset would have."""
 
     size: int
     topology: Topology
@@ -58,6 +59,7 @@ class Wanted(NamedTuple):
     anchors: Rows | None = None
     wish: Values | None = None
     is_flat: bool = False
+    whole: int = 0
 
 
 class Field(NamedTuple):
@@ -201,7 +203,9 @@ def starts(field: Field, wanted: Wanted) -> Iterator[tuple[int, int]]:
         if wanted.anchors is not None:
             fits &= np.isin(np.arange(len(fits)), tree.codes[level][wanted.anchors])
         ids = np.flatnonzero(fits)
-        for domain in ids[_tightest_first(field, level, ids)].tolist():
+        ids = ids[_tightest_first(field, level, ids)]
+        ids = ids[np.argsort(field.rooms[level][ids] < wanted.whole, kind="stable")]  # an elastic one grows there
+        for domain in ids.tolist():
             yield level, domain
     if required < 0 and (field.rooms[0] if field.rooms else wanted.room[tree.rows]).sum() >= wanted.size:
         yield -1, 0
