@@ -20,6 +20,6 @@ def run(script: str, home: Path, *, status: int = 0) -> str:
     inherited = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "XDG_DATA_HOME")}
     environment = {**inherited, "HOME": str(home), "PATH": f"{BIN}:{os.environ['PATH']}"}
     command = ["bash", "-euo", "pipefail", "-c", script]
-    found = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=120)
+    found = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=600)
     assert found.returncode == status, f"{script}\n{found.returncode}: {found.stdout}{found.stderr}"
     return found.stdout + found.stderr
