@@ -167,6 +167,12 @@ def _request(template: Thing, resource: str, text: str) -> None:
         asked.setdefault(part, {})[resource] = text
 
 
+def _set_cpus(template: Thing, text: str) -> None:
+    with told(Malformed, by="--cpus: "):
+        exact(text)
+    _request(template, "cpu", text)
+
+
 def _set_memory(template: Thing, text: str) -> None:
     with told(Malformed, by="--memory: "):
         if not exact(text):
@@ -191,7 +197,7 @@ def _set_priority(template: Thing, text: str) -> None:
 _OF_JOBS = {"workers": _set_workers, "retries": _set_retries, "requeue_on": _set_requeue}
 _OF_PODS = {
     "gpus": _set_gpus, "memory": _set_memory, "grace": _set_grace, "image": _set_image, "priority": _set_priority,
-    "cpus": lambda template, text: _request(template, "cpu", text),
+    "cpus": _set_cpus,
 }  # fmt: skip
 """Option → how it is written into a Job's spec, or into a pod template."""
 
