@@ -473,12 +473,15 @@ def test_a_pod_stays_where_it_is_whatever_its_annotation_is_changed_to() -> None
     assert play(story, node("n1", gpus=4)) == ("0", "Running")
 
 
+OWN = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Workload", "metadata": {"name": "w", "namespace": "default"}}
+
+
 def test_a_workload_that_a_user_wrote_queues_like_any_and_goes_when_it_is_deleted() -> None:
     async def story(world: World) -> list[str]:
         template = job("t")["spec"]["template"]
         spec = {"podSets": [{"name": "main", "count": 1, "template": template}]}
         await world.apply(priority("high", 1000))
-        await world.client.create(kinds.WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+        await world.client.create(kinds.WORKLOADS, OWN | {"spec": spec})
         await world.until(lambda: world.is_in("w", "Admitted"))
         await world.clock.sleep(10)
         seen = [await world.phase("w")]
@@ -501,7 +504,7 @@ def test_a_podset_without_pods_at_the_start_grows_when_there_is_room() -> None:
         template = job("t", cpu="1", gpus=1)["spec"]["template"]
         sets = [{"name": "b", "count": 1, "minCount": 0}, {"name": "a", "count": 1}]
         spec = {"podSets": [{**one, "template": template} for one in sets]}
-        await world.client.create(kinds.WORKLOADS, {"metadata": {"name": "w", "namespace": "default"}, "spec": spec})
+        await world.client.create(kinds.WORKLOADS, OWN | {"spec": spec})
         await world.until(lambda: world.is_in("w", "Admitted"))
         await world.clock.sleep(60)
         held = (await world.workload("w"))["status"]["admission"]["podSets"]
@@ -631,7 +634,7 @@ async def is_failed(world: World, name: str) -> bool:
 def test_what_comes_after_a_job_that_is_made_later_starts_when_that_has_succeeded() -> None:
     async def story(world: World) -> None:
         await world.apply(job("late", annotations={"fairway.dev/after": "early"}))
-        await world.until(lambda: world.says("job-late", "default/early"))
+        await world.until(lambda: world.says("job-late", "early, which does not exist"))
         await world.apply(job("early", seconds=5))
         await world.until(lambda: world.is_in("job-late", "Running"), seconds=30)
         assert await world.phase("job-early") == "Succeeded"
@@ -643,7 +646,7 @@ def test_an_after_that_two_workloads_go_by_is_told_and_waits_until_one_of_them_i
     async def story(world: World) -> None:
         await world.apply(job("same", seconds=5), job("job-same"))
         await world.apply(job("late", annotations={"fairway.dev/after": "job-same"}))
-        which = "default/job-same, which is workload/job-job-same or workload/job-same: say which"
+        which = "comes after job-same, which is workload/job-job-same or workload/job-same: say which"
         await world.until(lambda: world.says("job-late", which))
         await world.annotate("late", after="workload/job-same")
         await world.until(lambda: world.is_in("job-late", "Running"), seconds=30)

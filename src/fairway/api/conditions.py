@@ -225,7 +225,7 @@ def _after(facts: Facts, workload: Workload) -> str:
             chain = ", which comes after ".join((first, *others, "it"))
             return f"{chain}: none of them can start"
         case Dependency.MISSING if ": say which" in first:
-            return first
+            return facts.blocking[0].partition("/")[2]  # the name as it was written
     words = {
         Dependency.WAITING: "waits itself",
         Dependency.RUNNING: "has not ended",
