@@ -132,6 +132,11 @@ def test_the_example_of_the_interfaces_is_said_so():
         ),
         (
             Reason.DEPENDENCY_PENDING,
+            {"blocking": ("ns/job-a, which is suspended",), "dependency": Dependency.MISSING},
+            "it comes after a, which is suspended",
+        ),
+        (
+            Reason.DEPENDENCY_PENDING,
             {"blocking": ("ns/a, which is workload/a or workload/job-a: say which",), "dependency": Dependency.MISSING},
             "it comes after a, which is workload/a or workload/job-a: say which",
         ),

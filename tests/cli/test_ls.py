@@ -85,6 +85,11 @@ def test_the_state_is_a_word_for_users() -> None:
     assert listed("a").user == "ann"
 
 
+def test_what_is_suspended_is_so_since_it_was_stopped() -> None:
+    one = listed("stopped", "Suspended", conditions=[turned("Evicted", 5.0)])
+    assert one.state == "suspended" and NOW - one.since() == pytest.approx(5.0, abs=1.0)
+
+
 def test_how_it_ended_is_told_with_the_time_that_it_took() -> None:
     ends = [turned("Admitted", 700), turned("Finished", 100)]
     assert reason(listed("a", "Succeeded", conditions=ends), NOW) == "finished after 10m"

@@ -642,6 +642,21 @@ def test_what_comes_after_a_job_that_is_made_later_starts_when_that_has_succeede
     play(story, node("n1"))
 
 
+def test_what_comes_after_a_suspended_job_is_told_so_and_starts_when_that_is_resumed_and_has_succeeded() -> None:
+    async def story(world: World) -> None:
+        await world.apply(job("early", seconds=5))
+        await world.until(lambda: world.is_in("job-early", "Running"))
+        await world.apply(job("late", annotations={"fairway.dev/after": "early"}))
+        await world.until(lambda: world.says("job-late", "early, which has not ended"))
+        await world.annotate("early", active="false")
+        await world.until(lambda: world.says("job-late", "it comes after early, which is suspended"))
+        await world.annotate("early", active="true")
+        await world.until(lambda: world.is_in("job-late", "Running"), seconds=60)
+        assert await world.phase("job-early") == "Succeeded"
+
+    play(story, node("n1"))
+
+
 def test_an_after_that_two_workloads_go_by_is_told_and_waits_until_one_of_them_is_meant() -> None:
     async def story(world: World) -> None:
         await world.apply(job("same", seconds=5), job("job-same"))

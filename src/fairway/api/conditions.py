@@ -224,6 +224,8 @@ def _after(facts: Facts, workload: Workload) -> str:
         case Dependency.CIRCULAR:
             chain = ", which comes after ".join((first, *others, "it"))
             return f"{chain}: none of them can start"
+        case Dependency.MISSING if first.endswith(", which is suspended"):
+            return first
         case Dependency.MISSING if ": say which" in first:
             return facts.blocking[0].partition("/")[2]  # the name as it was written
     words = {

@@ -161,9 +161,9 @@ class Listed(Part):
         return None
 
     def since(self) -> float:
-        """When it entered its state: what waits was submitted then, or evicted."""
-        kinds = {"running": "Running", "starting": "Admitted", "waiting": "Evicted", "stopping": "Evicted"}
-        turned = self.turned("Finished" if self.state in OVER else kinds.get(self.state, ""))
+        """When it entered its state: what waits, or is suspended, was submitted then, or evicted."""
+        kinds = {"running": "Running", "starting": "Admitted"}
+        turned = self.turned("Finished" if self.state in OVER else kinds.get(self.state, "Evicted"))
         submitted = (self.metadata.annotations or {}).get("fairway.dev/submitted") or self.metadata.creation_timestamp
         return turned or (seconds(submitted) if submitted else 0.0)
 

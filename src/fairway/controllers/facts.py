@@ -86,7 +86,7 @@ class Facts:
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             self._stale.update(self.cases.moved(kind, seen))
         elif kind == kinds.WORKLOADS:
-            self._stale.update({key}, self.names.note(key, old and old.metadata, new and new.metadata))
+            self._stale.update({key}, self.names.note(key, old, new))
             self._select(*(pods.selected_by(one.template) for one in seen.spec.pod_sets))
         else:  # a queue's namespaces, a workload's priority
             self._queues_stale = True

@@ -1,35 +1,44 @@
 """Which workload the `after` of another names, while Workloads come and go.
 
 A name is resolved while exactly one workload goes by it. Else it stays a key that nothing has, so who comes after it
-waits, and the key says what is ambiguous. Whoever asked for a name is told when another set of workloads goes by it.
+waits, and the key says what is ambiguous. A suspended workload is in no snapshot: its key says so. Whoever asked for
+a name is told when another set of workloads goes by it, or one of them is suspended or resumed.
 """
 
 from collections import defaultdict
 
 from fairway.api.names import called
 from fairway.api.objects import Metadata
+from fairway.api.types import WorkloadObject
+
+from .status import is_over
 
 
 class Names:
     def __init__(self) -> None:
         self._keys: defaultdict[str, set[str]] = defaultdict(set)  # by name: who goes by it
         self._askers: defaultdict[str, set[str]] = defaultdict(set)  # and who comes after it
+        self._suspended: set[str] = set()  # keys
 
-    def note(self, key: str, old: Metadata | None, new: Metadata | None) -> set[str]:
+    def note(self, key: str, old: WorkloadObject | None, new: WorkloadObject | None) -> set[str]:
         """A Workload came, went or changed; the keys of those who asked for what it is or was called."""
-        changed = _names(old) ^ _names(new)
-        for name in changed:
+        before, now = _names(old and old.metadata), _names(new and new.metadata)
+        for name in before ^ now:
             self._keys[name] ^= {key}
             if not self._keys[name]:
                 del self._keys[name]
-        return {asker for name in changed for asker in self._askers.pop(name, ())}
+        is_suspended = new is not None and not new.spec.active and not is_over(new.status)
+        turned = before | now if is_suspended != (key in self._suspended) else before ^ now
+        (self._suspended.add if is_suspended else self._suspended.discard)(key)
+        return {asker for name in turned for asker in self._askers.pop(name, ())}
 
     def meant(self, name: str, asker: str) -> str:
         """The key of the workload that `asker` calls by this name, which its namespace stands before."""
         self._askers[name].add(asker)
         keys = sorted(self._keys.get(name, ()))
         if len(keys) < 2:
-            return keys[0] if keys else name
+            key = keys[0] if keys else name
+            return f"{key}, which is suspended" if key in self._suspended else key
         which = " or ".join(f"workload/{key.partition('/')[2]}" for key in keys)
         return f"{name}, which is {which}: say which"
 
