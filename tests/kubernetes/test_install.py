@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import page
 import pytest
+import yaml
 from access import Grant, granted
 from plane import FAIRWAY, Plane, Thing, control_plane, missing, node, nodes, until
 
@@ -214,6 +216,7 @@ async def _upgraded(plane: Plane, admin: Client) -> None:
         await admin.create(kinds.JOBS, job("r", 1, 600))
         await until(lambda: _is(admin, "job-r", "Running"))
         before = await _pods(admin, "r")
+        assert re.search(r"^r-\w+ +Running +n", await printed(plane, "fairway status r"), re.MULTILINE)
         for block in page.blocks("start/upgrade-on-a-cluster.md"):
             await printed(plane, block)
     async with controller(plane, admin):
@@ -230,6 +233,10 @@ async def _decided_outside(plane: Plane, admin: Client) -> None:
     address = f"127.0.0.1:{free_port()}"
     prepare, start = page.blocks("start/install-on-a-cluster.md")[3:]
     await printed(plane, prepare.replace("fairway.example.com:9443", address))
+    users = yaml.safe_load((plane.folder / "home" / "fairway.kubeconfig").read_text())["users"]
+    assert [it["name"] for it in users] == ["fairway"]  # nobody's that could do more
+    lacking = await printed(plane, f"fairway install --check --webhook-url https://{address}", status=1)
+    assert lacking.endswith("; start `fairway controller`\n") and len(lacking.splitlines()) == 1
     words = start.replace("0.0.0.0:9443", address).split()[1:]
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "fairway", *words, cwd=plane.folder / "home")
     await until(lambda: _answers(admin))

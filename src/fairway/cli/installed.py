@@ -36,8 +36,9 @@ async def check(client: Client, namespace: str, things: list[Thing]) -> int:
         found = await each(_grants(things), lambda one: _denied(client, namespace, *one))
     runs = await has_leader(client, namespace)
     if not runs:
-        found.append(f"no controller runs: nobody renews the lease {namespace}/{LEASE}; "
-                     f"see kubectl -n {namespace} get pods")
+        is_inside = any(one["kind"] == "Deployment" for one in things)
+        todo = f"see kubectl -n {namespace} get pods" if is_inside else "start `fairway controller`"
+        found.append(f"no controller runs: nobody renews the lease {namespace}/{LEASE}; {todo}")
         found += await _stuck(client)
     for line in found:
         click.echo(line)

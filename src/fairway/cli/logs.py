@@ -102,12 +102,8 @@ async def _of_deleted(client: Client, namespace: str, job: str) -> Runs:
     kind, _, name = job.rpartition("/")
     names = [f"{kind}-{name}", name] if kind else [name, *(f"{kind}-{name}" for kind in ("pod", *WORDS))]
     for each in names if kind != "workload" else [name]:
-        try:
-            if found := await kept(client, Ref(kinds.WORKLOADS, each, namespace)):
-                return found
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        if found := await kept(client, Ref(kinds.WORKLOADS, each, namespace)):
+            return found
     raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
 
 

@@ -22,7 +22,6 @@ from .output import moment_of_day, print_table, size
 Thing = dict[str, Any]
 DEFAULT = "kubectl.kubernetes.io/default-container"
 TEXT, HEAD_BYTES = 0, 5
-NO_PATH = "could not find the requested resource"
 EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
     "StartTimeout", "Suspended",
@@ -85,11 +84,12 @@ class _List(msgspec.Struct, rename="camel"):
 
 
 async def kept(client: Client, workload: Ref) -> Runs | None:
-    """The runs that the server keeps; None where it keeps none. ApiError 404: it knows no such workload."""
+    """The runs that the server keeps; None where it keeps none, or knows no such workload: Kubernetes answers a path of
+    a custom resource that it does not serve as if the resource were not there."""
     try:
         body = await client.call(Request("GET", workload.path("attempts")))
     except ApiError as error:
-        if error.status == 404 and NO_PATH in error.message:
+        if error.status == 404:
             return None
         raise
     found = msgspec.json.decode(body, type=_List)
