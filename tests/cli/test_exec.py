@@ -70,7 +70,7 @@ def test_standard_input_is_passed_on_to_its_end(machine: Machine) -> None:
 
 
 def test_what_a_client_leaves_behind_is_ended(machine: Machine) -> None:
-    one = start(machine, "train", "--", "sh", "-c", "echo $$; sleep 500 & wait")
+    one = start(machine, "train", "--", "sh", "-c", "sleep 500 & echo $$; wait")
     assert one.stdout is not None
     pid = int(one.stdout.readline())
     children = psutil.Process(pid).children()

@@ -145,6 +145,7 @@ def test_the_log_of_the_cluster_tells_the_life_of_a_job_and_none_of_its_environm
     while "failed workload=default/job-told" not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()
     told = re.findall(r"^\d{4}-\S+Z (\w+) (\w+) workload=default/job-told (.*)$", log.read_text(), re.MULTILINE)
-    assert [event for _, event, _ in told] == ["submitted", "admitted", "started", "failed"]
-    assert told[1][2].startswith("queue=default pool=default nodes=") and 'message="failed: exit code 3"' in told[3][2]
+    events = [event for _, event, _ in told]
+    assert [one for one in events if one != "started"] == ["submitted", "admitted", "failed"]  # it may end unseen
+    assert told[1][2].startswith("queue=default pool=default nodes=") and 'message="failed: exit code 3"' in told[-1][2]
     assert "xyzzy" not in log.read_text()
