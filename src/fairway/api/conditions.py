@@ -6,6 +6,7 @@ facts do not hold. It names workloads of its reader's namespace alone; others ar
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 
 from fairway.engine.model import GPU, Admission, Expression, Workload
 from fairway.engine.plan import (
@@ -32,6 +33,7 @@ from .names import name_of
 from .objects import DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
 from .quantities import is_bytes, time_text
+from .scalars import LATEST
 
 NAMED = 3
 DEFAULT = "default"
@@ -100,7 +102,7 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     parts += holders(facts, workload, queues) if wait.reason not in _NAMES_THEM else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
-        parts.append(f"room is kept for it from {time_text(wait.starts_at)}")
+        parts.append(f"room is kept for it from {_moment(wait.starts_at)}")
     return "; ".join((*parts, *would_start(facts)))
 
 
@@ -119,7 +121,7 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     found = []
     for kind, keys, until in facts.shields:
         the_first = ", the first" if len(keys) > 1 else ""
-        ends = f"{the_first} until {time_text(until)}" if until is not None else ""
+        ends = f"{the_first} until {_moment(until)}" if until is not None else ""
         whom, are = names(keys, workload, queues), "are" if len(keys) > 1 else "is"
         found.append(
             {
@@ -209,9 +211,9 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "detail": f": {facts.detail}" if facts.detail else "",
         "limits": "" if facts.longest is None else _limits(workload.time_limit or 0, facts.longest),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
-        "since": f" from {time_text(facts.since)}" if facts.since is not None else "",
-        "from": f" from {time_text(facts.until)}" if facts.until is not None else "",
-        "until": f" until {time_text(facts.until)}" if facts.until is not None else "",
+        "since": f" from {_moment(facts.since)}" if facts.since is not None else "",
+        "from": f" from {_moment(facts.until)}" if facts.until is not None else "",
+        "until": f" until {_moment(facts.until)}" if facts.until is not None else "",
     }
 
 
@@ -236,6 +238,11 @@ def _after(facts: Facts, workload: Workload) -> str:
     return f"{first}, which {words[facts.dependency]}"
 
 
+def _moment(at: float) -> str:
+    """A time in a message: to the second, and never before it has come."""
+    return time_text(ceil(min(at, LATEST)))
+
+
 def _spending(facts: Facts) -> str:
     """The budget, what is left of it, and what it would take."""
     if facts.spending is None:
@@ -243,7 +250,7 @@ def _spending(facts: Facts) -> str:
     budget, spent, reserved, needed = facts.spending
     hours = [f"{max(one, 0) / 3600:,.4g}" for one in (budget, spent, reserved, needed, budget - spent - reserved)]
     needs = f"; it needs up to {hours[3]}" if needed else "; it has no time limit"
-    ends = f"; the next period begins at {time_text(facts.until)}" if facts.until is not None else ""
+    ends = f"; the next period begins at {_moment(facts.until)}" if facts.until is not None else ""
     whole = f"{hours[0]} GPU hour" + ("" if budget == 3600 else "s")
     said = f" of {whole}: {hours[1]} spent, {hours[2]} reserved for what runs, {hours[4]} left"
     return f"{said}{needs}{ends}"
