@@ -99,6 +99,16 @@ def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> No
     assert 'exec: "nosuchprog": No such file or directory (exit code 12' in said
 
 
+def test_the_status_of_a_job_says_what_it_asked_for(machine: Machine) -> None:
+    machine.run("submit", "--name", "asks", "--cpus", "500m", "--time-limit", "1h", "--", "sleep", "600")
+    said = machine.run("status", "asks")
+    machine.run("modify", "asks", "--time-limit", "30m")
+    changed = machine.run("status", "asks")
+    machine.run("cancel", "asks")
+    assert re.search(r"\npodsets: +main × 1 \(0.5 CPU\)\n", said) and re.search(r"\nlimit: +1h\n", said)
+    assert re.search(r"\nlimit: +30m\n", changed)
+
+
 def test_what_is_over_is_neither_suspended_nor_resumed(machine: Machine) -> None:
     machine.run("submit", "--name", "over", "--follow", "--", "true")
     machine.until("over", "Succeeded")

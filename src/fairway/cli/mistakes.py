@@ -185,7 +185,7 @@ def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
     if not view.nodes or not template or grows:
         return
     try:
-        needs, nodes = _needs(template), [(it["metadata"]["name"], _allocatable(it)) for it in view.nodes]
+        needs, nodes = needs_of(template), [(it["metadata"]["name"], _allocatable(it)) for it in view.nodes]
     except Malformed:
         return  # the server says what is wrong with it
     for resource, need in needs.items():
@@ -197,15 +197,17 @@ def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
     room = sum(min((int(has.get(it, 0) // need) for it, need in needs.items()), default=1) for _, has in nodes)
     least = _least(thing)
     if not room:
-        yield Mistake(f"--cpus: no node has all that it needs together: {_all(needs)}")
+        yield Mistake(f"--cpus: no node has all that it needs together: {listed(needs)}")
     elif needs and least > room:
         instead = f"--workers {room}, or --min-workers {room} to start with fewer"
-        yield Mistake(f"--workers: {least} workers of {_all(needs)} each; there is room for {room} at once: {instead}")
+        each = f"{least} workers of {listed(needs)} each"
+        yield Mistake(f"--workers: {each}; there is room for {room} at once: {instead}")
 
 
-def _needs(template: Thing) -> dict[str, Fraction]:
+def needs_of(template: Thing) -> dict[str, Fraction]:
+    """What a pod asks for, by resource."""
     needs: dict[str, Fraction] = {}
-    for container in template["spec"]["containers"]:
+    for container in template["spec"].get("containers") or ():
         asked = container.get("resources") or {}
         for resource, text in {**(asked.get("limits") or {}), **(asked.get("requests") or {})}.items():
             needs[resource] = needs.get(resource, Fraction(0)) + exact(str(text))
@@ -228,7 +230,8 @@ def _least(thing: Thing) -> int:
     return min(int(least), most) if least.isdecimal() else most
 
 
-def _all(needs: dict[str, Fraction]) -> str:
+def listed(needs: dict[str, Fraction]) -> str:
+    """`1 CPU, 2 GPUs, 4Gi memory`."""
     return ", ".join(amount(need, resource) for resource, need in needs.items())
 
 

@@ -10,6 +10,7 @@ from fairway.kube.client import Client
 from .connect import on_cluster
 from .find import Found, failure, find, pods_of
 from .listing import OVER, Listed, reason
+from .mistakes import listed, needs_of
 from .output import age, clock_time, output_option, print_table, show, span, start
 from .runs import print_runs, runs_of
 from .whatif import would_help
@@ -40,7 +41,10 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
-        "podsets": ", ".join(f"{it['name']} × {it.get('count', 1)}" for it in spec.get("podSets") or ()),
+        "podsets": ", ".join(map(_podset, spec.get("podSets") or ())),
+        "priority": spec.get("priorityClassName"),
+        "limit": spec.get("timeLimit"),
+        "after": ", ".join(spec.get("after") or ()),
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),
         **{name: said.get(name) for name in ("reason", "message", "position") if not is_over},
@@ -55,6 +59,12 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         click.echo()
         print_table(["POD", "PHASE", "NODE", "AGE"], [_pod_line(it, now) for it in pods])
     _print_history(said, now)
+
+
+def _podset(podset: Thing) -> str:
+    """`main × 4 (1 CPU, 2 GPUs)`: how many pods, and what each asks for."""
+    asks = listed(needs_of(podset["template"])) if podset.get("template", {}).get("spec") else ""
+    return f"{podset['name']} × {podset.get('count', 1)}{f' ({asks})' if asks else ''}"
 
 
 def _pod_line(pod: Thing, now: float) -> list[object]:
