@@ -109,6 +109,13 @@ def test_the_status_of_a_job_says_what_it_asked_for(machine: Machine) -> None:
     assert re.search(r"\nlimit: +30m\n", changed)
 
 
+def test_a_name_that_is_taken_is_told_by_its_option(machine: Machine) -> None:
+    machine.run("submit", "--name", "taken", "--follow", "--", "true")
+    said = machine.run("submit", "--name", "taken", "--", "true", status=1)
+    assert "--name: there is a Job 'taken' already, running or over; take another name" in said
+    machine.run("cancel", "taken")
+
+
 def test_what_is_over_is_neither_suspended_nor_resumed(machine: Machine) -> None:
     machine.run("submit", "--name", "over", "--follow", "--", "true")
     machine.until("over", "Succeeded")

@@ -126,7 +126,7 @@ def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) 
 
 async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int:
     """1 where it could never start."""
-    with _by_option():
+    with _by_option(draft):
         answer, lines = await foretell(client, draft.thing, draft.ref.namespace)
     trials = draft.program.trials.lines() if draft.program and draft.program.trials and order.sweep else []
     show(order.output, answer, lambda: click.echo("\n".join((*trials, *lines))))
@@ -134,11 +134,15 @@ async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int
 
 
 @contextmanager
-def _by_option() -> Iterator[None]:
-    """An object that the server finds malformed is wrong use: told by the option that the field comes from."""
+def _by_option(draft: Draft) -> Iterator[None]:
+    """An object that the server finds malformed, or of a name that is taken, is wrong use: told by its option."""
     try:
         yield
     except ApiError as error:
+        if error.reason == "AlreadyExists":
+            option, name, kind = "--name: " if draft.program else "", draft.ref.name, draft.ref.kind.name
+            found = f"{option}there is a {kind} {name!r} already, running or over"
+            raise Problem(f"{found}; take another name, or `fairway cancel {name}` first", exit_code=1) from error
         if error.status not in (400, 422):
             raise
         options = [(name, it.message) for it in error.causes for part, name in FIELDS.items() if part in it.field]
@@ -163,7 +167,7 @@ async def _make(client: Client, draft: Draft, values: dict[str, str]) -> Thing:
 
 async def _create(client: Client, draft: Draft) -> Thing:
     """A Job without the Service that its ranks meet in would wait for ever: both, or none."""
-    with _by_option():
+    with _by_option(draft):
         made = await client.create(draft.ref.kind, draft.thing)
     service = service_of(made) if draft.program else None
     try:
