@@ -216,7 +216,10 @@ async def _upgraded(plane: Plane, admin: Client) -> None:
         await admin.create(kinds.JOBS, job("r", 1, 600))
         await until(lambda: _is(admin, "job-r", "Running"))
         before = await _pods(admin, "r")
-        assert re.search(r"^r-\w+ +Running +n", await printed(plane, "fairway status r"), re.MULTILINE)
+        for role in ("fairway-view", "system:aggregate-to-view"):  # a user's, no administrator's
+            await printed(plane, f"kubectl create rolebinding ann-{role[:7]} --clusterrole={role} --user=ann")
+        seen = await printed(plane, f"fairway status r --kubeconfig {plane.kubeconfig('ann')}")
+        assert re.search(r"^r-\w+ +Running +n", seen, re.MULTILINE)
         for block in page.blocks("start/upgrade-on-a-cluster.md"):
             await printed(plane, block)
     async with controller(plane, admin):
@@ -275,6 +278,9 @@ async def _uninstalled(plane: Plane, admin: Client) -> None:
                         if it.get("status", {}).get("phase") in ("Running", "Pending")]) == 2
 
         await until(has_both)
+        await admin.delete(Ref(DEPLOYMENTS, "fairway-controller", "fairway-system"))
+        refused = await printed(plane, "fairway uninstall --yes", status=1)
+        assert refused.startswith("fairway: a controller still renews the lease") and await _answers(admin)
     await admin.delete(Ref(kinds.NAMESPACES, "ml"))
 
     async def told() -> bool:
@@ -290,6 +296,7 @@ async def _uninstalled(plane: Plane, admin: Client) -> None:
     await until(lambda: _is_gone(admin, "fairway-system"))
     lacking = (await printed(plane, "fairway install --check", status=1)).splitlines()
     assert all(": missing; " in line for line in lacking[:-1])
+    assert "Fairway is not installed on this cluster" in await printed(plane, "fairway ls", status=1)
 
 
 async def _is_gone(client: Client, namespace: str) -> bool:

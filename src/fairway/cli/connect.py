@@ -20,6 +20,8 @@ from fairway.node.lock import holder
 
 from .main import Problem, told
 
+NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
+
 
 def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
     """An asynchronous command, with the three options; it is given a `client` and a `namespace`."""
@@ -41,6 +43,9 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
             config = load(_files(kubeconfig), context)
             return asyncio.run(connected(config, work, namespace=namespace or config.namespace, **said))
     except ApiError as error:
+        if error.message.strip() == NO_GROUP:
+            missing = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
+            raise Problem(missing, exit_code=1) from error
         raise Problem(error.message or str(error), exit_code=1) from error
     except BrokenPipeError:
         raise  # whoever read what we print has seen enough

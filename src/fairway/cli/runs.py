@@ -85,11 +85,11 @@ class _List(msgspec.Struct, rename="camel"):
 
 async def kept(client: Client, workload: Ref) -> Runs | None:
     """The runs that the server keeps; None where it keeps none, or knows no such workload: Kubernetes answers a path of
-    a custom resource that it does not serve as if the resource were not there."""
+    a custom resource that it does not serve as if the resource were not there, or were forbidden."""
     try:
         body = await client.call(Request("GET", workload.path("attempts")))
     except ApiError as error:
-        if error.status == 404:
+        if error.status in (403, 404):
             return None
         raise
     found = msgspec.json.decode(body, type=_List)

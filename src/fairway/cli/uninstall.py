@@ -1,6 +1,7 @@
 """`fairway uninstall`: takes Fairway off a cluster so that nothing is left that waits for it.
 
-The order matters. Webhooks and policies go first: without the controller they would refuse what is written next. Then
+The order matters. A controller that runs outside is nothing that can be deleted: while one does, nothing is touched.
+Webhooks and policies go first: without the controller they would refuse what is written next. Then
 the controller, and it must be gone before its finalizers are taken off, or it would put up new ones. Then the
 finalizers, so that Workloads, and namespaces with Workloads, can go; then the definitions with all their objects, and
 what is left of the manifests, the namespace last. Users' Jobs and pods are theirs: none is deleted or stopped; those
@@ -32,6 +33,7 @@ DOORS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Vali
 OUR_OWN = "+fairway"  # ends the version of the API server of `fairway up`
 DEFINITION = "CustomResourceDefinition"
 PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.5
+KILLED_SECONDS = 20.0  # then the lease of a controller that could not give it up is over
 
 
 @click.command()
@@ -49,9 +51,12 @@ def uninstall(namespace: str, yes: bool, kubeconfig: str, context: str) -> int:
 async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
     await _confirm(client, yes=yes)
     things = list(chosen(namespace, monitoring=True))
+    inside = [one for one in things if one["kind"] == "Deployment"]
+    if await _is_gone(client, ref_of(inside[0])):
+        await _stopped(client, namespace, KILLED_SECONDS)
     await _remove(client, [one for kind in DOORS for one in things if one["kind"] == kind])
-    await _remove(client, [one for one in things if one["kind"] == "Deployment"])
-    await _stopped(client, namespace)
+    await _remove(client, inside)
+    await _stopped(client, namespace, PATIENCE_SECONDS)
     await _release(client)
     await _remove(client, [one for one in things if one["kind"] == DEFINITION])
     await _remove(client, [one for one in reversed(things) if one["kind"] not in (*DOORS, "Deployment", DEFINITION)])
@@ -94,7 +99,7 @@ async def _is_gone(client: Client, place: Ref) -> bool:
     return await found(client, place) is None
 
 
-async def _stopped(client: Client, namespace: str) -> None:
+async def _stopped(client: Client, namespace: str, seconds: float) -> None:
     """Returns when no controller runs: the pods of a Deployment go after it."""
     pods = Selection(kinds.PODS, namespace, labels="app.kubernetes.io/name=fairway")
 
@@ -102,11 +107,13 @@ async def _stopped(client: Client, namespace: str) -> None:
         return not await client.list(pods) and not await has_leader(client, namespace)
 
     why_not = f"a controller still renews the lease {namespace}/{LEASE}; stop it, and uninstall again"
-    await _until(client, holds, why_not)
+    await _until(client, holds, why_not, seconds)
 
 
-async def _until(client: Client, holds: Callable[[], Awaitable[bool]], why_not: str) -> None:
-    end = client.clock.now() + PATIENCE_SECONDS
+async def _until(
+    client: Client, holds: Callable[[], Awaitable[bool]], why_not: str, seconds: float = PATIENCE_SECONDS
+) -> None:
+    end = client.clock.now() + seconds
     while not await holds():
         if client.clock.now() > end:
             raise Problem(why_not, exit_code=1)
