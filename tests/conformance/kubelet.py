@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairway.api.crds import crds
 from fairway.clock import Chance, Clock
-from fairway.embedded.up import DEFINITIONS
+from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
@@ -25,7 +25,7 @@ async def main(kubeconfig: Path, folder: Path) -> None:
     async with http_transport(load([kubeconfig]), clock) as transport:
         client = Client(transport, clock, Chance())
         for definition in crds():  # the runner asks which workloads there are
-            await client.ensure(DEFINITIONS, definition)
+            await client.ensure(kinds.DEFINITIONS, definition)
         await register(client, node)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(beat(client, node["metadata"]["name"]))

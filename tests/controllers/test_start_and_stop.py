@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simworld import DEFINITIONS, SETTINGS, World, as_controller, cluster, job, node
+from simworld import SETTINGS, World, as_controller, cluster, job, node
 
 from fairway.api.crds import crds
 from fairway.clock import Clock, VirtualClock, seeded
@@ -39,10 +39,10 @@ def play(story: Callable[[World], Awaitable[Any]]) -> Any:
 
 def test_what_is_missing_is_said_once_and_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async def story(world: World) -> list[str]:
-        await world.client.delete(Ref(DEFINITIONS, "queues.fairway.dev"))
+        await world.client.delete(Ref(kinds.DEFINITIONS, "queues.fairway.dev"))
         world.start(settings=Settings())
         await world.clock.sleep(60)
-        await world.client.create(DEFINITIONS, crds()[0])
+        await world.client.create(kinds.DEFINITIONS, crds()[0])
         await world.client.create(kinds.NAMESPACES, NAMESPACE_OBJECT)
         await world.apply(job("a"))
         await world.until(lambda: world.is_in("job-a", "Running"))
@@ -91,7 +91,7 @@ async def test_a_signal_ends_the_process_in_order_and_frees_its_lease(tmp_path: 
         async with http_transport(load([kubeconfig])) as transport:
             client = Client(transport, Clock())
             for definition in crds():
-                await client.create(DEFINITIONS, definition)
+                await client.create(kinds.DEFINITIONS, definition)
             await client.create(kinds.NAMESPACES, NAMESPACE_OBJECT)
             while not await _holder(client):
                 await asyncio.sleep(0.05)

@@ -34,9 +34,6 @@ from fairway.settings import Settings
 Thing = dict[str, Any]
 PATIENCE_SECONDS = 60.0
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-DEFINITIONS = Kind(
-    "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
-)
 ROLE_BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io/v1", is_namespaced=False)
 ROLES = Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io/v1", is_namespaced=False)
 VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -188,7 +185,7 @@ async def _ready(plane: Plane) -> None:
 async def _prepare(plane: Plane) -> None:
     async with plane.client() as client:
         for one in crds():
-            await client.create(DEFINITIONS, one)
+            await client.create(kinds.DEFINITIONS, one)
         await client.create(kinds.NAMESPACES, {"metadata": {"name": "fairway-system"}})
         for name, user, role in (("fairway-tests", FAIRWAY, "cluster-admin"), ("people", "ann", "edit-all")):
             await client.create(ROLE_BINDINGS, _binding(name, user, role))

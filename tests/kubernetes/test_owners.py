@@ -9,7 +9,7 @@ import operators
 import pytest
 from kinds import definitions, example
 from operators import Operator
-from plane import DEFINITIONS, Plane, Thing, fairway, node, nodes, until
+from plane import Plane, Thing, fairway, node, nodes, until
 from simworld import job, priority
 from test_lives import CASES, Case, kind_of
 
@@ -24,7 +24,7 @@ async def install(client: Client, case: Case) -> None:
     """Defines its kinds; two files may define the same one in other versions."""
     for one in (one for file in case.files for one in definitions(file)):
         with suppress(ApiError):
-            await client.create(DEFINITIONS, one)
+            await client.create(kinds.DEFINITIONS, one)
 
     async def serves() -> bool:
         with suppress(ApiError):

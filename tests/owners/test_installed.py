@@ -5,9 +5,10 @@ from typing import Any
 
 from kinds import definitions, example
 from operators import JOB_SETS
-from simworld import DEFINITIONS, World, cluster, node
+from simworld import World, cluster, node
 
 from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.kube.transport import Request, Response
 
@@ -44,11 +45,11 @@ def test_a_kind_is_served_from_when_it_is_installed_until_it_is_removed() -> Non
         await world.clock.sleep(60)
         before = any("jobsets" in path for path in asked)
         for one in definitions("jobset"):
-            await world.client.create(DEFINITIONS, one)
+            await world.client.create(kinds.DEFINITIONS, one)
         for one in example("jobset"):
             await world.client.create(JOB_SETS, one)
         await world.until(lambda: world.is_in("jobset-pretrain", "Admitted"), seconds=5)
-        await world.client.delete(Ref(DEFINITIONS, "jobsets.jobset.x-k8s.io"))
+        await world.client.delete(Ref(kinds.DEFINITIONS, "jobsets.jobset.x-k8s.io"))
         await world.until(lambda: world.is_in("jobset-pretrain", ""), seconds=60)
         await asyncio.sleep(0)
         there = sum("jobsets" in path for path in asked)

@@ -11,7 +11,7 @@ import operators
 import pytest
 from kinds import definitions, example
 from operators import Operator, Play, trainer
-from simworld import DEFINITIONS, World, cluster, is_leaving, job, node, pod, priority
+from simworld import World, cluster, is_leaving, job, node, pod, priority
 
 from fairway.api.owners import OWNERS
 from fairway.cli.find import find, pods_of
@@ -78,7 +78,7 @@ def play(case: Case | Replicas, story: Callable[[World], Awaitable[Any]]) -> Any
     async def run() -> Any:
         async with cluster(clock, seeded(1), node("n1", cpu=16, gpus=case.gpus)) as world, asyncio.TaskGroup() as tasks:
             for one in crds:
-                await world.client.create(DEFINITIONS, one)
+                await world.client.create(kinds.DEFINITIONS, one)
             running = [tasks.create_task(Operator(world.client, play, *others).run()) for play, others in case.plays]
             world.start()
             try:

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 import yaml
 from kinds import ROOT, definitions, example
-from simworld import DEFINITIONS, cluster
+from simworld import cluster
 from test_lives import CASES, REPLICATED, Case, Replicas, kind_of
 
 from fairway.api.owners import OWNERS
 from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
 from fairway.kube.transport import Request
 
 
@@ -22,7 +23,7 @@ def test_an_example_is_valid_without_a_warning(case: Case | Replicas) -> None:
         async with cluster(clock, seeded(1)) as world:
             for file in case.files:
                 for one in definitions(file):
-                    await world.client.create(DEFINITIONS, one)
+                    await world.client.create(kinds.DEFINITIONS, one)
             for thing in example(case.name):
                 path = kind_of(case, thing).path(thing["metadata"].get("namespace", ""))
                 body, headers = msgspec.json.encode(thing), {"content-type": "application/json"}

@@ -25,9 +25,6 @@ from fairway.kube.transport import Request, Response, Transport
 from fairway.node.hollow import DURATION, Hollow
 from fairway.settings import Settings
 
-DEFINITIONS = Kind(
-    "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
-)
 SETTINGS = Settings(namespace="kube-system", identity="simulation")
 Thing = dict[str, Any]
 
@@ -164,7 +161,7 @@ async def cluster(
         parts = (server.tend(), Jobs(client).run(), hollow.run())
         running = [tasks.create_task(part) for part in parts]
         for definition in crds():
-            await client.create(DEFINITIONS, definition)
+            await client.create(kinds.DEFINITIONS, definition)
         world = World(server, client, clock, chance, hollow, down)
         await world.apply(*nodes)
         try:

@@ -10,14 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from fairway.api.quantities import time
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.kube.transport import Request
 from fairway.settings import LEASE
 
 from .install import Thing, ref_of
@@ -59,7 +57,7 @@ async def each(things: Iterable[T], look: Callable[[T], Awaitable[str]]) -> list
 
 
 async def _version(client: Client) -> list[str]:
-    said = msgspec.json.decode(await client.call(Request("GET", "/version")))
+    said = await client.read("/version")
     minor = int("".join(filter(str.isdigit, said["minor"])) or 0)
     is_old = said["major"] == "1" and minor < OLDEST_MINOR
     return [f"Kubernetes {said['gitVersion']}: 1.{OLDEST_MINOR} or later is needed"] if is_old else []
@@ -67,7 +65,7 @@ async def _version(client: Client) -> list[str]:
 
 async def _object(client: Client, one: Thing) -> str:
     name = f"{one['kind']} {one['metadata']['name']}"
-    there = await found(client, ref_of(one))
+    there = await client.find(ref_of(one))
     if there is None:
         return f"{name}: missing; {APPLY}"
     if one["kind"] == "CustomResourceDefinition" and _schema(there) != _schema(one):
@@ -76,16 +74,6 @@ async def _object(client: Client, one: Thing) -> str:
         meta = one["metadata"]
         return f"{name}: no pod of it is available; see kubectl -n {meta['namespace']} describe pods"
     return ""
-
-
-async def found(client: Client, place: Ref) -> Thing | None:
-    """The object; None where there is none, or its kind is not served."""
-    try:
-        return await client.get(place)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return None
 
 
 def _schema(definition: Thing) -> object:
@@ -118,7 +106,7 @@ async def _denied(client: Client, account: str, namespace: str, asked: dict[str,
 
 async def has_leader(client: Client, namespace: str) -> bool:
     """Whether a controller holds the lease and renews it."""
-    lease = await found(client, Ref(kinds.LEASES, LEASE, namespace))
+    lease = await client.find(Ref(kinds.LEASES, LEASE, namespace))
     spec: dict[str, Any] = lease["spec"] if lease else {}
     if not spec.get("holderIdentity"):
         return False

@@ -13,19 +13,17 @@ from contextlib import suppress
 from functools import partial
 
 import click
-import msgspec
 
 from fairway.api.objects import GATE, QUEUE, SCHEDULER
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.kube.transport import Request
 from fairway.settings import LEASE
 
 from .connect import ask
 from .install import Thing, chosen, namespace_option, ref_of
-from .installed import each, found, has_leader
+from .installed import each, has_leader
 from .main import Problem
 
 DOORS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicyBinding",
@@ -66,7 +64,7 @@ async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
 
 
 async def _confirm(client: Client, *, yes: bool) -> None:
-    said = msgspec.json.decode(await client.call(Request("GET", "/version")))
+    said = await client.read("/version")
     if said["gitVersion"].endswith(OUR_OWN):
         raise Problem("this is the cluster of `fairway up`; `fairway down` stops it")
     counts = [f"{len(await _all(client, kind))} {kind.name}s" for kind in (kinds.QUEUES, kinds.WORKLOADS)]
@@ -96,7 +94,7 @@ async def _remove(client: Client, things: list[Thing]) -> None:
 
 
 async def _is_gone(client: Client, place: Ref) -> bool:
-    return await found(client, place) is None
+    return await client.find(place) is None
 
 
 async def _stopped(client: Client, namespace: str, seconds: float) -> None:

@@ -83,31 +83,17 @@ class Certificates:
         return sorted({f"fairway-webhook.{self.namespace}.svc", *(it for it in hosts if it and it not in ANY)})
 
     async def _configurations(self) -> list[Thing]:
-        found = []
-        for kind in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
-            try:
-                found.append(await self.client.get(Ref(kind, CONFIGURATION)))
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-        return found
+        both = kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS
+        return [found for kind in both if (found := await self.client.find(Ref(kind, CONFIGURATION)))]
 
     async def _held(self, names: list[str]) -> Served | None:
         """What the Secret holds, renewed where it is not good."""
-        secret = await self._secret()
+        secret = await self.client.find(self.ref)
         held = _read(secret)
         is_ours = ISSUED_BY not in (secret or {}).get("metadata", {}).get("annotations", {})
         if is_ours and not (held and is_good(held, names, now=self.client.clock.now())):
             return await self._renew(secret, held, names)
         return held
-
-    async def _secret(self) -> Thing | None:
-        try:
-            return await self.client.get(self.ref)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
 
     async def _renew(self, secret: Thing | None, held: Served | None, names: list[str]) -> Served:
         """Written over what was seen: of two replicas one is refused, and reads what the other wrote at its next

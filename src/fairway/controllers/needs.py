@@ -6,14 +6,11 @@ Where something is missing it says so in one line, once, and waits: it may well 
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from fairway.api.crds import KINDS
 from fairway.api.objects import GROUP
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import FAIRWAY, Selection
-from fairway.kube.transport import Request
 
 WAIT_SECONDS = 2.0
 INSTALL = "run `fairway install | kubectl apply -f -`"
@@ -22,7 +19,7 @@ log = logging.getLogger(__name__)
 
 async def missing(client: Client, namespace: str) -> list[str]:
     """The objects that the cluster lacks, each by kind and name. ApiError, OSError: it cannot be asked."""
-    served = await _served(client)
+    served = {it["name"] for it in await client.resources(FAIRWAY)}
     found = [f"CustomResourceDefinition {it.plural}.{GROUP}" for it in KINDS if it.plural not in served]
     if not await client.list(Selection(kinds.NAMESPACES, fields=f"metadata.name={namespace}")):
         found.append(f"Namespace {namespace}")
@@ -46,13 +43,3 @@ async def _lacks(client: Client, namespace: str) -> str:
     except (ApiError, OSError) as error:
         return f"the API server does not tell what is installed: {error}; trying again"
     return f"missing on this cluster: {', '.join(found)}; {INSTALL}; waiting for it" if found else ""
-
-
-async def _served(client: Client) -> set[str]:
-    try:
-        said = msgspec.json.decode(await client.call(Request("GET", f"/apis/{FAIRWAY}")))
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return set()
-    return {one["name"] for one in said["resources"]}

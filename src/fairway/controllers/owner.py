@@ -66,7 +66,8 @@ class JobOwner:
         """The podset that runs on so many places, as `parallelism` has it now. No pod that it is to have more keeps the
         others from running. What has succeeded makes it smaller only where its pods are trials: the room of a trial
         that is over is free once no other trial needs it."""
-        count, wanted = max(min(held.count, self.job.spec.parallelism), self.wanted()), self.wanted()
+        wanted = self.wanted()
+        count = max(min(held.count, self.job.spec.parallelism), wanted)
         if self.is_array() and 0 < wanted < placed:
             count = wanted
         least = held.count if held.min_count is None else held.min_count

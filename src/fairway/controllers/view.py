@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from fairway.api import objects, types
 from fairway.api.forms import batch
 from fairway.api.forms.form import Form
@@ -23,7 +21,6 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.kube.transport import Request
 
 T = TypeVar("T", bound=Object)
 Told = Callable[[Kind, Object | None, Object | None], None]
@@ -102,13 +99,8 @@ class View:
 
     async def _plural(self, version: str, kind: str) -> str:
         """Where objects of a kind are served in a version; "" where they are not."""
-        try:
-            said = msgspec.json.decode(await self._client.call(Request("GET", f"/apis/{version}")))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return ""
-        return next((str(it["name"]) for it in said["resources"] if it["kind"] == kind and "/" not in it["name"]), "")
+        served = await self._client.resources(version)
+        return next((str(it["name"]) for it in served if it["kind"] == kind and "/" not in it["name"]), "")
 
     async def synced(self) -> None:
         """Returns when every informer has its first list, those of the owners that are defined included."""

@@ -144,8 +144,7 @@ def answer(asked: _Request, review: Review, *, completes: bool) -> dict[str, Any
     told: dict[str, Any] = {"uid": asked.uid, "allowed": True}
     if warnings:
         told["warnings"] = warnings
-    before = msgspec.json.decode(asked.object)
-    if completes and (patch := list(changes(before or {}, made))):
+    if completes and (patch := list(changes(msgspec.json.decode(asked.object) or {}, made))):
         told |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
     return told
 

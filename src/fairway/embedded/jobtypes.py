@@ -134,7 +134,6 @@ class Pod(Part):
         text = self.metadata.annotations.get(INDEX, "")
         return int(text) if text.isdecimal() else -1
 
-
     @property
     def failures_before(self) -> int:
         """How often its index had failed when it was made."""

@@ -56,9 +56,6 @@ from .registry import Registry
 from .server import ADMIN, Server
 from .store import Store
 
-DEFINITIONS = kinds.Kind(
-    "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
-)
 LOOK_SECONDS = 0.02
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU under load
 SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
@@ -195,7 +192,7 @@ class _Cluster:
                 tending = tasks.create_task(self.server.tend())
                 client = self.client("setup")
                 for definition in crds():
-                    await _apply(client, DEFINITIONS, definition)
+                    await _apply(client, kinds.DEFINITIONS, definition)
                 await _apply(client, kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}, "spec": {}})
                 for node in (self.node, *hollow):
                     await register(client, node)

@@ -100,6 +100,29 @@ class Client:
     async def get(self, ref: Ref, shape: Any = dict) -> Any:
         return msgspec.json.decode(await self.call(Request("GET", ref.path())), type=shape)
 
+    async def find(self, ref: Ref) -> dict[str, Any] | None:
+        """The object; None where there is none, or its kind is not served."""
+        try:
+            return await self.get(ref)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def resources(self, group_version: str) -> list[dict[str, Any]]:
+        """What is served of a version of a group; nothing where it is not."""
+        try:
+            said: dict[str, Any] = await self.read(f"/apis/{group_version}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return []
+        return list(said["resources"])
+
+    async def read(self, path: str) -> Any:
+        """The JSON at a path that is no object's."""
+        return msgspec.json.decode(await self.call(Request("GET", path)))
+
     async def pages(self, selection: Selection) -> AsyncGenerator[Page, None]:
         """A list, page by page, all of one moment (`metadata.version`)."""
         query = (*selection.query(), ("limit", str(PAGE)))

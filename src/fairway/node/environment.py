@@ -159,7 +159,8 @@ def gang(pod: Pod, around: Surroundings) -> dict[str, str]:
 def _torchrun(pod: Pod, port: int) -> dict[str, str]:
     """The defaults of torchrun's options (it reads `PET_` and their names): each pod is one of its nodes, and the first
     rank, which is the last to be taken away, holds the rendezvous. Its workers get RANK and the like from torchrun."""
-    notes, devices = pod["metadata"]["annotations"], pod["metadata"]["annotations"].get(ASSIGNED, "")
+    notes = pod["metadata"]["annotations"]
+    devices = notes.get(ASSIGNED, "")
     is_first = notes[INDEX] == "0"
     return {
         "PET_NNODES": f"{notes.get(MIN_COUNT, notes[WORLD_SIZE])}:{notes[WORLD_SIZE]}",

@@ -246,12 +246,7 @@ async def register(client: Client, node: dict[str, Any]) -> None:
     """Makes the node, or brings what is ours of it up to date."""
     meta = node["metadata"]
     place = Ref(kinds.NODES, meta["name"])
-    try:
-        found = await client.get(place)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        found = await client.create(kinds.NODES, node)
+    found = await client.find(place) or await client.create(kinds.NODES, node)
     gone = {name: None for name in found["metadata"].get("labels") or {} if OWN_LABEL.fullmatch(name)}
     parts = {"labels": gone | (meta.get("labels") or {}), "annotations": meta.get("annotations") or {}}
     found = await client.patch(place, {"metadata": parts})

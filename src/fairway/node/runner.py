@@ -299,11 +299,8 @@ class Runner:
 
     async def _source(self, namespace: str, kind: str, name: str) -> Source:
         """The entries of a ConfigMap or Secret; no entries if there is no such object."""
-        try:
-            found = await self.client.get(Ref(SOURCES[kind], name, namespace))
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        found = await self.client.find(Ref(SOURCES[kind], name, namespace))
+        if found is None:
             return Source(kind, name, None)
         files = {key: text.encode() for key, text in (found.get("data") or {}).items()}
         if kind == "Secret":
@@ -354,11 +351,8 @@ class Runner:
         """Why the workload of a pod ended the attempt that the pod was of: an eviction, or how it failed."""
         if not any(it.stopped == DELETED for attempts in histories.values() for it in attempts):
             return ""
-        try:
-            found = await self.client.get(Ref(kinds.WORKLOADS, said.workload, said.namespace))
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        found = await self.client.find(Ref(kinds.WORKLOADS, said.workload, said.namespace))
+        if found is None:
             return ""
         status = found.get("status") or {} if found["metadata"]["uid"] == said.uid else {}
         began = min(it.started_at or inf for attempts in histories.values() for it in attempts)

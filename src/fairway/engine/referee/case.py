@@ -17,6 +17,7 @@ from fairway.engine.snapshot import Columns, Mask, Snapshot
 
 from .layout import Item, Layout
 
+DAY = 86_400.0
 Kind = TypeVar("Kind", Admit, Evict, Finish, Keep, Resize, Wait)
 Path = tuple[Queue, ...]
 """The way from a queue to its root, itself first; () where that is a circle, or where there is no such queue."""

@@ -17,11 +17,11 @@ from fairway.engine.model import GPU, NodeShare, PodSetPlacement, Pool, Running
 from fairway.engine.plan import Cause, Evict, Resize
 from fairway.engine.snapshot import Columns
 
-from .case import Case, inherited
+from .case import DAY, Case, inherited
 from .layout import Item, Layout
 from .queues import Books, governs, misdealt
 
-MIN_RUNTIME, MAX_EVICTIONS, HOUR, DAY = 600.0, 6, 3600.0, 86400.0
+MIN_RUNTIME, MAX_EVICTIONS, HOUR = 600.0, 6, 3600.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
 Taking = Evict | Resize
 Breach = tuple[str, str, str]

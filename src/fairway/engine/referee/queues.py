@@ -16,7 +16,7 @@ from fairway.engine.plan import RANK, Keep, Reason, Wait
 from fairway.engine.resources import DEVICE, counts_of
 from fairway.engine.snapshot import Columns, Mask, Snapshot
 
-from .case import Case, halves
+from .case import DAY, Case, halves
 from .ground import Found
 from .layout import Item, Layout, with_profiles
 
@@ -24,7 +24,6 @@ CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_AL
                      Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING, Reason.SCHEDULING_GATED, Reason.CLAIM_MISSING,
                      Reason.CLAIM_UNBOUND))
 """Reasons that can be told from a workload and its queues alone."""
-DAY = 86_400.0
 NOTHING, NEVER = Share(0), Share(1 << 62)
 HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf, pools=("",))
 """Who takes this one takes everybody."""

@@ -9,12 +9,10 @@ from fairway.engine.plan import Admit, Wait
 from fairway.engine.resources import DEVICE
 from fairway.engine.snapshot import Columns
 
-from .case import Case
+from .case import DAY, Case
 from .ground import Found
 from .layout import Item, Layout
 from .queues import Books
-
-DAY = 86400.0
 
 
 def holds(case: Case) -> Found:
