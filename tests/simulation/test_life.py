@@ -8,6 +8,7 @@ import pytest
 from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
+from fairway.controllers.workloads import GATHER_SECONDS
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
@@ -696,6 +697,40 @@ def test_a_gang_that_loses_a_pod_restarts_whole() -> None:
     before, after, status = play(story, node("n1"))
     assert len(after) == 3 and not before & after
     assert [it["reason"] for it in status["evictionHistory"]] == ["PodsLost"]
+
+
+def test_no_pod_is_started_for_an_attempt_whose_pods_are_lost_one_after_another() -> None:
+    async def story(world: World) -> list[Thing]:
+        async def slow(request: Request) -> Response:
+            await world.clock.sleep(GATHER_SECONDS / 4)
+            return await world.server.handle(request)
+
+        await world.crash()
+        world.start(slow)
+        await world.apply(job("g", seconds=100, cpu="100m", parallelism=8, completions=8, completionMode="Indexed"))
+        await world.until(lambda: world.is_in("job-g", "Running"))
+        first, *others = await world.pods(phase="Running")
+        await lose(world, first)
+        for other in others:
+            await world.clock.sleep(GATHER_SECONDS / 4)
+            await lose(world, other)
+        bound: dict[str, Thing] = {}
+
+        async def is_again() -> bool:
+            bound.update((it["metadata"]["uid"], it) for it in await world.pods() if it["spec"].get("nodeName"))
+            return (await world.workload("job-g"))["status"]["attempt"] == 2 and await world.is_in("job-g", "Running")
+
+        await world.until(is_again)
+        return list(bound.values())
+
+    attempts = [it["metadata"]["annotations"]["fairway.dev/attempt"].split("/")[-1] for it in play(story, node("n1"))]
+    assert attempts.count("2") == 8 and len(attempts) <= 16
+
+
+async def lose(world: World, pod: Thing) -> None:
+    """Nobody will know how it would have ended."""
+    lost = {"status": {"phase": "Failed", "reason": "Lost"}}
+    await world.client.patch(Ref(kinds.PODS, pod["metadata"]["name"], "default"), lost, subresource="status")
 
 
 def test_a_lost_pod_comes_back_alone_where_the_workload_says_so() -> None:

@@ -9,7 +9,7 @@ Job or their owner may be going too.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fairway.api.forms.form import Form
@@ -91,6 +91,11 @@ class Cases:
     def inside(self, namespace: str) -> list[str]:
         """The keys of all there may be a Workload for."""
         return [key for key in self._first if key.startswith(f"{namespace}/")]
+
+    def counted(self, key: str, pods: Iterable[PodObject]) -> None:
+        """These lost pods are accounted for; others may have been lost meanwhile."""
+        for pod in pods:
+            self.lost[key].pop(pod.metadata.uid, None)
 
     def found(self, key: str) -> None:
         """Whoever was lost is accounted for."""

@@ -277,7 +277,7 @@ class Life:
         left = without(placed, missing)
         if not await self._cut(case.key, left, rejecting):
             return now + SETTLE_SECONDS
-        self.means.cases.lost.pop(case.key, None)
+        self.means.cases.counted(case.key, lost)
         return now
 
     def _crowded(self, given: Sequence[Place]) -> list[Place]:
