@@ -27,7 +27,8 @@ Said: TypeAlias = Mapping[str, object]
 Cause: TypeAlias = tuple[str, str, str]
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 CONTROLLERS = "system:serviceaccount:kube-system:"
-DEEPEST = 32
+DEEPEST, MOST_RULES = 32, 20
+DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 class Refused(Exception):
@@ -186,6 +187,8 @@ def _managed(review: Review) -> None:
         is_ours = not _is_of_others(new)
         if is_ours and review.operation == "CREATE" and not _is_part(new):
             _suspend(new, kind)
+        if is_ours and kind == ("batch", "Job") and review.operation == "CREATE":
+            _spare(_part(new, "spec", "podFailurePolicy"))
         before = dict(_templates(review.old))
         for where, template in _templates(new):
             if template != before.get(where):  # an owner that was let in once can still be suspended or resized
@@ -233,6 +236,13 @@ def _suspend(new: Thing, kind: tuple[str, str]) -> None:
     if (found := owners.OWNERS.get(kind)) and found.switch:
         *path, last = found.switch.path
         _at(new, path)[last] = found.switch.off
+
+
+def _spare(policy: Said) -> None:
+    """Rules for failed pods judge no pod that ended for the cluster's sake, as all do that Fairway suspends."""
+    rules = policy.get("rules")
+    if isinstance(rules, list) and DISRUPTED not in rules and len(rules) < MOST_RULES:
+        rules.insert(0, deepcopy(DISRUPTED))
 
 
 def _is_part(new: Thing) -> bool:

@@ -30,7 +30,7 @@ from fairway.engine.plan import (
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .names import name_of
-from .objects import DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
+from .objects import ATTEMPT, DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
 from .quantities import is_bytes, time_text
 from .scalars import LATEST
@@ -404,10 +404,10 @@ def adopted(pods: Sequence[PodObject]) -> str:
     by = " and ".join(sorted(others)) or "its own spec.nodeName"
     nodes = sorted({pod.spec.node_name for pod in pods})
     more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    return (
-        f"{by} bound it to {', '.join(nodes[:NAMED])}{more} before its turn; it counts as admitted there. To make it "
-        f"wait, {_OURS}"
-    )
+    on = f"{', '.join(nodes[:NAMED])}{more}"
+    if any(ATTEMPT in pod.metadata.annotations for pod in pods):
+        return f"it ran on {on} already when Fairway was installed again; it counts as admitted there"
+    return f"{by} bound it to {on} before its turn; it counts as admitted there. To make it wait, {_OURS}"
 
 
 def crowded_out(node: str) -> tuple[str, str]:

@@ -242,11 +242,16 @@ class NodeObject(Object, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class FailurePolicy(Part, frozen=True):
+    """There is one; its rules are the Job controller's."""
+
+
 class JobSpec(Part, frozen=True):
     parallelism: Natural = 1
     completions: Natural | None = None
     suspend: bool = False
     completion_mode: str = ""
+    pod_failure_policy: FailurePolicy | None = None
     template: PodTemplate = PodTemplate()
 
 

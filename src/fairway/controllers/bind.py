@@ -122,13 +122,14 @@ def within(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Adm
     return Admission(placed.pool, tuple(podsets))
 
 
-def adopted(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Admission:
-    """The admission with the places that others bound pods to: each in the stead of a free place, else one more."""
+def adopted(placed: Admission, value: Workload, pods: Sequence[PodObject], uid: str) -> Admission:
+    """The admission with the places that others bound pods to: each in the stead of a free place, else one more.
+    `uid`: the Workload's."""
     most = {podset.name: podset.count for podset in value.podsets}
     podsets = []
     for placement, own in by_podset(placed, value, pods):
         rows, (free, unplaced) = places(placement), _settled(placement, own)
-        for pod in filter(is_of_others, unplaced):
+        for pod in (pod for pod in unplaced if is_of_others(pod, uid)):
             row = next((row for row, place in enumerate(free) if place), None)
             if row is not None:
                 rows[row], free[row] = place_of(pod), None
@@ -138,9 +139,12 @@ def adopted(placed: Admission, value: Workload, pods: Sequence[PodObject]) -> Ad
     return Admission(placed.pool, tuple(podsets))
 
 
-def is_of_others(pod: PodObject) -> bool:
-    """Whether another scheduler bound it, and it stays."""
-    return holds_room(pod) and pod.metadata.deletion_timestamp is None and ATTEMPT not in pod.metadata.annotations
+def is_of_others(pod: PodObject, uid: str = "") -> bool:
+    """Whether it stays, and another scheduler bound it; or Fairway did for a Workload other than the one of this `uid`,
+    as before Fairway was taken off the cluster and installed again."""
+    by = pod.metadata.annotations.get(ATTEMPT)
+    is_ours = by is not None and uid in by
+    return holds_room(pod) and pod.metadata.deletion_timestamp is None and not is_ours
 
 
 def _settled(
@@ -227,10 +231,15 @@ async def take_back(client: Client, pods: Iterable[PodObject]) -> None:
     """Removes surplus pods. Each says before that it goes for the cluster's sake: its Job counts no failure of it."""
     for pod in pods:
         if pod.metadata.deletion_timestamp is None:
-            said = {"type": "DisruptionTarget", "status": "True", "reason": "Shrunk", "message": SHRUNK}
-            change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]}}
-            await client.patch(ref_of(pod), change, subresource="status", form=STRATEGIC)
+            await disrupt(client, pod, "Shrunk", SHRUNK)
             await client.delete(ref_of(pod), uid=pod.metadata.uid)
+
+
+async def disrupt(client: Client, pod: PodObject, reason: str, message: str) -> None:
+    """A pod says that it ends for the cluster's sake."""
+    said = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]}}
+    await client.patch(ref_of(pod), change, subresource="status", form=STRATEGIC)
 
 
 async def bind(client: Client, pod: PodObject, place: Place, *, notes: Mapping[str, str], hostname: str = "") -> None:

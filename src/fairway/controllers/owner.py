@@ -73,6 +73,10 @@ class JobOwner:
         least = held.count if held.min_count is None else held.min_count
         return held if count == held.count else replace(held, count=count, min_count=min(least, count))
 
+    def is_off(self) -> bool:
+        """Whether its own controller keeps it from making pods."""
+        return self.job.spec.suspend
+
     def is_stopped(self) -> bool:
         """No more pods will come of it."""
         return self.job.spec.suspend and not self.job.status.active
@@ -147,10 +151,12 @@ class KindOwner:
             asked = sum(one.count for one in (self.source or self.said).podsets())
         return max(0, asked - sum(pod.status.phase == "Succeeded" for pod in self.pods))
 
+    def is_off(self) -> bool:
+        return self.row.switch is not None and self.row.switch.is_off(self.said)
+
     def is_stopped(self) -> bool:
         """What comes of it yet finds no place, since none is bound that was not admitted."""
-        is_held = self.row.switch is None or self.row.switch.is_off(self.said)
-        return is_held and not any(map(holds_room, self.pods))
+        return (self.row.switch is None or self.is_off()) and not any(map(holds_room, self.pods))
 
     def about(self) -> About:
         meta = self.said.metadata
@@ -163,7 +169,7 @@ class KindOwner:
             await remove(client, [pod for pod in self.pods if holds_room(pod)])
 
     async def start(self, client: Client) -> None:
-        if self.row.switch and self.row.switch.is_off(self.said):
+        if self.is_off():
             await self._hold_back(client)
             await self._set(client, off=False)
         elif self.row.opens and not self.pods:
@@ -237,6 +243,10 @@ class PodsOwner:
 
     def wanted(self) -> int:
         return sum(not is_over(pod) for pod in self.pods)
+
+    def is_off(self) -> bool:
+        """Its pods are all there is of it."""
+        return False
 
     def is_stopped(self) -> bool:
         return not any(map(holds_room, self.pods))

@@ -41,6 +41,7 @@ from .bind import (
     assign,
     bind,
     by_podset,
+    disrupt,
     dropping,
     holds_room,
     is_of_others,
@@ -59,6 +60,7 @@ from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
+DISRUPTED = "DisruptionTarget"
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
@@ -88,7 +90,7 @@ class Life:
             return await self._run(case, said, owner)
         if (again := await self._adopt(case, said, owner)) is not None:
             return again
-        await owner.stop(self.means.client)
+        await self._stop(case, owner)
         if said.status.phase or not said.spec.active:  # of a new one the first verdict tells
             await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
         return None
@@ -177,18 +179,21 @@ class Life:
 
     async def _adopt(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
         """Admits what another scheduler bound before its turn, on the room that it holds: to stop it would cost what it
-        has done. Of a gang enough pods have to be bound, or soon to be. None: nothing of it is bound, or it is not to
-        run; else when to look again."""
-        bound, now = [pod for pod in case.pods if is_of_others(pod)], self.means.now()
+        has done. Of a gang enough pods have to be bound, or soon to be; trials run on, however many they are. None:
+        nothing of it is bound, or it is not to run; else when to look again."""
+        uid, now = said.metadata.uid, self.means.now()
+        bound = [pod for pod in case.pods if is_of_others(pod, uid)]
         if not bound or not said.spec.active or said.status.admission:
             return None
         value, pool = value_of(said), self.means.facts.state.pool_of(bound[0].spec.node_name)
         empty = Admission(pool, tuple(PodSetPlacement(one.name, ()) for one in value.podsets))
-        held = adopted(empty, value, bound)
+        held = adopted(empty, value, bound, uid)
         counts = {one.name: one.count for one in held.podsets}
         if any(counts[one.name] < min(one.min_count, owner.wanted()) for one in value.podsets):
             late = max(time(pod.metadata.creation_timestamp or time_text(now)) for pod in case.pods) + GATHER_OTHERS
-            return late if now < late else None
+            if now < late or not (isinstance(owner, JobOwner) and owner.is_array()):
+                return late if now < late else None
+            await self._lessen(said, held.podsets[0].count)
         if pool and not self.means.facts.state.assumes(case.key):
             words = Said("Adopted", conditions.adopted(bound))
             if await self.means.write(case.key, lambda it: life.admit(it.status, held, words, now=now)):
@@ -196,21 +201,30 @@ class Life:
         self.means.wake()
         return now + SETTLE_SECONDS
 
+    async def _lessen(self, said: WorkloadObject, least: int) -> None:
+        """So many pods of its one podset are enough."""
+        podsets = [msgspec.to_builtins(replace(one, min_count=least)) for one in said.spec.pod_sets]
+        await self.means.patch(kinds.WORKLOADS, said, {"spec": {"podSets": podsets}})
+
     def _is_of(self, pod: PodObject, said: WorkloadObject) -> bool:
         return self.means.cases.key_of_pod(pod) == key_of(said.metadata)
 
     # Running
 
     async def _run(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
-        """Its pods go where they are to be; one that grows waits for those who shrink for it."""
+        """Its pods go where they are to be; one that grows waits for those who shrink for it. It is resumed when no pod
+        from before it was suspended is left."""
         value = value_of(said)
         placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
+        if owner.is_off() and (lingering := self._lingering(case)):
+            return min(filter(None, lingering), default=None)
         await owner.start(self.means.client)
         if not (left := within(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS
-        is_alone = not any(map(is_of_others, case.pods))
-        if not is_alone and not (moved := adopted(placed, value, case.pods)).is_same(placed):
+        uid = said.metadata.uid
+        is_alone = not any(is_of_others(pod, uid) for pod in case.pods)
+        if not is_alone and not (moved := adopted(placed, value, case.pods, uid)).is_same(placed):
             await self._cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
@@ -317,11 +331,10 @@ class Life:
         """Evicted: its room is given up when no pod of it is left on a node."""
         if isinstance(owner, PodsOwner) and owner.is_remade and any(pod.spec.node_name for pod in owner.pods):
             await self._own(said, ())
-        await owner.stop(self.means.client)
-        now = self.means.now()
-        ends = [self._end_of(pod) for pod in case.pods if holds_room(pod)]
-        if not owner.is_stopped() or any(end is None or end > now for end in ends):
-            return min((end for end in ends if end is not None and end > now), default=None)
+        await self._stop(case, owner)
+        lingering = self._lingering(case)
+        if lingering or not owner.is_stopped():
+            return min(filter(None, lingering), default=None)
         if isinstance(owner, PodsOwner) and owner.is_remade:
             if any(pod.spec.node_name for pod in owner.pods) or not await remake(self.means.client, said, owner.pods):
                 return None
@@ -336,6 +349,21 @@ class Life:
         if {one.uid for one in references} != {one.uid for one in said.metadata.owner_references}:
             owners = [msgspec.to_builtins(one) for one in references]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"ownerReferences": owners or None}})
+
+    async def _stop(self, case: Case, owner: Owner) -> None:
+        """A Job with rules for failures is told first that its pods end for the cluster's sake: its controller judges
+        the pods that it takes away by their exit codes, too."""
+        if isinstance(owner, JobOwner) and owner.job.spec.pod_failure_policy and not owner.is_off():
+            for pod in case.pods:
+                if holds_room(pod) and pod.metadata.deletion_timestamp is None and not holds(pod.status, DISRUPTED):
+                    await disrupt(self.means.client, pod, "Suspended", "Fairway suspends its Job")
+        await owner.stop(self.means.client)
+
+    def _lingering(self, case: Case) -> list[float | None]:
+        """When each of its pods that may still run counts as gone; None: when it is gone."""
+        now = self.means.now()
+        ends = [self._end_of(pod) for pod in case.pods if holds_room(pod)]
+        return [end for end in ends if end is None or end > now]
 
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""

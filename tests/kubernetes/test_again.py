@@ -1,0 +1,69 @@
+"""Fairway comes to a real cluster whose Jobs run already, and beside kube-scheduler: none is stopped or charged."""
+
+from typing import Any
+
+from plane import Plane, Thing, fairway, node, nodes, until
+from test_other_scheduler import ends, job
+
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref, Selection
+
+STRICT: Thing = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [3]}}]}
+OURS = {"one": 1, "gang": 2}
+THEIRS = {"first": 1, "second": 2}
+
+
+async def running(client: Client, count: int) -> set[str]:
+    """The uids of the pods that run, once there are so many."""
+
+    async def all_up() -> set[str]:
+        found = await client.list(Selection(kinds.PODS, "default"))
+        up = {it["metadata"]["uid"] for it in found if it["status"].get("phase") == "Running"}
+        return up if len(up) == count else set()
+
+    return await until(all_up)
+
+
+async def states(client: Client, wanted: str) -> bool:
+    found = await client.list(Selection(kinds.WORKLOADS, "default"))
+    return bool(found) and {it.get("status", {}).get("phase", "") for it in found} == {wanted}
+
+
+async def taken_off(client: Client) -> None:
+    """As `fairway uninstall` leaves the Workloads: without finalizers, and gone."""
+    for it in await client.list(Selection(kinds.WORKLOADS, "default")):
+        where = Ref(kinds.WORKLOADS, it["metadata"]["name"], "default")
+        await client.patch(where, {"metadata": {"finalizers": None}})
+        await client.delete(where)
+
+
+def strict(name: str, size: int, seconds: float) -> Thing:
+    """A Job of which no pod may fail in any way."""
+    said: dict[str, Any] = {"podFailurePolicy": STRICT} if size == 1 else {}
+    return job(name, seconds=seconds, parallelism=size, **said)
+
+
+async def test_a_second_installation_and_a_late_one_stop_nothing_that_runs(plane: Plane) -> None:
+    async with plane.client() as admin, plane.client("ann") as ann, nodes(admin, node("n0"), node("n1")):
+        async with fairway(plane):
+            for name, size in OURS.items():
+                made = strict(name, size, 600)
+                made["spec"] |= {"suspend": True}
+                await ann.create(kinds.JOBS, made)
+            ran = await running(admin, sum(OURS.values()))
+            await until(lambda: states(admin, "Running"))
+        await taken_off(admin)
+        with plane.scheduler():
+            for name, size in THEIRS.items():
+                await ann.create(kinds.JOBS, strict(name, size, 600))
+            ran |= await running(admin, sum((OURS | THEIRS).values()))
+        async with fairway(plane):
+            await until(lambda: states(admin, "Running"))
+            assert await running(admin, len(ran)) == ran
+            for pod in await admin.list(Selection(kinds.PODS, "default")):
+                note = {"metadata": {"annotations": {"fairway.dev/duration": "1s"}}}
+                await admin.patch(Ref(kinds.PODS, pod["metadata"]["name"], "default"), note)
+            assert await ends(admin, OURS | THEIRS) == {"Complete": len(OURS | THEIRS)}
+            found = await admin.list(Selection(kinds.JOBS, "default"))
+            assert {it["status"].get("failed", 0) for it in found} == {0}

@@ -1,0 +1,125 @@
+"""Fairway comes to a cluster whose Jobs run: again, after it was taken off, or late. None of them is stopped."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from simworld import Thing, World, cluster, is_true, job, node, priority
+from test_life import START
+
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref, Selection
+
+LABELS = {"fairway.dev/queue": "default"}
+STRICT: Thing = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [3]}}]}
+
+
+def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, has_door: bool = True) -> Any:
+    clock = VirtualClock(START)
+
+    async def run() -> Any:
+        async with cluster(clock, seeded(1), *nodes, has_door=has_door) as world:
+            world.start()
+            return await story(world)
+
+    return clock.run(run())
+
+
+async def installed_anew(world: World) -> None:
+    """As `fairway uninstall` leaves a cluster, and `fairway install` finds it."""
+    await world.crash()
+    for it in await world.client.list(Selection(kinds.WORKLOADS)):
+        where = Ref(kinds.WORKLOADS, it["metadata"]["name"], "default")
+        await world.client.patch(where, {"metadata": {"finalizers": None}})
+        await world.client.delete(where)
+    world.start()
+
+
+def ours(name: str, **said: Any) -> Thing:
+    """A Job that nothing may happen to: its first failure is its last."""
+    return job(name, labels=LABELS, backoffLimit=0, **said)
+
+
+def test_jobs_that_fairway_started_run_on_when_it_is_installed_again() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(ours("one", podFailurePolicy=STRICT), ours("gang", cpu="1", parallelism=2, completions=2))
+        for name in ("job-one", "job-gang"):
+            await world.until(lambda name=name: world.is_in(name, "Running"))
+        before = {it["metadata"]["uid"] for it in await world.pods()}
+        await installed_anew(world)
+        for name in ("job-one", "job-gang"):
+            await world.until(lambda name=name: world.is_in(name, "Running"))
+        after = {it["metadata"]["uid"] for it in await world.pods()}
+        told = {await reason(world, name) for name in ("job-one", "job-gang")}
+        for name in ("one", "gang"):
+            await world.until(lambda name=name: world.is_in(f"job-{name}", "Succeeded"), seconds=200)
+        failed = [(await world.job(name))["status"].get("failed", 0) for name in ("one", "gang")]
+        return after == before, failed, told
+
+    it_ran = "it ran on n1 already when Fairway was installed again; it counts as admitted there"
+    assert play(story, node("n1")) == (True, [0, 0], {("Adopted", it_ran)})
+
+
+async def reason(world: World, name: str) -> tuple[str, str]:
+    """Why it is admitted."""
+    found = (await world.workload(name))["status"]["conditions"]
+    return next((it["reason"], it["message"]) for it in found if it["type"] == "Admitted")
+
+
+def test_trials_that_run_are_adopted_however_few_there_are() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.crash()
+        await world.apply(ours("a", cpu="2", parallelism=3, completions=4, seconds=100))
+        first, second, _ = await world.until(lambda: has(world, 3))
+        for pod in (first, second):
+            where = Ref(kinds.PODS, pod["metadata"]["name"], "default")
+            await world.client.bind(where, "n1", uid=pod["metadata"]["uid"])
+        world.start()
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        placed = (await world.workload("job-a"))["status"]["admission"]["podSets"][0]["nodes"]
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=1000)
+        status = (await world.job("a"))["status"]
+        return placed, status["succeeded"], status.get("failed", 0)
+
+    assert play(story, node("n1"), has_door=False) == ([{"node": "n1", "count": 2}], 4, 0)
+
+
+async def has(world: World, count: int) -> list[Thing]:
+    found = await world.pods()
+    return found if len(found) == count else []
+
+
+def test_a_job_is_resumed_only_when_its_old_pods_are_gone() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(ours("a"))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        (pod,) = await world.pods()
+        world.dead.add("n1")  # its kubelet is slow to end it
+        await installed_anew(world)
+        await world.client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"suspend": True}})
+        await world.until(lambda: is_gone_or_leaves(world, pod["metadata"]["name"]))
+        await world.clock.sleep(20)
+        is_held = (await world.job("a"))["spec"]["suspend"], len(await world.pods())
+        world.dead.discard("n1")
+        await world.client.delete(Ref(kinds.PODS, pod["metadata"]["name"], "default"), grace=0)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=1000)
+        return is_held, (await world.job("a"))["status"].get("failed", 0)
+
+    assert play(story, node("n1"), node("n2")) == ((True, 1), 0)
+
+
+async def is_gone_or_leaves(world: World, name: str) -> bool:
+    return all("deletionTimestamp" in it["metadata"] for it in await world.pods() if it["metadata"]["name"] == name)
+
+
+def test_rules_for_failures_do_not_judge_a_job_that_makes_room() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(priority("high", 1000), ours("low", cpu="4", podFailurePolicy=STRICT))
+        await world.until(lambda: world.is_in("job-low", "Running"))
+        await world.apply(ours("high", cpu="4", pod={"priorityClassName": "high"}))
+        await world.until(lambda: world.is_in("job-high", "Succeeded"), seconds=200)
+        await world.until(lambda: world.is_in("job-low", "Succeeded", "Failed"), seconds=200)
+        said = await world.job("low")
+        return is_true(said, "Complete"), said["spec"]["podFailurePolicy"]["rules"][0]["action"]
+
+    assert play(story, node("n1")) == (True, "Ignore")
