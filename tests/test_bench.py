@@ -71,6 +71,7 @@ SMALL: dict[str, Callable[[], bool]] = {
     "B2": gangs, "B3": singles, "B4": reclaim, "B5": quota, "B6": racks, "B7": blocked, "B10": backfill,
 }
 OF_TRACES = {"B8", "B9", "B13"}
+OF_SERVERS = {"B1", "B16"}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -80,7 +81,7 @@ def test_a_benchmark_at_its_smallest_is_valid(name: str, monkeypatch: pytest.Mon
 
 
 def test_no_benchmark_is_left_out() -> None:
-    assert set(modules()) == SMALL.keys() | OF_TRACES | {"B15"}
+    assert set(modules()) == SMALL.keys() | OF_TRACES | {"B15"} | OF_SERVERS
 
 
 def test_the_parts_of_the_box_run_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +191,16 @@ def test_without_traces_a_benchmark_skips_with_a_word(
     assert main([name, "--json", str(tmp_path / "out.json")]) == 0
     assert json.loads((tmp_path / "out.json").read_text()) == []
     assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(OF_SERVERS))
+def test_without_a_real_api_server_a_benchmark_skips_with_a_word(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    assert main([name]) == 0
+    told = capsys.readouterr()
+    assert told.out == "" and f"{name}: skipped, it needs KUBEBUILDER_ASSETS" in told.err
 
 
 def test_queues_with_pools_of_their_own_are_replayed_apart(tmp_path: Path) -> None:
