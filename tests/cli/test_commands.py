@@ -113,7 +113,11 @@ def test_a_name_that_is_taken_is_told_by_its_option(machine: Machine) -> None:
     machine.run("submit", "--name", "taken", "--follow", "--", "true")
     said = machine.run("submit", "--name", "taken", "--", "true", status=1)
     assert "--name: there is a Job 'taken' already, running or over; take another name" in said
-    machine.run("cancel", "taken")
+    assert "`fairway cancel --forget taken` first" in said
+    ended = machine.run("cancel", "taken")
+    assert ended.startswith("taken had ended before: finished") and "nothing to cancel" in ended
+    assert "taken" in machine.run("ls", "--all", "-o", "name")
+    assert machine.run("cancel", "--forget", "taken") == "taken forgotten: its log stays for a while\n"
 
 
 def test_what_is_over_is_neither_suspended_nor_resumed(machine: Machine) -> None:
@@ -301,6 +305,13 @@ def test_a_cluster_that_cannot_be_started_is_one_line(machine: Machine, how: tup
     assert "--port" in said("--data-dir", "other", "--port", "99999")
 
 
+def test_without_a_cluster_a_command_says_how_to_start_one(tmp_path: Path) -> None:
+    said = Machine(tmp_path).run("ls", status=2)
+    assert said == (
+        "fairway: no cluster runs on this machine, and no kubeconfig names another; `fairway up` starts one\n"
+    )
+
+
 def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     program = ("sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     said = machine.run("submit", "--name", "part", "--gpus", "0.5", "--follow", "--", *program)
@@ -331,7 +342,9 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
         ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
         ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
         ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
-        ("--name UPPER_case", '--name: Invalid value: "UPPER_case": a lowercase '),
+        ("--name UPPER_case", "--name: 'UPPER_case' is no name for a job: small letters, digits and '-', at most 63, "
+                              "the first and the last no '-'; 'upper-case' would do"),
+        (f"--name {70 * 'a'}", f"--name: '{70 * 'a'}' is no name for a job: "),
         ("--env =x", "--env: '' is no name of a variable; letters, digits, - . and _ are allowed"),
         ("--queue a/b/c --wait-anyway", '--queue: Invalid value: "a/b/c": a valid label must '),
         ("--dry-run --cpus -1", "--cpus: found '-1'; a quantity that is not negative is allowed"),

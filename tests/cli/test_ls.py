@@ -15,7 +15,7 @@ import pytest
 
 from fairway.api.scalars import time as seconds
 from fairway.cli.listing import Listed, ends_by, natural, rank, reason, row
-from fairway.cli.output import start, table
+from fairway.cli.output import in_local_time, start, table
 
 from .test_commands import Machine, heeds_ctrl_c
 
@@ -242,3 +242,15 @@ def test_a_job_is_found_by_its_name_without_a_list_of_all() -> None:
 def test_a_forecast_is_never_shown_as_a_time_in_the_past(passed: float, said: str) -> None:
     told = {"p50": "2026-11-23T12:10:00Z", "p90": "2026-11-23T13:00:00Z", "rough": True}
     assert re.fullmatch(said, start(told, seconds("2026-11-23T12:00:00Z") + passed))
+
+
+def test_a_moment_in_a_message_is_local_as_in_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        now = seconds("2026-11-21T14:00:00Z")
+        said = in_local_time("from 2026-11-21T14:00:05Z until 2026-11-21T18:20:00.123Z", now)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert said == "from 23:00:05 until Nov 22 03:20"

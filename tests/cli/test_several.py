@@ -1,9 +1,14 @@
 """wait, cancel, suspend, resume and modify on one workload or many, on a cluster of this machine."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -67,7 +72,7 @@ def test_several_are_suspended_resumed_and_cancelled_with_a_line_each(machine: M
         submit(machine, name, "sleep 600")
         machine.until(name, "Running")
     said = machine.run("suspend", "a1", "nope", "a2", status=1)
-    assert re.findall(r"^(?:fairway: )?(\S+)", said, re.MULTILINE) == ["a1", "a2", "no"]
+    assert re.findall(r"^(?:fairway: )?(\S+)", said, re.MULTILINE) == ["a1", "a2", "no", "2"]
     machine.until("a1", "Suspended")
     assert machine.run("resume", "a1", "a2") == "a1 resumed: it queues again\na2 resumed: it queues again\n"
     machine.kubectl("label", "job", "a1", "a3", "kind=x")
@@ -149,3 +154,33 @@ def test_the_log_of_the_cluster_tells_the_life_of_a_job_and_none_of_its_environm
     assert [one for one in events if one != "started"] == ["submitted", "admitted", "failed"]  # it may end unseen
     assert told[1][2].startswith("queue=default pool=default nodes=") and 'message="failed: exit code 3"' in told[-1][2]
     assert "xyzzy" not in log.read_text()
+
+
+def test_on_a_terminal_many_are_cancelled_only_when_their_number_is_agreed_to(machine: Machine) -> None:
+    names = [f"many{number}" for number in range(3)]
+    for name in names:
+        submit(machine, name, "sleep 600")
+        machine.kubectl("label", "job", name, "many=yes")
+        machine.until(name, "Running")
+    assert "cancel 3 workloads (3 running)? [y/N]: " in on_terminal(machine, "n\n", "cancel", "-l", "many=yes")
+    assert {machine.workload(name)["phase"] for name in names} == {"Running"}
+    said = on_terminal(machine, "y\n", "cancel", "-l", "many=yes")
+    assert "many0 cancelled" in said and said.rstrip().endswith("3 cancelled")
+
+
+def on_terminal(machine: Machine, typed: str, *command: str) -> str:
+    """What a command prints on a terminal on which this is typed."""
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "fairway", *command], env=machine.environment, cwd=machine.folder,
+        stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    said = b""
+    with suppress(OSError):  # the other side is closed
+        while part := os.read(ours, 4096):
+            said += part
+    program.wait(60)
+    os.close(ours)
+    return said.decode()

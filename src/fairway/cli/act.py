@@ -3,23 +3,33 @@
 from typing import Any
 
 import click
+import msgspec
 
 from fairway.kube.client import Client
 
 from .connect import on_cluster
 from .find import Found
+from .listing import Listed, reason
 from .main import Problem
-from .many import Choice, found_by, on_each, several
+from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
 
 
 @click.command()
 @several
+@click.option("--forget", is_flag=True, help="Also remove the record of those that have ended.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before many are cancelled.")
 @output_option
 @on_cluster
-async def cancel(client: Client, namespace: str, output: str, **choice: Any) -> int:
-    """Delete the jobs of workloads. What runs gets its signal and its grace period."""
-    return await on_each(client, await found_by(client, namespace, Choice(**choice)), output, _cancel)
+async def cancel(client: Client, namespace: str, output: str, *, forget: bool, yes: bool, **choice: Any) -> int:
+    """Delete the jobs of workloads. What runs gets its signal and its grace period.
+
+    What has ended keeps its record."""
+    chosen = Choice(**choice)
+    found = await found_by(client, namespace, chosen, with_over=forget)
+    if not yes and not chosen.jobs and not agreed("cancel", found):
+        raise Problem("nothing is cancelled", exit_code=1)
+    return await on_each(client, found, output, _forget if forget else _cancel)
 
 
 @click.command()
@@ -41,9 +51,21 @@ async def resume(client: Client, namespace: str, output: str, **choice: Any) -> 
 
 
 async def _cancel(client: Client, found: Found) -> str:
+    if found.is_over:
+        ended = reason(msgspec.convert(found.workload, Listed), client.clock.now())
+        record = f"`fairway cancel --forget {found.name}` removes its record"
+        return f"had ended before: {ended}; nothing to cancel ({record})"
+    return await _delete(client, found, "cancelled")
+
+
+async def _forget(client: Client, found: Found) -> str:
+    return await _delete(client, found, "forgotten: its log stays for a while" if found.is_over else "cancelled")
+
+
+async def _delete(client: Client, found: Found, done: str) -> str:
     for one in found.owners or [found.ref]:
         await client.delete(one)
-    return "cancelled"
+    return done
 
 
 async def _suspend(client: Client, found: Found) -> str:
@@ -58,7 +80,7 @@ async def _resume(client: Client, found: Found) -> str:
 
 async def _set_active(client: Client, found: Found, *, active: bool) -> None:
     """By an annotation of the owner; in the spec of a Workload that has no owner."""
-    if found.phase in ("Succeeded", "Failed"):
+    if found.is_over:
         raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
     note = {"metadata": {"annotations": {"fairway.dev/active": str(active).lower()}}}
     for owner in found.owners:

@@ -69,6 +69,11 @@ def data_dir(chosen: str | None = None) -> Path:
 
 
 def _files(chosen: str) -> list[Path]:
-    own = data_dir()
-    is_own = not chosen and not os.environ.get("KUBECONFIG") and bool(holder(own / "lock"))
-    return [own / "kubeconfig"] if is_own else files(os.environ, chosen)
+    own, found = data_dir(), files(os.environ, chosen)
+    if chosen or os.environ.get("KUBECONFIG"):
+        return found
+    if holder(own / "lock"):
+        return [own / "kubeconfig"]
+    if not any(one.exists() for one in found):
+        raise Problem("no cluster runs on this machine, and no kubeconfig names another; `fairway up` starts one")
+    return found

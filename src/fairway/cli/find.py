@@ -53,6 +53,10 @@ class Found:
     def phase(self) -> str:
         return str(self.status.get("phase", "Pending"))
 
+    @property
+    def is_over(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
 
 async def find(client: Client, namespace: str, job: str) -> Found:
     """The workload that `job` names in `namespace`."""

@@ -19,6 +19,7 @@ Thing = dict[str, Any]
 HERE = "fairway.dev/this-machine"
 """The image of a Job that runs as a process of this machine; no registry has it."""
 
+LONGEST_NAME = 63
 GPU = "nvidia.com/gpu"
 INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Where a pod finds its number in an Indexed Job."""
@@ -52,8 +53,19 @@ def literal(text: str) -> str:
 def stem(command: tuple[str, ...]) -> str:
     """A name from the program: the script where an interpreter runs one."""
     script = next((it for it in command[1:] if re.search(r"\.(py|sh|jl|r)$", it)), command[0])
-    found = re.sub(r"[^a-z0-9]+", "-", os.path.splitext(os.path.basename(script))[0].lower()).strip("-")
-    return found[:40] or "job"
+    return _plain(os.path.splitext(os.path.basename(script))[0])[:40].rstrip("-") or "job"
+
+
+def check_name(name: str) -> None:
+    """A Problem where a Job cannot have the name, with the nearest that it can have."""
+    if len(name) > LONGEST_NAME or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", name) or ".." in name:
+        near = _plain(name)[:LONGEST_NAME].rstrip("-") or "job"
+        rule = f"small letters, digits and '-', at most {LONGEST_NAME}, the first and the last no '-'"
+        raise Problem(f"--name: {name!r} is no name for a job: {rule}; {near!r} would do")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def amend(thing: Thing, order: SimpleNamespace) -> list[str]:

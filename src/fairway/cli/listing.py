@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from fairway.api.names import name_of
 
-from .output import clock_time, seconds, span, start
+from .output import clock_time, in_local_time, seconds, span, start
 
 GPU = "nvidia.com/gpu"
 DAY_SECONDS = 86_400.0
@@ -240,4 +240,5 @@ def reason(one: Listed, now: float) -> str:
         began, ended = one.turned("Admitted"), one.turned("Finished")
         after = f" after {span(ended - began)}" if began and ended else ""
         return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
-    return ": ".join(filter(None, (one.status.reason, one.status.message))) if one.state != "running" else ""
+    words = ": ".join(filter(None, (one.status.reason, one.status.message))) if one.state != "running" else ""
+    return in_local_time(words, now)

@@ -4,6 +4,8 @@ A name that does not exist, or an action that is refused, does not stop the othe
 """
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +21,7 @@ from .ls import Filter, chosen, keys, taken
 from .main import Problem
 from .output import show
 
-AT_ONCE = 8
+AT_ONCE, MANY = 8, 3
 ALL = click.option("--all", "everything", is_flag=True, help="All that -q and --state leave.")
 QUEUE = click.option("-q", "--queue", default="", metavar="QUEUE", help="Those of this queue; with --all.")
 STATE = click.option("--state", "states", multiple=True, type=click.Choice(ORDER), help="In this state; with --all.")
@@ -103,9 +105,21 @@ async def on_each(client: Client, found: Sequence[Found | Problem], output: str,
                 told.append(_entry(one, done))
     if output != "table":
         show(output, told[0] if len(found) == len(told) == 1 else {"items": told}, lambda: None)
+    if len(found) >= MANY and told and output == "table":
+        click.echo(", ".join(f"{n:,} {done}" for done, n in Counter(it["done"] for it in told).items()), err=True)
     if not found:
         click.echo("no workload is in that choice", err=True)
     return worst
+
+
+def agreed(verb: str, found: Sequence[Found | Problem]) -> bool:
+    """Whether to go on with those that were chosen, not named: on a terminal its user is asked."""
+    those = [it for it in found if isinstance(it, Found)]
+    if not (those and sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    states = Counter(msgspec.convert(it.workload, Listed).state for it in those)
+    listed = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
+    return click.confirm(f"{verb} {len(those):,} workload{'s' * (len(those) > 1)} ({listed})?", err=True)
 
 
 async def _act(client: Client, one: Found | Problem, act: Act) -> str | Problem:

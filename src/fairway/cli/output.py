@@ -3,6 +3,7 @@
 A table is plain text in columns, as kubectl prints; nothing is left out or cut when the output is no terminal.
 """
 
+import re
 import shutil
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 Row = Sequence[object]
+MOMENT, NEAR_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), 3600.0
 GAP, LEAST = 3, 16
 """Blanks between columns; the least width of the last one."""
 
@@ -124,6 +126,16 @@ def clock_time(moment: str | float | None, now: float) -> str:
         return ""
     at, today = (datetime.fromtimestamp(it) for it in (seconds(moment) if isinstance(moment, str) else moment, now))
     return at.strftime("%H:%M" if at.date() == today.date() else "%b %d %H:%M")
+
+
+def in_local_time(message: str, now: float) -> str:
+    """A message with its moments as tables show them; of those within an hour to the second."""
+
+    def told(found: re.Match[str]) -> str:
+        at = seconds(found[0])
+        return f"{datetime.fromtimestamp(at):%H:%M:%S}" if abs(at - now) < NEAR_SECONDS else clock_time(at, now)
+
+    return MOMENT.sub(told, message)
 
 
 def moment_of_day(stamp: str) -> str:

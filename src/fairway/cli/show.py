@@ -11,7 +11,7 @@ from .connect import on_cluster
 from .find import Found, failure, find, pods_of
 from .listing import OVER, Listed, reason
 from .mistakes import listed, needs_of
-from .output import age, clock_time, output_option, print_table, show, span, start
+from .output import age, clock_time, in_local_time, output_option, print_table, show, span, start
 from .runs import print_runs, runs_of
 from .whatif import would_help
 
@@ -47,7 +47,8 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         "after": ", ".join(spec.get("after") or ()),
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),
-        **{name: said.get(name) for name in ("reason", "message", "position") if not is_over},
+        **{name: said.get(name) for name in ("reason", "position") if not is_over},
+        "message": "" if is_over else in_local_time(said.get("message", ""), now),
         "starts": start(said.get("forecast"), now),
         "attempt": said.get("attempt"),
         "placed": _places(said.get("admission")),
@@ -103,7 +104,7 @@ async def why(client: Client, namespace: str, output: str, job: str) -> None:
 
 
 def _print_why(found: Found, more: list[str], now: float) -> None:
-    said, message = found.status, found.status.get("message", "")
+    said, message = found.status, in_local_time(found.status.get("message", ""), now)
     starts = start(said.get("forecast"), now)
     if found.phase != "Pending":
         one = msgspec.convert(found.workload, Listed)
@@ -114,7 +115,7 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
         lines = [f"{found.name} waits: {said.get('reason', 'not decided yet')}", message]
-        lines += [change for change in more if change not in message]
+        lines += [change for change in (in_local_time(it, now) for it in more) if change not in message]
         lines += [position] * bool(said.get("position")) + [f"forecast: starts {starts}"] * bool(starts)
     click.echo("\n  ".join(filter(None, lines)))
     _print_history(said, now)

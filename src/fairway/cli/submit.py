@@ -21,7 +21,7 @@ from fairway.kube.kinds import Ref
 from . import variables
 from .connect import on_cluster
 from .follow import follow_job
-from .job import amend, deadline, kind_of, template_of
+from .job import amend, check_name, deadline, kind_of, template_of
 from .launch import service_of
 from .main import Problem
 from .mistakes import View, check, near, view_of
@@ -96,6 +96,8 @@ async def _complete(client: Client, view: View, order: SimpleNamespace) -> None:
     if order.follow and order.file:
         raise Problem("--follow: a file may hold several jobs; use fairway logs -f JOB")
     order.kind = order.kind.capitalize() if order.kind else None
+    if order.name:
+        check_name(order.name)
     if order.deadline:
         order.deadline = deadline(order.deadline, client.clock.now())
     if order.topology:
@@ -142,7 +144,8 @@ def _by_option(draft: Draft) -> Iterator[None]:
         if error.reason == "AlreadyExists":
             option, name, kind = "--name: " if draft.program else "", draft.ref.name, draft.ref.kind.name
             found = f"{option}there is a {kind} {name!r} already, running or over"
-            raise Problem(f"{found}; take another name, or `fairway cancel {name}` first", exit_code=1) from error
+            first = f"`fairway cancel --forget {name}` first"
+            raise Problem(f"{found}; take another name, or {first}", exit_code=1) from error
         if error.status not in (400, 422):
             raise
         options = [(name, it.message) for it in error.causes for part, name in FIELDS.items() if part in it.field]

@@ -8,7 +8,7 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
 from .find import seen
-from .output import start
+from .output import in_local_time, start
 
 Thing = dict[str, Any]
 MOST_SECONDS = 0.5
@@ -43,10 +43,11 @@ def told_of(workload: Thing, now: float) -> str:
         return f"starts now on {_places(admission)}"
     if not status.get("reason"):
         return ""
+    message = in_local_time(status.get("message", ""), now)
     if not admission and not status.get("forecast"):
-        return f"waits: {status['reason']}: {status.get('message', '')}".rstrip(": ")
+        return f"waits: {status['reason']}: {message}".rstrip(": ")
     when = f"; forecast: {start(status['forecast'], now)}" if status.get("forecast") else ""
-    return f"waits: {status['reason']}: {status.get('message', '')}{when}"
+    return f"waits: {status['reason']}: {message}{when}"
 
 
 def _places(admission: Thing) -> str:

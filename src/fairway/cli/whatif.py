@@ -16,7 +16,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .main import told
-from .output import clock_time, start
+from .output import clock_time, in_local_time, start
 
 if TYPE_CHECKING:
     from fairway.engine import Policy, World
@@ -110,7 +110,7 @@ def _stands(job: msgspec.Raw, those: set[tuple[str, str]]) -> bool:
 
 
 def _lines(said: Thing, world: "World") -> list[str]:
-    message = said["message"]
+    message = in_local_time(said["message"], world.now)
     if said["verdict"] == "Wait":
         nothing = "no start is in sight" if has_usable_node(world) else NO_NODE
         starts = f"starts {start(said['forecast'], world.now)}" if said["forecast"] else nothing
