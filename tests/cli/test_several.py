@@ -80,6 +80,18 @@ def test_several_are_suspended_resumed_and_cancelled_with_a_line_each(machine: M
     assert json.loads(machine.run("cancel", "a2", "-o", "json"))["done"] == "cancelled"
 
 
+def test_what_was_cancelled_is_listed_with_what_is_over(machine: Machine) -> None:
+    submit(machine, "dropped", "sleep 600", "--queue", "other")
+    machine.until("dropped", "Running")
+    machine.run("cancel", "dropped")
+    deadline = time.monotonic() + 60
+    while "dropped" not in (said := machine.run("ls", "--state", "cancelled", "-q", "other")):
+        assert time.monotonic() < deadline, said
+    assert re.search(r"^dropped +\S+ +other +cancelled .* cancelled while it ran$", said, re.MULTILINE)
+    assert "dropped" in machine.run("ls", "--all", "-o", "name").split()
+    assert "dropped" not in machine.run("ls", "-o", "name").split()
+
+
 def test_a_queue_or_state_alone_chooses_nothing_until_all_is_said(machine: Machine) -> None:
     submit(machine, "q1", "sleep 600", "--queue", "other")
     assert "add --all" in machine.run("cancel", "-q", "other", status=2)

@@ -222,3 +222,22 @@ def test_events_live_an_hour() -> None:
         assert await api.names(events) == ["b"]
 
     virtually(scenario)
+
+
+def test_the_record_of_a_cancelled_workload_lives_a_day_and_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "MOST_EVENTS", 2)
+    monkeypatch.setattr(collect, "ROUND", 2)
+
+    async def scenario(api: Api) -> None:
+        events = "/api/v1/namespaces/default/events"
+        await api.ok("POST", events, config("record") | {"involvedObject": {}, "reason": "Cancelled"})
+        for name in "abc":
+            await api.ok("POST", events, config(name) | {"involvedObject": {}})
+            await api.registry.clock.sleep(1)
+        assert await api.names(events) == ["c", "record"]
+        await api.registry.clock.sleep(80_000)
+        assert await api.names(events) == ["record"]
+        await api.registry.clock.sleep(10_000)
+        assert await api.names(events) == []
+
+    virtually(scenario)

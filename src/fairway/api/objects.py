@@ -22,6 +22,7 @@ FRACTION, GPU_MEMORY = "fairway.dev/gpu-fraction", "fairway.dev/gpu-memory"
 GROUP_NAME, GROUP_SIZE = "fairway.dev/group", "fairway.dev/group-size"
 CHOOSER, DEVICES, UNHEALTHY = "fairway.dev/devices", "fairway.dev/device-groups", "fairway.dev/unhealthy"
 ASSIGNED, SUBMITTED, ACTIVE = "fairway.dev/assigned-devices", "fairway.dev/submitted", "fairway.dev/active"
+CANCELLED, OWNER = "Cancelled", "fairway.dev/owner"  # of an event about a Workload: its reason, and `Job/name`
 GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/pods"
 DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes

@@ -62,7 +62,7 @@ async def find(client: Client, namespace: str, job: str) -> Found:
     """The workload that `job` names in `namespace`."""
     if found := await sought(client, namespace, job):
         return found
-    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
+    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
 
 
 async def sought(client: Client, namespace: str, job: str) -> Found | None:

@@ -16,13 +16,15 @@ from .output import clock_time, in_local_time, seconds, span, start
 
 GPU = "nvidia.com/gpu"
 DAY_SECONDS = 86_400.0
+CANCELLED = "Cancelled"
+"""The phase of what was deleted before it was over; no Workload has it."""
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
-    "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
+    "Paused": "paused", "Succeeded": "finished", "Failed": "failed", CANCELLED: "cancelled",
 }  # fmt: skip
 """The phase of a Workload → the word for users."""
 ORDER = ["running", "starting", "stopping", "paused", "waiting", "suspended", "parked", "cancelling"]
-OVER = ("finished", "failed")
+OVER = ("finished", "failed", "cancelled")
 
 
 class Part(Struct, rename="camel"):

@@ -104,7 +104,7 @@ async def _of_deleted(client: Client, namespace: str, job: str) -> Runs:
     for each in names if kind != "workload" else [name]:
         if found := await kept(client, Ref(kinds.WORKLOADS, each, namespace)):
             return found
-    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A` lists all", exit_code=1)
+    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
 
 
 def _explain(runs: Runs, chosen: list[Run], choice: Choice, job: str) -> None:

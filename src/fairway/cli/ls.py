@@ -71,6 +71,10 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
         await _check_queue(client, filter.queue)
         return await watch(client, space, filter)
     found = await taken(client, space, filter)
+    if (filter.everything or "cancelled" in filter.states) and owners is None:
+        from .cancelled import cancelled
+
+        found = sorted([*found, *await cancelled(client, space, filter)], key=lambda it: rank(it[1]))
     if not found:
         await _check_queue(client, filter.queue)
     if output in ("json", "yaml"):

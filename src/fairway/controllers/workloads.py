@@ -21,7 +21,19 @@ from msgspec.structs import replace
 from fairway.api import conditions
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
-from fairway.api.objects import ATTEMPT, COMPLETIONS, HOSTNAME, MANIFESTS, SUBMITTED, OwnerReference, PodObject
+from fairway.api.objects import (
+    ATTEMPT,
+    CANCELLED,
+    COMPLETIONS,
+    HOSTNAME,
+    MANIFESTS,
+    OWNER,
+    QUEUE,
+    SUBMITTED,
+    USER,
+    OwnerReference,
+    PodObject,
+)  # fmt: skip
 from fairway.api.owners import OWNERS, kind_of
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
@@ -32,6 +44,7 @@ from fairway.engine import GPU, Admission, Cause, Eviction, PodSetPlacement, Wor
 from fairway.engine.resources import DEVICE, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
+from fairway.kube.events import About
 from fairway.kube.kinds import Selection, ref
 
 from . import status as life
@@ -399,6 +412,17 @@ class Life:
         if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
+            if not life.is_over(said.status):
+                self.means.events.tell(*cancelled(said))
+
+
+def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
+    """The event that outlives a workload which was deleted before it was over: lists of what ended show it."""
+    meta, began = said.metadata, since(said.status, "Admitted")
+    owners = [f"{one.kind}/{one.name}" for one in meta.owner_references[:1]]
+    notes = (QUEUE, said.spec.queue), (USER, said.spec.user), (OWNER, "".join(owners))
+    about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
+    return about, CANCELLED, "cancelled while it " + ("waited" if began is None else "ran")
 
 
 def is_replica(owner: OwnerReference) -> bool:

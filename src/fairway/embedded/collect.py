@@ -2,9 +2,9 @@
 
 The collector follows the store's log and keeps who owns whom. Rules: an object whose owners are all gone is deleted; an
 owner deleted in the foreground waits for the dependents that block it; one whose dependents are orphaned first loses
-their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour, and the
-last MOST_EVENTS are kept. A namespace gets its service account. Owners of a kind that is not served count as there:
-nothing is known of them.
+their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour (a day
+where one is the record of a cancelled workload), and the last MOST_EVENTS are kept. A namespace gets its service
+account. Owners of a kind that is not served count as there: nothing is known of them.
 It is written as looks at single objects, each of which does what is due now and may be repeated; a look that was in
 vain (no room on disk) is taken again.
 """
@@ -16,6 +16,7 @@ from itertools import islice
 
 import msgspec
 
+from fairway.api.objects import CANCELLED
 from fairway.api.quantities import Malformed, time
 from fairway.embedded import crd
 from fairway.embedded.catalog import CRDS, Resource
@@ -25,7 +26,7 @@ from fairway.embedded.errors import Failure
 from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.store import Compacted, Entry, Event, Key
 
-EVENT_SECONDS, SWEEP_SECONDS, RETRY_SECONDS = 3600.0, 60.0, 1.0
+EVENT_SECONDS, RECORD_SECONDS, SWEEP_SECONDS, RETRY_SECONDS = 3600.0, 86_400.0, 60.0, 1.0
 MOST_EVENTS = 5_000  # of the API, of those for people
 ROUND = 500  # objects touched between two commits, so that requests get their turn
 _EVENTS = ("events", "events.events.k8s.io")
@@ -55,6 +56,7 @@ class _Thing(msgspec.Struct):
 
 class _Event(msgspec.Struct, rename="camel"):
     metadata: _Meta
+    reason: str = ""
     last_timestamp: str | None = None
     event_time: str | None = None
 
@@ -268,16 +270,26 @@ class Collector:
         for name in _EVENTS:
             resource, places = self._registry.catalog.stored(name), self._store.objects(name)
             if resource is not None and len(places) >= MOST_EVENTS + ROUND:
-                self._delete_all(resource, list(islice(places, ROUND)))
+                others = (place for place, entry in places.items() if not _is_record(_read_event(entry.value)))
+                self._delete_all(resource, list(islice(others, ROUND)) or list(islice(places, ROUND)))
 
     def _drop_old_events(self, now: float) -> None:
         """A round at a time: a minute brings fewer, and what is left is there at the next."""
         for name in _EVENTS:
             resource = self._registry.catalog.stored(name)
             old = [place for place, entry in self._store.objects(name).items()
-                   if _last_seen(_read_event(entry.value)) < now - EVENT_SECONDS]
+                   if _is_old(_read_event(entry.value), now)]
             if resource is not None:
                 self._delete_all(resource, old)
+
+
+def _is_record(event: _Event) -> bool:
+    """Whether it is all that is left of a workload."""
+    return event.reason == CANCELLED
+
+
+def _is_old(event: _Event, now: float) -> bool:
+    return _last_seen(event) < now - (RECORD_SECONDS if _is_record(event) else EVENT_SECONDS)
 
 
 def _last_seen(event: _Event) -> float:

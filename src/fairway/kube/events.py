@@ -22,12 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class About(NamedTuple):
-    """The object an event is about."""
+    """The object an event is about. `notes`: annotations that the event gets, by name."""
 
     kind: kinds.Kind
     name: str
     uid: str
     namespace: str = ""
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 class Key(NamedTuple):
@@ -39,7 +40,7 @@ class Key(NamedTuple):
     is_warning: bool
 
     def summary(self) -> "Key":
-        return self._replace(about=self.about._replace(name="", uid=""), message="")
+        return self._replace(about=self.about._replace(name="", uid="", notes=()), message="")
 
 
 @dataclass(slots=True)
@@ -108,11 +109,12 @@ class Events:
     def _event(self, key: Key, one: Waiting) -> dict[str, Any]:
         about = one.about
         is_sum = key == key.summary() and one.count > 1
+        notes = {"annotations": dict(about.notes)} if about.notes else {}
         more = f" (and {one.count - 1} more of {about.kind.plural} in {about.namespace})" if is_sum else ""
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{about.name}.", "namespace": about.namespace or "default"},
+            "metadata": {"generateName": f"{about.name}.", "namespace": about.namespace or "default", **notes},
             "involvedObject": {
                 "apiVersion": about.kind.group_version,
                 "kind": about.kind.name,
