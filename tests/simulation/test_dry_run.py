@@ -93,6 +93,17 @@ def test_it_says_what_would_help_a_job_that_waits() -> None:
     assert helps == ["in queue default it would start now"] and why.endswith("; in queue default it would start now")
 
 
+def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> None:
+    async def story(world: World) -> list[str]:
+        await world.apply(queue("small", cpu=1), job("old", labels={"fairway.dev/queue": "small"}))
+        await world.until(lambda: world.is_in("job-old", "Pending"))
+        await world.crash()
+        await world.apply(job("a", labels={"fairway.dev/queue": "small"}))
+        return await would_help(world.client, "default/job-a")
+
+    assert play(story, node("n1", cpu=4)) == ["in queue default it would start now"]
+
+
 def test_it_asks_the_policy_of_the_cluster() -> None:
     async def story(world: World) -> list[list[str]]:
         await world.crash()

@@ -6,7 +6,8 @@ else ~/.kube/config. Whatever goes wrong on the way becomes one line.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fairway.node.lock import holder
 
 from .main import Problem, told
 
+AUTHORITIES = "SSL_CERT_FILE"
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
 
 
@@ -55,11 +57,25 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
 
 async def connected(config: Config, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:
     """What `work(client, …)` gives while a connection is open."""
-    from fairway.kube.http import http_transport
+    with _no_authorities():
+        from fairway.kube.http import http_transport
 
     clock = Clock()
     async with http_transport(config, clock) as transport:
         return await work(Client(transport, clock), **said)
+
+
+@contextmanager
+def _no_authorities() -> Iterator[None]:
+    """For as long as aiohttp is imported: it would read the system's certificate authorities twice, which takes as long
+    as a request of thousands of objects. Whom we trust is read in `kube.http.tls`, after that."""
+    before = os.environ.get(AUTHORITIES)
+    os.environ[AUTHORITIES] = os.devnull
+    try:
+        yield
+    finally:
+        os.environ.pop(AUTHORITIES)
+        os.environ.update({} if before is None else {AUTHORITIES: before})
 
 
 def data_dir(chosen: str | None = None) -> Path:

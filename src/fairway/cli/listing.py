@@ -5,6 +5,7 @@ Only the fields named here are decoded, since a cluster may hold thousands; noth
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from fairway.api.names import name_of
 from .output import clock_time, in_local_time, seconds, span, start
 
 GPU = "nvidia.com/gpu"
+NUMBERS = re.compile(r"(\d{1,18})")
 DAY_SECONDS = 86_400.0
 CANCELLED = "Cancelled"
 """The phase of what was deleted before it was over; no Workload has it."""
@@ -124,7 +126,7 @@ class Status(Part):
     conditions: list[Turn] | None = None
 
 
-class Listed(Part):
+class Listed(Part, dict=True):
     """A Workload."""
 
     metadata: Meta
@@ -146,7 +148,7 @@ class Listed(Part):
         """The last part of the user's name: `ann` of `oidc:ann`."""
         return self.spec.user.rpartition(":")[2]
 
-    @property
+    @cached_property
     def state(self) -> str:
         """The word for users."""
         state, is_placed = STATES.get(self.status.phase, "waiting"), self.status.admission is not None
@@ -188,15 +190,18 @@ class Listed(Part):
 
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that orders w9 before w10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in NUMBERS.split(name)]
 
 
 def rank(one: Listed) -> tuple[Any, ...]:
-    """Running first, then waiting by queue and position, then what is over, the newest first."""
+    """Running first, then waiting by queue and position, then what is over, the newest first. A position is one
+    workload's own: only where there is none the name is split."""
     if one.state in OVER:
         return len(ORDER), -one.since(), natural(one.name)
-    position = (one.spec.queue, one.status.position or float("inf")) if one.state == "waiting" else ("", 0)
-    return ORDER.index(one.state), position, natural(one.name)
+    place, position = ORDER.index(one.state), one.status.position
+    if one.state == "waiting" and position:
+        return place, (one.spec.queue, position), []
+    return place, (one.spec.queue, float("inf")) if one.state == "waiting" else ("", 0), natural(one.name)
 
 
 HEAD = [

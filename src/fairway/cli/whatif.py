@@ -19,6 +19,8 @@ from .main import told
 from .output import clock_time, in_local_time, start
 
 if TYPE_CHECKING:
+    from fairway.api.objects import Part
+    from fairway.api.types import WorkloadObject
     from fairway.engine import Policy, World
 
 Thing = dict[str, Any]
@@ -47,7 +49,8 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, li
     from fairway.sim.whatif import Case
 
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)
-    world = await _world(client, (kinds.JOBS, job))
+    known = await _known(client)
+    world = _world(client, known, [*await _jobs(client, known), (kinds.JOBS, job)])
     case = Case(world, await policy_of(client), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
     answer = case.answer()
     return answer, _lines(answer, world)
@@ -58,7 +61,9 @@ async def would_help(client: Client, key: str) -> list[str]:
     from fairway.sim.whatif import Case
 
     try:
-        world = await _world(client)
+        known = await _known(client)
+        is_known = any(f"{it.metadata.namespace}/{it.metadata.name}" == key for it in _workloads(known))
+        world = _world(client, known, [] if is_known else await _jobs(client, known))
     except ApiError as error:
         if error.status == 403:
             return []
@@ -83,22 +88,37 @@ async def policy_of(client: Client) -> "Policy":
         return chosen(Settings())
 
 
-async def _world(client: Client, *more: tuple[Kind, Thing]) -> "World":
-    """What the API server has, and more. Of thousands of Jobs most have a Workload and are not decoded."""
-    from fairway.api.quantities import Malformed
-    from fairway.api.types import WorkloadObject
-    from fairway.sim.cluster import FORMS, read
+async def _known(client: Client) -> "list[Part]":
+    """What the API server has of READ; the controller decides on no more."""
+    from fairway.sim.cluster import FORMS
 
     forms = [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
-    asked = (client.list(Selection(kind), form) for kind, form in zip(READ, forms))
-    jobs, *lists = await asyncio.gather(client.list(Selection(kinds.JOBS), msgspec.Raw), *asked)
-    known = [it for them in lists for it in them]
+    lists = await asyncio.gather(*(client.list(Selection(kind), form) for kind, form in zip(READ, forms)))
+    return [it for them in lists for it in them]
+
+
+def _workloads(known: "list[Part]") -> "list[WorkloadObject]":
+    from fairway.api.types import WorkloadObject
+
+    return [it for it in known if isinstance(it, WorkloadObject)]
+
+
+async def _jobs(client: Client, known: "list[Part]") -> list[tuple[Kind, Thing]]:
+    """The Jobs for which no Workload stands yet; of thousands the others are not decoded."""
     stand = {
         (it.metadata.namespace, ref.name)
-        for it in known if isinstance(it, WorkloadObject) for ref in it.metadata.owner_references if ref.kind == "Job"
+        for it in _workloads(known) for ref in it.metadata.owner_references if ref.kind == "Job"
     }  # fmt: skip
-    left = [(kinds.JOBS, msgspec.json.decode(raw)) for raw in jobs if not _stands(raw, stand)]
-    things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in (*left, *more))
+    jobs = await client.list(Selection(kinds.JOBS), msgspec.Raw)
+    return [(kinds.JOBS, msgspec.json.decode(raw)) for raw in jobs if not _stands(raw, stand)]
+
+
+def _world(client: Client, known: "list[Part]", more: list[tuple[Kind, Thing]]) -> "World":
+    """What is known, and more."""
+    from fairway.api.quantities import Malformed
+    from fairway.sim.cluster import read
+
+    things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in more)
     with told(Malformed):
         return read([*known, *things], now=float(int(client.clock.now())), is_live=True)
 

@@ -332,7 +332,9 @@ def _used(cluster: Cluster, around: Surroundings, running: set[str]) -> Iterator
 
 
 def _aliases(known: Mapping[str, WorkloadObject]) -> dict[str, list[str]]:
-    """The workloads that a name in a namespace may mean."""
+    """The workloads that a name in a namespace may mean; none where no workload waits for another."""
+    if not any(one.spec.after for one in known.values()):
+        return {}
     found: defaultdict[str, list[str]] = defaultdict(list)
     for key, one in known.items():
         refs = ((ref.kind, ref.name) for ref in one.metadata.owner_references)
