@@ -2,20 +2,35 @@
 
 A turn first writes what was decided (the Workload's status), then does the next thing that follows from it (`Life`).
 So the order holds: a newcomer's admission is written before those who leave for it are evicted, and if that write is
-refused they stay. What a refused write would have done is forgotten: the next decision is made on what is there.
+refused they stay. Of all that is to be written room given up is first, then what has the highest priority, however long
+the list. What a refused write would have done is forgotten: the next decision is made on what is there.
 Why others wait is written by `Waits`.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 
 from fairway.api import conditions
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
-from fairway.engine import Admission, Admit, Evict, Eviction, Finish, Keep, Plan, Resize, Snapshot, Verdict, Wait
+from fairway.engine import (
+    Admission,
+    Admit,
+    Evict,
+    Eviction,
+    Finish,
+    Keep,
+    Plan,
+    Resize,
+    Snapshot,
+    Verdict,
+    Wait,
+    Workload,
+)
 from fairway.kube.agenda import Agenda
 
 from . import status as life
@@ -38,7 +53,9 @@ class Decided:
 class Writer:
     def __init__(self, means: Means) -> None:
         self.means, self.life = means, Life(means)
-        self.agenda = Agenda(means.client.clock, means.client.chance, width=means.settings.writes_at_once)
+        width = means.settings.writes_at_once
+        self.agenda = Agenda(means.client.clock, means.client.chance, width=width, rank=self.rank)
+        self._workloads: Mapping[str, Workload] = {}
         self._decided: dict[str, Decided] = {}
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
         self.waits = Waits(means, tend=self.agenda.note, is_decided=self._decided.__contains__)
@@ -46,6 +63,7 @@ class Writer:
     def put(self, snapshot: Snapshot, plan: Plan) -> None:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}
+        self._workloads = workloads
         queues = {key: one.queue for key, one in workloads.items()}
         self.waits.put((it for it in plan.verdicts if isinstance(it, Wait)), workloads, queues)
         acts = [it for it in plan.verdicts if not isinstance(it, Keep | Wait)]
@@ -64,6 +82,16 @@ class Writer:
             else:
                 self._decide(decided)
         self._resize(made)
+
+    def rank(self, key: str) -> float:
+        """Room that is given up is written first, then what has the highest priority."""
+        said, known = self.means.view.workloads.get(key), self._workloads.get(key)
+        decided = self._decided.get(key)
+        if (said and said.status.admission and holds(said.status, "Evicted")) or (
+            decided and isinstance(decided.verdict, Evict)
+        ):
+            return -inf
+        return -float(known.priority if known else self.means.cases.priority(key))
 
     def _resize(self, made: dict[str, Decided]) -> None:
         """What grows is written after all that shrinks for it: killed between the two, the room is nobody's, never
@@ -96,7 +124,7 @@ class Writer:
         if before and isinstance(before.verdict, Admit) and isinstance(verdict, Resize):
             decided = replace(before, verdict=replace(before.verdict, admission=verdict.admission))
         self._decided[key] = decided
-        self.agenda.note(key)
+        self.agenda.hurry(key)
 
     def _follow(self, decided: Decided) -> None:
         """An eviction waits until the admission it is for is written."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fairway.api.forms.form import Form
 from fairway.api.forms.serving import LeaderWorkerSet
-from fairway.api.objects import DEFAULT_SCHEDULER, GROUP_NAME, QUEUE, SCHEDULER, JobObject, Object, PodObject
+from fairway.api.objects import DEFAULT_SCHEDULER, GROUP_NAME, QUEUE, SCHEDULER, JobObject, Object, PodObject, PodSpec
 from fairway.api.owners import (
     GATED,
     GROUPS,
@@ -37,6 +37,7 @@ from .bind import holds_room
 from .owner import JobOwner, KindOwner, Owner, PodsOwner
 from .view import Named, View, asked
 
+PRIORITY_CLASS = "fairway.dev/priority-class"
 ORDERED = 1_000_000  # versions told apart within a second
 
 
@@ -87,6 +88,17 @@ class Cases:
         """When an owner was made. Its timestamp is in whole seconds: the rest is the order in which they were seen."""
         second = time(created) if created else float(int(now))
         return second + self._first.get(key, 0) % ORDERED / (ORDERED + 1)
+
+    def priority(self, key: str) -> int:
+        """Of a workload that no decision knows yet, as far as its owner tells at a glance: what is made first."""
+        namespace, _, name = key.partition("/")
+        job = self.view.jobs.get(f"{namespace}/{name.removeprefix('job-')}")
+        first = next(iter(self.pods_of.get(key, {}).values()), None)
+        spec = job.spec.template.spec if job else first.spec if first else PodSpec()
+        owner = job or first
+        named = owner.metadata.annotations.get(PRIORITY_CLASS, "") if owner else ""
+        found = self.view.classes.get(named or spec.priority_class_name)
+        return found.value if found else spec.priority or 0
 
     def inside(self, namespace: str) -> list[str]:
         """The keys of all there may be a Workload for."""

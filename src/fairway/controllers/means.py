@@ -28,7 +28,8 @@ Make = Callable[[WorkloadObject], WorkloadStatus]
 @dataclass(frozen=True, slots=True)
 class Means:
     """What is set last is where the parts meet. `wake`: what the next decision reads has changed. `tend`: a workload
-    gets a turn. `must_charge`: whether its queue is still to charge it; asking makes sure that it does."""
+    gets a turn. `rank`: its place in what is to be written, the least first. `must_charge`: whether its queue is still
+    to charge it; asking makes sure that it does."""
 
     client: Client
     settings: Settings
@@ -41,6 +42,7 @@ class Means:
     election: Election
     wake: Callable[[], None]
     tend: Callable[[str], None]
+    rank: Callable[[str], float]
     must_charge: Callable[[WorkloadObject], bool]
 
     def now(self) -> float:

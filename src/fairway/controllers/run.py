@@ -98,6 +98,7 @@ class Control:
             election=Election(client, lease, identity=settings.identity or chance.uid(), term=settings.lease_term),
             wake=lambda: self._scheduler.changed.set(),
             tend=lambda key: self._writer.agenda.note(key),
+            rank=lambda key: self._writer.rank(key),
             must_charge=lambda said: self._queues.must_charge(said),
         )
         policy = policy_of(settings)

@@ -11,8 +11,9 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -46,6 +47,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.events import About
 from fairway.kube.kinds import Selection, ref
+from fairway.kube.turnstile import Turnstile
 
 from . import status as life
 from .bind import (
@@ -75,12 +77,14 @@ FINALIZER = "fairway.dev/charge"
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 DISRUPTED = "DisruptionTarget"
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
+BINDINGS_AT_ONCE = 64
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
     means: Means
+    bindings: Turnstile = field(default_factory=lambda: Turnstile(BINDINGS_AT_ONCE))
 
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
@@ -261,20 +265,32 @@ class Life:
     async def _bind(
         self, said: WorkloadObject, places: Sequence[tuple[PodObject, Place]], notes: Mapping[str, str]
     ) -> None:
-        """Returns when all are seen on their nodes: what is decided next must know who is there."""
-        sent, attempt = [], f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}"
+        """Binds them side by side. Returns when all are seen on their nodes: what is decided next must know who is
+        there. The first failure is raised when nothing is under way any more."""
+        attempt = f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}"
+        notes = {ATTEMPT: attempt, **notes}
+        rank = self.means.rank(key_of(said.metadata))
+        each = [self._bind_one(pod, place, notes, rank) for pod, place in places]
+        failed = [one for one in await asyncio.gather(*each, return_exceptions=True) if one]
+        if failed:
+            raise failed[0]
+
+    async def _bind_one(self, pod: PodObject, place: Place, notes: Mapping[str, str], rank: float) -> None:
+        """A refusal was not acted upon; any other answer leaves it open whether the pod is bound."""
         try:
-            for pod, place in places:
-                sent.append(pod)
-                label = self._hostname(place.node)
-                await bind(self.means.client, pod, place, notes={ATTEMPT: attempt, **notes}, hostname=label)
+            async with self.bindings.turn(rank):
+                await bind(self.means.client, pod, place, notes=notes, hostname=self._hostname(place.node))
         except ApiError as error:
-            if error.status < 500:
-                sent.pop()
+            if error.status >= 500:
+                await self._shown(pod)
             raise
-        finally:
-            for pod in sent:
-                await self.means.view.shown(ref_of(pod), lambda seen, old=pod: _is_another(seen, old))  # type: ignore[misc]
+        except OSError:
+            await self._shown(pod)
+            raise
+        await self._shown(pod)
+
+    async def _shown(self, pod: PodObject) -> None:
+        await self.means.view.shown(ref_of(pod), lambda seen: _is_another(seen, pod))
 
     def _hostname(self, node: str) -> str:
         seen = self.means.view.nodes.get(node)

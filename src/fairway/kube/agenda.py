@@ -3,7 +3,8 @@
 A controller notes keys when something happens to them, and its `work(key)` looks at that one thing as it is now and
 makes it as it should be; it returns when to look again (None: when noted). The rules: a key noted many times has one
 turn, at the earliest moment asked for; no key is worked on twice at once; whoever is noted during his turn has another.
-A turn that fails as writing to a server may fail is taken again after a pause that doubles; any other error ends `run`.
+Of several that are due the one of the least rank is next, then the one noted first. A turn that fails as writing to a
+server may fail is taken again after a pause that doubles; any other error ends `run`.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 from fairway.clock import Chance, Clock
 
@@ -22,13 +24,17 @@ WIDTH = 32
 log = logging.getLogger(__name__)
 
 Work = Callable[[str], Awaitable[float | None]]
+Rank = Callable[[str], float]
 
 
 class Agenda:
-    def __init__(self, clock: Clock, chance: Chance, *, width: int = WIDTH) -> None:
-        self.clock, self.chance, self._width = clock, chance, width
+    """`rank`: asked for when a key is due; None: all are alike."""
+
+    def __init__(self, clock: Clock, chance: Chance, *, width: int = WIDTH, rank: Rank | None = None) -> None:
+        self.clock, self.chance, self._width, self._rank = clock, chance, width, rank
         self._due: dict[str, float] = {}
-        self._order: list[tuple[float, int, str]] = []
+        self._order: list[tuple[float, int, str]] = []  # by moment
+        self._ready: list[tuple[float, int, str]] = []  # those that are due, by rank
         self._number = count()
         self._busy: set[str] = set()
         self._failures: dict[str, int] = {}
@@ -36,11 +42,19 @@ class Agenda:
 
     def note(self, key: str, at: float = 0.0) -> None:
         """`key` gets a turn at `at`, or earlier."""
-        if at < self._due.get(key, float("inf")):
+        if at < self._due.get(key, inf):
             self._due[key] = at
             if key not in self._busy:
                 heappush(self._order, (at, next(self._number), key))
                 self._changed.set()
+
+    def hurry(self, key: str) -> None:
+        """`key` gets a turn now, at the rank that it has now."""
+        self.note(key)
+        if key in self._due and key not in self._busy:
+            self._due[key] = 0.0
+            self._enlist(key)
+            self._changed.set()
 
     async def run(self, work: Work) -> None:
         """Until cancelled."""
@@ -53,13 +67,21 @@ class Agenda:
                     await self.clock.within(self._pause(), self._changed.wait())
 
     def _next(self) -> str:
-        while self._order and len(self._busy) < self._width and self._order[0][0] <= self.clock.now():
+        now = self.clock.now()
+        while self._order and self._order[0][0] <= now:
             at, _, key = heappop(self._order)
             if self._due.get(key) == at and key not in self._busy:
+                self._enlist(key)
+        while self._ready and len(self._busy) < self._width:
+            _, _, key = heappop(self._ready)
+            if self._due.get(key, inf) <= now and key not in self._busy:
                 del self._due[key]
                 self._busy.add(key)
                 return key
         return ""
+
+    def _enlist(self, key: str) -> None:
+        heappush(self._ready, (self._rank(key) if self._rank else 0.0, next(self._number), key))
 
     def _pause(self) -> float | None:
         if not self._order or len(self._busy) >= self._width:

@@ -1,0 +1,41 @@
+"""An agenda gives turns by rank, whatever was noted before."""
+
+import asyncio
+from contextlib import suppress
+
+from fairway.clock import VirtualClock, seeded
+from fairway.kube.agenda import Agenda
+
+
+def worked(ranks: dict[str, float], noted: str, *, late: str = "") -> list[str]:
+    """The keys in the order of their turns, one at a time; `late` is hurried, with another rank, after the first."""
+    clock, order = VirtualClock(0.0), list[str]()
+
+    async def play() -> None:
+        agenda = Agenda(clock, seeded(1), width=1, rank=ranks.__getitem__)
+
+        async def work(key: str) -> None:
+            order.append(key)
+            await clock.sleep(1.0)
+            if late and len(order) == 1:
+                ranks[late] = -1.0
+                agenda.hurry(late)
+
+        for key in noted:
+            agenda.note(key)
+        task = asyncio.create_task(agenda.run(work))
+        await clock.sleep(60.0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    clock.run(play())
+    return order
+
+
+def test_of_those_that_are_due_the_least_rank_is_next_then_the_first_noted() -> None:
+    assert worked({"a": 0.0, "b": 0.0, "c": -5.0, "d": 1.0}, "dabc") == ["c", "a", "b", "d"]
+
+
+def test_a_key_that_is_hurried_has_one_turn_at_its_new_rank() -> None:
+    assert worked({"a": 0.0, "b": 0.0, "c": 0.0, "d": 0.0}, "abcd", late="d") == ["a", "d", "b", "c"]
