@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fairway.api.owners import GROUPS, OWNERS
-from fairway.cli.install import manifests
+from fairway.cli.manifests import manifests
 from fairway.kube.transport import Request
 from fairway.settings import LEASE
 

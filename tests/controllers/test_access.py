@@ -5,7 +5,7 @@ import ssl
 from access import Grant, granted, needed
 from simworld import World, cluster, job, node, pod, priority
 
-from fairway.cli.install import manifests, ref_of
+from fairway.cli.manifests import manifests, ref_of
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.certificates import Certificates
 from fairway.kube import kinds

@@ -57,6 +57,12 @@ def test_the_taints_of_a_state_count_as_the_state_and_pass(key: str) -> None:
     assert verdicts(plan_of(*things))["w"].reason == "NoRoom"
 
 
+def test_taints_of_one_key_and_value_are_told_in_the_order_of_their_effects() -> None:
+    both = (Taint("gpu", "true"), Taint("gpu", "true", "NoExecute"))
+    found = census(node("n1", 8, taints=both[:1]), node("n2", 8, taints=both), job("w", gpus=1)).obstacles
+    assert [(one.about, one.nodes) for one in found] == [("gpu=true:NoExecute", 1), ("gpu=true:NoSchedule", 1)]
+
+
 def test_what_is_tolerated_is_no_obstacle() -> None:
     things = node("n1", 8, taints=(GPU_ONLY,)), node("n2", 8, taints=(Taint("own"),))
     bears = job("w", gpus=9, pod={"tolerations": (Toleration("gpu", "Exists"),)})

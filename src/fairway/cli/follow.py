@@ -18,7 +18,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 
 from .find import Found, exit_code, failure, seen
-from .logs import Choice, Printer, say
+from .printer import Choice, Printer, say
 from .runs import Runs, kept, runs_of
 
 Thing = dict[str, Any]

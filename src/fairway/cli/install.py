@@ -9,25 +9,23 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 from urllib.parse import urlsplit
 
 import click
 import yaml
 
-from fairway.kube.kinds import Kind, Ref
 from fairway.kube.manifest import load
 from fairway.settings import NAMESPACE
 
 from .connect import ask
+from .installed import check as look
 from .main import Problem
+from .manifests import Thing, manifests
 from .up import read_settings
 
 INSIDE = ("Deployment", "PodDisruptionBudget", "Service", "ConfigMap")
 """What runs the controller in the cluster."""
-Thing = dict[str, Any]
 
 
 def _namespace(context: click.Context, option: click.Parameter, name: str) -> str:
@@ -65,8 +63,6 @@ def install(check: bool, kubeconfig: str, context: str, **said: Any) -> int:
     The same command with the same options upgrades: what is there is changed in place, and jobs run on."""
     things = list(chosen(**said))
     if check:
-        from .installed import check as look
-
         return int(ask(look, kubeconfig, context, namespace=said["namespace"], things=things))
     for one in things:
         click.echo("---\n" + yaml.dump(one, Dumper=_Dumper, sort_keys=False, allow_unicode=True), nl=False)
@@ -102,24 +98,6 @@ def _run_with(template: Thing, image: str, settings: Thing) -> None:
     if settings:
         sum = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         template["metadata"]["annotations"] = {"fairway.dev/settings": sum[:16]}
-
-
-def manifests(namespace: str = NAMESPACE, folder: str = ".") -> Iterator[Thing]:
-    """The objects of a folder of the base, in the order in which they are applied."""
-    base = files("fairway") / "deploy" / folder
-    for name in yaml.safe_load(_text(base / "kustomization.yaml", namespace))["resources"]:
-        yield from filter(None, yaml.load_all(_text(base / name, namespace), yaml.CSafeLoader))
-
-
-def ref_of(one: Thing) -> Ref:
-    """Where an object of a manifest is served."""
-    name, meta = one["kind"], one["metadata"]
-    plural = re.sub("ys$", "ies", name.lower() + "s")
-    return Ref(Kind(name, plural, one["apiVersion"], "namespace" in meta), meta["name"], meta.get("namespace", ""))
-
-
-def _text(file: Traversable, namespace: str) -> str:
-    return file.read_text().replace(NAMESPACE, namespace)
 
 
 def _settings(file: str) -> dict[str, Any]:

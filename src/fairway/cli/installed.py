@@ -18,7 +18,7 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.settings import LEASE
 
-from .install import Thing, ref_of
+from .manifests import Thing, ref_of
 
 T = TypeVar("T")
 OLDEST_MINOR = 30  # the oldest of Kubernetes 1 that serves all that is installed

@@ -17,9 +17,9 @@ from fairway.kube.client import ApiError, Client
 
 from .find import Found, find
 from .listing import ORDER, OVER, Listed
-from .ls import Filter, chosen, keys, taken
 from .main import Problem
 from .output import show
+from .rows import Filter, chosen, keys, taken
 
 AT_ONCE, MANY = 8, 3
 ALL = click.option("--all", "everything", is_flag=True, help="All that -q and --state leave.")

@@ -210,7 +210,7 @@ def _named(draft: Draft) -> dict[str, str]:
 
 async def _watch(client: Client, draft: Draft) -> None:
     """Shows the queue until the workload runs, or is over."""
-    from .ls import Filter
+    from .rows import Filter
     from .watch import watch
 
     key = (draft.ref.namespace, name_of(draft.thing["kind"], draft.ref.name))

@@ -22,9 +22,10 @@ from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.settings import LEASE
 
 from .connect import ask
-from .install import Thing, chosen, namespace_option, ref_of
+from .install import chosen, namespace_option
 from .installed import each, has_leader
 from .main import Problem
+from .manifests import Thing, ref_of
 
 DOORS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicyBinding",
          "ValidatingAdmissionPolicy")  # fmt: skip

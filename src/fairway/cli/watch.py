@@ -21,8 +21,8 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
 from .listing import LESS, Listed, rank
-from .ls import Filter, Sight, columns
 from .output import table
+from .rows import Filter, Sight, columns
 
 PAUSE_SECONDS = 0.5
 Key = tuple[str, str]

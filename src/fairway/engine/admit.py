@@ -16,12 +16,13 @@ from .model import CPU, GPU, Workload
 from .order import is_aged
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .quota import Account, Demand
-from .stream import Stream, is_quiet, may_stream
+from .stream import Stream, Streams, is_quiet, may_stream
+from .victims import Fields
 
 
 def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
     """In idle room, or in room that somebody is leaving already, without delaying a hold."""
-    stream = cycle.streams.get((workload.queue, id(workload.podsets)))
+    stream = cycle.memo.of(Streams).get((workload.queue, id(workload.podsets)))
     if stream is not None and is_quiet(cycle) and (verdict := stream.admit(workload)) is not None:
         return verdict
     cycle.whys.clear()
@@ -37,7 +38,7 @@ def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
         return None
     verdict = cycle.start(workload, *found)
     if may_stream(workload, cycle):
-        cycle.streams[workload.queue, id(workload.podsets)] = Stream(workload, verdict.admission, cycle)
+        cycle.memo.of(Streams)[workload.queue, id(workload.podsets)] = Stream(workload, verdict.admission, cycle)
     return verdict
 
 
@@ -112,7 +113,7 @@ def shields(workload: Workload, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...
     found: dict[str, dict[str, float | None]] = {}
     for pool in cycle.open:
         for claim in claims(workload, pool, cycle):
-            field = cycle.fields.get((claim.cause, claim.likeness, pool))
+            field = cycle.memo.of(Fields).get((claim.cause, claim.likeness, pool))
             if field is None or claim.is_mixed or claim.cause is Cause.CONSOLIDATED:
                 continue
             for one, (kind, until) in [*field.shielded, *field.paired(workload)]:

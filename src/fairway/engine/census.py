@@ -13,8 +13,9 @@ import numpy as np
 
 from .affinity import attracts, near, parted, skews
 from .draft import Draft
-from .fit import Counts, Kind, matches, pool_row, remember, satisfies, taints_of, usable
+from .fit import Counts, Kind, matches, pool_row, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
+from .memo import remember
 from .model import Expression, PodSet, Term
 from .place import Ask, sight_of
 from .plan import Bar, Census, Obstacle
@@ -53,10 +54,14 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
     return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
 
 
+class RuledOut(dict[object, tuple[int, Mask, tuple[Obstacle, ...]]]):
+    """Nodes of a pool, those that nothing lasting rules out, and what does the others; kept with the nodes."""
+
+
 def _ruled_out(snapshot: Snapshot, kind: Kind, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
     """The number of nodes of the pool, those that nothing lasting rules out, and what does the others; kept as long as
     the nodes stay."""
-    pod, known = kind.pod, snapshot.memo.ruled_out
+    pod, known = kind.pod, snapshot.memo.of(RuledOut)
     key = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, kind.need, row
     if key not in known:
         left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
@@ -111,7 +116,7 @@ def _lasting(snapshot: Snapshot, kind: Kind) -> Iterator[Hurdle]:
     codes, kinds = taints_of(snapshot)
     refused = [[one for one in taints if one.effect != "PreferNoSchedule" and not tolerates(pod.tolerations, one)]
                for taints in kinds]  # fmt: skip
-    for taint in sorted(set(chain(*refused)), key=lambda one: (one.key not in STATES, one.key, one.value)):
+    for taint in sorted(set(chain(*refused)), key=lambda one: (one.key not in STATES, one.key, one.value, one.effect)):
         mask = np.array([taint in taints for taints in refused], np.bool_)[codes]
         yield Hurdle(STATES.get(taint.key, Bar.TAINT), "" if taint.key in STATES else str(taint), mask)
     for name, value in pod.node_selector:

@@ -9,7 +9,7 @@ The token bucket, the pair rule and a minRuntime that was set protect against ev
 stopped, not from giving back surplus. Nothing is chosen here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
@@ -114,7 +114,7 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
         victim = one.workload
         if victim.queue != workload.queue or victim.priority >= workload.priority:
             return False
-        return precedes(workload, victim, cycle.tree, cycle.policy)
+        return precedes(workload, victim, cycle.tree)
 
     def shield(one: Running) -> Shield | None:
         least: float = cycle.tree.inherited(one.workload.queue, attrgetter("preempt_min_runtime"), 0.0)
@@ -246,12 +246,12 @@ def ratio(account: Account, resource: str) -> float:
     return held / share if share else inf if held > 0 else 0.0
 
 
-def stays_fair(workload: Workload, victims: list[Running], pool: str, cycle: Cycle) -> bool:
+def stays_fair(workload: Workload, taken: Sequence[tuple[str, Demand]], pool: str, cycle: Cycle) -> bool:
     """The saturation guard, at each level, after the whole change: refused if the asker is above its share and no less
-    saturated than a sibling it took from, in a resource that is asked or given."""
-    given = (cycle.victims[one.workload.key].amounts for one in victims)
+    saturated than a sibling it took from, in a resource that is asked or given. `taken`: queues and what each lost."""
+    given = (amounts for _, amounts in taken)
     moved = {resource for amounts in (cycle.asked(workload, pool), *given) for resource in amounts if amounts[resource]}
-    paths = [cycle.tree.branches[one.workload.queue].line for one in victims]
+    paths = [cycle.tree.branches[queue].line for queue, _ in taken]
     touched = {id(at): at for path in paths for at in path}
     for at in cycle.tree.branches[workload.queue].line:
         siblings = [one for one in touched.values() if one is not at and one.line[1:] == at.line[1:]]

@@ -7,12 +7,12 @@ podset starts with, the nodes excluded, the pools of a queue, and why a likeness
 from collections import Counter, defaultdict
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .draft import Draft
 from .explain import could_hold
+from .memo import Memo
 from .model import GPU, Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
@@ -21,10 +21,6 @@ from .quota import Account, Demand
 from .resources import counts_of
 from .snapshot import Mask, Snapshot
 from .timeline import Timeline
-
-if TYPE_CHECKING:
-    from .stream import Stream
-    from .victims import Field, Victim
 
 SHARED = RANK[Reason.BUDGET_SPENT]
 """From this reason on, what one is told holds for all that are like it."""
@@ -48,11 +44,9 @@ class Cycle:
         self.open: tuple[str, ...] = ()  # the pools in which quota lets it start
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.disrupted: Counter[str] = Counter()  # pods of victims by PodDisruptionBudget, in this cycle
-        self.fields: dict[tuple[object, ...], Field] = {}  # what a claim reaches in a pool
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
         self.paired: set[str] = set()  # those for whom somebody left the last time, who is not taken for them again
-        self.victims: dict[str, Victim] = {}
-        self.streams: dict[tuple[str, int], Stream] = {}  # by queue and podsets, of those that start one by one
+        self.memo = Memo()  # what the steps found out in this cycle
         self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.told: dict[tuple[object, ...], Why] = {}  # what was found out about who does not fit
         self.tries = MOST_TRIES

@@ -60,18 +60,26 @@ def _turn(workload: Workload, cycle: Cycle) -> Verdict:
     )
 
 
+class LastWaits:
+    """The waits of the workloads that were asked for in the cycle before, by key."""
+
+    def __init__(self) -> None:
+        self.waits: dict[str, Wait] = {}
+
+
 def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
     """All verdicts in the order decided, each wait with its position in its line; who was not asked for waits as, or
     behind, another; who runs on is kept."""
-    verdicts, places, memo = cycle.verdicts, positions(lines, cycle.draft.started), cycle.snapshot.memo
+    verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
+    last = cycle.snapshot.memo.of(LastWaits)
     asked: dict[str, Wait] = {}
     for key, verdict in verdicts.items():
         if type(verdict) is Wait:
-            before, found = memo.asked.get(key), verdict.facts
+            before, found = last.waits.get(key), verdict.facts
             if before and before.facts == found:
                 found = before.facts  # the same value as before: whoever compares plans is done with it at once
             verdicts[key] = asked[key] = replace(verdict, facts=found, position=places.get(key, 0))
-    memo.asked = asked
+    last.waits = asked
     for line in lines.values():
         for workload, first in line.followers:
             key, told = workload.key, asked[first.key]

@@ -14,19 +14,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import product, zip_longest
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .affinity import is_friend, is_stray, keys_apart, meets
+from .fit import has_groups
+from .memo import Memo
 from .model import Admission, PodClass, PodSet, Running, Workload
 from .policy import FAIRWAY, Policy
 from .quota import Tree
 from .resources import DEVICE, counts_of, device_memory, shared, taken
 from .snapshot import Columns, Snapshot
-
-if TYPE_CHECKING:
-    from .sight import Sight
 
 NOWHERE = Admission("", ())
 Room = tuple[Sequence[int], Sequence[int]]
@@ -59,7 +57,7 @@ class Draft:
         self._strange: dict[str, tuple[PodClass, int]] = {}  # pods of others that leave
         self.log: list[int] = []  # rows in the order written
         self.returns = 0  # how often room may have come back, or in sight again
-        self.sight: Sight | None = None  # what placement found out about this draft
+        self.memo = Memo()  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
         self._free = (now or snapshot).free.copy()
@@ -403,7 +401,7 @@ class Draft:
         """Count who stands where, for pods that look at the pods beside them, and what of a NUMA group is held."""
         if self.snapshot.is_social:
             self.residents = {}
-        elif not self.snapshot.memo.has_groups(self.snapshot):
+        elif not has_groups(self.snapshot):
             return
         free, device_free = self._free.copy(), self._device_free.copy()
         for one in self.snapshot.running:

@@ -15,8 +15,9 @@ from .affinity import follows
 from .census import census, room_for
 from .devices import device_room
 from .draft import Draft
-from .fit import MOST_KEPT, Counts, Kind, Memo, Need, count_room, labels_of, open_nodes, pool_row, remember
+from .fit import Counts, Kind, Need, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
+from .memo import MOST_KEPT, Memo, remember
 from .model import PODS, Node
 from .place import Ask, place, sight_of
 from .plan import RANK, Facts, Reason, Why
@@ -28,12 +29,22 @@ Part = tuple[str, Kind, int]
 """Name, class and number of the pods asked for of a podset."""
 
 
+class Explained:
+    """Kept with the nodes: `emptied`, these nodes with nothing on them; `fitting`, by what is asked, whether they hold
+    it; `reasons`, why not now, where nobody reads figures."""
+
+    def __init__(self) -> None:
+        self.emptied: tuple[object, Draft] | None = None
+        self.fitting: dict[object, tuple[object, bool]] = {}
+        self.reasons: dict[object, tuple[object, Why]] = {}
+
+
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
     """Reason and facts of the pool that comes closest, the first of equals. Where nobody reads figures it is the same
     as long as the nodes stay."""
     if draft.policy.tells_why:
         return _closest(draft, ask, pools)
-    known, workload = _emptied(draft).snapshot.memo.told, ask.workload
+    known, workload = _emptied(draft).snapshot.memo.of(Explained).reasons, ask.workload
     key = id(workload.podsets), workload.topology, workload.excluded_nodes, ask.counts, ask.strategy, tuple(pools)
     return (known.get(key) or remember(known, key, (workload.podsets, _closest(draft, ask, pools))))[1]
 
@@ -87,7 +98,7 @@ def _parts(draft: Draft, ask: Ask, pool: str) -> list[Part]:
 
 def _emptied(draft: Draft) -> Draft:
     """The same nodes with nothing on them, all ready; kept, with what was found out, as long as the nodes stay."""
-    snapshot, memo = draft.snapshot, draft.snapshot.memo
+    snapshot, memo = draft.snapshot, draft.snapshot.memo.of(Explained)
     key = snapshot.resources, snapshot.is_social
     if memo.emptied is None or memo.emptied[0] != key or len(sight_of(memo.emptied[1]).kinds) > MOST_KEPT:
         devices = np.full_like(snapshot.device_free, -1)
@@ -98,7 +109,7 @@ def _emptied(draft: Draft) -> Draft:
         nodes = tuple(_recovered(node) for node in snapshot.nodes)
         free = replace(snapshot, nodes=nodes, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(),
                        pods=(), pending=(), queues={}, memo=Memo())
-        memo.emptied = free.memo.emptied = key, Draft(free)
+        memo.emptied = free.memo.of(Explained).emptied = key, Draft(free)
     return memo.emptied[1]
 
 
@@ -110,7 +121,7 @@ def _recovered(node: Node) -> Node:
 
 def _fits_empty(empty: Draft, ask: Ask, pool: str) -> bool:
     """Whether there is a place on empty nodes; podsets are told by identity, which the value kept keeps as it is."""
-    known, podsets = empty.snapshot.memo.fitting, ask.workload.podsets
+    known, podsets = empty.snapshot.memo.of(Explained).fitting, ask.workload.podsets
     key = id(podsets), ask.workload.topology, ask.counts, ask.strategy, pool
     return (known.get(key) or remember(known, key, (podsets, place(empty, ask, pool) is not None)))[1]
 

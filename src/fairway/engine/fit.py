@@ -1,31 +1,24 @@
 """Which nodes could take a pod of a class, and how many pods each could take now.
 
 Labels are interned by key into int32 columns, so a selector is a few array operations whatever the number of nodes.
-What depends on nodes and pools alone is kept in the Memo across cycles; State makes a new one when a node or a pool
-changes. Room is whole pods: the least over the resources of free // request, and what the devices allow.
+What depends on nodes and pools alone is kept in the snapshot's memo across cycles. Room is whole pods: the least over
+the resources of free // request, and what the devices allow.
 Nothing here looks at scores, at topology, or at the pods that stand beside (affinity).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import EllipsisType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .labels import CLUSTER, CORDON, NAME, NOT_READY, holds, implied, tolerates
-from .model import GPU, Admission, Expression, Node, PodClass, Running, Selector, Sketch, Taint, Term, Workload
+from .memo import remember
+from .model import GPU, Expression, Node, PodClass, Selector, Taint, Term
 from .resources import DEVICE, shared, taken
 from .snapshot import Columns, Mask, Snapshot
-
-if TYPE_CHECKING:
-    from .draft import Draft
-    from .plan import Obstacle, Wait, Why
-    from .presets import Rated
-    from .quota import Demand
-    from .sketch import Kin, Lengths
-    from .topology import Tree
 
 Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -33,13 +26,6 @@ Where = Rows | EllipsisType
 """Some rows, or all."""
 Piece = tuple[int, int]
 """A row, or index, and how many pods go there."""
-MOST_KEPT = 256
-"""Arrays over all nodes that are kept of one sort."""
-SPARE = 1 << 10
-"""Workloads that are gone and still remembered."""
-Alike = dict[int, tuple[Workload, int, bool]]
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 PLENTY = 1 << 40
 """More pods than anybody asks for."""
 
@@ -87,46 +73,14 @@ class Labels(NamedTuple):
     values: tuple[str, ...]
 
 
-class Memo:
-    """What was found out about the nodes and pools of one layout; it never changes an answer."""
+class NodeFacts:
+    """What labels, taints and NUMA groups say of the nodes, kept with them. `masks` are not written any more."""
 
     def __init__(self) -> None:
         self.labels: dict[str, Labels] = {}
         self.masks: dict[object, Mask] = {}
-        self.values: dict[object, NDArray[np.float64]] = {}
-        self.largest: dict[int, int] = {}
-        self._has_groups: bool | None = None
-        self.trees: dict[str, Tree] = {}
-        self.emptied: tuple[object, Draft] | None = None  # these nodes with nothing on them
-        self.fitting: dict[object, tuple[object, bool]] = {}  # of such nodes, by what is asked: whether it fits
-        self.told: dict[object, tuple[object, Why]] = {}  # and why not now, where nobody reads figures
-        self.ruled_out: dict[object, tuple[int, Mask, tuple[Obstacle, ...]]] = {}  # nodes, those left, what lasts
-        self.waiting: dict[int, Rated[Workload]] = {}  # as a policy's view last saw them, by identity
-        self.standing: dict[int, Rated[Running]] = {}
-        self.lengths: dict[int, tuple[Sketch, Lengths]] = {}  # of what was learned, by identity
-        self.kin: dict[int, tuple[Workload, Kin, int]] = {}  # by identity
-        self.alike: tuple[Alike, Alike] = {}, {}  # likenesses of workloads by identity, without and with their names
-        self.likenesses: dict[tuple[object, ...], int] = {}  # and their numbers
-        self.asked: dict[str, Wait] = {}  # by workload, what was found out of those that were asked for last time
-        self.offered: dict[object, dict[str, Demand]] = {}  # what usable nodes have, by pool
-        self.sound: dict[int, tuple[Admission, bool]] = {}  # whether all nodes are in use, by identity
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
-
-    def forget_workloads(self, *, most: int) -> None:
-        """Forgets what is kept by the identity of workloads where there is much more of it than there are workloads:
-        what is kept by identity keeps what it is of."""
-        if max(len(self.kin), len(self.sound), *map(len, self.alike)) > most + SPARE:
-            self.kin.clear()
-            self.sound.clear()
-            self.likenesses.clear()
-            for kept in self.alike:
-                kept.clear()
-
-    def has_groups(self, snapshot: Snapshot) -> bool:
-        """Whether some node tells what its NUMA groups offer."""
-        if self._has_groups is None:
-            self._has_groups = any(node.numa for node in snapshot.nodes)
-        return self._has_groups
+        self.has_groups: bool | None = None
 
     def keep(self, key: object, mask: Mask) -> Mask:
         """Remember a mask, which nobody may write any more."""
@@ -134,23 +88,23 @@ class Memo:
         return remember(self.masks, key, mask)
 
 
-def remember(kept: dict[Key, Value], key: Key, value: Value, most: int = MOST_KEPT) -> Value:
-    """Keep a value; of too many the oldest goes."""
-    if len(kept) >= most and key not in kept:
-        del kept[next(iter(kept))]
-    kept[key] = value
-    return value
+def has_groups(snapshot: Snapshot) -> bool:
+    """Whether some node tells what its NUMA groups offer."""
+    facts = snapshot.memo.of(NodeFacts)
+    if facts.has_groups is None:
+        facts.has_groups = any(node.numa for node in snapshot.nodes)
+    return facts.has_groups
 
 
 def labels_of(snapshot: Snapshot, key: str) -> Labels:
-    memo = snapshot.memo
-    if key not in memo.labels:
+    facts = snapshot.memo.of(NodeFacts)
+    if key not in facts.labels:
         found = [_value(node, key) for node in snapshot.nodes]
         values = sorted({value for value in found if value is not None})
         code_of: dict[str | None, int] = {value: code for code, value in enumerate(values)}
         codes = np.array([code_of.get(value, -1) for value in found], np.int32)
-        memo.labels[key] = Labels(codes, tuple(values))
-    return memo.labels[key]
+        facts.labels[key] = Labels(codes, tuple(values))
+    return facts.labels[key]
 
 
 def _value(node: Node, key: str) -> str | None:
@@ -179,31 +133,31 @@ def matches(snapshot: Snapshot, terms: Iterable[Term]) -> Mask:
 def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes that the pod's selector and its required affinity allow."""
     key = ("selected", pod.node_selector, pod.affinity)
-    if (mask := snapshot.memo.masks.get(key)) is not None:
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
         return mask
     mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in pod.node_selector))
-    return snapshot.memo.keep(key, mask & matches(snapshot, pod.affinity) if pod.affinity else mask)
+    return snapshot.memo.of(NodeFacts).keep(key, mask & matches(snapshot, pod.affinity) if pod.affinity else mask)
 
 
 def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes that all volumes of the pod reach."""
     key = ("reached", pod.volumes)
-    if (mask := snapshot.memo.masks.get(key)) is not None:
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
         return mask
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for terms in pod.volumes:
         mask = mask & matches(snapshot, terms)
-    return snapshot.memo.keep(key, mask)
+    return snapshot.memo.of(NodeFacts).keep(key, mask)
 
 
 def taints_of(snapshot: Snapshot) -> tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]]:
     """int32[node]: which of the lists of taints each node has; and these lists."""
-    memo = snapshot.memo
-    if memo.taints is None:
+    facts = snapshot.memo.of(NodeFacts)
+    if facts.taints is None:
         code_of: dict[tuple[Taint, ...], int] = {}
         codes = [code_of.setdefault(node.taints, len(code_of)) for node in snapshot.nodes]
-        memo.taints = np.array(codes, np.int32), tuple(code_of)
-    return memo.taints
+        facts.taints = np.array(codes, np.int32), tuple(code_of)
+    return facts.taints
 
 
 def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:
@@ -217,18 +171,18 @@ def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> 
 def tolerated(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes without a NoSchedule or NoExecute taint that the pod does not tolerate."""
     key = ("tolerated", pod.tolerations)
-    if (mask := snapshot.memo.masks.get(key)) is not None:
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
         return mask
-    return snapshot.memo.keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
+    return snapshot.memo.of(NodeFacts).keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
 
 
 def usable(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes in use, and those that only a cordon or NotReady keeps out of use where the pod tolerates it."""
     refused = {one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one)}
     key = ("usable", *sorted(one.key for one in refused))
-    if (mask := snapshot.memo.masks.get(key)) is None:
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is None:
         is_up = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
-        mask = snapshot.memo.keep(key, np.fromiter(is_up, np.bool_))
+        mask = snapshot.memo.of(NodeFacts).keep(key, np.fromiter(is_up, np.bool_))
     return snapshot.is_usable | mask
 
 

@@ -21,7 +21,7 @@ from .plan import Admit, Cause, Evict, Resize, Verdict
 from .quota import Account, Demand
 from .resources import counts_of
 from .snapshot import Mask
-from .victims import Field, Gift, Search
+from .victims import Field, Fields, Gift, Search
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
 """Times that a claim is tried with other victims."""
@@ -44,8 +44,9 @@ def make_room(workload: Workload, cycle: Cycle) -> Verdict | None:
             if (claim.cause is Cause.CONSOLIDATED and is_limited) or (claim.is_mixed and not givers):
                 continue
             key = claim.cause, claim.likeness, pool
-            if (field := cycle.fields.get(key)) is None:
-                field = cycle.fields[key] = Field(claim, pool, cycle)
+            fields = cycle.memo.of(Fields)
+            if (field := fields.get(key)) is None:
+                field = fields[key] = Field(claim, pool, cycle)
             givers = field.queues
             if len(givers) > claim.is_mixed and (verdict := _take(field, workload)) is not None:
                 return verdict
@@ -243,11 +244,12 @@ def is_fair(search: Search) -> bool:
     """Whether the whole change is within the claim: a move leaves nobody without a place and keeps disruption budgets;
     reclaim leaves the asker less saturated than those it takes from."""
     cycle, draft = search.cycle, search.cycle.draft
-    evicted = [gift.victim.one for gift in search.taken if draft.running[gift.key].moves_to is None]
+    evicted = [gift.victim for gift in search.taken if draft.running[gift.key].moves_to is None]
     if search.field.claim.cause is Cause.CONSOLIDATED:
         return not evicted and not _over_budget([gift.victim.one for gift in search.taken], cycle)
     if search.field.claim.cause is Cause.RECLAIMED or search.field.claim.is_mixed:
-        others = [one for one in evicted if one.workload.queue != search.workload.queue]
+        own = search.workload.queue
+        others = [(queue, one.amounts) for one in evicted if (queue := one.one.workload.queue) != own]
         return _is_entitled(search) and stays_fair(search.workload, others, search.field.pool, cycle)
     return True
 

@@ -18,7 +18,7 @@ from .place import Placements, place
 from .plan import Admit, Cause, Resize
 from .quota import Demand
 from .resources import counts_of
-from .victims import Field, Search
+from .victims import Field, Fields, Search
 
 MOST_TRIES = 64
 """Times in a cycle that somebody looks for surplus of others."""
@@ -87,12 +87,13 @@ class Surplus:
 
     def _field(self, claim: Claim, pool: str) -> Field:
         key = "surplus", claim.cause, claim.likeness, pool
-        if key not in self._cycle.fields:
+        fields = self._cycle.memo.of(Fields)
+        if key not in fields:
             before = claim.touches
             touches = lambda one: one.workload.key not in self._decided and before(one)  # noqa: E731
             claim = replace(claim, touches=touches, shield=lambda _: ("", None), keeps_first=True)
-            self._cycle.fields[key] = Field(claim, pool, self._cycle)
-        return self._cycle.fields[key]
+            fields[key] = Field(claim, pool, self._cycle)
+        return fields[key]
 
     def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
         """A place in what is taken or was given before, if that and what is idle is all it needs."""

@@ -9,10 +9,10 @@ from operator import sub
 
 from .cycle import Cycle
 from .door import over_limit
-from .fit import remember
 from .give import elsewhere
 from .grow import extend, idle
 from .labels import repels
+from .memo import ByWorkload, remember
 from .model import Admission, Running
 from .plan import Cause, Ending, Evict, Finish, Verdict
 from .snapshot import Snapshot
@@ -64,13 +64,17 @@ def _goes_on(one: Running, cycle: Cycle) -> bool:
     return _is_sound(one.admission, cycle.snapshot)
 
 
+class Sound(ByWorkload[int, tuple[Admission, bool]]):
+    """Whether all nodes of an admission are in use, by its identity."""
+
+
 def _is_sound(admission: Admission, snapshot: Snapshot) -> bool:
     """Whether all its nodes are there and in use; remembered as long as the nodes stay."""
-    known = snapshot.memo.sound.get(id(admission))
+    known = snapshot.memo.of(Sound).get(id(admission))
     if known is None:
         rows = [snapshot.row_of.get(name) for name in admission.nodes]
         is_sound = all(row is not None and bool(snapshot.is_usable[row]) for row in rows)
-        known = remember(snapshot.memo.sound, id(admission), (admission, is_sound), MOST_SOUND)
+        known = remember(snapshot.memo.of(Sound), id(admission), (admission, is_sound), MOST_SOUND)
     return known[1]
 
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from .draft import Draft
-from .fit import Memo
+from .memo import ByWorkload, Memo
 from .model import Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, Tree
@@ -50,11 +50,6 @@ Key = tuple[bool, bool, int, bool, float, float, float, float, str]
 
 def by_submission(line: list[Workload], tree: Tree) -> None:
     """First come, first served."""
-
-
-def by_rank(line: list[Workload], tree: Tree) -> None:
-    """The higher priority."""
-    line.sort(key=attrgetter("priority"), reverse=True)
 
 
 def by_priority(line: list[Workload], tree: Tree) -> None:
@@ -211,6 +206,18 @@ class Line:
         self.at = self.count
 
 
+class Named(ByWorkload[int, tuple[Workload, int, bool]]):
+    """Likenesses of workloads whose names matter, by identity."""
+
+
+class Unnamed(ByWorkload[int, tuple[Workload, int, bool]]):
+    """Likenesses of workloads whose names do not matter, by identity."""
+
+
+class Likenesses(ByWorkload[object, int]):
+    """Their numbers."""
+
+
 class Likeness:
     """Which workloads are alike, as numbers. They are kept from cycle to cycle by the identity of the workload, which
     is kept with them. `is_learned`: names matter, since runtimes were learned by name."""
@@ -218,7 +225,8 @@ class Likeness:
     __slots__ = ("_kept", "_numbers", "is_learned")
 
     def __init__(self, memo: Memo, *, is_learned: bool) -> None:
-        self.is_learned, self._kept, self._numbers = is_learned, memo.alike[is_learned], memo.likenesses
+        self.is_learned, self._numbers = is_learned, memo.of(Likenesses)
+        self._kept: ByWorkload[int, tuple[Workload, int, bool]] = memo.of(Named if is_learned else Unnamed)
 
     def of(self, one: Workload) -> tuple[Workload, int, bool]:
         """The workload, its number, and whether it sets no condition of its own on when it starts."""
@@ -376,7 +384,7 @@ def lines_of(
     lines = {}
     for name, line in (_joined(leaves, tree) if policy.ordering else leaves).items():
         queue = tree.branches[name].queue
-        sort(line, policy.ordering or ORDERS.get(queue.order, by_priority), tree)
+        sort(line, queue.order, tree)
         is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
         likeness = Likeness(tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
         lines[name] = Line(line, stands, likeness, is_strict=is_strict)
@@ -408,17 +416,20 @@ def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, i
     return places
 
 
-def sort(waiting: list[Workload], ordering: Ordering, tree: Tree) -> None:
-    """By submission and name, then as the queue says, then those that have waited too long before all."""
+def sort(waiting: list[Workload], order: str, tree: Tree) -> None:
+    """By submission and name, then as the policy, else the queue says, then those that have waited too long first."""
     waiting.sort(key=attrgetter("key"))
     waiting.sort(key=attrgetter("submitted"))
-    ordering(waiting, tree)
+    if tree.policy.ordering:
+        waiting.sort(key=tree.policy.ordering)
+    else:
+        ORDERS.get(order, by_priority)(waiting, tree)
     if any(queue.max_wait is not None for queue in tree.snapshot.queues.values()):
         waiting.sort(key=lambda one: not is_aged(one, tree))
 
 
-def precedes(one: Workload, other: Workload, tree: Tree, policy: Policy) -> bool:
+def precedes(one: Workload, other: Workload, tree: Tree) -> bool:
     """Whether it would be the first of the two if both waited in its line."""
     pair = [one, other]
-    sort(pair, policy.ordering or ORDERS.get(tree.branches[one.queue].queue.order, by_priority), tree)
+    sort(pair, tree.branches[one.queue].queue.order, tree)
     return pair[0] is one

@@ -11,22 +11,21 @@ from dataclasses import replace
 from functools import partial
 from heapq import heapify, heapreplace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
-from .fit import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row, remember
+from .draft import Draft
+from .fit import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row
+from .memo import remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
 from .resources import DEVICE
 from .score import WISH, Values, linear, strategy_of
 from .sight import Ranking, Run, Scene, Sight
 from .snapshot import Mask
 from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
-
-if TYPE_CHECKING:
-    from .draft import Draft
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
@@ -62,19 +61,17 @@ class Part(NamedTuple):
     whole: int
 
 
-def room(draft: "Draft", pod: PodClass, pool: str) -> Counts:
+def room(draft: Draft, pod: PodClass, pool: str) -> Counts:
     """int64[node]: pods of the class that each node could take now, devices included. Not to be written."""
     sight = sight_of(draft)
     return sight.room(sight.kind(pod, pool))
 
 
-def sight_of(draft: "Draft") -> Sight:
-    if draft.sight is None:
-        draft.sight = Sight(draft)
-    return draft.sight
+def sight_of(draft: Draft) -> Sight:
+    return draft.memo.of(Sight, draft)
 
 
-def place(draft: "Draft", ask: Ask, pool: str) -> Placements | None:
+def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     """Where the pods asked for go, podset by podset, or None if they do not all fit. What already stands beside is not
     repeated; a podset without pods to place is left out."""
     sight = sight_of(draft)
@@ -93,7 +90,7 @@ def _is_short(sight: Sight, ask: Ask, pool: str) -> bool:
     return False
 
 
-def again(draft: "Draft", ask: Ask, pool: str) -> Callable[[], Placements | None]:
+def again(draft: Draft, ask: Ask, pool: str) -> Callable[[], Placements | None]:
     """`place` for an ask that comes again and again, looked up once."""
     run = _run(sight_of(draft), ask, pool)
     return partial(place, draft, ask, pool) if run is None else run.next

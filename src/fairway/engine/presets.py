@@ -15,12 +15,10 @@ from itertools import accumulate
 from math import inf
 from typing import Generic, TypeVar
 
-from .fit import Memo
 from .labels import NAME
 from .model import GPU, PodSet, Running, Segment, Topology, Workload
-from .order import by_rank, by_submission, level
+from .order import level
 from .policy import DAY, FAIRWAY, Policy
-from .quota import Tree
 from .resources import DEVICE, counts_of, gpus_of
 from .sketch import gpus
 from .snapshot import Snapshot, largest_node
@@ -36,9 +34,19 @@ AGED = 0.25
 everybody waits for weeks, all would be first, and the order by submission once more."""
 
 
-def by_claim(line: list[Workload], tree: Tree) -> None:
-    """The shortest by what it says of itself."""
-    line.sort(key=lambda one: inf if one.expected_runtime is None else one.expected_runtime)
+def by_submission(one: Workload) -> float:
+    """First come, first served."""
+    return 0.0
+
+
+def by_rank(one: Workload) -> float:
+    """The higher priority first."""
+    return -one.priority
+
+
+def by_claim(one: Workload) -> float:
+    """The shortest first, by what it says of itself."""
+    return inf if one.expected_runtime is None else one.expected_runtime
 
 
 @dataclass(slots=True)
@@ -71,6 +79,14 @@ class Rated(Generic[One]):
             return None
         self.workload = replace(self.workload, priority=priority)
         return self.workload
+
+
+class Seen:
+    """Workloads as a policy's view last saw them, by identity."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Rated[Workload]] = {}
+        self.standing: dict[int, Rated[Running]] = {}
 
 
 AnyRated = Rated[Workload] | Rated[Running]
@@ -126,7 +142,7 @@ def kept(
 def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
     """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
     as then; that is known of those who were there, by identity."""
-    memo, now, most = snapshot.memo, snapshot.now, largest_node(snapshot) / DEVICE
+    memo, now, most = snapshot.memo.of(Seen), snapshot.now, largest_node(snapshot) / DEVICE
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(waiting, most))
     memo.standing = kept(memo.standing, snapshot.running, partial(standing, most))
     if patience < inf:
@@ -143,7 +159,7 @@ def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
     return replace(snapshot, pending=pending, running=running, alters_at=alters_at)
 
 
-def _alterations(memo: Memo, patience: float, now: float) -> Iterator[float]:
+def _alterations(memo: Seen, patience: float, now: float) -> Iterator[float]:
     """When somebody who waits will have waited too long; and, by attained service, when one who runs passes the level
     of one who waits."""
     levels = {one.workload.priority for one in memo.waiting.values() if not one.is_aged}
@@ -155,7 +171,7 @@ def _alterations(memo: Memo, patience: float, now: float) -> Iterator[float]:
 
 def consolidated(snapshot: Snapshot) -> Snapshot:
     """The same snapshot, where a gang that says nothing of where fills node after node."""
-    memo, most = snapshot.memo, largest_node(snapshot)
+    memo, most = snapshot.memo.of(Seen), largest_node(snapshot)
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(gathered, most))
     pools = tuple([replace(pool, levels=(*pool.levels, NAME)) for pool in snapshot.pools])
     return replace(snapshot, pools=pools, pending=tuple([one.seen for one in memo.waiting.values()]))

@@ -12,7 +12,7 @@ from math import log
 from operator import attrgetter
 from typing import TypeVar
 
-from .fit import remember
+from .memo import remember
 from .model import GPU, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, counts_of, slices
@@ -104,6 +104,10 @@ def astray(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:
     return None
 
 
+class Offered(dict[object, dict[str, Demand]]):
+    """What usable nodes have of each resource, by pool; kept with the nodes."""
+
+
 class Tree:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot, self.policy = snapshot, policy
@@ -126,7 +130,7 @@ class Tree:
     def _grow(self) -> None:
         snapshot, pools = self.snapshot, self.pools
         named = frozenset(quota.pool for branch in self.branches.values() for quota in branch.queue.quotas)
-        offered, key = snapshot.memo.offered, (snapshot.resources, named)
+        offered, key = snapshot.memo.of(Offered), (snapshot.resources, named)
         self.capacity = offered.get(key) or remember(offered, key, self._sums(snapshot.capacity, named))
         self._dealt: Mapping[str, Demand] = self.capacity
         if snapshot.outside.any():

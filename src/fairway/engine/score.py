@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .devices import tightest
-from .fit import Counts, Ground, Kind, Rows, allowed_nodes, matches, remember, untolerated
+from .fit import Counts, Ground, Kind, Rows, allowed_nodes, matches, untolerated
+from .memo import remember
 from .model import GPU, Workload
 from .resources import DEVICE
 from .snapshot import Mask, Snapshot
@@ -30,6 +31,14 @@ TIE = 1e-3
 """What tells nodes apart that are equal in whole per cent."""
 BUSY = 700
 """Milli of its capacity from which on a node's measured use counts as risk."""
+
+
+class NodeScores:
+    """What scores follow from nodes alone, kept with them: by name, and the most of a resource by its row."""
+
+    def __init__(self) -> None:
+        self.values: dict[object, Values] = {}
+        self.largest: dict[int, int] = {}
 
 
 class Linear(NamedTuple):
@@ -72,10 +81,10 @@ def linear(snapshot: Snapshot, kind: Kind, sign: float) -> Linear:
 
 def largest(snapshot: Snapshot, column: int) -> int:
     """The most of a resource that one node has."""
-    memo = snapshot.memo
-    if column not in memo.largest:
-        memo.largest[column] = int(snapshot.capacity[column].max(initial=0))
-    return memo.largest[column]
+    largest = snapshot.memo.of(NodeScores).largest
+    if column not in largest:
+        largest[column] = int(snapshot.capacity[column].max(initial=0))
+    return largest[column]
 
 
 def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
@@ -230,7 +239,7 @@ def best_fit(ground: Ground, kind: Kind, rows: Rows) -> Values:
 
 def bare(snapshot: Snapshot) -> Values:
     """1 for nodes without GPUs, 0 for the others."""
-    values = snapshot.memo.values
+    values = snapshot.memo.of(NodeScores).values
     if "bare" not in values:
         rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
         values["bare"] = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
@@ -239,7 +248,7 @@ def bare(snapshot: Snapshot) -> Values:
 
 def wishes(snapshot: Snapshot, kind: Kind) -> Values:
     """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
-    values, key = snapshot.memo.values, ("wishes", kind.pod.preferences, kind.pod.tolerations)
+    values, key = snapshot.memo.of(NodeScores).values, ("wishes", kind.pod.preferences, kind.pod.tolerations)
     if key not in values:
         wished = WISH * (_preferred(snapshot, kind) + _unmarked(snapshot, kind)) + _calm(snapshot)
         return remember(values, key, wished)
@@ -261,7 +270,7 @@ def _unmarked(snapshot: Snapshot, kind: Kind) -> Values:
 
 def _calm(snapshot: Snapshot) -> Values:
     """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
-    if "calm" not in snapshot.memo.values:
+    if "calm" not in snapshot.memo.of(NodeScores).values:
         worst = np.array([max(use for _, use in node.load) if node.load else 0 for node in snapshot.nodes], np.float64)
-        snapshot.memo.values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
-    return snapshot.memo.values["calm"]
+        snapshot.memo.of(NodeScores).values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
+    return snapshot.memo.of(NodeScores).values["calm"]

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from functools import partial
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .affinity import looks_beside
 from .devices import choose, room_of
-from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of, pool_row, remember
+from .draft import Draft
+from .fit import Counts, Kind, Piece, Rows, chooses, feasible, need_of, pool_row
+from .memo import remember
 from .model import NodeShare, PodClass, PodSet, PodSetPlacement
 from .resources import DEVICE
 from .score import (
@@ -36,9 +37,6 @@ from .score import (
 )
 from .snapshot import Mask
 
-if TYPE_CHECKING:
-    from .draft import Draft
-
 LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
@@ -46,7 +44,7 @@ LONG = 64
 class Sight:
     """One draft as placement sees it."""
 
-    def __init__(self, draft: "Draft") -> None:
+    def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.kinds: dict[tuple[int, str], Kind] = {}
         self.masks: dict[tuple[int, str], Mask] = {}
@@ -158,7 +156,7 @@ class Sight:
 class Ranking:
     """Nodes of a mask in the order of a linear score; keys are scores negated, so that the best is the least."""
 
-    def __init__(self, draft: "Draft", mask: Mask, linear: Linear) -> None:
+    def __init__(self, draft: Draft, mask: Mask, linear: Linear) -> None:
         self.draft, self.mask, self.linear = draft, mask, linear
         self.free = draft.free.data
         self.base: list[float] = (-linear.base).tolist()

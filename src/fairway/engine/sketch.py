@@ -23,7 +23,7 @@ from math import ceil, exp, log, log2
 from statistics import median
 from typing import NamedTuple
 
-from .fit import remember
+from .memo import ByWorkload, remember
 from .model import Sketch, Workload
 from .resources import gpus_of
 from .snapshot import Snapshot
@@ -188,6 +188,18 @@ class Known(NamedTuple):
     least: float
 
 
+class Kins(ByWorkload[int, tuple[Workload, Kin, int]]):
+    """Workload, kin and number, by identity."""
+
+
+class KinNumbers(ByWorkload[object, int]):
+    """Numbers of those that are expected to run alike."""
+
+
+class Sketches(dict[int, tuple[Sketch, Lengths]]):
+    """What was learned, made ready to be asked; by identity."""
+
+
 class Learned:
     """How long each kind of workload runs: as its queue remembers, and as those of its batch show that run now. A
     queue's memory is looked up once for all of a kind."""
@@ -195,7 +207,8 @@ class Learned:
     aged: int | None = 1  # of how many of their groups, narrowest first, those that run are counted; None: of all
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot, self._memo = snapshot, snapshot.memo
+        self._snapshot, memo = snapshot, snapshot.memo
+        self._kins, self._numbers, self._sketches = memo.of(Kins), memo.of(KinNumbers), memo.of(Sketches)
         self._known: dict[tuple[str, Group], Known | None] = {}
 
     @cached_property
@@ -242,12 +255,12 @@ class Learned:
 
     def known_as(self, workload: Workload) -> tuple[Workload, Kin, int]:
         """The workload, its kin, and a number that it shares with those that are expected to run alike."""
-        return self._memo.kin.get(id(workload)) or self._found(workload)
+        return self._kins.get(id(workload)) or self._found(workload)
 
     def _found(self, one: Workload) -> tuple[Workload, Kin, int]:
-        kin, numbers = kin_of(one), self._memo.likenesses
+        kin, numbers = kin_of(one), self._numbers
         like = one.queue, kin.groups[0], kin.gpus, one.time_limit, one.expected_runtime
-        self._memo.kin[id(one)] = found = one, kin, numbers.setdefault(like, len(numbers))
+        self._kins[id(one)] = found = one, kin, numbers.setdefault(like, len(numbers))
         return found
 
     def _of(self, workload: Workload) -> Known | None:
@@ -271,7 +284,7 @@ class Learned:
     def _ready(self, sketch: Sketch, ages: Sequence[float]) -> Lengths:
         if ages:
             return Lengths(sketch, ages)
-        kept, key = self._memo.lengths, id(sketch)
+        kept, key = self._sketches, id(sketch)
         return (kept.get(key) or remember(kept, key, (sketch, Lengths(sketch))))[1]
 
 

@@ -9,15 +9,12 @@ or is leaving, here and by pods of others; where a pod's devices are not known o
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .memo import Memo
 from .model import GPU, Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
-
-if TYPE_CHECKING:
-    from .fit import Memo
 
 Columns = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -52,7 +49,7 @@ class Snapshot:
     disruptions: tuple[Disruption, ...]
     ended: Mapping[str, Ended]
     is_social: bool
-    memo: "Memo"
+    memo: Memo
     alters_at: float = inf
 
 

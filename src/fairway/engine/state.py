@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .fit import Memo
 from .labels import selects
+from .memo import Memo
 from .model import (
     GPU,
     Device,

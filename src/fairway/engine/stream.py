@@ -64,6 +64,10 @@ class Stream:
         return Admit(workload.key, self.admission)
 
 
+class Streams(dict[tuple[str, int], Stream]):
+    """Those of a cycle, by queue and podsets."""
+
+
 def is_quiet(cycle: Cycle) -> bool:
     """Nobody leaves, and no room is kept."""
     return cycle.draft.later is None and not cycle.timeline.keeps

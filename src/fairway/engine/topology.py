@@ -72,8 +72,12 @@ class Field(NamedTuple):
     wishes: list[Values] | None
 
 
+class Trees(dict[str, Tree]):
+    """By pool; kept with the nodes."""
+
+
 def tree_of(snapshot: Snapshot, pool: str) -> Tree:
-    trees = snapshot.memo.trees
+    trees = snapshot.memo.of(Trees)
     if pool not in trees:
         row = pool_row(snapshot, pool)
         levels = snapshot.pools[row].levels if row >= 0 else ()

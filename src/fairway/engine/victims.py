@@ -64,6 +64,16 @@ class Victim:
         return without(self.one.admission, self.lost)
 
 
+class Victims(dict[str, Victim]):
+    """Those of a cycle, by key."""
+
+
+def victim_of(one: Running, cycle: Cycle) -> Victim:
+    """The same value throughout a cycle."""
+    victims, key = cycle.memo.of(Victims), one.workload.key
+    return victims.get(key) or victims.setdefault(key, Victim(one, cycle))
+
+
 class Gift:
     """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
     first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank. `number`: its
@@ -132,9 +142,7 @@ class Field:
 
     def _enter(self, one: Running) -> None:
         cycle, podsets = self.cycle, one.workload.podsets
-        victim = cycle.victims.get(one.workload.key)
-        if victim is None:
-            victim = cycle.victims[one.workload.key] = Victim(one, cycle)
+        victim = victim_of(one, cycle)
         one = victim.one  # who shrank in this cycle is known by the pods it had
         for placement in one.admission.podsets if victim.surplus and self.claim.takes_surplus else ():
             if placement.name in victim.surplus:
@@ -258,6 +266,10 @@ class Field:
             podsets = gift.victim.one.workload.podsets
             return self.cycle.draft.holdings(podsets, gift.victim.rest()).get(row, ((), ()))
         return gift.rows[row]
+
+
+class Fields(dict[tuple[object, ...], Field]):
+    """Those of a cycle, by claim and pool."""
 
 
 class Market:

@@ -1,0 +1,133 @@
+"""The rows of `fairway ls`: which Workloads a filter takes, what is read beside them, and the columns shown."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Ref, Selection
+
+from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
+from .output import print_table
+
+MOST_ROWS = 200
+ARRAY = "fairway.dev/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which workloads are asked for. Without `states` and `everything`: those that are not over."""
+
+    states: tuple[str, ...] = ()
+    queue: str = ""
+    user: str = ""
+    owners: Collection[tuple[str, str, str]] | None = None  # kind, namespace and name of those that labels choose
+    everything: bool = False
+
+    def takes(self, one: Listed, now: float) -> bool:
+        is_over = one.state in OVER
+        if is_over and not (self.everything or self.states):
+            return False
+        if (self.states and one.state not in self.states) or (is_over and one.since() < now - DAY_SECONDS):
+            return False
+        if (self.queue and one.spec.queue != self.queue) or (self.user and self.user not in (one.user, one.spec.user)):
+            return False
+        return self.owners is None or any(key in self.owners for key in keys(one))
+
+
+def keys(one: Listed) -> list[tuple[str, str, str]]:
+    """What its owners and itself go by in a choice by labels."""
+    space = one.metadata.namespace
+    owners = [(it.kind, space, it.name) for it in one.metadata.owner_references or ()]
+    return [*owners, ("Workload", space, one.metadata.name)]
+
+
+async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
+    """The Workloads that a filter takes, in the order of `rank`: as they were sent, and read."""
+    decode, now = msgspec.json.Decoder(Listed).decode, client.clock.now()
+    found = []
+    async for page in client.pages(Selection(kinds.WORKLOADS, namespace)):
+        found += [(raw, one) for raw in page.items or () if filter.takes(one := decode(raw), now)]
+    return sorted(found, key=lambda it: rank(it[1]))
+
+
+class _Named(msgspec.Struct):
+    """An object of which only the name is read."""
+
+    metadata: "_Name"
+
+
+class _Name(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+async def chosen(client: Client, namespace: str, labels: str, of: Sequence[Kind] = ()) -> set[tuple[str, str, str]]:
+    """Kind, namespace and name of the objects that a label selector takes: Jobs, bare pods and Workloads."""
+    found = set()
+    for kind in of or (kinds.JOBS, kinds.PODS, kinds.WORKLOADS):
+        for it in await client.list(Selection(kind, namespace, labels=labels), _Named):
+            found.add((kind.name, it.metadata.namespace, it.metadata.name))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What rows need beside the workloads. `limits`: the time limit by queue; `done`: by key, of arrays."""
+
+    now: float
+    limits: Mapping[str, float]
+    done: Mapping[tuple[str, str], str]
+
+    @classmethod
+    async def of(cls, client: Client, items: Sequence[Listed]) -> "Sight":
+        arrays = [it for it in items[:MOST_ROWS] if ARRAY in (it.metadata.annotations or {})]
+        done = {it.key: await _done(client, it) for it in arrays}
+        return cls(client.clock.now(), await _limits(client), done)
+
+
+async def _limits(client: Client) -> dict[str, float]:
+    """The default time limit of each queue: its own, or the nearest above it."""
+    try:
+        queues = {it["metadata"]["name"]: it.get("spec") or {} for it in await client.list(Selection(kinds.QUEUES))}
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return {}
+    found = {}
+    for name in queues:
+        path: list[str] = []
+        at = name
+        while at in queues and at not in path:
+            path.append(at)
+            at = queues[at].get("parent", "")
+        texts = [(queues[at].get("timeLimit") or {}).get("default", "") for at in path]
+        found[name] = length(next(filter(None, texts), ""))
+    return found
+
+
+async def _done(client: Client, one: Listed) -> str:
+    """Of an array: how many of its tasks have succeeded, of all."""
+    total = (one.metadata.annotations or {})[ARRAY]
+    try:
+        job = await client.get(Ref(kinds.JOBS, one.name, one.metadata.namespace))
+    except ApiError:
+        return f"?/{total}"
+    return f"{(job.get('status') or {}).get('succeeded', 0)}/{total}"
+
+
+def print_rows(items: Sequence[Listed], sight: Sight, *, space: str, is_wide: bool = False) -> None:
+    head, rows = columns(items, sight, space=space)
+    empty = "no workloads run or wait; `fairway submit` queues one, `fairway ls --all` lists those that are over"
+    print_table(head, rows, empty=empty, less=() if is_wide else LESS)
+
+
+def columns(items: Sequence[Listed], sight: Sight, *, space: str) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows, without the columns that would be empty; the namespace only where there may be several."""
+    rows = [row(it, sight.limits, sight.done.get(it.key, ""), sight.now) for it in items]
+    always = ("NAME", "QUEUE", "STATE", "REASON")
+    kept = [at for at, name in enumerate(HEAD) if name in always or any(cells[at] for cells in rows)]
+    kept = [at for at in kept if at or not space]
+    return [HEAD[at] for at in kept], [[cells[at] for at in kept] for cells in rows]

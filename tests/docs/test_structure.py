@@ -1,0 +1,45 @@
+"""The structure that ARCHITECTURE.md promises, read from the imports and definitions of every module."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+TREES = {name_of(path): ast.parse(path.read_text()) for path in sorted((SOURCE / "fairway").rglob("*.py"))}
+PACKAGES = {name_of(path) for path in (SOURCE / "fairway").rglob("__init__.py")}
+
+
+def imported(module: str) -> Iterator[str]:
+    """The modules of ours that a module imports, wherever it does: at its top, in a function, for types alone."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in TREES)
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".") if module in PACKAGES else module.split(".")[:-1]
+            start = above[: len(above) - node.level + 1] if node.level else []
+            source = ".".join([*start, *filter(None, [node.module])])
+            found = {f"{source}.{alias.name}" for alias in node.names} & TREES.keys()
+            yield from found or {source} & TREES.keys()
+
+
+def test_no_module_imports_one_that_imports_it() -> None:
+    graph = {module: set(imported(module)) - {module} for module in TREES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' -> '.join(reversed(error.args[1]))}")
+
+
+def test_the_engine_needs_no_imports_for_types_alone() -> None:
+    engine = {module: tree for module, tree in TREES.items() if module.startswith("fairway.engine")}
+    assert [module for module, tree in engine.items() if "TYPE_CHECKING" in ast.dump(tree)] == []
