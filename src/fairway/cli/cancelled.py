@@ -12,7 +12,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
 from .listing import CANCELLED, Listed
-from .ls import Filter
+from .rows import Filter
 
 Thing = dict[str, Any]
 OF_WORKLOADS = f"reason={CANCELLED},involvedObject.kind=Workload"

@@ -9,8 +9,9 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
+from .cancelled import cancelled
 from .connect import on_cluster
-from .listing import ORDER, OVER
+from .listing import ORDER, OVER, rank
 from .main import Problem
 from .output import listing_option, show
 from .rows import MOST_ROWS, Filter, Sight, chosen, print_rows, taken
@@ -38,8 +39,6 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
         return await watch(client, space, filter)
     found = await taken(client, space, filter)
     if (filter.everything or "cancelled" in filter.states) and owners is None:
-        from .cancelled import cancelled
-
         found = sorted([*found, *await cancelled(client, space, filter)], key=lambda it: rank(it[1]))
     if not found:
         await _check_queue(client, filter.queue)
