@@ -11,13 +11,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
+from fairway import NAMESPACE
 from fairway.engine import PRESETS, Policy
 
 MOST_PORTS = 65_535
-NAMESPACE = "fairway-system"
-"""Where the controller lives, unless a setting names another."""
-LEASE, DECIDES_BY = "fairway-controller", "fairway.dev/decides-by"
-"""The lease of who decides, and the annotation there."""
+DECIDES_BY = "fairway.dev/decides-by"
+"""The annotation on the lease of who decides."""
 DURATIONS = frozenset({"batch_window", "usage_half_life", "lease_term", "log_retention"})
 
 

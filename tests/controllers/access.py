@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from fairway import LEASE
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.cli.manifests import manifests
 from fairway.kube.transport import Request
-from fairway.settings import LEASE
 
 Grant = tuple[str, str, str]
 OF_OPERATORS = {(group, row.plural) for (group, _), row in OWNERS.items() if group != "batch"}

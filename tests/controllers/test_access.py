@@ -5,13 +5,14 @@ import ssl
 from access import Grant, granted, needed
 from simworld import World, cluster, job, node, pod, priority
 
+from fairway import NAMESPACE
 from fairway.cli.manifests import manifests, ref_of
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.certificates import Certificates
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
-from fairway.settings import NAMESPACE, Settings
+from fairway.settings import Settings
 
 
 class Watched:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from simworld import SETTINGS, World, as_controller, cluster, job, node
 
+from fairway import LEASE, NAMESPACE
 from fairway.api.crds import crds
 from fairway.clock import Clock, VirtualClock, seeded
 from fairway.controllers.run import run
@@ -20,7 +21,7 @@ from fairway.kube.client import Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref
-from fairway.settings import LEASE, NAMESPACE, Settings
+from fairway.settings import Settings
 
 START = 1_800_000_000.0
 SERVER = Path(__file__).parents[1] / "conformance" / "serve.py"

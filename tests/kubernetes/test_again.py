@@ -1,7 +1,10 @@
 """Fairway comes to a real cluster whose Jobs run already, and beside kube-scheduler: none is stopped or charged."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
+import page
 from plane import Plane, Thing, fairway, node, nodes, until
 from test_other_scheduler import ends, job
 
@@ -42,6 +45,28 @@ def strict(name: str, size: int, seconds: float) -> Thing:
     """A Job of which no pod may fail in any way."""
     said: dict[str, Any] = {"podFailurePolicy": STRICT} if size == 1 else {}
     return job(name, seconds=seconds, parallelism=size, **said)
+
+
+async def test_what_is_submitted_while_no_controller_runs_is_told_so_and_queues(plane: Plane) -> None:
+    said = await asyncio.to_thread(page.run, "fairway submit --image i --wait-anyway --name early -- true", home(plane))
+    assert "early queued in default" in said and "no scheduler has decided yet: no controller runs" in said
+    async with plane.client() as admin, nodes(admin, node("n0")), fairway(plane):
+        await until(lambda: states(admin, "Running"))
+        assert not await asyncio.to_thread(page.run, "fairway why early | grep scheduler", home(plane), status=1)
+        await admin.delete(Ref(kinds.JOBS, "early", "default"))
+        await until(lambda: is_empty(admin))
+
+
+def home(plane: Plane) -> Path:
+    """Of an administrator of the plane."""
+    folder = plane.folder / "home"
+    (folder / ".kube").mkdir(parents=True, exist_ok=True)
+    (folder / ".kube" / "config").write_text(plane.kubeconfig().read_text())
+    return folder
+
+
+async def is_empty(client: Client) -> bool:
+    return not [*await client.list(Selection(kinds.PODS)), *await client.list(Selection(kinds.WORKLOADS))]
 
 
 async def test_a_second_installation_and_a_late_one_stop_nothing_that_runs(plane: Plane) -> None:

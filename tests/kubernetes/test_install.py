@@ -139,9 +139,15 @@ async def _installed(plane: Plane) -> None:
     lacking = await printed(plane, check, status=1)
     assert "CustomResourceDefinition workloads.fairway.dev: missing; apply what `fairway install` prints" in lacking
     assert "no controller runs" in lacking
+    refused = await printed(plane, f"fairway submit --image busybox --kubeconfig {plane.kubeconfig('ann')} -- true", 1)
+    assert refused == "fairway: Fairway is not installed on this cluster; `fairway install` prints what it needs\n"
     first, again = await printed(plane, install), await printed(plane, install)
     assert {line.rpartition(" ")[2] for line in first.splitlines()} == {"created"}
     changed = {line.partition("/")[0] for line in again.splitlines() if not line.endswith(" unchanged")}
+    for command in ("ls", "queues"):
+        assert "no scheduler has decided yet: " in await printed(plane, f"fairway {command}")
+    closed = await printed(plane, "fairway submit --image busybox --wait-anyway -- true", status=1)
+    assert closed.startswith("fairway: Fairway's webhook does not answer, so nothing is let in; no controller")
     always_sent = {"poddisruptionbudget.policy"}  # its selector
     assert {kind for kind in changed if not kind.endswith(".admissionregistration.k8s.io")} == always_sent
 

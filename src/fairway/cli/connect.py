@@ -22,6 +22,7 @@ from fairway.node.lock import holder
 from .main import Problem, told
 
 AUTHORITIES = "SSL_CERT_FILE"
+NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
 
 
@@ -46,8 +47,7 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
             return asyncio.run(connected(config, work, namespace=namespace or config.namespace, **said))
     except ApiError as error:
         if error.message.strip() == NO_GROUP:
-            missing = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
-            raise Problem(missing, exit_code=1) from error
+            raise Problem(NOT_INSTALLED, exit_code=1) from error
         raise Problem(error.message or str(error), exit_code=1) from error
     except BrokenPipeError:
         raise  # whoever read what we print has seen enough

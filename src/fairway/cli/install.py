@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import click
 import yaml
 
+from fairway import NAMESPACE
 from fairway.kube.manifest import load
-from fairway.settings import NAMESPACE
 
 from .connect import ask
 from .installed import check as look

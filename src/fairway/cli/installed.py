@@ -7,17 +7,17 @@ namespaces cannot go without it. Nothing is changed.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
-from fairway.api.quantities import time
+from fairway import LEASE
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.settings import LEASE
+from fairway.kube.kinds import Kind, Selection
 
+from .leader import has_leader
 from .manifests import Thing, ref_of
 
 T = TypeVar("T")
@@ -102,15 +102,6 @@ async def _denied(client: Client, account: str, namespace: str, asked: dict[str,
     where = f" in {namespace}" if namespace else ""
     may = said["status"]["allowed"]
     return "" if may else f"{user} may not {asked['verb']} {asked['resource']}{where}; {APPLY}"
-
-
-async def has_leader(client: Client, namespace: str) -> bool:
-    """Whether a controller holds the lease and renews it."""
-    lease = await client.find(Ref(kinds.LEASES, LEASE, namespace))
-    spec: dict[str, Any] = lease["spec"] if lease else {}
-    if not spec.get("holderIdentity"):
-        return False
-    return bool(time(spec["renewTime"]) + spec["leaseDurationSeconds"] >= client.clock.now())
 
 
 async def _stuck(client: Client) -> list[str]:

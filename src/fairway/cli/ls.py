@@ -11,6 +11,7 @@ from fairway.kube.kinds import Selection
 
 from .cancelled import cancelled
 from .connect import on_cluster
+from .leader import warn
 from .listing import ORDER, OVER, rank
 from .main import Problem
 from .output import listing_option, show
@@ -38,6 +39,7 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
         await _check_queue(client, filter.queue)
         return await watch(client, space, filter)
     found = await taken(client, space, filter)
+    await warn(client)
     if (filter.everything or "cancelled" in filter.states) and owners is None:
         found = sorted([*found, *await cancelled(client, space, filter)], key=lambda it: rank(it[1]))
     if not found:

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from fairway import NAMESPACE
 from fairway.kube.kinds import Kind, Ref
-from fairway.settings import NAMESPACE
 
 Thing = dict[str, Any]
 

@@ -18,6 +18,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request
 
+from .connect import NOT_INSTALLED
 from .find import sought
 from .job import GPU, template_of
 from .main import Problem
@@ -60,6 +61,8 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
         client.call(Request("GET", "/version")), *(_readable(client, kind) for kind in named)
     )
     queues, nodes, pools, classes = [*lists, None][:4]
+    if queues is None and not await client.resources(kinds.FAIRWAY):
+        raise Problem(NOT_INSTALLED, exit_code=1)
     named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
     values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
     return View(b"fairway" in version, named_queues, nodes, pools, values)

@@ -18,6 +18,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
 from .connect import on_cluster
+from .leader import warn
 from .listing import GPU, Meta, PodMeta, natural
 from .output import listing_option, print_names, print_table, show, span
 
@@ -107,6 +108,7 @@ class Requests:
 async def queues(client: Client, namespace: str, output: str) -> None:
     """List queues: quotas, share, what they hold and ask for now; then how far off forecasts were."""
     items = sorted(await client.list(Selection(kinds.QUEUES)), key=lambda it: natural(it["metadata"]["name"]))
+    await warn(client)
     if output == "name":
         return print_names(items)
     live = await _live(client, items)

@@ -9,6 +9,7 @@ from fairway.kube.client import Client
 
 from .connect import on_cluster
 from .find import Found, failure, find, pods_of
+from .leader import warn
 from .listing import OVER, Listed, reason
 from .mistakes import listed, needs_of
 from .output import age, clock_time, in_local_time, output_option, print_table, show, span, start
@@ -95,6 +96,7 @@ def _print_history(said: Thing, now: float) -> None:
 async def why(client: Client, namespace: str, output: str, job: str) -> None:
     """Why a workload waits, and what would change it; why one failed."""
     found = await find(client, namespace, job)
+    await warn(client)
     key = f"{found.ref.namespace}/{found.ref.name}"
     helps = await would_help(client, key) if found.phase == "Pending" else []
     cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""

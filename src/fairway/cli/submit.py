@@ -23,6 +23,7 @@ from .connect import on_cluster
 from .follow import follow_job
 from .job import amend, check_name, deadline, kind_of, template_of
 from .launch import service_of
+from .leader import warn
 from .main import Problem
 from .mistakes import View, check, near, view_of
 from .options import submit_options
@@ -33,6 +34,11 @@ from .verdict import first_verdict
 from .whatif import dry_run as foretell
 
 Thing = dict[str, Any]
+CLOSED = '.fairway.dev": failed to call webhook'
+NO_WEBHOOK = (
+    "Fairway's webhook does not answer, so nothing is let in; no controller runs? `fairway install --check` says what "
+    "is missing"
+)
 NEVER = ("NeverFits", "QueueNotFound", "QueueInvalid", "NotAllowed", "LevelUnknown")
 """Reasons for which a workload waits that no time mends."""
 
@@ -84,6 +90,7 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
         return max([await _foretell(client, it, order) for it in drafts])
     made = [await _make(client, it, values) for it in drafts]
     await _tell(client, drafts, made, order)
+    await warn(client)
     if order.watch:
         await _watch(client, drafts[0])
     return await _follow(client, drafts[0], made[0]) if order.follow else 0
@@ -146,6 +153,8 @@ def _by_option(draft: Draft) -> Iterator[None]:
             found = f"{option}there is a {kind} {name!r} already, running or over"
             first = f"`fairway cancel --forget {name}` first"
             raise Problem(f"{found}; take another name, or {first}", exit_code=1) from error
+        if error.status == 500 and CLOSED in error.message:
+            raise Problem(NO_WEBHOOK, exit_code=1) from error
         if error.status not in (400, 422):
             raise
         options = [(name, it.message) for it in error.causes for part, name in FIELDS.items() if part in it.field]

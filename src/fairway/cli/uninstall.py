@@ -14,16 +14,17 @@ from functools import partial
 
 import click
 
+from fairway import LEASE
 from fairway.api.objects import GATE, QUEUE, SCHEDULER
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.settings import LEASE
 
 from .connect import ask
 from .install import chosen, namespace_option
-from .installed import each, has_leader
+from .installed import each
+from .leader import has_leader
 from .main import Problem
 from .manifests import Thing, ref_of
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fairway import LEASE, NAMESPACE
 from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -75,11 +76,11 @@ async def would_help(client: Client, key: str) -> list[str]:
 async def policy_of(client: Client) -> "Policy":
     """The one that the cluster's controller says on its lease that it decides by; the default where none is told."""
     from fairway.api.quantities import duration
-    from fairway.settings import DECIDES_BY, LEASE, Settings, SettingsError, settings_of
+    from fairway.settings import DECIDES_BY, Settings, SettingsError, settings_of
     from fairway.settings import policy_of as chosen
 
     try:
-        lease = await client.get(Ref(kinds.LEASES, LEASE, Settings().namespace))
+        lease = await client.get(Ref(kinds.LEASES, LEASE, NAMESPACE))
         said = json.loads((lease["metadata"].get("annotations") or {}).get(DECIDES_BY, "{}"))
         return chosen(settings_of(said, duration))
     except (ApiError, SettingsError, ValueError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from fairway import LEASE
 from fairway.api.objects import NamespaceObject, Object, PodObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
@@ -29,7 +30,7 @@ from fairway.kube.kinds import Kind, Ref
 from fairway.kube.lease import Election
 from fairway.kube.transport import Transport
 from fairway.record import keep, record_of
-from fairway.settings import DECIDES_BY, LEASE, Settings, policy_of, told
+from fairway.settings import DECIDES_BY, Settings, policy_of, told
 
 from .apply import Writer
 from .cases import Cases, group_kind, key_of_owner

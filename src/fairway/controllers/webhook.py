@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from fairway import LEASE
 from fairway.api.admission import Refused, Review, Said, Thing, admit
 from fairway.api.objects import MANAGED
 from fairway.kube.client import ApiError, Client
-from fairway.settings import LEASE
 
 from .certificates import Certificates
 from .view import View

@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fairway import NAMESPACE
 from fairway.api.crds import crds
 from fairway.api.objects import HOLLOW
 from fairway.clock import Chance, Clock
@@ -43,7 +44,7 @@ from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
-from fairway.settings import MOST_PORTS, NAMESPACE
+from fairway.settings import MOST_PORTS
 
 from .database import Database, Unusable
 from .disk import RESERVE_BYTES

@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
+from fairway import WORKED
 from fairway.api.quantities import time
 
 from .client import ApiError, Client
 from .kinds import Ref
 
 TERM_SECONDS, FOLLOW_SECONDS, RELEASE_SECONDS = 15.0, 1.0, 2.0
-WORKED = "fairway.dev/worked-until"
 log = logging.getLogger(__name__)
 
 

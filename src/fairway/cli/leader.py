@@ -1,0 +1,67 @@
+"""Whether a scheduler decides on a cluster: the lease that its controller renews says so, and until when one did.
+
+Commands that show what waits say in a line of their own where none does, on standard error: what they print is then as
+old as the last decision. Clocks differ and a standby takes over within seconds, so a while is allowed for; where the
+reader may not see the lease nothing is said.
+"""
+
+from typing import Any
+
+import click
+
+from fairway import LEASE, NAMESPACE, WORKED
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Ref, Selection
+
+from .output import clock_time, seconds
+
+PATIENCE_SECONDS = 30.0
+Thing = dict[str, Any]
+
+
+async def has_leader(client: Client, namespace: str) -> bool:
+    """Whether a controller holds the lease and renews it."""
+    lease = await client.find(Ref(kinds.LEASES, LEASE, namespace))
+    spec: Thing = lease["spec"] if lease else {}
+    if not spec.get("holderIdentity"):
+        return False
+    return bool(seconds(spec["renewTime"]) + spec["leaseDurationSeconds"] >= client.clock.now())
+
+
+async def warn(client: Client) -> None:
+    """Says on standard error that no scheduler decides, where that is so."""
+    if line := await idle(client):
+        click.echo(line, err=True)
+
+
+async def idle(client: Client) -> str:
+    """That no scheduler decides, and since when; "" where one does, or its reader may not know."""
+    try:
+        lease = await _lease(client)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return ""
+    todo = "`fairway install --check` says what is missing"
+    if lease is None or not lease["spec"].get("renewTime"):
+        return f"no scheduler has decided yet: no controller runs on this cluster; {todo}"
+    spec, now = lease["spec"], client.clock.now()
+    said = (lease["metadata"].get("annotations") or {}).get(WORKED) or spec["renewTime"]
+    term = spec.get("leaseDurationSeconds") or 0 if spec.get("holderIdentity") else 0
+    if max(seconds(said), seconds(spec["renewTime"])) + term + PATIENCE_SECONDS >= now:
+        return ""
+    return f"no scheduler has decided since {clock_time(said, now)}: no controller runs on this cluster; {todo}"
+
+
+async def _lease(client: Client) -> Thing | None:
+    """Where Fairway is installed in a namespace of another name, who may see all leases finds it."""
+    if found := await client.find(Ref(kinds.LEASES, LEASE, NAMESPACE)):
+        return found
+    try:
+        others = await client.list(Selection(kinds.LEASES, fields=f"metadata.name={LEASE}"))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
+    return others[0] if others else None

@@ -1,0 +1,38 @@
+"""Commands say where no scheduler decides; tests/kubernetes asks the same of a real cluster."""
+
+import pytest
+from simworld import SETTINGS, cluster
+from test_life import START
+
+from fairway import NAMESPACE
+from fairway.cli.leader import idle
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+
+
+@pytest.mark.parametrize("namespace", [NAMESPACE, "another"])
+def test_where_no_scheduler_decides_it_is_said_and_since_when(namespace: str) -> None:
+    clock = VirtualClock(START)
+
+    async def run() -> list[str]:
+        async with cluster(clock, seeded(1)) as world:
+            await world.client.ensure(kinds.NAMESPACES, {"metadata": {"name": namespace}})
+            told = [await idle(world.client)]
+            settings = SETTINGS.__class__(namespace=namespace, identity="it")
+            for _ in range(2):
+                world.start(settings=settings)
+                await world.until(lambda: decides(world.client))
+                await clock.sleep(100)
+                told.append(await idle(world.client))
+                await world.crash()
+                told.append(await idle(world.client))  # a standby may take over yet
+            await clock.sleep(100)
+            return [*told, await idle(world.client)]
+
+    first, *rest, last = clock.run(run())
+    assert first.startswith("no scheduler has decided yet: no controller runs on this cluster; ")
+    assert rest == ["", "", "", ""] and last.startswith("no scheduler has decided since ")
+
+
+async def decides(client: object) -> bool:
+    return not await idle(client)  # type: ignore[arg-type]
