@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from itertools import pairwise
 
 import pytest
@@ -29,7 +30,7 @@ from fairway.api.types import (
 )
 from fairway.clock import Clock
 from fairway.controllers.happening import Happening, failed_at, happened, happened_since, pod_failed
-from fairway.controllers.journal import MOST_LINES, Journal, line
+from fairway.controllers.journal import MOST_LINES, Journal, Lines, line
 
 PLACED = AdmissionStatus("h100", (PodSetNodes("main", (NodePods("n1", 2), NodePods("n2", 2))),))
 
@@ -86,6 +87,7 @@ def test_what_happened_while_no_controller_led_is_read_off_the_object() -> None:
         "left": ["evicted", "requeued"],
     }  # fmt: skip
     assert not list(happened_since(over, "2026-11-21T12:02:04Z"))
+    assert LIFE[-4] and not list(happened_since(LIFE[-4], "2026-11-21T12:01:01Z"))  # it waits since before that
     new = replace(LIFE[1], metadata=Metadata("job-a", "ml", creation_timestamp=at))
     assert [one.event for one in happened_since(new, at)] == ["submitted"]
 
@@ -105,6 +107,17 @@ def test_a_pod_that_failed_or_was_lost_has_a_line_once(reason: str, text: str) -
     assert text in line(told, "info", 0.0)
     assert not list(pod_failed(failed, failed, "ml/job-a")) and not list(pod_failed(None, running, "ml/job-a"))
     assert (failed_at(failed), failed_at(running)) == ("2026-11-21T12:00:00Z", "")
+
+
+def test_what_other_parts_log_has_the_form_of_the_log() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError:
+        record = logging.LogRecord("fairway.kube.lease", logging.WARNING, "", 1, "lost: %s", ("it",), sys.exc_info())
+    record.created = 0.0
+    told = Lines().format(record)
+    assert told.startswith('1970-01-01T00:00:00Z warning note by=kube.lease message="lost: it" trace="Traceback')
+    assert "\n" not in told
 
 
 def test_what_is_deleted_before_it_is_over_was_cancelled() -> None:

@@ -139,9 +139,12 @@ async def _afar(config: Any, settings: Any, door: Any) -> None:
 
 
 async def _control(transport: Any, settings: Any, door: Any = None) -> None:
+    from fairway.controllers.journal import Lines
     from fairway.controllers.run import run
 
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     await run(transport, settings, Clock(), Chance(), webhook=door)
 
 

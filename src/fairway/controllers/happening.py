@@ -59,7 +59,7 @@ def happened_since(seen: WorkloadObject, moment: str) -> Iterator[Happening]:
     status = seen.status
     earlier = tuple(one for one in status.conditions if (one.last_transition_time or "") < moment)
     was_over = any(one.type == "Finished" and one.status == "True" for one in earlier)
-    is_evicted = holds(status, "Evicted")
+    is_evicted = any(it.type == "Evicted" and it.status == "True" for it in status.conditions if it not in earlier)
     if not is_evicted:
         yield from (_evicted(seen, one, {}) for one in status.eviction_history if one.time >= moment)
     before = replace(

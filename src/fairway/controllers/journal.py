@@ -2,6 +2,7 @@
 
     2026-11-21T14:20:00Z info admitted workload=ml/job-a queue=nlp pool=h100 nodes=n1,n2 attempt=1
 
+What any other part logs has the same form, as the event `note`.
 Lines are kept and written by a task of their own, many at once and in a thread, so that neither a burst nor a slow
 reader holds up a cycle; of what is more than it may keep, only the number is told. Nothing of a workload's program,
 environment or notify address is written.
@@ -30,6 +31,15 @@ log = logging.getLogger(__name__)
 def to_stderr(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
+
+
+class Lines(logging.Formatter):
+    """Records of `logging` in the form of the log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        facts = {"by": record.name.removeprefix("fairway."), "message": record.getMessage(), "trace": trace}
+        return line(Happening("note", "", facts), record.levelname.lower(), record.created).rstrip("\n")
 
 
 class Journal:
