@@ -167,7 +167,7 @@ def conditions(**said: bool) -> list[Thing]:
 def trainer(kind: str, field_name: str, leads: tuple[str, ...]) -> Play:
     def made(seen: Seen) -> Iterator[Thing]:
         spec = seen.said["spec"]
-        if spec.get("runPolicy", {}).get("suspend"):
+        if spec.get("runPolicy", {}).get("suspend") or seen.condition("Failed"):
             return
         for role, one in spec[field_name].items():
             for index in range(one.get("replicas", 1)):
@@ -187,7 +187,9 @@ def trainer(kind: str, field_name: str, leads: tuple[str, ...]) -> Play:
         key = "training.kubeflow.org/replica-type"
         own = [it for it in seen.pods if it["metadata"]["labels"][key] == first.lower()]
         done = seen.condition("Succeeded") or seen.ended(own, roles[first].get("replicas", 1))
-        return {"conditions": conditions(Created=True, Suspended=suspended, Succeeded=done)}
+        late = not suspended and seen.said["spec"].get("runPolicy", {}).get("activeDeadlineSeconds") == 0
+        failed = seen.condition("Failed") or (late and not done)
+        return {"conditions": conditions(Created=True, Suspended=suspended, Succeeded=done, Failed=failed)}
 
     return Play(Kind(kind, f"{kind.lower()}s", "kubeflow.org/v1"), made, status)
 
@@ -338,7 +340,7 @@ RAY_CLUSTER = Play(RAY_CLUSTERS, ray_made, ray_status)
 
 def ray_job_made(seen: Seen) -> Iterator[Thing]:
     spec = seen.said["spec"]
-    if spec.get("suspend") or seen.said.get("status", {}).get("jobDeploymentStatus") == "Complete":
+    if spec.get("suspend") or seen.said.get("status", {}).get("jobDeploymentStatus") in ("Complete", "Failed"):
         return
     labels = {"ray.io/originated-from-cr-name": seen.name, "ray.io/originated-from-crd": "RayJob"}
     yield {"kind": "RayCluster", "metadata": {"name": f"{seen.name}-x7k2p", "labels": labels},
@@ -353,8 +355,10 @@ def ray_job_made(seen: Seen) -> Iterator[Thing]:
 
 
 def ray_job_status(seen: Seen) -> Thing:
-    if seen.said.get("status", {}).get("jobDeploymentStatus") == "Complete":
+    if seen.said.get("status", {}).get("jobDeploymentStatus") in ("Complete", "Failed"):
         return {}
+    if seen.said["spec"].get("activeDeadlineSeconds") == 1 and not seen.said["spec"].get("suspend"):
+        return {"jobDeploymentStatus": "Failed", "reason": "DeadlineExceeded"}
     if seen.said["spec"].get("suspend"):
         return {"jobDeploymentStatus": "Suspended", "jobStatus": ""}
     job = seen.things.get(("Job", seen.name))

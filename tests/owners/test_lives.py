@@ -256,6 +256,32 @@ def test_a_replica_waits_at_its_gates_runs_comes_back_after_an_eviction_and_is_c
     assert [one["metadata"]["name"] for one in seen["left"] if "filler" not in one["metadata"]["name"]] == []
 
 
+TIMED = [case for case in CASES if case.name in ("pytorchjob", "tfjob", "xgboostjob", "rayjob", "jobset")]
+
+
+@pytest.mark.parametrize("case", TIMED, ids=lambda case: case.name)
+def test_an_owner_at_its_time_limit_fails_where_it_knows_deadlines_and_else_stays_suspended(case: Case) -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        owner = await submit(world, case)
+        await world.client.patch(owner, {"metadata": {"annotations": {"fairway.dev/time-limit": "30s"}}})
+        await world.until(lambda: world.is_in(case.workload, "Running"))
+        await world.until(lambda: world.is_in(case.workload, "Failed"), seconds=200)
+
+        async def is_empty() -> bool:
+            return not await bound(world)
+
+        await world.until(is_empty)
+        await world.clock.sleep(100)
+        said, status = await world.client.get(owner), (await world.workload(case.workload))["status"]
+        told = said["status"].get("conditions") or ()
+        failed = said["status"].get("jobDeploymentStatus") == "Failed" or any(
+            it["type"] == "Failed" and it["status"] == "True" for it in told)  # fmt: skip
+        return failed, status["reason"], len(await bound(world))
+
+    failed, reason, left = play(case, story)
+    assert (failed, reason, left) == (case.name != "jobset", "TimeLimit", 0)
+
+
 def test_a_group_that_is_scaled_away_takes_its_workload_along() -> None:
     case = REPLICATED[-1]
 

@@ -28,33 +28,50 @@ DEFAULT_QUEUE = "default"
 POD = ("v1", "Pod")
 FLINK = "app"
 """The label of Flink's pods that names their deployment, where the label `type` says that they are Flink's."""
+DEADLINE = "activeDeadlineSeconds"
 CAPITAL = re.compile("[A-Z]")
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The field by which an owner is kept from making pods, and what it holds then and else."""
+    """The field by which an owner is kept from making pods, and what it holds then and else. `over`: the least that
+    `activeDeadlineSeconds` beside it may hold, where the operator ends its object by that while it runs."""
 
     path: tuple[str, ...] = ("spec", "suspend")
     off: str | bool = True
     on: str | bool = False
+    over: int | None = None
 
     def is_off(self, said: object) -> bool:
-        for step in self.path:
-            said = getattr(said, CAPITAL.sub(lambda found: f"_{found[0].lower()}", step), None)
-        return said == self.off
+        return _field(said, self.path) == self.off
+
+    def is_over(self, said: object) -> bool:
+        """Whether its operator is to end it at once."""
+        return not self.is_off(said) and _field(said, (*self.path[:-1], DEADLINE)) == self.over
 
     def patch(self, *, off: bool) -> dict[str, object]:
         """The merge patch that sets it."""
-        made: object = self.off if off else self.on
-        for step in reversed(self.path):
+        return self._patch({self.path[-1]: self.off if off else self.on})
+
+    def end(self) -> dict[str, object]:
+        """The merge patch with which its operator ends it at once."""
+        return self._patch({self.path[-1]: self.on, DEADLINE: self.over})
+
+    def _patch(self, made: dict[str, object]) -> dict[str, object]:
+        for step in reversed(self.path[:-1]):
             made = {step: made}
-        assert isinstance(made, dict)
         return made
+
+
+def _field(said: object, path: Iterable[str]) -> object:
+    for step in path:
+        said = getattr(said, CAPITAL.sub(lambda found: f"_{found[0].lower()}", step), None)
+    return said
 
 
 SUSPEND = Switch()
 RUN_POLICY = Switch(("spec", "runPolicy", "suspend"))
+TRAINING = Switch(("spec", "runPolicy", "suspend"), over=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +127,14 @@ OWNERS: Mapping[tuple[str, str], Ownership] = {
     ("trainer.kubeflow.org", "TrainJob"): Ownership(
         ("trainer.kubeflow.org/v1alpha1",), "trainjobs", kubeflow.TrainJob, source=("jobset.x-k8s.io", "JobSet")
     ),
-    ("kubeflow.org", "PyTorchJob"): Ownership(("kubeflow.org/v1",), "pytorchjobs", kubeflow.PyTorchJob, RUN_POLICY),
-    ("kubeflow.org", "TFJob"): Ownership(("kubeflow.org/v1",), "tfjobs", kubeflow.TensorFlowJob, RUN_POLICY),
-    ("kubeflow.org", "XGBoostJob"): Ownership(("kubeflow.org/v1",), "xgboostjobs", kubeflow.BoostJob, RUN_POLICY),
+    ("kubeflow.org", "PyTorchJob"): Ownership(("kubeflow.org/v1",), "pytorchjobs", kubeflow.PyTorchJob, TRAINING),
+    ("kubeflow.org", "TFJob"): Ownership(("kubeflow.org/v1",), "tfjobs", kubeflow.TensorFlowJob, TRAINING),
+    ("kubeflow.org", "XGBoostJob"): Ownership(("kubeflow.org/v1",), "xgboostjobs", kubeflow.BoostJob, TRAINING),
     ("kubeflow.org", "MPIJob"): Ownership(
         ("kubeflow.org/v2beta1", "kubeflow.org/v1"), "mpijobs", kubeflow.MessageJob, RUN_POLICY
     ),
     ("ray.io", "RayCluster"): Ownership(("ray.io/v1",), "rayclusters", ray.RayCluster),
-    ("ray.io", "RayJob"): Ownership(("ray.io/v1",), "rayjobs", ray.RayJob),
+    ("ray.io", "RayJob"): Ownership(("ray.io/v1",), "rayjobs", ray.RayJob, Switch(over=1)),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Ownership(
         ("leaderworkerset.x-k8s.io/v1",), "leaderworkersets", serving.LeaderWorkerSet, None,
         label="leaderworkerset.sigs.k8s.io/name", group="leaderworkerset.sigs.k8s.io/group-index",

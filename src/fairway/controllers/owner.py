@@ -199,8 +199,16 @@ class KindOwner:
                 raise
 
     async def fail(self, client: Client) -> None:
-        """It stays stopped: no field of it says that it failed."""
-        await self.stop(client)
+        """It ends by a deadline that is over, where its operator knows one: none of the pods that it may make meanwhile
+        is bound. Else it stays stopped."""
+        switch, meta = self.row.switch, self.said.metadata
+        if switch is None or switch.over is None:
+            await self.stop(client)
+        elif not switch.is_over(self.said):
+            if switch.is_off(self.said):
+                await self._hold_back(client)
+            change = {"metadata": {"uid": meta.uid}, **switch.end()}
+            await client.patch(Ref(self.kind, meta.name, meta.namespace), change)
 
     async def _set(self, client: Client, *, off: bool) -> None:
         switch, meta = self.row.switch, self.said.metadata

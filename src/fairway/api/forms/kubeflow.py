@@ -17,6 +17,7 @@ class SchedulingPolicy(objects.Part, frozen=True):
 
 class RunPolicy(objects.Part, frozen=True):
     suspend: bool = False
+    active_deadline_seconds: int | None = None
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
 
 

@@ -68,6 +68,7 @@ class RayJobSpec(objects.Part, frozen=True):
     submitter_pod_template: objects.PodTemplate | None = None
     shutdown_after_job_finishes: bool = False
     suspend: bool = False
+    active_deadline_seconds: int | None = None
 
 
 class RayJobStatus(objects.Part, frozen=True):
