@@ -80,6 +80,15 @@ def test_several_are_suspended_resumed_and_cancelled_with_a_line_each(machine: M
     assert json.loads(machine.run("cancel", "a2", "-o", "json"))["done"] == "cancelled"
 
 
+def test_a_job_that_starts_again_after_a_failure_says_when(machine: Machine) -> None:
+    submit(machine, "again", "exit 3", "--retries", "3")
+    deadline = time.monotonic() + 60
+    while "retrying" not in (said := machine.run("why", "again")):
+        assert time.monotonic() < deadline, said
+    assert re.search(r"^  failed: exit code 3; starts again at \d\d:\d\d:\d\d(, in \d+s)?$", said, re.MULTILINE)
+    machine.run("cancel", "again")
+
+
 def test_what_was_cancelled_is_listed_with_what_is_over(machine: Machine) -> None:
     submit(machine, "dropped", "sleep 600", "--queue", "other")
     machine.until("dropped", "Running")

@@ -487,7 +487,7 @@ async def test_what_was_stopped_for_a_shutdown_starts_again_whatever_the_policy(
 
         async def restarted() -> bool:
             [status] = (await box.status("a"))["containerStatuses"]
-            return status["restartCount"] == 1 and "running" in status["state"]
+            return status["restartCount"] == 0 and bool(status["lastState"]) and "running" in status["state"]
 
         assert await until(box.client, 20, restarted)
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
@@ -524,6 +524,16 @@ async def test_a_lost_process_is_reported_and_leaves_nothing_running(tmp_path: P
     ended = status["containerStatuses"][0]["state"]["terminated"]
     assert (status["reason"], ended["reason"], ended["exitCode"]) == ("Lost", "ContainerStatusUnknown", 137)
     assert not lives((tmp_path / "pid").read_text())
+
+
+async def test_a_process_that_is_lost_before_our_eyes_ended_then(box: Box, tmp_path: Path):
+    pod = await box.run("a", f"echo up > {tmp_path}/up; sleep 300")
+    await box.phase("a", "Running")
+    await until(box.client, 20, lambda: _exists(tmp_path / "up"))
+    os.kill(holder(box.attempt(pod) / "lock"), signal.SIGKILL)
+    await box.phase("a", "Failed")
+    found = inspect(box.attempt(pod))
+    assert found.started_at and found.finished_at and found.finished_at > found.started_at
 
 
 async def _exists(path: Path) -> bool:

@@ -430,6 +430,17 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
     return f"failed: {message or reason}"
 
 
+def retrying(end: Terminated | None, at: float) -> str:
+    """How the program failed, and when it is started again."""
+    said = f"failed: {exit_words(end.exit_code, end.reason, end.message)}; " if end else ""
+    return f"{said}starts again at {_moment(at)}"
+
+
+def exit_of(pod: PodObject) -> Terminated | None:
+    """How the first container of a pod that failed did."""
+    return min(_exits(pod.status), key=lambda end: end.finished_at or "", default=None)
+
+
 def first_exit(pods: Sequence[PodObject]) -> tuple[str, Terminated] | None:
     """The pod whose container failed first, and how it did; a pod that was lost only where no program failed."""
     exits = [

@@ -201,14 +201,20 @@ class Terminated(Part, frozen=True):
     finished_at: str | None = None
 
 
+class Waiting(Part, frozen=True):
+    reason: str = ""
+
+
 class ContainerState(Part, frozen=True):
     terminated: Terminated | None = None
+    waiting: Waiting | None = None
 
 
 class ContainerStatus(Part, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    restart_count: int = 0
     allocated_resources: dict[str, Quantity] = {}
     resources: Resources | None = None
 
@@ -252,6 +258,7 @@ class JobSpec(Part, frozen=True):
     completions: Natural | None = None
     suspend: bool = False
     completion_mode: str = ""
+    backoff_limit: int = 6
     pod_failure_policy: FailurePolicy | None = None
     template: PodTemplate = PodTemplate()
 

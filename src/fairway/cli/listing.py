@@ -18,14 +18,14 @@ from .output import clock_time, in_local_time, seconds, span, start
 GPU = "nvidia.com/gpu"
 NUMBERS = re.compile(r"(\d{1,18})")
 DAY_SECONDS = 86_400.0
-CANCELLED = "Cancelled"
-"""The phase of what was deleted before it was over; no Workload has it."""
+RETRYING, CANCELLED = "Retrying", "Cancelled"
+"""The reason of what runs nothing until it is started again; the phase of what was deleted before it was over."""
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
     "Paused": "paused", "Succeeded": "finished", "Failed": "failed", CANCELLED: "cancelled",
 }  # fmt: skip
 """The phase of a Workload → the word for users."""
-ORDER = ["running", "starting", "stopping", "paused", "waiting", "suspended", "parked", "cancelling"]
+ORDER = ["running", "retrying", "starting", "stopping", "paused", "waiting", "suspended", "parked", "cancelling"]
 OVER = ("finished", "failed", "cancelled")
 
 
@@ -154,6 +154,8 @@ class Listed(Part, dict=True):
         state, is_placed = STATES.get(self.status.phase, "waiting"), self.status.admission is not None
         if self.metadata.deletion_timestamp and state not in OVER:
             return "cancelling"
+        if state in ("running", "starting") and self.status.reason == RETRYING:
+            return "retrying"
         is_leaving = state in ("waiting", "suspended") and is_placed and self.turned("Evicted")
         return "stopping" if is_leaving else state
 
@@ -166,7 +168,7 @@ class Listed(Part, dict=True):
 
     def since(self) -> float:
         """When it entered its state: what waits, or is suspended, was submitted then, or evicted."""
-        kinds = {"running": "Running", "starting": "Admitted"}
+        kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"}
         turned = self.turned("Finished" if self.state in OVER else kinds.get(self.state, "Evicted"))
         submitted = (self.metadata.annotations or {}).get("fairway.dev/submitted") or self.metadata.creation_timestamp
         return turned or (seconds(submitted) if submitted else 0.0)
@@ -228,7 +230,7 @@ def row(one: Listed, limits: Mapping[str, float], done: str, now: float) -> list
 def ends_by(one: Listed, limits: Mapping[str, float], now: float) -> str:
     """When its time limit stops it; without one `~` and when it is expected to end."""
     began = one.turned("Admitted")
-    if one.state not in ("running", "starting") or began is None:
+    if one.state not in ("running", "retrying", "starting") or began is None:
         return ""
     limit, expected = length(one.spec.time_limit) or limits.get(one.spec.queue, 0.0), length(one.spec.expected_runtime)
     ends = {"": limit, "~": expected}

@@ -46,7 +46,7 @@ def users(workloads: Iterable[Listed]) -> dict[str, Counter[str]]:
     """Node → user → the GPUs that the user's workloads hold there; 0 for those that hold none."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one in workloads:
-        if one.state in ("running", "starting", "stopping") and one.status.admission:
+        if one.state in ("running", "retrying", "starting", "stopping") and one.status.admission:
             each = {it.name: it.gpus() for it in one.spec.pod_sets or ()}
             for part in one.status.admission.pod_sets or ():
                 for on in part.nodes or ():

@@ -128,12 +128,14 @@ def clock_time(moment: str | float | None, now: float) -> str:
     return at.strftime("%H:%M" if at.date() == today.date() else "%b %d %H:%M")
 
 
-def in_local_time(message: str, now: float) -> str:
-    """A message with its moments as tables show them; of those within an hour to the second."""
+def in_local_time(message: str, now: float, *, how_soon: bool = False) -> str:
+    """A message with its moments as tables show them; of those within an hour to the second, and `how_soon`."""
 
     def told(found: re.Match[str]) -> str:
         at = seconds(found[0])
-        return f"{datetime.fromtimestamp(at):%H:%M:%S}" if abs(at - now) < NEAR_SECONDS else clock_time(at, now)
+        if abs(at - now) >= NEAR_SECONDS:
+            return clock_time(at, now)
+        return f"{datetime.fromtimestamp(at):%H:%M:%S}" + f", in {span(at - now)}" * (how_soon and at > now)
 
     return MOMENT.sub(told, message)
 

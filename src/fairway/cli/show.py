@@ -49,7 +49,7 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),
         **{name: said.get(name) for name in ("reason", "position") if not is_over},
-        "message": "" if is_over else in_local_time(said.get("message", ""), now),
+        "message": "" if is_over else in_local_time(said.get("message", ""), now, how_soon=True),
         "starts": start(said.get("forecast"), now),
         "attempt": said.get("attempt"),
         "placed": _places(said.get("admission")),
@@ -106,18 +106,18 @@ async def why(client: Client, namespace: str, output: str, job: str) -> None:
 
 
 def _print_why(found: Found, more: list[str], now: float) -> None:
-    said, message = found.status, in_local_time(found.status.get("message", ""), now)
+    said, message = found.status, in_local_time(found.status.get("message", ""), now, how_soon=True)
     starts = start(said.get("forecast"), now)
     if found.phase != "Pending":
         one = msgspec.convert(found.workload, Listed)
         ago = f", {span(now - one.since())} ago" if one.state in OVER else f" for {span(now - one.since())}"
         words = reason(one, now) if one.state in OVER else f"it is {one.state}"
         hint = f"; `fairway resume {found.name}` lets it queue again" if found.phase == "Suspended" else ""
-        lines = [f"{found.name} does not wait: {words}{ago}{hint}"]
+        lines = [f"{found.name} does not wait: {words}{ago}{hint}", message * (one.state == "retrying")]
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
         lines = [f"{found.name} waits: {said.get('reason', 'not decided yet')}", message]
-        lines += [change for change in (in_local_time(it, now) for it in more) if change not in message]
+        lines += [change for change in (in_local_time(it, now, how_soon=True) for it in more) if change not in message]
         lines += [position] * bool(said.get("position")) + [f"forecast: starts {starts}"] * bool(starts)
     click.echo("\n  ".join(filter(None, lines)))
     _print_history(said, now)

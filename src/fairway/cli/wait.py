@@ -84,7 +84,7 @@ class Waiting:
             self._tell(key, reason(one, self.client.clock.now()), exit_code(pods) or 1)
         elif one.state in OVER:
             self._tell(key, reason(one, self.client.clock.now()), 0)
-        elif one.state == "running" and self.goal == "started":
+        elif one.state in ("running", "retrying") and self.goal == "started":
             self._tell(key, f"runs on {one.where()}", 0)
         self._seen |= {key} if one else set()
 

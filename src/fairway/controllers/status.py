@@ -22,6 +22,7 @@ from fairway.engine import GPU, PODS, Admission, Eviction
 from fairway.engine.resources import DEVICE
 
 MOST_EXCLUDED = 10
+RUNS = ("Admitted", "Running")
 S = TypeVar("S", WorkloadStatus, QueueStatus)
 
 
@@ -103,6 +104,13 @@ def resize(status: WorkloadStatus, to: Admission) -> WorkloadStatus:
 
 def run(status: WorkloadStatus, said: Said, *, now: float) -> WorkloadStatus:
     return replace(turned(status, "Running", said, now=now), phase="Running")
+
+
+def note(status: WorkloadStatus, said: Said | None, reason: str) -> WorkloadStatus:
+    """With what is said of a workload that runs; for nothing without what was said by this reason."""
+    if said is None:
+        return replace(status, reason="", message="") if status.reason == reason else status
+    return replace(status, reason=said.reason, message=said.message) if status.phase in RUNS else status
 
 
 def evict(status: WorkloadStatus, eviction: Eviction, said: Said) -> WorkloadStatus:

@@ -71,6 +71,7 @@ from .cases import Case
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, keep, remake
 from .ranks import ranks_of
+from .retry import RETRYING, pause
 from .status import Said, holds, since
 
 FINALIZER = "fairway.dev/charge"
@@ -260,6 +261,9 @@ class Life:
             await self._bind(said, ranks.chosen(free) if ranks else free, ranks.notes(ranks.now(free)) if ranks else {})
         if not is_up and are_up(case, owner, placed):
             await self._started(case.key, said)
+        words = pause(owner, case.pods, self.means.now())
+        if words or said.status.reason == RETRYING:
+            await self.means.write(case.key, lambda it: life.note(it.status, words, RETRYING))
         return self.means.now() + SETTLE_SECONDS if late else None
 
     async def _bind(

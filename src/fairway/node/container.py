@@ -1,8 +1,9 @@
 """Containers on disk: one folder per attempt to run one, which says all there is to know of it.
 
-    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  log.<bytes>.<lines> …
+    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  lost  restarts  log.<bytes>.<lines> …
 
-The shim (shim.py) holds `lock` while it lives and writes `started` and `exit`; Fairway writes `spec` and `stop`. So
+The shim (shim.py) holds `lock` while it lives and writes `started` and `exit`; Fairway writes `spec`, `stop`, `lost`
+when a shim ends without `exit`, and `restarts` where they are fewer than its number. So
 after any crash an attempt is: held (it runs, and its shim's pid is the lock's), ended (`exit`), lost (`started` only)
 or not started, and then starting it again is safe. The last two attempts stay here;
 archive.py puts away the earlier ones.
@@ -46,6 +47,11 @@ class Attempt:
     message: str = ""
 
     @property
+    def restarts(self) -> int:
+        """How often the container was started again before, for what its program did."""
+        return int(_read(self.folder / "restarts") or self.number) if self.number else 0
+
+    @property
     def is_running(self) -> bool:
         return bool(self.pid) and self.started_at is not None
 
@@ -73,8 +79,21 @@ def inspect(folder: Path) -> Attempt:
         )
     if started and not pid:
         message = "The container's process was lost: its keeper ended without telling how it ended."
-        return Attempt(number, folder, 0, began, began, 137, "", LOST, message)
+        return Attempt(number, folder, 0, began, _lost_at(folder) or began, 137, "", LOST, message)
     return Attempt(number, folder, pid, began)
+
+
+def note_loss(folder: Path, now: float) -> None:
+    """Its shim ended at `now`, in seconds: kept where the shim itself could not say how."""
+    if folder.exists() and not (folder / "exit").exists():
+        _write(folder / "lost", str(now).encode())
+
+
+def _lost_at(folder: Path) -> float:
+    """When it was lost; where nobody saw that, when it last wrote to its log; 0 where it wrote nothing."""
+    if noted := _read(folder / "lost"):
+        return float(noted)
+    return max((it.stat().st_mtime for it in folder.glob("log.*")), default=0.0)
 
 
 def _read(path: Path) -> str:
@@ -89,13 +108,16 @@ def history(folder: Path) -> tuple[Attempt, ...]:
     return tuple(inspect(folder / str(number)) for number in numbers)
 
 
-def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any]) -> Path:
-    """The folder of the next attempt, ready to be started; an attempt that has not started yet is the next one."""
-    number = 0
-    if attempts:
-        number = attempts[-1].number + (1 if attempts[-1].started_at is not None else 0)
-    place = folder / str(number)
+def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any], *, is_own: bool = True) -> Path:
+    """The folder of the next attempt, ready to be started; an attempt that has not started yet is the next one.
+    `is_own`: whether it follows from what its program did, and counts as a restart."""
+    last = attempts[-1] if attempts else None
+    is_new = last is not None and last.started_at is not None
+    place = folder / str(last.number + is_new if last else 0)
     place.mkdir(parents=True, exist_ok=True)
+    restarts = last.restarts + is_own if last and is_new else 0
+    if is_new and str(restarts) != place.name:
+        _write(place / "restarts", str(restarts).encode())
     spec["env"][MARK] = str(place)
     _write(place / "spec", marshal.dumps(spec))
     return place

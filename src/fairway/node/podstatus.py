@@ -3,7 +3,7 @@
 Containers follow each other as under a kubelet: init containers one by one (those with restartPolicy Always stay and
 run beside the rest), then all others at once; what ends is started again as restartPolicy says, after 0, 10 … 300 s.
 What Fairway itself stopped, because it was going down or for a resize, has no outcome: it is started again, whatever
-the policy.
+the policy, and that is no restart of the container's.
 Probes and lifecycle hooks are not served: a container that runs is ready.
 """
 
@@ -147,9 +147,9 @@ def outlook_of(sight: Sight, container: Container) -> tuple[Outlook, float]:
 
 def _pause(last: Attempt) -> float:
     ran = (last.finished_at or 0.0) - (last.started_at or 0.0)
-    if last.number == 0 or ran >= STEADY_SECONDS:
+    if last.restarts == 0 or ran >= STEADY_SECONDS:
         return 0.0
-    return float(min(FIRST_SECONDS * 2 ** min(last.number - 1, 10), LONGEST_SECONDS))
+    return float(min(FIRST_SECONDS * 2 ** min(last.restarts - 1, 10), LONGEST_SECONDS))
 
 
 def _has_run(attempt: Attempt | None) -> bool:
@@ -219,7 +219,7 @@ def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
         "name": name,
         "image": container.get("image", ""),
         "imageID": "",
-        "restartCount": last.number if last else 0,
+        "restartCount": last.restarts if last else 0,
         "ready": "running" in state if is_main else outlook in ("succeeded", "running"),
         "started": "running" in state,
         "state": state,

@@ -28,11 +28,11 @@ from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
-from .container import LOST, Attempt, Nursery, history, inspect, prepare, stop, sweep
+from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .execute import Execution, Order
 from .logs import Gap, LogOptions, Piece, dropped, read_log
-from .podstatus import DELETED, TERMINAL, Next, Sight, next_of, status_of
+from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, size_of, size_run, voice
 from .volumes import make_volumes, mounts
@@ -192,24 +192,25 @@ class Runner:
         for attempts in histories.values():
             last = attempts[-1] if attempts else None
             if last and last.pid:
-                self._watch(uid, last.pid)
+                self._watch(uid, last)
             elif last and last.reason == LOST and last.folder not in self._swept:
                 await self.clock.in_thread(partial(sweep, last.folder))
                 self._swept.add(last.folder)
 
-    def _watch(self, uid: str, pid: int) -> None:
-        if pid in self._watched:
+    def _watch(self, uid: str, attempt: Attempt) -> None:
+        if attempt.pid in self._watched:
             return
         try:
-            file = os.pidfd_open(pid)
+            file = os.pidfd_open(attempt.pid)
         except ProcessLookupError:
             self.agenda.note(uid)
             return
-        self._watched[pid] = file
-        asyncio.get_running_loop().add_reader(file, self._ended, uid, pid)
+        self._watched[attempt.pid] = file
+        asyncio.get_running_loop().add_reader(file, self._ended, uid, attempt)
 
-    def _ended(self, uid: str, pid: int) -> None:
-        self._unwatch(pid)
+    def _ended(self, uid: str, attempt: Attempt) -> None:
+        self._unwatch(attempt.pid)
+        note_loss(attempt.folder, self.clock.now())
         if pod := self._pods.get(uid):
             self._note_gang(pod)
         self.agenda.note(uid)
@@ -251,7 +252,8 @@ class Runner:
         self._note(pod, spec["env"])
         for old in attempts[:-1]:
             retire(old)
-        place = prepare(self._place(pod, name), attempts, spec)
+        is_ours = bool(attempts) and attempts[-1].stopped in AGAIN
+        place = prepare(self._place(pod, name), attempts, spec, is_own=not is_ours)
         pipe = self._nursery.launch(place)
         self._starting[uid, name] = inf
         asyncio.get_running_loop().add_reader(pipe, self._started, place, pipe)

@@ -1,0 +1,63 @@
+"""When a program that failed starts again: what a running workload's status says of it.
+
+The Job's own controller decides when, and a kubelet for containers of a pod that stays; both wait longer after each
+failure in a row. Here the same times are computed from what pods say, for people: nothing is decided by them.
+"""
+
+from collections.abc import Sequence
+
+from fairway.api.conditions import exit_of, retrying
+from fairway.api.objects import ContainerStatus, JobSpec, PodObject, Terminated
+from fairway.api.pods import is_lost
+from fairway.api.quantities import time
+
+from .bind import is_over
+from .owner import JobOwner, Owner
+from .status import Said
+
+EPOCH = "1970-01-01T00:00:00Z"
+FIRST_SECONDS, JOB_SECONDS, KUBELET_SECONDS = 10.0, 360.0, 300.0
+RETRYING = "Retrying"
+LOOPS = "CrashLoopBackOff"
+Pause = tuple[Terminated | None, float]
+"""How the program failed, and when it is started again."""
+
+
+def pause(owner: Owner, pods: Sequence[PodObject], now: float) -> Said | None:
+    """That nothing of a workload runs until its program is started again, and when; None while something runs, or once
+    that time has come. Trials of an array stand alone: each has a pause of its own, and none is told of."""
+    live = [pod for pod in pods if not is_over(pod) and pod.metadata.deletion_timestamp is None]
+    if not isinstance(owner, JobOwner) or owner.is_array() or owner.wanted() == 0:
+        return None
+    waiting = [one for pod in live for one in pod.status.container_statuses if _loops(one)]
+    if len(waiting) < len(live):
+        return None
+    found = _of_container(waiting[0]) if live else _of_job(pods, owner.job.spec)
+    return Said(RETRYING, retrying(*found)) if found and found[1] > now else None
+
+
+def _of_job(pods: Sequence[PodObject], spec: JobSpec) -> Pause | None:
+    ended = sorted((pod for pod in pods if pod.metadata.deletion_timestamp is None), key=_end)
+    since = max((row + 1 for row, pod in enumerate(ended) if pod.status.phase == "Succeeded"), default=0)
+    failed = [pod for pod in ended[since:] if not is_lost(pod.status)]
+    if not failed or is_lost(ended[-1].status) or (len(failed) > spec.backoff_limit and not spec.pod_failure_policy):
+        return None
+    at = _end(failed[-1]) + min(FIRST_SECONDS * 2 ** min(len(failed) - 1, 10), JOB_SECONDS)
+    return exit_of(failed[-1]), at
+
+
+def _of_container(one: ContainerStatus) -> Pause | None:
+    end = one.last_state.terminated
+    if end is None or not end.finished_at:
+        return None
+    wait = min(FIRST_SECONDS * 2 ** max(0, min(one.restart_count - 1, 10)), KUBELET_SECONDS)
+    return end, time(end.finished_at) + wait
+
+
+def _loops(one: ContainerStatus) -> bool:
+    return one.state.waiting is not None and one.state.waiting.reason == LOOPS
+
+
+def _end(pod: PodObject) -> float:
+    ends = [it.state.terminated.finished_at for it in pod.status.container_statuses if it.state.terminated]
+    return max((time(end) for end in ends if end), default=time(pod.metadata.creation_timestamp or EPOCH))

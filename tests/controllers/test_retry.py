@@ -1,0 +1,57 @@
+"""When a program that failed starts again, as the status of its workload says."""
+
+import msgspec
+import pytest
+
+from fairway.api.objects import JobObject, PodObject
+from fairway.api.quantities import time, time_text
+from fairway.api.types import WorkloadStatus
+from fairway.controllers.owner import JobOwner
+from fairway.controllers.retry import RETRYING, pause
+from fairway.controllers.status import Said, note
+
+NOW = time("2026-11-21T12:00:00Z")
+
+
+def owner(**spec) -> JobOwner:
+    return JobOwner(msgspec.convert({"metadata": {"name": "a"}, "spec": {"backoffLimit": 3, **spec}}, JobObject))
+
+
+def pod(phase: str, ago: float = 0.0, **status) -> PodObject:
+    state = {"terminated": {"exitCode": int(phase == "Failed"), "finishedAt": time_text(NOW - ago)}}
+    containers = [{"name": "main", "state": state}] if phase in ("Failed", "Succeeded") else []
+    said = {"phase": phase, "containerStatuses": containers, **status}
+    return msgspec.convert({"metadata": {"name": f"a-{ago}"}, "status": said}, PodObject)
+
+
+@pytest.mark.parametrize(("ends", "at"), [
+    ([1], "12:00:09"), ([30, 2], "12:00:18"), ([90, 60, 5], "12:00:35"), ([20], ""),
+])  # fmt: skip
+def test_after_each_failure_in_a_row_the_pause_is_twice_as_long(ends: list[float], at: str) -> None:
+    said = pause(owner(), [pod("Failed", ago) for ago in ends], NOW)
+    assert (said.message if said else "") == (f"failed: exit code 1; starts again at 2026-11-21T{at}Z" if at else "")
+
+
+def test_nothing_is_said_while_a_pod_runs_after_a_loss_or_when_no_retry_is_left() -> None:
+    assert pause(owner(), [pod("Failed", 1), pod("Running")], NOW) is None
+    assert pause(owner(), [pod("Failed", 1, reason="Lost")], NOW) is None
+    assert pause(owner(backoffLimit=0), [pod("Failed", 1)], NOW) is None
+    assert pause(owner(), [pod("Failed", 1), pod("Succeeded")], NOW) is None
+
+
+def test_a_container_that_its_pod_starts_again_is_told_too() -> None:
+    ended = {"terminated": {"exitCode": 4, "finishedAt": time_text(NOW - 3)}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    loops = {"name": "main", "restartCount": 2, "state": waits, "lastState": ended}
+    said = pause(owner(), [pod("Running", containerStatuses=[loops])], NOW)
+    assert said == Said(RETRYING, "failed: exit code 4; starts again at 2026-11-21T12:00:17Z")
+
+
+def test_what_is_said_of_a_retry_is_taken_back_when_it_comes_and_nothing_else_is() -> None:
+    said = Said(RETRYING, "failed: exit code 1; starts again at 2026-11-21T12:00:09Z")
+    status = WorkloadStatus(phase="Running")
+    told = note(status, said, RETRYING)
+    assert (told.reason, told.message) == (said.reason, said.message)
+    assert note(told, None, RETRYING) == status
+    waits = WorkloadStatus(phase="Pending", reason="NoRoom", message="needs 4 GPUs")
+    assert note(waits, None, RETRYING) == note(waits, said, RETRYING) == waits
