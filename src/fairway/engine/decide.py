@@ -61,7 +61,7 @@ def _turn(workload: Workload, cycle: Cycle) -> Verdict:
 
 
 class LastWaits:
-    """The waits of the workloads that were asked for in the cycle before, by key."""
+    """The waits of the cycle before, by key."""
 
     def __init__(self) -> None:
         self.waits: dict[str, Wait] = {}
@@ -69,22 +69,23 @@ class LastWaits:
 
 def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
     """All verdicts in the order decided, each wait with its position in its line; who was not asked for waits as, or
-    behind, another; who runs on is kept."""
+    behind, another; who runs on is kept. What has not changed is the same value as in the cycle before: whoever
+    compares plans is done with it at once."""
     verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
     last = cycle.snapshot.memo.of(LastWaits)
-    asked: dict[str, Wait] = {}
+    before, waits = last.waits, dict[str, Wait]()
     for key, verdict in verdicts.items():
         if type(verdict) is Wait:
-            before, found = last.waits.get(key), verdict.facts
-            if before and before.facts == found:
-                found = before.facts  # the same value as before: whoever compares plans is done with it at once
-            verdicts[key] = asked[key] = replace(verdict, facts=found, position=places.get(key, 0))
-    last.waits = asked
+            found = before[key].facts if key in before and before[key].facts == verdict.facts else verdict.facts
+            verdicts[key] = waits[key] = replace(verdict, facts=found, position=places.get(key, 0))
     for line in lines.values():
         for workload, first in line.followers:
-            key, told = workload.key, asked[first.key]
+            key, told, known = workload.key, waits[first.key], before.get(workload.key)
             reason, facts = follow(workload, first, cycle) if line.is_strict else (told.reason, told.facts)
-            verdicts[key] = Wait(key, reason, facts, places[key])
+            if not (known and known.facts is facts and known.reason is reason and known.position == places[key]):
+                known = Wait(key, reason, facts, places[key])
+            verdicts[key] = waits[key] = known
+    last.waits = waits
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts:
             verdicts[key] = cycle.confirm(one) if one.is_promised else kept(key)

@@ -10,9 +10,11 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from math import floor, inf, log2
+from math import inf, log2
 from operator import attrgetter
 from typing import Protocol
+
+import numpy as np
 
 from .draft import Draft
 from .memo import ByWorkload, Memo
@@ -58,7 +60,7 @@ def by_priority(line: list[Workload], tree: Tree) -> None:
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
         tree.patience.setdefault(line[0].queue, patience(line, tree))
         gang = overdue(line, tree)
-        line.sort(key=needs(tree, line[0].queue))
+        sort_by_need(line, tree)
         if gang:
             line.sort(key=lambda one: one is not gang)
     if any(one.deadline is not None for one in line):
@@ -101,21 +103,19 @@ def runtime(workload: Workload, tree: Tree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def needs(tree: Tree, queue: str) -> Callable[[Workload], int]:
-    """What returns the GPU-seconds that a workload of the queue will take, in powers of two, halved for each `halving`
-    of the patience that it has waited."""
-    known_as, known, now = tree.learned.known_as, tree.needs, tree.snapshot.now
-    halving = tree.policy.halving * tree.patience[queue]
-
-    def need(one: Workload) -> int:
+def sort_by_need(line: list[Workload], tree: Tree) -> None:
+    """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
+    workload has waited."""
+    known_as, known, sizes = tree.learned.known_as, tree.needs, list[float]()
+    for one in line:
         _, kin, like = known_as(one)
         size = known.get(like)
         if size is None:
-            seconds = min(max(runtime(one, tree), 1.0), LONGEST)
-            size = known[like] = log2(seconds * max(kin.gpus, 1.0))
-        return floor(size - (now - one.submitted) / halving)
-
-    return need
+            size = known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(kin.gpus, 1.0))
+        sizes.append(size)
+    waited = tree.snapshot.now - np.array([one.submitted for one in line])
+    needs = np.floor(np.array(sizes) - waited / (tree.policy.halving * tree.patience[line[0].queue]))
+    line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
 
 def patience(line: Sequence[Workload], tree: Tree) -> float:
@@ -132,6 +132,8 @@ def overdue(line: Sequence[Workload], tree: Tree) -> Workload | None:
     together only if they are kept for it."""
     since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
     most = largest_node(tree.snapshot) / DEVICE
+    if all(tree.learned.kin(one).gpus <= most for one in {id(one.podsets): one for one in line}.values()):
+        return None
     old = takewhile(lambda one: one.submitted <= since, line)
     return next((one for one in old if tree.learned.kin(one).gpus > most), None)
 
