@@ -14,7 +14,10 @@ from operators import Operator, Play, trainer
 from simworld import World, cluster, is_leaving, job, node, pod, priority
 
 from fairway.api.owners import OWNERS
-from fairway.cli.find import find, pods_of
+from fairway.cli import act
+from fairway.cli.find import pods_of
+from fairway.cli.main import Problem
+from fairway.cli.replicas import deletable, find, print_replicas
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -280,6 +283,51 @@ def test_an_owner_at_its_time_limit_fails_where_it_knows_deadlines_and_else_stay
 
     failed, reason, left = play(case, story)
     assert (failed, reason, left) == (case.name != "jobset", "TimeLimit", 0)
+
+
+@pytest.mark.parametrize("case", REPLICATED, ids=lambda case: case.name)
+def test_an_owner_of_many_workloads_is_found_shown_and_deleted_by_its_name(
+    case: Replicas, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        owner = await submit(world, case)
+
+        async def are(count: int, phase: str) -> bool:
+            return len(await replicas_of(world, case, phase)) == count
+
+        await world.until(lambda: are(case.count, "Running"))
+        found = await find(world.client, "default", owner.name)
+        pods = await pods_of(world.client, found)
+        await print_replicas(world.client, found)
+        refused = ""
+        try:
+            await act._suspend(world.client, found)
+            await world.until(lambda: are(case.count, "Suspended"))
+            await act._resume(world.client, found)
+            await world.until(lambda: are(case.count, "Running"))
+        except Problem as problem:
+            refused = problem.message
+        await act._cancel(world.client, found)
+        await world.until(lambda: are(0, "Running"))
+        return len(found.replicas), len(pods), refused, owner
+
+    count, pods, refused, owner = play(case, story)
+    assert (count, pods) == (case.count, case.count * case.pods)
+    assert f"is a workload; {case.count} of {case.count} run" in capsys.readouterr().out
+    kind = owner.kind.name
+    assert bool(refused) == (kind != "LeaderWorkerSet")
+    assert not refused or f"{kind.lower()}/{owner.name} " in refused
+
+
+def test_one_group_of_many_is_not_deleted_by_its_name() -> None:
+    async def story(world: World) -> str:
+        await submit(world, REPLICATED[-1])
+        await world.until(lambda: world.is_in("leaderworkerset-serve-0", "Running"))
+        with pytest.raises(Problem) as refused:
+            deletable(await find(world.client, "default", "leaderworkerset-serve-0"))
+        return refused.value.message
+
+    assert "one group of the LeaderWorkerSet serve, and comes again" in play(REPLICATED[-1], story)
 
 
 def test_a_group_that_is_scaled_away_takes_its_workload_along() -> None:

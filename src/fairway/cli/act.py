@@ -13,6 +13,7 @@ from .listing import Listed, reason
 from .main import Problem
 from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
+from .replicas import changeable, deletable
 
 
 @click.command()
@@ -29,7 +30,8 @@ async def cancel(client: Client, namespace: str, output: str, *, forget: bool, y
     found = await found_by(client, namespace, chosen, with_over=forget)
     if not yes and not chosen.jobs and not agreed("cancel", found):
         raise Problem("nothing is cancelled", exit_code=1)
-    return await on_each(client, found, output, _forget if forget else _cancel)
+    act = _forget if forget else _cancel
+    return await on_each(client, found, output, act if not chosen.jobs else lambda it, one: act(it, deletable(one)))
 
 
 @click.command()
@@ -82,6 +84,7 @@ async def _set_active(client: Client, found: Found, *, active: bool) -> None:
     """By an annotation of the owner; in the spec of a Workload that has no owner."""
     if found.is_over:
         raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
+    changeable(found)
     note = {"metadata": {"annotations": {"fairway.dev/active": str(active).lower()}}}
     for owner in found.owners:
         await client.patch(owner, note)

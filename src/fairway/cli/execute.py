@@ -19,8 +19,9 @@ from fairway.kube.kinds import Ref
 from fairway.kube.transport import Request
 
 from .connect import on_cluster
-from .find import find, pods_of
+from .find import pods_of
 from .main import Problem
+from .replicas import find
 
 PROTOCOLS = "v5.channel.k8s.io, v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255

@@ -24,9 +24,11 @@ from .main import Problem
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A Workload object, and what people call it: its owner's name, of a gang of bare pods the group's."""
+    """A Workload object, and what people call it: its owner's name, of a gang of bare pods the group's. `replicas`: the
+    Workloads of an owner that has one for each replica; `workload` then only says whose they are."""
 
     workload: dict[str, Any]
+    replicas: tuple["Found", ...] = ()
 
     @property
     def ref(self) -> Ref:
@@ -58,20 +60,13 @@ class Found:
         return self.phase in ("Succeeded", "Failed")
 
 
-async def find(client: Client, namespace: str, job: str) -> Found:
-    """The workload that `job` names in `namespace`."""
-    if found := await sought(client, namespace, job):
-        return found
-    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
-
-
 async def sought(client: Client, namespace: str, job: str) -> Found | None:
     """The workload that `job` names, if there is one; several are a Problem. One GET for each name it may have: a
     namespace may hold thousands. A Job that has no Workload yet counts as one that waits."""
     kind, _, own = job.rpartition("/")
     names = [own, name_of("Job", own), name_of("Pod", own), *await _gang(client, namespace, own)]
     kept = {"": names, "workload": names[:1], "job": names[1:2], "pod": names[2:]}.get(kind, [name_of(kind, own)])
-    gets = [await _get(client, Ref(kinds.WORKLOADS, name, namespace)) for name in dict.fromkeys(kept)]
+    gets = [await get(client, Ref(kinds.WORKLOADS, name, namespace)) for name in dict.fromkeys(kept)]
     if not (any(gets) or kind):
         gets = await _of_other_kinds(client, namespace, own)
     everything = [Found(it) for it in gets if it]
@@ -87,10 +82,10 @@ async def _of_other_kinds(client: Client, namespace: str, own: str) -> list[dict
     from fairway.api.owners import WORDS
 
     refs = [Ref(kinds.WORKLOADS, name_of(word, own), namespace) for word in WORDS]
-    return await asyncio.gather(*(_get(client, ref) for ref in refs))
+    return await asyncio.gather(*(get(client, ref) for ref in refs))
 
 
-async def _get(client: Client, ref: Ref) -> dict[str, Any] | None:
+async def get(client: Client, ref: Ref) -> dict[str, Any] | None:
     """The object; None where there is none, or where its reader may not see it."""
     try:
         return await client.get(ref)
@@ -102,13 +97,13 @@ async def _get(client: Client, ref: Ref) -> dict[str, Any] | None:
 
 async def _gang(client: Client, namespace: str, pod: str) -> list[str]:
     """The name of the Workload of the group that a bare pod is in."""
-    labels = ((await _get(client, Ref(kinds.PODS, pod, namespace))) or {}).get("metadata", {}).get("labels") or {}
+    labels = ((await get(client, Ref(kinds.PODS, pod, namespace))) or {}).get("metadata", {}).get("labels") or {}
     return [name_of("Pod", labels["fairway.dev/group"])] if "fairway.dev/group" in labels else []
 
 
 async def _new(client: Client, namespace: str, name: str) -> Found | None:
     """A managed Job whose Workload the controller has not made yet."""
-    meta = ((await _get(client, Ref(kinds.JOBS, name, namespace))) or {}).get("metadata", {})
+    meta = ((await get(client, Ref(kinds.JOBS, name, namespace))) or {}).get("metadata", {})
     queue = (meta.get("labels") or {}).get("fairway.dev/queue")
     if not queue or meta.get("deletionTimestamp"):
         return None
@@ -121,6 +116,9 @@ async def _new(client: Client, namespace: str, name: str) -> Found | None:
 async def pods_of(client: Client, found: Found) -> list[tuple[int, dict[str, Any]]]:
     """The pods there are, each with its rank: completion index, what its name means in a group, or place by age. Those
     of an owner that others define are known by what is written on them when they are bound."""
+    if found.replicas:
+        each = [[pod for _, pod in await pods_of(client, one)] for one in found.replicas]
+        return list(enumerate(pod for own in each for pod in own))
     own = {it.name for it in found.owners if it.kind == kinds.PODS}
     is_job = any(it.kind == kinds.JOBS for it in found.owners)
     labels = f"batch.kubernetes.io/job-name={found.name}" if is_job else ""

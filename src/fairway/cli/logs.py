@@ -13,10 +13,10 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
 
 from .connect import on_cluster
-from .find import sought
 from .follow import follow
 from .main import Problem, told
 from .printer import Choice, Printer, Query, say
+from .replicas import any_of
 from .runs import Run, Runs, kept, runs_of
 
 
@@ -34,8 +34,11 @@ from .runs import Run, Runs, kept, runs_of
 async def logs(client: Client, namespace: str, job: str, since: str, timestamps: bool, **said: Any) -> None:
     """Print what a workload wrote, attempt by attempt, rank by rank: its own bytes. Headers go to standard error."""
     choice = Choice(query=_query(since, timestamps=timestamps, tail=said["tail"]), **said)
-    found = await sought(client, namespace, job)
+    found = await any_of(client, namespace, job)
     runs = await (runs_of(client, found) if found else _of_deleted(client, namespace, job))
+    if found and found.replicas and choice.is_followed:
+        names = ", ".join(it.name for it in found.replicas)
+        raise Problem(f"-f: {job} has several workloads; name one of {names}")
     if found and choice.is_followed:
         await follow(client, found, choice)
         return

@@ -15,10 +15,11 @@ import msgspec
 
 from fairway.kube.client import ApiError, Client
 
-from .find import Found, find
+from .find import Found
 from .listing import ORDER, OVER, Listed
 from .main import Problem
 from .output import show
+from .replicas import find
 from .rows import Filter, chosen, keys, taken
 
 AT_ONCE, MANY = 8, 3

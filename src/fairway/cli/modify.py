@@ -17,6 +17,7 @@ from .find import Found, sought
 from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
 from .output import output_option
+from .replicas import changeable
 
 NONE = "none"
 FIELDS = {"--time-limit": "time-limit", "--deadline": "deadline", "--after": "after", "--priority": "priority-class"}
@@ -74,7 +75,7 @@ def _change(given: dict[str, Any]) -> Callable[[Client, Found], Any]:
         meta["labels"] = {"fairway.dev/queue": given["--queue"]}
 
     async def change(client: Client, found: Found) -> str:
-        _refuse(found, given)
+        _refuse(changeable(found), given)
         try:
             for owner in found.owners:
                 await client.patch(owner, {"metadata": meta})

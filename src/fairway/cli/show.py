@@ -8,11 +8,12 @@ import msgspec
 from fairway.kube.client import Client
 
 from .connect import on_cluster
-from .find import Found, failure, find, pods_of
+from .find import Found, failure, pods_of
 from .leader import warn
 from .listing import OVER, Listed, reason
 from .mistakes import listed, needs_of
 from .output import age, clock_time, in_local_time, output_option, print_table, show, span, start
+from .replicas import find, print_replicas
 from .runs import print_runs, runs_of
 from .whatif import would_help
 
@@ -28,12 +29,15 @@ async def status(client: Client, namespace: str, output: str, job: str) -> None:
     found = await find(client, namespace, job)
     pods, runs = [pod for _, pod in await pods_of(client, found)], (await runs_of(client, found)).items
     whole = found.workload | {"pods": pods, "runs": msgspec.to_builtins(runs)}
+    if found.replicas and output == "table":
+        return await print_replicas(client, found)
+    whole |= {"replicas": [it.workload for it in found.replicas]} if found.replicas else {}
 
     def table() -> None:
         _print_status(found, pods, client.clock.now())
         print_runs(runs)
 
-    show(output, whole, table)
+    return show(output, whole, table)
 
 
 def _print_status(found: Found, pods: list[Thing], now: float) -> None:
@@ -97,12 +101,23 @@ async def why(client: Client, namespace: str, output: str, job: str) -> None:
     """Why a workload waits, and what would change it; why one failed."""
     found = await find(client, namespace, job)
     await warn(client)
+    answers = [await _answer(client, it) for it in found.replicas or (found,)]
+
+    def table() -> None:
+        for one, (_, helps) in answers:
+            _print_why(one, helps, client.clock.now())
+
+    told = [answer for _, (answer, _) in answers]
+    show(output, {"items": told} if found.replicas else told[0], table)
+
+
+async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, list[str]]]:
+    """Why it waits, or how it failed, as data; and what would help."""
     key = f"{found.ref.namespace}/{found.ref.name}"
     helps = await would_help(client, key) if found.phase == "Pending" else []
     cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    answer = facts | {"wouldHelp": helps, "cause": cause}
-    show(output, answer, lambda: _print_why(found, helps, client.clock.now()))
+    return found, (facts | {"wouldHelp": helps, "cause": cause}, helps)
 
 
 def _print_why(found: Found, more: list[str], now: float) -> None:

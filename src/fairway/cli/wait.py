@@ -45,7 +45,8 @@ async def wait(client: Client, namespace: str, goal: str, timeout: float | None,
     problems = [it for it in found if isinstance(it, Problem)]
     for problem in problems:
         problem.show()
-    waiting = Waiting(client, {(it.ref.namespace, it.ref.name): it for it in found if isinstance(it, Found)}, goal)
+    each = [one for it in found if isinstance(it, Found) for one in it.replicas or (it,)]
+    waiting = Waiting(client, {(it.ref.namespace, it.ref.name): it for it in each}, goal)
     try:
         await client.clock.within(timeout, waiting.run(namespace))
     except TimeoutError:

@@ -1,0 +1,107 @@
+"""Owners whose replicas are workloads each, by the owner's name: Deployment, StatefulSet, Notebook, LeaderWorkerSet.
+
+Such a name finds one `Found` with all of them in `replicas`: what is read is read of each, what is cancelled is the
+owner. A LeaderWorkerSet is suspended and resumed by its annotations, which all of its groups follow. The others are
+not: the pods that their controllers make in the stead of those that stop would start again.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Kind, Ref, Selection
+
+from .find import Found, get, sought
+from .listing import Listed
+from .main import Problem
+from .rows import Sight, print_rows
+
+Thing = dict[str, Any]
+NOTEBOOK = Kind("Notebook", "notebooks", "kubeflow.org/v1")
+BY_POD = (NOTEBOOK, Kind("Deployment", "deployments", "apps/v1"), Kind("StatefulSet", "statefulsets", "apps/v1"))
+STOPPED = "kubeflow-resource-stopped=now"
+BY_GROUP = Kind("LeaderWorkerSet", "leaderworkersets", "leaderworkerset.x-k8s.io/v1")
+
+
+async def find(client: Client, namespace: str, job: str) -> Found:
+    """The workload that `job` names in `namespace`, or all that an owner of that name has."""
+    if found := await any_of(client, namespace, job):
+        return found
+    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
+
+
+async def any_of(client: Client, namespace: str, job: str) -> Found | None:
+    if found := await sought(client, namespace, job):
+        return found
+    word, _, name = job.rpartition("/")
+    for kind in (*BY_POD, BY_GROUP):
+        if word in ("", kind.name.lower()) and (owner := await get(client, Ref(kind, name, namespace))):
+            return await _whole(client, kind, owner)
+    return None
+
+
+async def _whole(client: Client, kind: Kind, owner: Thing) -> Found:
+    meta = owner["metadata"]
+    ref = {"apiVersion": kind.group_version, "kind": kind.name, "name": meta["name"], "uid": meta["uid"]}
+    named = {("Pod", it["metadata"]["name"]) for it in await _pods(client, kind, owner)} or {(kind.name, meta["name"])}
+    found = tuple(
+        Found(it) for it in await client.list(Selection(kinds.WORKLOADS, meta["namespace"]))
+        if any((one["kind"], one["name"]) in named for one in it["metadata"].get("ownerReferences") or ())
+    )  # fmt: skip
+    queue = (meta.get("labels") or {}).get("fairway.dev/queue", "default")
+    about = {key: meta[key] for key in ("name", "namespace", "uid", "creationTimestamp")} | {"ownerReferences": [ref]}
+    phases = {it.phase for it in found}
+    status = {"phase": "Pending" if "Pending" in phases else "Running"}
+    return Found({"metadata": about, "spec": {"queue": queue}, "status": status}, found)
+
+
+async def _pods(client: Client, kind: Kind, owner: Thing) -> list[Thing]:
+    """Those that an owner's controller made; none where its Workloads are its own."""
+    meta, spec = owner["metadata"], owner.get("spec") or {}
+    if kind is BY_GROUP:
+        return []
+    labels = (spec.get("selector") or {}).get("matchLabels") or {"notebook-name": meta["name"]}
+    chosen = ",".join(f"{key}={value}" for key, value in labels.items())
+    return await client.list(Selection(kinds.PODS, meta["namespace"], labels=chosen))
+
+
+def changeable(found: Found) -> Found:
+    """Refuses what no annotation of the owner reaches."""
+    for owner in found.owners if found.replicas else ():
+        if owner.kind.name != BY_GROUP.name:
+            where = f"{owner.kind.name.lower()}/{owner.name}"
+            stop = f"annotate {where} {STOPPED}" if owner.kind.name == NOTEBOOK.name else f"scale {where} --replicas 0"
+            raise Problem(
+                f"{found.name} is a {owner.kind.name}, whose pods come again: `kubectl {stop}` stops them; change its "
+                "own labels and annotations with kubectl", exit_code=1)  # fmt: skip
+    return found
+
+
+def deletable(found: Found) -> Found:
+    """Refuses to delete all groups of a LeaderWorkerSet by the name of one."""
+    for owner in found.owners if not found.replicas else ():
+        if owner.kind.name == BY_GROUP.name:
+            less = f"`kubectl scale leaderworkerset/{owner.name} --replicas N` leaves fewer"
+            raise Problem(
+                f"{found.ref.name} is one group of the LeaderWorkerSet {owner.name}, and comes again; {less}, "
+                f"`fairway cancel leaderworkerset/{owner.name}` deletes all", exit_code=1)  # fmt: skip
+    return found
+
+
+async def print_replicas(client: Client, found: Found) -> None:
+    """A line for what it is, and one for each of its workloads."""
+    items = [msgspec.convert(it.workload, Listed) for it in found.replicas]
+    running = sum(it.state == "running" for it in items)
+    click.echo("\n".join(_line(found, running)) + "\n")
+    print_rows(items, await Sight.of(client, items), space=found.ref.namespace)
+
+
+def _line(found: Found, running: int) -> Iterator[str]:
+    (owner,) = found.owners
+    each = "group" if owner.kind.name == BY_GROUP.name else "pod"
+    yield f"{owner.kind.name} {found.ref.namespace}/{owner.name}: each {each} is a workload; {running} of "\
+          f"{len(found.replicas)} run"
