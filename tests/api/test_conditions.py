@@ -21,6 +21,7 @@ from fairway.engine.plan import (
     Obstacle,
     Reason,
     Resize,
+    Rule,
     Spending,
     Wait,
 )
@@ -53,8 +54,19 @@ def test_the_example_of_the_interfaces_is_said_so():
         (Reason.QUEUE_NOT_FOUND, {}, "there is no queue nlp"),
         (
             Reason.NOT_ALLOWED,
-            {"queue": "top", "detail": "priority 5 is above 3"},
-            "queue top does not take it: priority 5 is above 3",
+            {"queue": "top", "rule": Rule.MAX_PRIORITY, "detail": "-1"},
+            "queue top does not take it: its priority 0 is above -1; choose a lower class",
+        ),
+        (
+            Reason.QUEUE_INVALID,
+            {"queue": "top", "rule": Rule.CHILDREN, "detail": "nlp, vision"},
+            "queue top holds no workloads, only the queues below it do: nlp, vision; move it to one of these",
+        ),
+        (
+            Reason.NOT_ALLOWED,
+            {"queue": "top", "rule": Rule.NAMESPACES},
+            "queue top does not take it: it is of namespace ns, which the queue does not admit; "
+            "submit it to another queue",
         ),
         (Reason.LEVEL_UNKNOWN, {"level": "rack"}, "no pool it may use has the topology level rack"),
         (
@@ -263,9 +275,9 @@ def test_another_queue_is_the_last_advice():
 
 
 def test_a_time_limit_above_that_of_the_queue_is_told_with_both():
-    long = Wait("ns/me", Reason.NOT_ALLOWED, Facts(queue="top", longest=5400.0))
+    long = Wait("ns/me", Reason.NOT_ALLOWED, Facts(queue="top", rule=Rule.TIME_LIMIT, longest=5400.0))
     text = waiting(long, replace(READER, time_limit=172_800.0), QUEUES)
-    assert text == "queue top does not take it: its time limit of 2 d is above 1 h 30 min"
+    assert text == "queue top does not take it: its time limit of 2 d is above 1 h 30 min; shorten it"
 
 
 def test_a_hold_is_told():

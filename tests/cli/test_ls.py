@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from fairway.api.scalars import time as seconds
-from fairway.cli.listing import Listed, ends_by, natural, rank, reason, row
+from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
 from fairway.cli.output import in_local_time, start, table
 
 from .test_commands import Machine, heeds_ctrl_c
@@ -58,7 +58,7 @@ def test_running_comes_first_then_waiting_by_position_then_the_newest_that_is_ov
 
 def test_gpus_are_those_held_of_those_asked_for() -> None:
     def gpus(one: Listed) -> str:
-        return row(one, {}, "", NOW)[6]
+        return row(one, {}, "", NOW)[HEAD.index("GPUS")]
 
     assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 4})) == "8"
     assert gpus(listed("a", "Running", nodes={"n1": 4, "n2": 2})) == "6/8"
@@ -67,8 +67,8 @@ def test_gpus_are_those_held_of_those_asked_for() -> None:
 
 
 def test_where_is_the_node_or_the_number_of_nodes() -> None:
-    assert row(listed("a", "Running", nodes={"n1": 8}), {}, "", NOW)[8] == "n1"
-    assert row(listed("a", "Running", nodes={"n1": 4, "n2": 4}), {}, "", NOW)[8] == "2 nodes"
+    assert row(listed("a", "Running", nodes={"n1": 8}), {}, "", NOW)[HEAD.index("WHERE")] == "n1"
+    assert row(listed("a", "Running", nodes={"n1": 4, "n2": 4}), {}, "", NOW)[HEAD.index("WHERE")] == "2 nodes"
 
 
 def test_what_runs_ends_by_its_time_limit_or_that_of_its_queue_else_when_it_is_expected_to() -> None:
@@ -254,3 +254,12 @@ def test_a_moment_in_a_message_is_local_as_in_the_columns(monkeypatch: pytest.Mo
         monkeypatch.undo()
         time.tzset()
     assert said == "from 23:00:05 until Nov 22 03:20"
+
+
+def test_an_elastic_workload_shows_how_many_pods_it_has_of_those_it_could_have() -> None:
+    def pods(least: int | None, phase: str = "Running") -> str:
+        one = listed("a", phase, nodes={"n1": 1, "n2": 1})
+        one.spec.pod_sets[0].min_count = least
+        return row(one, {}, "", NOW)[HEAD.index("PODS")]
+
+    assert (pods(2), pods(None), pods(8), pods(2, "Succeeded")) == ("2/8", "", "", "")

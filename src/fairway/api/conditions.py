@@ -23,6 +23,7 @@ from fairway.engine.plan import (
     Obstacle,
     Reason,
     Resize,
+    Rule,
     Verdict,
     Wait,
 )
@@ -149,8 +150,8 @@ def would_start(facts: Facts) -> list[str]:
 
 _HEADS: Mapping[Reason, str] = {
     Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
-    Reason.QUEUE_INVALID: "queue {queue} holds no workloads{detail}",
-    Reason.NOT_ALLOWED: "queue {queue} does not take it{detail}{limits}",
+    Reason.QUEUE_INVALID: "queue {queue} holds no workloads{rule}",
+    Reason.NOT_ALLOWED: "queue {queue} does not take it{rule}",
     Reason.QUEUE_STOPPED: "queue {queue} admits nothing new",
     Reason.LEVEL_UNKNOWN: "no pool it may use has the topology level {level}",
     Reason.NEVER_FITS: "{never}",
@@ -209,7 +210,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
             needs, best and _best(facts, level, "that any has"), nodes, "it would not fit if nothing else ran"
         ),
         "detail": f": {facts.detail}" if facts.detail else "",
-        "limits": "" if facts.longest is None else _limits(workload.time_limit or 0, facts.longest),
+        "rule": _rule(facts, workload),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
         "since": f" from {_moment(facts.since)}" if facts.since is not None else "",
         "from": f" from {_moment(facts.until)}" if facts.until is not None else "",
@@ -261,8 +262,23 @@ def _called(key: str) -> str:
     return key.partition("/")[2].removeprefix(name_of("Job", ""))
 
 
-def _limits(own: float, longest: float) -> str:
-    return f": its time limit of {span(own)} is above {span(longest)}"
+def _rule(facts: Facts, workload: Workload) -> str:
+    """What a queue has against it, and what to change."""
+    if facts.rule is None:
+        return f": {facts.detail}" if facts.detail else ""
+    own, most = span(workload.time_limit or 0), span(facts.longest or 0)
+    return _RULES[facts.rule].format(detail=facts.detail, most=most, own=own, one=workload)
+
+
+_RULES: Mapping[Rule, str] = {
+    Rule.CHILDREN: ", only the queues below it do: {detail}; move it to one of these",
+    Rule.NAMESPACES: ": it is of namespace {one.namespace}, which the queue does not admit; submit it to another queue",
+    Rule.MAX_PRIORITY: ": its priority {one.priority} is above {detail}; choose a lower class",
+    Rule.PREEMPTIBLE: ": it is not preemptible; submit it with --preemptible",
+    Rule.POOLS: ": it asks for other pools than those of the queue, {detail}; submit it for one of these",
+    Rule.TIME_LIMIT: ": its time limit of {own} is above {most}; shorten it",
+    Rule.SUSPENDED: ": it is suspended; resume it",
+}
 
 
 def _clauses(*parts: str) -> str:

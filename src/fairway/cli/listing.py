@@ -72,6 +72,7 @@ class Template(Part):
 class PodSet(Part):
     name: str = "main"
     count: int = 1
+    min_count: int | None = None
     template: Template | None = None
 
     def gpus(self) -> float:
@@ -183,6 +184,14 @@ class Listed(Part, dict=True):
         placed = self.status.admission.pod_sets or ()
         return sum(each.get(it.name, 0.0) * (on.count or 1) for it in placed for on in it.nodes or ()), asked
 
+    def pods(self) -> str:
+        """Of an elastic one that holds places: how many pods it has, of all that it could have."""
+        podsets = self.spec.pod_sets or []
+        if not self.status.admission or self.state in OVER or all(it.min_count in (None, it.count) for it in podsets):
+            return ""
+        held = sum(on.count or 1 for it in self.status.admission.pod_sets or () for on in it.nodes or ())
+        return f"{held}/{sum(it.count for it in podsets)}"
+
     def where(self) -> str:
         """The node, or how many."""
         placed = (self.status.admission and self.status.admission.pod_sets) or ()
@@ -207,10 +216,10 @@ def rank(one: Listed) -> tuple[Any, ...]:
 
 
 HEAD = [
-    "NAMESPACE", "NAME", "USER", "QUEUE", "PRIORITY", "STATE", "GPUS", "DONE", "WHERE", "SINCE", "ENDS BY", "POSITION",
-    "STARTS", "REASON",
+    "NAMESPACE", "NAME", "USER", "QUEUE", "PRIORITY", "STATE", "PODS", "GPUS", "DONE", "WHERE", "SINCE", "ENDS BY",
+    "POSITION", "STARTS", "REASON",
 ]  # fmt: skip
-LESS = ["PRIORITY", "USER", "WHERE", "ENDS BY", "SINCE", "POSITION", "DONE", "QUEUE", "STARTS", "GPUS"]
+LESS = ["PRIORITY", "USER", "WHERE", "ENDS BY", "SINCE", "POSITION", "DONE", "PODS", "QUEUE", "STARTS", "GPUS"]
 """The columns that a narrow terminal does without, in this order."""
 
 
@@ -221,8 +230,8 @@ def row(one: Listed, limits: Mapping[str, float], done: str, now: float) -> list
     is_waiting = one.state == "waiting"
     since, position = clock_time(one.since(), now), str(one.status.position or "") if is_waiting else ""
     return [
-        one.metadata.namespace, one.name, one.user, one.spec.queue, one.spec.priority_class_name, one.state, gpus,
-        done, "" if is_waiting else one.where(), since, ends_by(one, limits, now), position,
+        one.metadata.namespace, one.name, one.user, one.spec.queue, one.spec.priority_class_name, one.state,
+        one.pods(), gpus, done, "" if is_waiting else one.where(), since, ends_by(one, limits, now), position,
         start(one.status.forecast, now) if is_waiting else "", reason(one, now),
     ]  # fmt: skip
 

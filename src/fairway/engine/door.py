@@ -5,12 +5,13 @@ user claims is held against the strictest ancestor. Room, holds and victims are 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 
 from .cycle import Cycle
 from .model import GPU, Queue, Workload
-from .plan import Dependency, Facts, Reason, Spending, Why
+from .plan import Dependency, Facts, Reason, Rule, Spending, Why
 from .policy import DAY
 from .quota import Account, Branch, Demand, astray
 from .resources import DEVICE, counts_of
@@ -29,14 +30,13 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
         _, why = astray(workload.queue, cycle.snapshot.queues) or ("", "")
         return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail=why)
     if branch.children:
-        return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail="it has queues below it")
+        below = sorted(one.queue.name for one in branch.children)
+        return Reason.QUEUE_INVALID, Facts(queue=workload.queue, rule=Rule.CHILDREN, detail=", ".join(below))
     for at in branch.path:
-        if detail := _forbids(at.queue, workload):
-            return Reason.NOT_ALLOWED, Facts(queue=at.queue.name, detail=detail)
-        if at.queue.max_time_limit is not None and (workload.time_limit or 0) > at.queue.max_time_limit:
-            return Reason.NOT_ALLOWED, Facts(queue=at.queue.name, longest=at.queue.max_time_limit)
+        if rule := _forbids(at.queue, workload):
+            return Reason.NOT_ALLOWED, replace(rule, queue=at.queue.name)
     if not workload.is_active:
-        return Reason.NOT_ALLOWED, Facts(queue=workload.queue, detail="suspended")
+        return Reason.NOT_ALLOWED, Facts(queue=workload.queue, rule=Rule.SUSPENDED)
     if stopped := next((at.queue.name for at in branch.path if at.queue.stop != "None"), None):
         return Reason.QUEUE_STOPPED, Facts(queue=stopped)
     if not cycle.pools_of(workload):
@@ -45,17 +45,19 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
     return None
 
 
-def _forbids(queue: Queue, workload: Workload) -> str:
-    """What a queue has against a workload, "" if nothing."""
+def _forbids(queue: Queue, workload: Workload) -> Facts | None:
+    """What a queue has against a workload."""
     if queue.namespaces is not None and workload.namespace not in queue.namespaces:
-        return f"namespace {workload.namespace}"
+        return Facts(rule=Rule.NAMESPACES)
     if queue.max_priority is not None and workload.priority > queue.max_priority:
-        return f"priority {workload.priority} is above {queue.max_priority}"
+        return Facts(rule=Rule.MAX_PRIORITY, detail=str(queue.max_priority))
     if queue.allows_nonpreemptible is False and not workload.preemptible:
-        return "not preemptible"
+        return Facts(rule=Rule.PREEMPTIBLE)
     if queue.pools and workload.pools and not set(queue.pools) & set(workload.pools):
-        return f"pools {', '.join(workload.pools)}"
-    return ""
+        return Facts(rule=Rule.POOLS, detail=", ".join(queue.pools))
+    if queue.max_time_limit is not None and (workload.time_limit or 0) > queue.max_time_limit:
+        return Facts(rule=Rule.TIME_LIMIT, longest=queue.max_time_limit)
+    return None
 
 
 def delay(workload: Workload, cycle: Cycle) -> Why | None:

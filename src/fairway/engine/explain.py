@@ -25,6 +25,7 @@ from .resources import DEVICE
 from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
+TIE = 1e-9  # where all lack alike, pod slots tell the least
 Part = tuple[str, Kind, int]
 """Name, class and number of the pods asked for of a podset."""
 
@@ -168,6 +169,7 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     free = np.where(open_nodes, np.maximum(draft.free, 0), 0)
     short = asked - free.sum(axis=1)
     lacking = np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)
+    lacking -= np.array([name == PODS for name in snapshot.resources]) * TIE
     column = len(lacking) - 1 - int(np.argmax(lacking[::-1]))  # of equals the accelerator
     level = _level(ask)
     most, domain = _most_free(draft, pool, level, free[column]) if open_nodes.any() else (None, "")

@@ -133,6 +133,18 @@ class Dependency(StrEnum):
     CIRCULAR = "Circular"
 
 
+class Rule(StrEnum):
+    """What a queue has against a workload, by the field of the Queue that says so."""
+
+    NAMESPACES = "namespaces"
+    MAX_PRIORITY = "maxPriority"
+    PREEMPTIBLE = "allowNonPreemptible"
+    POOLS = "pools"
+    TIME_LIMIT = "timeLimit"
+    CHILDREN = "children"  # it has queues below it
+    SUSPENDED = "active"  # of the workload itself
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a wait, for people and programs. Only what applies is set; amounts in base units."""
@@ -142,6 +154,7 @@ class Facts:
     bounds: Mapping[str, int] | None = None  # OverLimit, OverGuaranteed, OverShare: what it would be above
     used: Mapping[str, int] | None = None  # of these resources, what counts against the bound by now
     spending: Spending | None = None  # BudgetSpent
+    rule: Rule | None = None  # NotAllowed, QueueInvalid; `detail`: what the rule says
     longest: float | None = None  # NotAllowed: the time limit that its own is above
     dependency: Dependency | None = None  # DependencyPending: why; `blocking` names the circle, from the first on
     most_free: int | None = None  # the most of `resource` free in any one node or domain
