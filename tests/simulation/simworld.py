@@ -26,6 +26,7 @@ from fairway.node.hollow import DURATION, Hollow
 from fairway.settings import Settings
 
 SETTINGS = Settings(namespace="kube-system", identity="simulation")
+DEFINITIONS = crds()
 Thing = dict[str, Any]
 
 
@@ -160,7 +161,7 @@ async def cluster(
     async with asyncio.TaskGroup() as tasks:
         parts = (server.tend(), Jobs(client).run(), hollow.run())
         running = [tasks.create_task(part) for part in parts]
-        for definition in crds():
+        for definition in DEFINITIONS:
             await client.create(kinds.DEFINITIONS, definition)
         world = World(server, client, clock, chance, hollow, down)
         await world.apply(*nodes)

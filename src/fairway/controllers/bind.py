@@ -221,10 +221,10 @@ def ref_of(pod: PodObject) -> Ref:
 
 
 async def remove(client: Client, pods: Iterable[PodObject]) -> None:
-    """Those that are not going already."""
+    """Those that are not going already, as they were seen: one that has ended meanwhile stays."""
     for pod in pods:
         if pod.metadata.deletion_timestamp is None:
-            await client.delete(ref_of(pod), uid=pod.metadata.uid)
+            await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
 
 
 async def take_back(client: Client, pods: Iterable[PodObject]) -> None:

@@ -35,6 +35,7 @@ from fairway.kube.kinds import Kind
 
 from .bind import holds_room
 from .owner import JobOwner, KindOwner, Owner, PodsOwner
+from .status import holds
 from .view import Named, View, asked
 
 PRIORITY_CLASS = "fairway.dev/priority-class"
@@ -126,8 +127,18 @@ class Cases:
         ours = [pod for pod in pods if _is_left_to_us(pod) and queue_of(pod.metadata, labels)]
         ours.sort(key=lambda pod: pod.metadata.name)
         own = name.removeprefix(name_of("Pod", ""))
-        owner = PodsOwner(namespace, own, tuple(ours), self._least(ours[0])) if ours else None
+        members = self._members(workload) if workload else 0
+        owner = PodsOwner(namespace, own, tuple(ours), self._least(ours[0]), members) if ours else None
         return Case(key, workload, owner, pods)
+
+    def _members(self, said: WorkloadObject) -> int:
+        """The pods of a group that is evicted, or has lost some; 0 of one that has all."""
+        held, count = said.status.admission, sum(one.count for one in said.spec.pod_sets)
+        if held is None:
+            return 0
+        placed = sum(it.count or 0 for one in held.pod_sets for it in one.nodes)
+        is_whole = placed >= count and not self.lost.get(key_of(said.metadata)) and not holds(said.status, "Evicted")
+        return 0 if is_whole else count
 
     def _least(self, pod: PodObject) -> int | None:
         """The fewest pods of its gang that start, where another object is to say so; 0 while that is not there."""

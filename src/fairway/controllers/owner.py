@@ -220,13 +220,15 @@ class KindOwner:
 @dataclass(frozen=True, slots=True)
 class PodsOwner:
     """One bare pod, or all of a group. `pods` are those there are, at least one; `least`: how many are enough, where an
-    object says so for them, 0 while that is not there; `is_remade`: nobody else would make them again. A Workload of
-    such pods is owned by none while they are made again, or it would be collected with the old ones."""
+    object says so for them, 0 while that is not there; `members`: how many there are again, when some were lost or
+    taken away; `is_remade`: nobody else would make them again. A Workload of such pods is owned by none while they are
+    made again, or it would be collected with the old ones."""
 
     namespace: str
     name: str
     pods: tuple[PodObject, ...]
     least: int | None = None
+    members: int = 0
 
     @property
     def is_remade(self) -> bool:
@@ -239,10 +241,10 @@ class PodsOwner:
         return None if self.least == 0 else owners.pod_group(self.name, self.pods, self.least)
 
     def outcome(self) -> Outcome | None:
-        """How a pod ends that was told to go tells nothing."""
+        """How a pod ends that was told to go tells nothing, nor how some did while others are to come again."""
         if not all(is_over(pod) and pod.metadata.deletion_timestamp is None for pod in self.pods):
             return None
-        if any(is_lost(pod.status) for pod in self.pods):
+        if len(self.pods) < self.members or any(is_lost(pod.status) for pod in self.pods):
             return None
         failed = [pod for pod in self.pods if pod.status.phase == "Failed"]
         if not failed:
@@ -268,10 +270,10 @@ class PodsOwner:
         return About(kinds.PODS, pod.name, pod.uid, pod.namespace)
 
     async def stop(self, client: Client) -> None:
-        """The pods that have a node go."""
+        """The pods that have a node go, as they were seen: what has ended meanwhile is looked at again."""
         for pod in self.pods:
             if pod.spec.node_name and (is_over(pod) or pod.metadata.deletion_timestamp is None):
-                await client.delete(ref_of(pod), uid=pod.metadata.uid)
+                await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
 
     async def start(self, client: Client) -> None:
         """Its pods start when they are bound."""

@@ -33,7 +33,7 @@ from fairway.kube.agenda import Agenda
 from . import status as life
 from .forecast import accuracy
 from .means import Means
-from .status import Said, is_over, since
+from .status import Said, since
 from .workloads import FINALIZER, held_by, served, value_of
 
 DEFAULT = "default"
@@ -163,9 +163,9 @@ class Queues:
         if patch:
             await self.means.patch(kinds.QUEUES, seen, {"status": patch})
             self._written[name] = self.means.now()
-            for one in self._ours(name):
-                if is_over(one.status) or one.metadata.deletion_timestamp is not None:
-                    self.means.tend(key_of(one.metadata))
+        for one in self._ours(name):
+            if one.metadata.uid in news.uses:
+                self.means.tend(key_of(one.metadata))
         self._told(name, news)
         return None
 

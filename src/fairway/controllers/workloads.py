@@ -338,9 +338,9 @@ class Life:
         if any(map(holds_room, case.pods)):
             await self._cut(case.key, left)
         elif not self.means.facts.state.assumes(case.key):
-            eviction = Eviction(self.means.now(), Cause.PODS_LOST)
-            words = Said(*conditions.crowded_out(crowded[0].node))
-            await self.means.write(case.key, lambda it: _once(it.status, eviction, words))
+            now, words = self.means.now(), Said(*conditions.crowded_out(crowded[0].node))
+            eviction = Eviction(now, Cause.PODS_LOST)
+            await self.means.write(case.key, lambda it: _once(served(it, now=now), eviction, words))
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be

@@ -169,11 +169,11 @@ class Client:
         """A merge patch unless `form` says otherwise; conditional if it sets metadata.resourceVersion."""
         return await self._send(Request("PATCH", ref.path(subresource), headers={"content-type": form}), change)
 
-    async def delete(self, ref: Ref, *, uid: str = "", grace: int | None = None) -> None:
-        """With `uid`, only that very object; what is gone already is no error."""
+    async def delete(self, ref: Ref, *, uid: str = "", version: str = "", grace: int | None = None) -> None:
+        """With `uid`, only that very object, with `version` as it was then; what is gone already is no error."""
         options: dict[str, Any] = {"propagationPolicy": "Background"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        if wanted := {key: it for key, it in (("uid", uid), ("resourceVersion", version)) if it}:
+            options["preconditions"] = wanted
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         try:
