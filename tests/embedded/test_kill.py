@@ -22,7 +22,6 @@ from cluster import is_true
 from lives import live, lives
 from trials import LINES, Asked, Book, job, load
 
-from fairway.cli.runs import EVICTIONS, Notice, Run, kept, text_of
 from fairway.clock import Clock
 from fairway.embedded.up import down
 from fairway.kube import kinds
@@ -30,6 +29,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load as load_config
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.runs import EVICTIONS, Notice, Run, kept, text_of
 from fairway.node.container import holder
 
 

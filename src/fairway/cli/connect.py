@@ -43,7 +43,7 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
     """What `work(client, namespace, …)` gives, on the cluster that is named; without a namespace, in the context's."""
     try:
         with told(ConfigError):
-            config = load(_files(kubeconfig), context)
+            config = load(kubeconfigs(kubeconfig), context)
             return asyncio.run(connected(config, work, namespace=namespace or config.namespace, **said))
     except ApiError as error:
         if error.message.strip() == NO_GROUP:
@@ -84,7 +84,8 @@ def data_dir(chosen: str | None = None) -> Path:
     return Path(chosen).expanduser().absolute() if chosen else Path(home) / "fairway"
 
 
-def _files(chosen: str) -> list[Path]:
+def kubeconfigs(chosen: str) -> list[Path]:
+    """The files that count: the one chosen, KUBECONFIG, that of the cluster of this machine, ~/.kube/config."""
     own, found = data_dir(), files(os.environ, chosen)
     if chosen or os.environ.get("KUBECONFIG"):
         return found

@@ -16,10 +16,11 @@ from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.runs import Runs, kept
 
 from .find import Found, exit_code, failure, seen
 from .printer import Choice, Printer, say
-from .runs import Runs, kept, runs_of
+from .runs import runs_of
 
 Thing = dict[str, Any]
 OVER = ("Succeeded", "Failed")

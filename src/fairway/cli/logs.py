@@ -11,13 +11,14 @@ import click
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
+from fairway.kube.runs import Run, Runs, kept
 
 from .connect import on_cluster
 from .follow import follow
 from .main import Problem, told
 from .printer import Choice, Printer, Query, say
 from .replicas import any_of
-from .runs import Run, Runs, kept, runs_of
+from .runs import runs_of
 
 
 @click.command()

@@ -9,9 +9,9 @@ import click
 
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
+from fairway.kube.runs import Notice, Run, text_of
 
 from .output import moment_of_day
-from .runs import Notice, Run, text_of
 
 LONGEST_LINE = 1 << 20
 Query = tuple[tuple[str, str], ...]

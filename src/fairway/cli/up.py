@@ -18,6 +18,7 @@ from fairway.clock import Chance, Clock
 from fairway.kube.config import ConfigError, files, in_cluster, load
 
 from .connect import data_dir
+from .dashboard import beside
 from .main import Problem, told
 
 FOLDER = click.option(
@@ -48,7 +49,7 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
 @CONFIG
 @click.option("--detach", is_flag=True, help="Return when it is ready; `fairway down` stops it.")
 def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
-    """Run a cluster on this machine, in the foreground; print the path of its kubeconfig.
+    """Run a cluster on this machine, in the foreground; print the path of its kubeconfig, and the link of its page.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
     file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
@@ -66,6 +67,7 @@ async def _detach(folder: Path) -> None:
     again = [argument for argument in sys.argv[1:] if argument != "--detach"]
     await detach([sys.executable, "-m", "fairway.cli.main", *again], folder, Clock())
     click.echo(str(folder / "kubeconfig"))
+    click.echo("what happens there: `fairway dashboard` prints the link of a page", err=True)
 
 
 async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
@@ -76,7 +78,9 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
 
     async def decide(transport: Any) -> None:
         click.echo(str(folder / "kubeconfig"))
-        await control(transport, folder, settings)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(beside(load([folder / "kubeconfig"])))
+            tasks.create_task(control(transport, folder, settings))
 
     bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))
     options = Options(folder, **offer, logs=bounds, job_ttl=settings.log_retention)

@@ -1,0 +1,144 @@
+"""The runs of a workload's programs, and their text, as the server keeps them; else of one pod, as any server has it.
+
+The cluster of this machine keeps the runs of all attempts. Any other cluster has those of the pods that are there: of
+each container the last run and the one before.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from . import kinds
+from .client import ApiError, Client
+from .kinds import Ref
+from .transport import Request
+
+Thing = dict[str, Any]
+DEFAULT = "kubectl.kubernetes.io/default-container"
+TEXT, HEAD_BYTES = 0, 5
+EVICTIONS = frozenset((
+    "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
+    "StartTimeout", "Suspended",
+))  # fmt: skip
+ENDINGS = {"Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost"}
+
+
+class Run(msgspec.Struct, frozen=True, rename="camel"):
+    """One process of one container. `id` is empty where the server keeps no runs; `is_previous`: as for kubectl."""
+
+    attempt: int
+    retry: int
+    rank: int
+    pod: str
+    container: str
+    is_default: bool
+    id: str = ""
+    node: str = ""
+    started: str | None = None
+    finished: str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    bytes: int | None = None
+    is_previous: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.pod, self.id or self.container, self.retry
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words; empty while it runs."""
+        if self.exit_code is None:
+            return ""
+        if self.reason in EVICTIONS:
+            return f"evicted: {self.reason}"
+        return ENDINGS.get(self.reason) or f"exit code {self.exit_code}" + (f" ({self.reason})" * bool(self.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """By attempt, rank and retry. `are_kept`: whether the server keeps those of earlier attempts."""
+
+    workload: Ref
+    items: list[Run]
+    is_deleted: bool = False
+    are_kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the server says about the text at this place."""
+
+    text: str
+
+
+class _List(msgspec.Struct, rename="camel"):
+    items: list[Run]
+    is_deleted: bool
+
+
+async def kept(client: Client, workload: Ref) -> Runs | None:
+    """The runs that the server keeps; None where it keeps none, or knows no such workload: Kubernetes answers a path of
+    a custom resource that it does not serve as if the resource were not there, or were forbidden."""
+    try:
+        body = await client.call(Request("GET", workload.path("attempts")))
+    except ApiError as error:
+        if error.status in (403, 404):
+            return None
+        raise
+    found = msgspec.json.decode(body, type=_List)
+    return Runs(workload, found.items, found.is_deleted)
+
+
+def runs_in(pod: Thing, rank: int, attempt: int) -> list[Run]:
+    """Of the containers of a pod, as its status tells."""
+    status, found = pod.get("status") or {}, []
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        found += _of_container(pod, one, rank, attempt)
+    return found
+
+
+def _of_container(pod: Thing, status: Thing, rank: int, attempt: int) -> list[Run]:
+    meta, spec, count = pod["metadata"], pod["spec"], int(status.get("restartCount") or 0)
+    default = (meta.get("annotations") or {}).get(DEFAULT) or spec["containers"][0]["name"]
+    states = [(count - 1, status.get("lastState") or {})] * (count > 0) + [(count, status.get("state") or {})]
+    runs = []
+    for retry, state in states:
+        end, began = state.get("terminated") or {}, state.get("terminated") or state.get("running")
+        if began:
+            reason = end.get("reason") or ""
+            runs.append(Run(
+                attempt, retry, rank, meta["name"], status["name"], status["name"] == default,
+                node=spec.get("nodeName", ""), started=began.get("startedAt"), finished=end.get("finishedAt"),
+                exit_code=end.get("exitCode"), reason="" if reason in ("Error", "Completed") else reason,
+                is_previous=retry < count,
+            ))  # fmt: skip
+    return runs
+
+
+async def text_of(
+    client: Client, workload: Ref, run: Run, query: tuple[tuple[str, str], ...] = ()
+) -> AsyncGenerator[bytes | Notice, None]:
+    """What a run wrote, as it comes, with what is said about it; `query` as for the log of a pod."""
+    if run.id:
+        asked = (*query, ("run", run.id), ("frames", "true"))
+        async for piece in _unframed(client.logs(workload, query=asked)):
+            yield piece
+        return
+    previous = (("previous", "true"),) * run.is_previous
+    async for chunk in client.logs(
+        Ref(kinds.PODS, run.pod, workload.namespace), query=(*query, ("container", run.container), *previous)
+    ):
+        yield chunk
+
+
+async def _unframed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes | Notice, None]:
+    held = bytearray()
+    async for chunk in chunks:
+        held += chunk
+        while len(held) >= HEAD_BYTES and len(held) >= (end := HEAD_BYTES + int.from_bytes(held[1:HEAD_BYTES], "big")):
+            content = bytes(held[HEAD_BYTES:end])
+            yield content if held[0] == TEXT else Notice(content.decode())
+            del held[:end]

@@ -1,0 +1,119 @@
+"""Who looks, and what that viewer may see.
+
+A request shows a bearer token. The dashboard's own token, which its link carries, stands for the credentials that the
+dashboard was started with; any other is the viewer's own and goes to the API server as it is. What a viewer may see is
+asked of the API server as that viewer: all namespaces first, else each namespace that holds workloads; it is kept for a
+minute. The page can do nothing that the viewer's token cannot.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from hmac import compare_digest
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.config import Config
+from fairway.kube.transport import Request, Response, Transport
+
+from .world import World, may
+
+FRESH_SECONDS = 60.0
+MOST_VIEWERS, MOST_NAMESPACES, AT_ONCE = 1000, 500, 16
+
+
+class Refused(Exception):
+    """The token is not good: one line for the viewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a viewer may see. Equal sights see the same page."""
+
+    sees_all: bool = True
+    namespaces: frozenset[str] = frozenset()
+    sees_nodes: bool = True
+    sees_queues: bool = True
+
+    def sees(self, namespace: str) -> bool:
+        return self.sees_all or namespace in self.namespaces
+
+
+@dataclass(slots=True)
+class Viewer:
+    """`until` when the answers are good; `asked`: the namespaces that were there then."""
+
+    user: str
+    client: Client
+    sight: Sight
+    until: float
+    asked: frozenset[str]
+
+
+class Access:
+    """`token`: the dashboard's own; empty where every viewer brings one. `bare`: a transport without credentials."""
+
+    def __init__(self, world: World, token: str, bare: Transport) -> None:
+        self._world, self._token, self._bare = world, token, bare
+        self._viewers: dict[bytes, Viewer] = {}
+
+    async def viewer(self, shown: str) -> Viewer:
+        """Whoever shows this token; raises Refused."""
+        key, now = sha256(shown.encode()).digest(), self._world.client.clock.now()
+        known = self._viewers.get(key)
+        if known is not None and known.until > now and self._world.namespaces.keys() <= known.asked:
+            return known
+        if not shown:
+            raise Refused("no token: open the link that `fairway dashboard` prints, or paste a token of yours")
+        client = self._world.client if self._is_own(shown) else self._client_of(shown)
+        try:
+            user = await client.whoami()
+            await self._world.seen()
+            asked = frozenset(self._world.namespaces)
+            sight = await self._sight(client, asked)
+        except ApiError as error:
+            self._viewers.pop(key, None)
+            raise Refused(f"the API server refuses this token: {error.message or error.status}") from error
+        if len(self._viewers) >= MOST_VIEWERS:
+            self._viewers.pop(min(self._viewers, key=lambda it: self._viewers[it].until))
+        found = self._viewers[key] = Viewer(user, client, sight, now + FRESH_SECONDS, asked)
+        return found
+
+    def _is_own(self, shown: str) -> bool:
+        return bool(self._token) and compare_digest(shown.encode(), self._token.encode())
+
+    def _client_of(self, token: str) -> Client:
+        own = self._world.client
+        return Client(_with(self._bare, token), own.clock, own.chance)
+
+    async def _sight(self, client: Client, spaces: Collection[str]) -> Sight:
+        everything, nodes, queues = await asyncio.gather(
+            *(may(client, "list", kind) for kind in (kinds.WORKLOADS, kinds.NODES, kinds.QUEUES))
+        )
+        asked = [] if everything else sorted(spaces)[:MOST_NAMESPACES]
+        seen = frozenset([space async for space in _allowed(client, asked)])
+        return Sight(everything, seen, nodes, queues)
+
+
+async def _allowed(client: Client, spaces: Iterable[str]) -> AsyncIterator[str]:
+    """The namespaces whose workloads may be listed; a few are asked about at once."""
+    left = list(spaces)
+    while left:
+        part, left = left[:AT_ONCE], left[AT_ONCE:]
+        answers = await asyncio.gather(*(may(client, "list", kinds.WORKLOADS, space) for space in part))
+        for space, allowed in zip(part, answers):
+            if allowed:
+                yield space
+
+
+def bare(config: Config) -> Config:
+    """The same server, and nobody in particular: a certificate on the connection would count for more than a token."""
+    return replace(config, certificate=b"", key=b"", token="", token_file="", password=None, plugin=None)
+
+
+def _with(transport: Transport, token: str) -> Transport:
+    async def exchange(request: Request) -> Response:
+        return await transport(replace(request, headers={**request.headers, "authorization": f"Bearer {token}"}))
+
+    return exchange

@@ -1,0 +1,68 @@
+"""Until when a workload runs, as well as it is known: its time limit, what its user expects, or what was learned.
+
+The limit is enforced, so it comes first as a bound. What was learned of runs alike, longer than this one already is,
+gives two moments: half have ended by the first and nine of ten by the second.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from fairway.api.quantities import Malformed, duration
+from fairway.engine.model import Sketch
+from fairway.engine.sketch import Lengths, known_group
+
+from .workload import Workload
+from .world import World, lines_above
+
+End = tuple[str, float | None, float | None]
+"""How it is known (limit, expected, learned or nothing), and the earlier and the later moment."""
+
+
+class Ends:
+    def __init__(self, world: World, now: float) -> None:
+        self._world, self._now = world, now
+        self._lengths: dict[tuple[str, tuple[str, str]], Lengths] = {}
+        self._limits: dict[str, float | None] = {}
+        self._runtimes: dict[str, Mapping[tuple[str, str], Sketch]] = {}
+
+    def of(self, it: Workload) -> End:
+        """Nothing of what does not run."""
+        if it.began is None:
+            return "", None, None
+        limit = it.limit or self._limit(it.queue)
+        bound = it.began + limit if limit else None
+        early, late = self._learned(it)
+        if early is not None and late is not None and (bound is None or late < bound):
+            return "learned", early, late
+        if it.expected and (bound is None or it.began + it.expected < bound):
+            return "expected", it.began + it.expected, bound
+        return ("limit", None, bound) if bound else ("", None, None)
+
+    def _limit(self, queue: str) -> float | None:
+        """The time limit of what names none: the queue's own, or the nearest above it."""
+        if queue not in self._limits:
+            queues = self._world.queues
+            texts = [queues[name].spec.time_limit.default for name in lines_above(queue, queues) if name in queues]
+            self._limits[queue] = None
+            with suppress(Malformed):
+                self._limits[queue] = duration(next(text for text in texts if text)) if any(texts) else None
+        return self._limits[queue]
+
+    def _learned(self, it: Workload) -> tuple[float | None, float | None]:
+        said = self._world.queues.get(it.queue)
+        if said is None or not said.status.runtimes or it.began is None:
+            return None, None
+        runtimes = self._of_queue(it.queue)
+        group = known_group(runtimes, it.groups)
+        if group not in runtimes:
+            return None, None
+        lengths = self._lengths.setdefault((it.queue, group), Lengths(runtimes[group]))
+        found = [lengths.quantile(part, max(0.0, self._now - it.began)) for part in (0.5, 0.9)]
+        early, late = (None if seconds is None else it.began + seconds for seconds in found)
+        return early, late
+
+    def _of_queue(self, queue: str) -> Mapping[tuple[str, str], Sketch]:
+        if queue not in self._runtimes:
+            said = self._world.queues[queue].status.runtimes
+            self._runtimes[queue] = {(it.user, it.name): Sketch(it.points) for it in said if it.points}
+        return self._runtimes[queue]

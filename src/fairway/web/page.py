@@ -1,0 +1,137 @@
+"""What is sent to a browser: a page as a frame and lists of rows, and what changed between two of them.
+
+A view gives a `Page`. Its frame is HTML with empty elements for the lists; a list maps keys to rows, in their order.
+`difference` names only the rows that changed, so an open page costs what happens in it. Templates escape everything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from .access import Sight
+
+WINDOW = 200
+"""Rows of a list that are sent at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is asked for: the path without its first slash, and the query."""
+
+    path: str
+    query: Mapping[str, str]
+    sight: Sight
+    now: float
+
+    def get(self, name: str) -> str:
+        return self.query.get(name, "").strip()
+
+    @property
+    def start(self) -> int:
+        """The first row of the window."""
+        text = self.get("from")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+
+    def link(self, **change: object) -> str:
+        """This address with another query; what is empty is left out."""
+        query = {name: str(text) for name, text in (dict(self.query) | change).items() if text not in ("", None)}
+        return f"/{self.path}" + (f"?{urlencode(query)}" if query else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    title: str
+    frame: str
+    lists: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def whole(self) -> dict[str, Any]:
+        lists = {name: {"order": list(rows), "rows": dict(rows)} for name, rows in self.lists.items()}
+        return {"title": self.title, "frame": self.frame, "lists": lists}
+
+
+def difference(old: Page, new: Page) -> dict[str, Any] | None:
+    """What makes the new page of the old one; None where they are equal."""
+    if old == new:
+        return None
+    lists = {}
+    for name, rows in new.lists.items():
+        before = old.lists.get(name, {})
+        changed = {key: text for key, text in rows.items() if before.get(key) != text}
+        moved = {"order": list(rows)} if list(before) != list(rows) else {}
+        if changed or moved:
+            lists[name] = {"rows": changed} | moved
+    frame = {"frame": new.frame} if new.frame != old.frame else {}
+    return {"title": new.title, "lists": lists} | frame
+
+
+def drawn(view: str, title: str, facts: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> Page:
+    """A page of the templates of a view: VIEW.html is the frame, the macro `row` of VIEW_row.html draws each row."""
+    frame = fragment(view, facts)
+    row: Any = _row_of(view) if lists else None
+    return Page(title, frame, {name: {key: str(row(it)) for key, it in rows.items()} for name, rows in lists.items()})
+
+
+@cache
+def _row_of(view: str) -> Any:
+    return _templates().get_template(f"{view}_row.html").module.row
+
+
+def fragment(template: str, facts: Mapping[str, Any]) -> str:
+    """A part of a page that is fetched by itself."""
+    return _templates().get_template(f"{template}.html").render(**facts)
+
+
+def shell(**facts: object) -> str:
+    """The page before anything is known: it holds no data, so anybody may have it."""
+    return fragment("shell", facts)
+
+
+def window(ask: Ask, items: list[Any]) -> dict[str, Any]:
+    """A part of many rows, and the links to the parts beside it."""
+    start = min(ask.start, max(0, len(items) - 1)) // WINDOW * WINDOW
+    end = min(start + WINDOW, len(items))
+    return {
+        "items": items[start:end], "total": len(items), "first": start + 1 if items else 0, "last": end,
+        "back": ask.link(**{"from": start - WINDOW or ""}) if start else "",
+        "next": ask.link(**{"from": end}) if end < len(items) else "",
+    }  # fmt: skip
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("fairway.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {"span": span, "number": number, "moment": moment, "stamp": stamp}
+    return made
+
+
+def span(seconds: float | None) -> str:
+    """A duration in its largest one or two units: 45s, 12m, 3h20m, 5d."""
+    if seconds is None:
+        return ""
+    whole = max(0, int(seconds))
+    if whole < 7200:
+        return f"{whole}s" if whole < 120 else f"{whole // 60}m"
+    minutes = f"{whole % 3600 // 60}m" if whole % 3600 >= 60 else ""
+    return f"{whole // 3600}h{minutes}" if whole < 172_800 else f"{whole // 86_400}d"
+
+
+def number(value: float) -> str:
+    return f"{value:,.6g}" if value < 1e6 else f"{value:,.0f}"
+
+
+def moment(at: float | None) -> str:
+    """Seconds since the epoch, as a browser reads them in a `datetime` attribute; the browser writes its local time."""
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds") if at else ""
+
+
+def stamp(at: float | None) -> str:
+    """Local time of the dashboard: what stands in the page before the browser writes its own."""
+    return datetime.fromtimestamp(at).strftime("%b %d %H:%M") if at else ""

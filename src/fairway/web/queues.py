@@ -1,0 +1,200 @@
+"""The view Queues: the tree, with what each queue is owed, may use, uses and lends, of GPUs first.
+
+What queues hold and have waiting is counted from their workloads as they are now. The share is decided, not counted: it
+is as of the Queue's status, which is written once a minute at most.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from fairway.api import types
+from fairway.api.quantities import Malformed, duration, exact, format, parse, time
+from fairway.engine import GPU
+from fairway.engine.resources import DEVICE
+
+from .page import Ask, Page, drawn
+from .workload import Workload
+from .world import World, lines_above
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """GPU-hours. `out`: in how many hours it is spent, if what is held now is held on; `renews`: when it is whole
+    again."""
+
+    limit: float
+    spent: float
+    renews: float | None
+    out: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`guaranteed`, `limit`, `share`: GPUs over all pools, None where the queue says nothing. `with_whom`: of what a
+    queue borrows, the queues beside it that leave some; of what it leaves, those that borrow."""
+
+    name: str
+    depth: int
+    guaranteed: float | None
+    limit: float | None
+    share: float | None
+    held: float
+    asked: float
+    waits: int
+    runs: int
+    others: tuple[str, ...]
+    users: tuple[tuple[str, float], ...]
+    budget: Budget | None
+    stopped: str
+    problem: str
+    with_whom: tuple[str, ...] = ()
+    most: float = 1.0
+
+    @property
+    def borrowed(self) -> float:
+        return max(0.0, self.held - (self.guaranteed or 0.0)) if self.guaranteed is not None else 0.0
+
+    @property
+    def left(self) -> float:
+        return max(0.0, (self.guaranteed or 0.0) - self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a queue and all below it have now; GPUs."""
+
+    held: Counter[str]
+    counts: Counter[str]
+    users: Counter[str]
+
+
+def page(world: World, ask: Ask) -> Page:
+    tallies, capacity = _tallies(world, ask), _capacity(world)
+    named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in _tree(world.queues)}
+    kin: defaultdict[str, list[Row]] = defaultdict(list)
+    for name, row in named.items():
+        kin[world.queues[name].spec.parent].append(row)
+    most = max([1.0, *(max(it.guaranteed or 0, it.limit or 0, it.share or 0, it.held) for it in named.values())])
+    rows = {
+        name: replace(row, with_whom=_partners(row, kin[world.queues[name].spec.parent]), most=most)
+        for name, row in named.items()
+    }
+    unknown = sorted(set(tallies) - set(named))
+    facts = {"unknown": unknown, "count": len(rows), "capacity": capacity}
+    return drawn("queues", "Queues", facts, {"queues": rows})
+
+
+def _tree(queues: Mapping[str, types.QueueObject]) -> Iterator[tuple[str, types.QueueObject, int]]:
+    """Parents before their children, each with its depth; those of a circle, or of a parent that is missing, as
+    roots."""
+    below: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(queues):
+        *_, root = lines_above(name, queues)
+        is_root = not queues[name].spec.parent or queues[name].spec.parent not in queues or queues[root].spec.parent
+        below["" if is_root else queues[name].spec.parent].append(name)
+
+    def walk(name: str, depth: int) -> Iterator[tuple[str, types.QueueObject, int]]:
+        yield name, queues[name], depth
+        for child in below[name]:
+            yield from walk(child, depth + 1)
+
+    for root in below[""]:
+        yield from walk(root, 0)
+
+
+def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
+    found: defaultdict[str, Tally] = defaultdict(lambda: Tally(Counter(), Counter(), Counter()))
+    for it in world.workloads.values():
+        if it.state in ("finished", "failed"):
+            continue
+        for name in lines_above(it.queue, world.queues):
+            _count(found[name], it, ask)
+    return found
+
+
+def _count(tally: Tally, it: Workload, ask: Ask) -> None:
+    tally.held["held"] += it.held  # type: ignore[assignment]
+    if it.state == "waiting":
+        tally.counts["waits"] += 1
+        tally.held["asked"] += it.asked  # type: ignore[assignment]
+    elif it.shares:
+        tally.counts["runs"] += 1
+        if ask.sight.sees(it.namespace):
+            tally.users[it.user or "?"] += it.held  # type: ignore[assignment]
+
+
+def _capacity(world: World) -> float:
+    """GPUs of all nodes."""
+    total = 0
+    for node in world.nodes.values():
+        with suppress(Malformed):
+            total += parse(node.status.allocatable.get(GPU, 0), GPU)
+    return total / DEVICE
+
+
+def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> Row:
+    spec, status = said.spec, said.status
+    quotas = [it for it in spec.quotas if it.pool == "*"] or list(spec.quotas)
+    share = [amounts[GPU] for amounts in status.share.values() if GPU in amounts]
+    problem = next((it.message for it in status.conditions if it.status == "False" and it.message), "")
+    return Row(
+        name=said.metadata.name,
+        depth=depth,
+        guaranteed=_sum([it.guaranteed.get(GPU) for it in quotas], capacity),
+        limit=_sum([it.limit.get(GPU) for it in quotas], capacity),
+        share=_sum(list(share), capacity),
+        held=tally.held["held"],
+        asked=tally.held["asked"],
+        waits=tally.counts["waits"],
+        runs=tally.counts["runs"],
+        others=tuple(_others(said)),
+        users=tuple((user, held) for user, held in tally.users.most_common(6)),
+        budget=_budget(said, tally.held["held"]),
+        stopped=spec.stop_policy if spec.stop_policy != "None" else "",
+        problem=problem,
+    )
+
+
+def _sum(amounts: list[str | int | float | None], capacity: float) -> float | None:
+    """GPUs of several quotas; a percentage is of all GPUs. None where none names any."""
+    found = []
+    for text in amounts:
+        with suppress(Malformed):
+            if text is not None:
+                relative = str(text).endswith("%")
+                found.append(float(exact(str(text)[:-1])) * capacity / 100 if relative else parse(text, GPU) / DEVICE)
+    return sum(found) if found else None
+
+
+def _others(said: types.QueueObject) -> Iterator[str]:
+    """`cpu 12 of 64`: of other resources that the queue governs, what it held when its status was written."""
+    for quota in said.spec.quotas:
+        for name in sorted({*quota.guaranteed, *quota.limit} - {GPU}):
+            pools = [it for pool, it in said.status.usage.items() if quota.pool in ("*", pool)]
+            with suppress(Malformed):
+                used = sum(parse(it[name], name) for it in pools if name in it)
+                yield f"{name} {format(used, name)} of {quota.limit.get(name) or quota.guaranteed.get(name)}"
+
+
+def _budget(said: types.QueueObject, held: float) -> Budget | None:
+    if said.spec.budget is None:
+        return None
+    with suppress(Malformed):
+        spent = said.status.budget_spent or types.BudgetUse()
+        limit, since = float(exact(str(said.spec.budget.gpu_hours))), time(spent.since) if spent.since else None
+        renews = since + duration(said.spec.budget.period) if since else None
+        hours = (limit - spent.gpu_hours) / held if held else None
+        return Budget(limit, spent.gpu_hours, renews, hours)
+    return None
+
+
+def _partners(row: Row, kin: list[Row]) -> tuple[str, ...]:
+    """The queues beside it that it borrows from, or lends to."""
+    others = [it for it in kin if it.name != row.name]
+    if row.borrowed:
+        return tuple(it.name for it in others if it.left)
+    return tuple(it.name for it in others if it.borrowed) if row.left else ()

@@ -1,0 +1,177 @@
+"""The page over HTTP, on loopback unless told otherwise.
+
+    /                the shell of every view: no data, so anybody may have it
+    /static/NAME     script, styles, icon
+    /stream?at=VIEW  one stream per tab: the view, then each change, as numbered server-sent events
+    /log, /detail    of one workload: what a rank writes; events, YAML and attempts
+    /act             an action on workloads, with the viewer's own rights
+
+All but the first two show a bearer token in a header: no cookie, so no other page can act for a viewer. On loopback a
+request must name a loopback host; scripts and styles come from here alone.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+from aiohttp import web
+
+from fairway.kube.client import ApiError
+
+from . import log, now, queues, waiting, workload_page
+from .access import Access, Refused, Viewer
+from .act import act
+from .page import Ask, shell
+from .topic import Message, Topics
+from .world import World
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+                               "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store",
+}  # fmt: skip
+STATIC = {"fairway.css": "text/css", "fairway.js": "text/javascript", "icon.svg": "image/svg+xml"}
+VIEWS = {"now": now.page, "waiting": waiting.page, "queues": queues.page, "workload": workload_page.page}
+MENU = (("now", "Now"), ("waiting", "Waiting"), ("queues", "Queues"))
+STOP_SECONDS = 0.5
+Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
+
+
+class Dashboard:
+    """`host` is the address to listen on; `port` 0: any free one, `serve` tells which."""
+
+    def __init__(self, world: World, access: Access, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._world, self._access, self._host, self._port = world, access, host, port
+        self._topics = Topics(world, VIEWS)
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        """Serves while the block lasts; gives its address. OSError where the port is taken."""
+        application = web.Application(middlewares=[self._guard])
+        application.add_routes([
+            web.get("/", _redirect), web.get("/static/{name}", _static), web.get("/healthz", _health),
+            web.get("/stream", self._known(self._stream)), web.get("/detail", self._known(self._detail)),
+            web.get("/log", self._known(self._log)), web.post("/act", self._known(self._act)),
+            web.get("/{path:.+}", self._shell),
+        ])  # fmt: skip
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS, handler_cancellation=True)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host, self._port)
+            await site.start()
+            self._port = runner.addresses[0][1]
+            yield f"http://{self._host}:{self._port}"
+        finally:
+            await self._world.stop()
+            await runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+                     ) -> web.StreamResponse:  # fmt: skip
+        host, _, port = request.headers.get("Host", "").rpartition(":")
+        if self._host in LOOPBACK and (host not in LOOPBACK or port != str(self._port)):
+            raise web.HTTPForbidden(text=f"use http://127.0.0.1:{self._port}\n")
+        return await handler(request)
+
+    def _known(self, answer: Answer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The answer to a viewer whose token is good."""
+
+        async def answered(request: web.Request) -> web.StreamResponse:
+            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+            try:
+                viewer = await self._access.viewer(token if scheme.lower() == "bearer" else "")
+                return await answer(request, viewer)
+            except Refused as error:
+                return _said(401, str(error))
+            except ApiError as error:
+                return _said(error.status, error.message or str(error))
+            except (OSError, TimeoutError) as error:
+                return _said(503, f"the API server does not answer: {error}")
+
+        return answered
+
+    async def _shell(self, request: web.Request) -> web.Response:
+        if request.path.strip("/").partition("/")[0] not in VIEWS:
+            raise web.HTTPNotFound(text="no such page\n")
+        return web.Response(text=shell(menu=MENU), content_type="text/html", headers=HEADERS)
+
+    async def _stream(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
+        at = urlsplit(request.query.get("at", ""))
+        path, query = at.path.strip("/"), dict(parse_qsl(at.query))
+        outgoing = web.StreamResponse(headers=HEADERS | {"content-type": "text/event-stream"})
+        token = request.headers["Authorization"].partition(" ")[2]
+        last = request.headers.get("Last-Event-ID", "")
+        with suppress(ConnectionError):  # a viewer that leaves
+            while (topic := self._topics.find(Ask(path, query, viewer.sight, 0.0))) is not None:
+                async with aclosing(self._topics.follow(topic, last)) as messages:  # type: ignore[type-var]
+                    async for message in messages:
+                        if not outgoing.prepared:
+                            await outgoing.prepare(request)
+                        await outgoing.write(_event(message))
+                        try:
+                            seen, viewer = viewer.sight, await self._access.viewer(token)
+                        except Refused as error:
+                            await outgoing.write(_event(Message("refused", {"message": str(error)})))
+                            return outgoing
+                        if viewer.sight != seen:
+                            break
+                last = ""
+            return _said(404, f"there is no view {path!r}")
+        return outgoing
+
+
+    async def _detail(self, request: web.Request, viewer: Viewer) -> web.Response:
+        text = await workload_page.detail(self._world, viewer.sight, viewer.client, request.query.get("workload", ""))
+        return web.Response(text=text, content_type="text/html", headers=HEADERS)
+
+    async def _log(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
+        """Lines of JSON: those of the run that is asked for, else of the first rank of the last attempt."""
+        it = workload_page.seen(self._world, viewer.sight, request.query.get("workload", ""))
+        runs = await workload_page.runs(viewer.client, it) if it else []
+        wanted, tail = request.query.get("run", ""), request.query.get("tail", "")
+        run = next((one for one in runs if workload_page.run_name(one) == wanted or not wanted), None)
+        if it is None or run is None:
+            return _said(404, "nothing is written yet" if it else "no such workload")
+        outgoing = web.StreamResponse(headers=HEADERS | {"content-type": "application/x-ndjson"})
+        await outgoing.prepare(request)
+        with suppress(ConnectionError):
+            async with aclosing(log.follow(viewer.client, it.key, run, int(tail) if tail.isdecimal() else 0)) as parts:  # type: ignore[type-var]
+                async for part in parts:
+                    await outgoing.write(msgspec.json.encode(part) + b"\n")
+        return outgoing
+
+    async def _act(self, request: web.Request, viewer: Viewer) -> web.Response:
+        try:
+            asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            return _said(400, f"the body is not what is expected: {error}")
+        return web.json_response({"done": await act(self._world, viewer.sight, viewer.client, asked)}, headers=HEADERS)
+
+
+def _event(message: Message) -> bytes:
+    number = f"id: {message.id}\n" if message.id else ""
+    return f"{number}event: {message.kind}\ndata: ".encode() + msgspec.json.encode(message.content) + b"\n\n"
+
+
+def _said(status: int, text: str) -> web.Response:
+    return web.json_response({"message": " ".join(text.split())}, status=status, headers=HEADERS)
+
+
+async def _redirect(request: web.Request) -> web.Response:
+    raise web.HTTPFound("/now")
+
+
+async def _health(request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _static(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name not in STATIC:
+        raise web.HTTPNotFound(text="no such file\n")
+    body = (files("fairway.web") / "static" / name).read_bytes()
+    return web.Response(body=body, content_type=STATIC[name], headers=HEADERS)

@@ -1,0 +1,375 @@
+// The page of a Fairway dashboard. It keeps one stream open, that of the view in the address bar, and brings the document
+// up to date with what comes: elements stay the same while their content changes, so focus, selection, scroll and typed
+// text survive. Rows are not reordered while the pointer or the focus is among them. The token stays in this tab.
+"use strict";
+
+const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
+const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), dialog = ONE("dialog");
+const pages = {lists: {}, waiting: {}};
+let stream = null, last = "", heard = 0, at = 0, view = "", isLost = false;
+
+// Who looks
+
+function takeToken() {
+  const found = /(?:^#|&)token=([^&]+)/.exec(location.hash);
+  if (!found) return;
+  sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+function ask(path, options = {}) {
+  const headers = {authorization: `Bearer ${sessionStorage.getItem(KEY) || ""}`, ...options.headers};
+  return fetch(path, {...options, headers, cache: "no-store"});
+}
+
+function refuse(why) {
+  stop();
+  main.hidden = true;
+  login.hidden = false;
+  ONE("login-why").textContent = why;
+  asOf.textContent = "not connected";
+  login.elements.token.focus();
+}
+
+login.addEventListener("submit", event => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, login.elements.token.value.trim());
+  login.elements.token.value = "";
+  login.hidden = true;
+  main.hidden = false;
+  open();
+});
+
+// The stream
+
+function stop() {
+  if (stream) stream.abort();
+  stream = null;
+}
+
+async function open() {
+  stop();
+  const own = stream = new AbortController();
+  view = location.pathname + location.search;
+  last = "";
+  markMenu();
+  for (let pause = 500; own === stream; pause = Math.min(pause * 2, 8000)) {
+    const began = Date.now();
+    try {
+      const headers = last ? {"last-event-id": last} : {};
+      const answer = await ask(`/stream?at=${encodeURIComponent(view)}`, {headers, signal: own.signal});
+      if (answer.status === 401) return refuse((await answer.json()).message);
+      if (!answer.ok) throw new Error((await answer.json()).message);
+      await read(answer.body, own);
+    } catch (error) {
+      if (own !== stream) return;
+      isLost = true;
+      warn(error.message);
+    }
+    if (Date.now() - began > 10_000) pause = 500;
+    await new Promise(done => setTimeout(done, pause * (0.5 + Math.random() / 2)));
+  }
+}
+
+async function read(body, own) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (own !== stream) return reader.cancel();
+    if (done) return;
+    const parts = (held + value).split("\n\n");
+    held = parts.pop();
+    parts.forEach(take);
+  }
+}
+
+function take(text) {
+  const fields = Object.fromEntries(text.split("\n").map(line => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+  const content = JSON.parse(fields.data);
+  heard = Date.now();
+  at = content.at ? content.at * 1000 : heard;
+  if (isLost || !banner.hidden) { isLost = false; warn(""); }
+  if (fields.event === "refused") return refuse(content.message);
+  if (fields.event !== "beat") draw(content, fields.event === "page");
+  if (fields.id) last = fields.id;
+  tell();
+}
+
+function tell() {
+  asOf.textContent = `as of ${clock(new Date(at), true)}`;
+}
+
+function warn(why) {
+  const isLate = heard && Date.now() - heard > LATE;
+  const text = why || (isLate ? "nothing was heard from the dashboard" : "");
+  if (!isLate && !isLost) { banner.hidden = true; document.body.classList.remove("stale"); return; }
+  document.body.classList.toggle("stale", isLate || !heard);
+  document.querySelectorAll("button[data-act]").forEach(it => { it.disabled = isLate; });
+  banner.hidden = !(isLate || !heard);
+  banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
+}
+
+setInterval(() => { if (stream) warn(""); }, 1000);
+
+// Drawing
+
+function draw(content, isWhole) {
+  if (content.title) document.title = `${content.title} · Fairway`;
+  if (isWhole) { pages.lists = {}; pages.waiting = {}; }
+  if (content.frame !== undefined) morph(main, parsed(content.frame), true);
+  for (const [name, change] of Object.entries(content.lists || {})) {
+    const known = pages.lists[name] ||= {rows: {}, order: []};
+    Object.assign(known.rows, change.rows);
+    if (change.order) known.order = change.order;
+    const box = main.querySelector(`[data-list="${CSS.escape(name)}"]`);
+    if (box) fill(box, known, change.rows, isWhole);
+  }
+  for (const box of main.querySelectorAll("[data-list]")) if (!box.children.length && pages.lists[box.dataset.list]) {
+    const known = pages.lists[box.dataset.list];
+    fill(box, known, known.rows, true);
+  }
+  if (isWhole) afterWhole();
+  logs();
+}
+
+function parsed(html) {
+  const made = document.createElement("template");
+  made.innerHTML = html;
+  for (const it of made.content.querySelectorAll("time[datetime]")) it.textContent = clock(new Date(it.dateTime));
+  return made.content;
+}
+
+function clock(date, hasSeconds) {
+  const time = date.toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(hasSeconds && {second: "2-digit"})});
+  return date.toDateString() === new Date().toDateString() ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time}`;
+}
+
+// Makes `old` the same as `made`, and keeps every element that is alike; what is in a list is left to `fill`.
+function morph(old, made, isRoot) {
+  if (!isRoot) {
+    for (const {name} of [...old.attributes]) if (!made.hasAttribute(name) && !(name === "open" || name === "data-own")) old.removeAttribute(name);
+    for (const {name, value} of made.attributes) if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
+    if (old.matches("[data-list], [data-own]") || (old === document.activeElement && "value" in old)) return;
+  }
+  const next = [...made.childNodes];
+  let here = old.firstChild;
+  for (const node of next) {
+    const found = alike(here, node) ? here : node.nodeType === 1 && node.id ? [...old.children].find(it => it.id === node.id) : null;
+    if (!found) { old.insertBefore(node, here); continue; }
+    if (found !== here) old.insertBefore(found, here);
+    if (node.nodeType === 1) morph(found, node);
+    else if (found.data !== node.data) found.data = node.data;
+    here = found.nextSibling;
+  }
+  while (here) { const gone = here; here = here.nextSibling; gone.remove(); }
+}
+
+function alike(old, made) {
+  return old && old.nodeType === made.nodeType && (made.nodeType !== 1 || (old.tagName === made.tagName && old.id === made.id && old.dataset.list === made.dataset.list && old.getAttribute("href") === made.getAttribute("href")));
+}
+
+function fill(box, known, changed, isWhole) {
+  const there = new Map([...box.children].map(it => [it.dataset.key, it]));
+  for (const [key, html] of Object.entries(changed)) {
+    const made = parsed(html).querySelector("[data-key]"), old = there.get(key);
+    if (!made) continue;
+    if (old) morph(old, made);
+    else { box.append(made); there.set(key, made); }
+    if (!isWhole) { const it = there.get(key); it.classList.remove("fresh"); void it.offsetWidth; it.classList.add("fresh"); }
+  }
+  const wanted = new Set(known.order);
+  for (const [key, it] of there) if (!wanted.has(key)) { it.remove(); delete known.rows[key]; }
+  if (!isWhole && isBusy(box)) { pages.waiting[box.dataset.list] = true; return; }
+  order(box, known);
+}
+
+function isBusy(box) {
+  return box.matches(":hover") || box.contains(document.activeElement);
+}
+
+function order(box, known) {
+  const there = new Map([...box.children].map(it => [it.dataset.key, it]));
+  let here = box.firstElementChild;
+  for (const key of known.order) {
+    const it = there.get(key);
+    if (!it) continue;
+    if (it === here) here = here.nextElementSibling;
+    else box.insertBefore(it, here);
+  }
+  delete pages.waiting[box.dataset.list];
+}
+
+function settle() {
+  for (const name of Object.keys(pages.waiting)) {
+    const box = main.querySelector(`[data-list="${CSS.escape(name)}"]`);
+    if (!box) delete pages.waiting[name];
+    else if (!isBusy(box)) order(box, pages.lists[name]);
+  }
+}
+
+setInterval(settle, 500);
+
+// Going about
+
+function go(address, isBack) {
+  if (!isBack) history.pushState(null, "", address);
+  open();
+}
+
+let isFocused = false;
+
+function afterWhole() {
+  if (isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
+}
+
+function markMenu() {
+  const name = location.pathname.split("/")[1];
+  for (const it of document.querySelectorAll("nav a")) {
+    if (it.pathname === `/${name}`) it.setAttribute("aria-current", "page"); else it.removeAttribute("aria-current");
+  }
+}
+
+document.addEventListener("click", event => {
+  const link = event.target.closest("a[href^='/']");
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  isFocused = true;
+  go(link.getAttribute("href"));
+});
+addEventListener("popstate", () => go("", true));
+
+let typing = 0;
+
+function filter(form) {
+  const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  const kept = new URLSearchParams(location.search);
+  for (const name of ["by", "since"]) if (kept.has(name) && !form.elements[name]) query.set(name, kept.get(name));
+  const address = location.pathname + (query.size ? `?${query}` : "");
+  if (address !== location.pathname + location.search) { history.replaceState(null, "", address); open(); }
+}
+
+main.addEventListener("input", event => {
+  const form = event.target.closest("[data-filter]");
+  if (!form) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => filter(form), event.target.type === "search" ? 300 : 0);
+});
+main.addEventListener("submit", event => {
+  if (event.target.matches("[data-filter]")) { event.preventDefault(); filter(event.target); }
+});
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  const links = [...document.querySelectorAll("nav a")];
+  if (event.key === "/") { event.preventDefault(); main.querySelector("[type=search]")?.focus(); }
+  else if (/^[1-9]$/.test(event.key) && links[event.key - 1]) links[event.key - 1].click();
+});
+
+// One workload: what is fetched beside the stream
+
+const own = {key: "", version: "", log: null, run: "", tail: 1000, lines: 0, fetched: 0};
+
+function logs() {
+  const box = main.querySelector("[data-detail]"), key = box ? box.dataset.detail : "";
+  if (key !== own.key) {
+    if (own.log) own.log.abort();
+    Object.assign(own, {key, version: "", log: null, run: "", tail: 1000, fetched: 0});
+    if (key) readLog();
+  }
+  if (key && own.version !== box.dataset.version && Date.now() > own.fetched + 2000) fetchDetail(key, box.dataset.version);
+}
+
+setInterval(logs, 1000);
+
+async function fetchDetail(key, version) {
+  own.fetched = Date.now();
+  try {
+    const answer = await ask(`/detail?workload=${encodeURIComponent(key)}`);
+    if (!answer.ok || own.key !== key) return;
+    morph(ONE("detail"), parsed(await answer.text()), true);
+    own.version = version;
+    const choice = main.querySelector("[data-runs]"), had = choice.value;
+    const made = [...document.querySelectorAll("[data-run]")].map(it => new Option(it.dataset.label, it.dataset.run));
+    choice.replaceChildren(choice.options[0], ...made);
+    choice.value = had;
+  } catch (error) { /* the stream says that the dashboard is away; the next change asks again */ }
+}
+
+async function readLog() {
+  if (own.log) own.log.abort();
+  const cut = own.log = new AbortController(), box = ONE("log"), key = own.key;
+  box.textContent = "";
+  own.lines = 0;
+  try {
+    const answer = await ask(`/log?workload=${encodeURIComponent(key)}&run=${encodeURIComponent(own.run)}&tail=${own.tail}`, {signal: cut.signal});
+    if (!answer.ok) { box.textContent = (await answer.json()).message; setTimeout(() => { if (own.log === cut) readLog(); }, 5000); return; }
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let held = ""; ;) {
+      const {value, done} = await reader.read();
+      if (done || own.log !== cut) return;
+      const parts = (held + value).split("\n");
+      held = parts.pop();
+      for (const part of parts) append(box, JSON.parse(part));
+    }
+  } catch (error) { if (own.log === cut) box.append(`== ${error.message}\n`); }
+}
+
+function append(box, {lines, skipped}) {
+  const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+  if (skipped) lines.unshift(`== ${skipped} lines are left out here: it writes faster than a page can show`);
+  if (!lines.length) return;
+  box.append(lines.join("\n") + "\n");
+  own.lines += lines.length;
+  const isHeld = getSelection().type === "Range" && box.contains(getSelection().anchorNode);
+  while (own.lines > own.tail && box.childNodes.length > 1 && !isHeld) {
+    own.lines -= box.firstChild.data.split("\n").length - 1;
+    box.firstChild.remove();
+  }
+  if (isAtEnd) box.scrollTop = box.scrollHeight;
+}
+
+main.addEventListener("change", event => {
+  if (event.target.matches("[data-runs]")) { own.run = event.target.value; readLog(); }
+});
+
+// Actions
+
+main.addEventListener("click", event => {
+  const button = event.target.closest("button");
+  if (button?.matches("[data-earlier]")) { own.tail = Math.min(own.tail * 4, 20_000); readLog(); }
+  if (button?.dataset.act) propose(button.dataset.act);
+});
+
+function propose(action) {
+  const said = ONE(`say-${action}`);
+  dialog.innerHTML = said.innerHTML;
+  for (const it of dialog.querySelectorAll("h2")) it.id = "dialog-title";
+  const row = document.createElement("p");
+  row.className = "actions";
+  row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes">${action === "cancel" ? "delete it" : action}</button>`;
+  dialog.append(row);
+  const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
+  const show = () => { line.textContent = line.dataset.line.replace("VALUE", value ? value.value : ""); };
+  value?.addEventListener("change", show);
+  show();
+  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send(action, said.dataset.workload, value?.value, event.target); };
+  dialog.showModal();
+}
+
+async function send(action, workload, value, button) {
+  const words = dialog.querySelector("[role=status]");
+  button.disabled = true;
+  words.textContent = "sending";
+  try {
+    const answer = await ask("/act", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify({action, workloads: [workload], value})});
+    const told = await answer.json(), failed = told.message || told.done?.find(it => it.error)?.error;
+    if (!failed) return dialog.close();
+    words.textContent = failed;
+    words.className = "bad";
+  } catch (error) { words.textContent = error.message; }
+  button.disabled = false;
+}
+
+takeToken();
+addEventListener("hashchange", () => { takeToken(); open(); });
+open();

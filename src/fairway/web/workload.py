@@ -1,0 +1,188 @@
+"""A Workload object as the page shows it: read once when it changes, shown many times.
+
+Times are seconds since the epoch, None where they are not known. An object that contradicts itself is shown with what
+can be read of it.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fairway.api import types
+from fairway.api.names import name_of
+from fairway.api.objects import SUBMITTED, Metadata
+from fairway.api.quantities import Malformed, duration, time
+from fairway.api.workloads import Reading, condition
+from fairway.api.workloads import workload as value_of
+from fairway.engine import model
+from fairway.engine.resources import gpus_of
+from fairway.engine.sketch import Group, groups
+
+STATES = {
+    "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
+    "Succeeded": "finished", "Failed": "failed",
+}  # fmt: skip
+OVER = ("finished", "failed")
+HOLDS = ("running", "starting", "stopping")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What it holds on one node. `gpus`: of all its pods there; `devices`: their indices, empty where the node's own
+    software chose them."""
+
+    node: str
+    podset: str
+    pods: int
+    gpus: float
+    devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    time: float
+    reason: str
+    queue: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`name`: what people call it. `since`: when it entered its state. `shares`: where it runs, or is about to.
+    `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
+    `groups`: by which runs alike are known."""
+
+    key: str
+    name: str
+    queue: str
+    user: str
+    state: str
+    since: float | None
+    version: str
+    priority: str = ""
+    pool: str = ""
+    reason: str = ""
+    message: str = ""
+    position: int = 0
+    forecast: tuple[float | None, float | None, bool] = (None, None, False)
+    began: float | None = None
+    ended: float | None = None
+    limit: float | None = None
+    expected: float | None = None
+    saved: float | None = None
+    asked: float = 0.0
+    attempt: int = 0
+    attained: float = 0.0
+    shares: tuple[Share, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    owners: tuple[tuple[str, str, str], ...] = ()
+    podsets: tuple[tuple[str, int, float], ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+    @property
+    def held(self) -> float:
+        return sum(share.gpus for share in self.shares)
+
+    @property
+    def command_name(self) -> str:
+        """What names it on the command line beyond doubt."""
+        return f"workload/{self.key.partition('/')[2]}"
+
+    @property
+    def ends(self) -> float | None:
+        """When its time limit stops it."""
+        return self.began + self.limit if self.began is not None and self.limit else None
+
+
+def workload(said: types.WorkloadObject) -> Workload:
+    meta, spec, status = said.metadata, said.spec, said.status
+    state, limit = _state(said), _seconds(spec.time_limit)
+    value = _value(said)
+    each = {it.name: gpus_of((it,), (1,)) for it in value.podsets} if value else {}
+    forecast = status.forecast or types.Forecast()
+    return Workload(
+        key=f"{meta.namespace}/{meta.name}",
+        name=_called(meta),
+        queue=spec.queue,
+        user=spec.user.rpartition(":")[2],
+        state=state,
+        since=_since(said, state),
+        version=meta.resource_version,
+        priority=spec.priority_class_name,
+        pool=status.admission.pool if status.admission else "",
+        reason=status.reason if state != "running" else "",
+        message=status.message if state != "running" else "",
+        position=status.position,
+        forecast=(_moment(forecast.p50), _moment(forecast.p90), forecast.rough),
+        began=_turned(said, "Admitted"),
+        ended=_turned(said, "Finished"),
+        limit=limit,
+        expected=_seconds(spec.expected_runtime),
+        saved=_moment(spec.last_checkpoint),
+        asked=sum(it.count * each.get(it.name, 0.0) for it in spec.pod_sets),
+        attempt=status.attempt,
+        attained=status.attained,
+        shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
+        evictions=tuple(
+            Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary) for it in status.eviction_history
+        ),
+        owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
+        podsets=tuple((it.name, it.count, each.get(it.name, 0.0)) for it in spec.pod_sets),
+        groups=groups(value) if value else (),
+    )
+
+
+def _called(meta: Metadata) -> str:
+    """Its owner's name; of a gang of bare pods the group's."""
+    kept = [it.name for it in meta.owner_references if it.kind != "Pod"]
+    return kept[0] if len(kept) == 1 else meta.name.removeprefix(name_of("Pod", ""))
+
+
+def _state(said: types.WorkloadObject) -> str:
+    """The word for people."""
+    state = STATES.get(said.status.phase, "waiting")
+    if said.metadata.deletion_timestamp and state not in OVER:
+        return "cancelling"
+    is_leaving = state in ("waiting", "suspended") and said.status.admission and _turned(said, "Evicted")
+    return "stopping" if is_leaving else state
+
+
+def _since(said: types.WorkloadObject, state: str) -> float | None:
+    kinds = {"running": "Running", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
+    meta = said.metadata
+    submitted = _moment(meta.annotations.get(SUBMITTED)) or _moment(meta.creation_timestamp)
+    return _turned(said, kinds.get(state, "Evicted")) or submitted
+
+
+def _turned(said: types.WorkloadObject, kind: str) -> float | None:
+    found = condition(said.status.conditions, kind)
+    return _moment(found.last_transition_time) if found and found.status == "True" else None
+
+
+def _value(said: types.WorkloadObject) -> model.Workload | None:
+    with suppress(Malformed):
+        return value_of(said, Reading())
+    return None
+
+
+def _shares(placed: types.AdmissionStatus, each: dict[str, float]) -> Iterator[Share]:
+    for part in placed.pod_sets:
+        for on in part.nodes:
+            pods, devices = on.count or 1, tuple(sorted({index for pod in on.devices for index in pod}))
+            yield Share(on.node, part.name, pods, pods * each.get(part.name, 0.0), devices)
+
+
+def _moment(text: str | None) -> float | None:
+    with suppress(Malformed):
+        return time(text) if text else None
+    return None
+
+
+def _seconds(text: str) -> float | None:
+    with suppress(Malformed):
+        return duration(text) if text else None
+    return None

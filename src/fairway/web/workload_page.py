@@ -1,0 +1,153 @@
+"""The view of one workload: where it is in its life, where it runs, who evicted it for whom, what may be done with it.
+
+What the stores do not hold (its events, its YAML, its runs) is asked for with the viewer's own token when the page is
+open, by `detail`; what its ranks write comes from `log`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Selection
+from fairway.kube.runs import Run, kept, runs_in
+
+from .access import Sight
+from .act import ACTIONS, leaves, line, offered
+from .ends import Ends
+from .page import Ask, Page, drawn, fragment
+from .workload import OVER, Workload
+from .world import World
+
+MOST_EVENTS, HOUR = 50, 3600.0
+Thing = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """`whom`: the workload it was for, where the viewer may see that."""
+
+    time: float
+    reason: str
+    queue: str
+    whom: str
+
+
+def page(world: World, ask: Ask) -> Page:
+    it = seen(world, ask.sight, ask.path.partition("/")[2])
+    if it is None:
+        return drawn("gone", "Workload", {"ask": ask}, {})
+    facts = {
+        "it": it, "ends": Ends(world, ask.now).of(it), "evictions": [_eviction(one, ask.sight) for one in it.evictions],
+        "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
+        "ran": it.attained / HOUR, "lines": _lines(it),
+    }  # fmt: skip
+    return drawn("workload", it.name, facts, {})
+
+
+def seen(world: World, sight: Sight, key: str) -> Workload | None:
+    """The workload, where the viewer may see it."""
+    it = world.workloads.get(key)
+    return it if it is not None and sight.sees(it.namespace) else None
+
+
+def _eviction(one: Any, sight: Sight) -> Eviction:
+    space, _, name = one.beneficiary.rpartition("/")
+    is_seen = not space or sight.sees(space)
+    whom = name if is_seen else f"a workload of queue {one.queue}" if one.queue else "another workload"
+    return Eviction(one.time, one.reason, one.queue, whom if one.beneficiary else "")
+
+
+def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:
+    """GPU-hours of work that stopping it now would lose, and since when; None where nothing runs."""
+    if it.state not in ("running", "starting") or it.since is None:
+        return None
+    since = max(it.since, it.saved or 0.0)
+    return it.held * max(0.0, now - since) / HOUR, since
+
+
+def _offers(world: World, it: Workload) -> Iterator[Thing]:
+    """The actions that make sense now, each with its choices and its kubectl line."""
+    choices = {
+        "queue": [name for name in leaves(world) if name != it.queue],
+        "priority": [name for name in sorted(world.priorities) if not name.startswith("system-")],
+    }
+    for action in offered(it):
+        yield {
+            "name": action, "says": ACTIONS[action], "choices": choices.get(action), "line": line(it, action, "VALUE"),
+        }  # fmt: skip
+
+
+def _lines(it: Workload) -> list[tuple[str, str]]:
+    """The same on the command line."""
+    space, name = it.namespace, it.key.partition("/")[2]
+    return [
+        ("why", f"fairway -n {space} why {it.command_name}"), ("logs", f"fairway -n {space} logs {it.command_name}"),
+        ("kubectl", f"kubectl -n {space} get fwl {name} -o yaml"),
+    ]  # fmt: skip
+
+
+async def detail(world: World, sight: Sight, client: Client, key: str) -> str:
+    """Events, runs and YAML, as HTML; "" where the viewer may not see the workload."""
+    it = seen(world, sight, key)
+    if it is None:
+        return ""
+    ref = kinds.ref(kinds.WORKLOADS, key)
+    said = await client.find(ref)
+    if said is None:
+        return ""
+    said["metadata"].pop("managedFields", None)
+    for one in said.get("status", {}).get("evictionHistory") or ():
+        if "/" in one.get("for", "") and not sight.sees(one["for"].partition("/")[0]):
+            one["for"] = "(of another namespace)"
+    text = yaml.safe_dump(said, sort_keys=False, allow_unicode=True, width=120)
+    facts: Thing = {"events": await _events(client, it), "yaml": text, "it": it}
+    facts["runs"] = [(run_name(run), run) for run in await runs(client, it)]
+    return fragment("detail", facts)
+
+
+async def _events(client: Client, it: Workload) -> list[Thing]:
+    """About it and its owners, the newest first; none where they may not be listed."""
+    names = {it.key.partition("/")[2], *(name for _, _, name in it.owners)}
+    found = []
+    for name in sorted(names):
+        try:
+            found += await client.list(Selection(kinds.EVENTS, it.namespace, fields=f"involvedObject.name={name}"))
+        except ApiError as error:
+            if error.status not in (400, 403, 404):
+                raise
+    found.sort(key=lambda one: one.get("lastTimestamp") or one.get("eventTime") or "", reverse=True)
+    return found[:MOST_EVENTS]
+
+
+async def runs(client: Client, it: Workload) -> list[Run]:
+    """The runs of its programs, newest attempts first: all that the server keeps, else those of its pods."""
+    known = await kept(client, kinds.ref(kinds.WORKLOADS, it.key))
+    if known is not None:
+        found = known.items
+    else:
+        found = [run for rank, pod in await _pods(client, it) for run in runs_in(pod, rank, it.attempt)]
+    return sorted(found, key=lambda run: (-run.attempt, run.rank, -run.retry, not run.is_default))
+
+
+def run_name(run: Run) -> str:
+    """What tells it from the other runs of its workload, in an address."""
+    return f"{run.attempt}.{run.rank}.{run.container}.{run.retry}"
+
+
+async def _pods(client: Client, it: Workload) -> list[tuple[int, Thing]]:
+    """The pods there are, by rank."""
+    jobs = [name for _, kind, name in it.owners if kind == "Job"]
+    own = {name for _, kind, name in it.owners if kind == "Pod"}
+    labels = f"batch.kubernetes.io/job-name={jobs[0]}" if jobs else ""
+    mark = f"{it.key.partition('/')[2]}/"
+    found = []
+    for pod in await client.list(Selection(kinds.PODS, it.namespace, labels=labels)):
+        notes = pod["metadata"].get("annotations") or {}
+        if jobs or pod["metadata"]["name"] in own or notes.get("fairway.dev/attempt", "").startswith(mark):
+            found.append((notes.get("batch.kubernetes.io/job-completion-index", ""), pod))
+    found.sort(key=lambda one: (int(one[0] or 0), one[1]["metadata"]["creationTimestamp"], one[1]["metadata"]["name"]))
+    return [(int(index) if index else at, pod) for at, (index, pod) in enumerate(found)]

@@ -1,0 +1,184 @@
+"""What the page shows, as the informers last saw it. Nothing else is asked of the API server while somebody watches.
+
+The informers start with the first viewer and read what the dashboard's own credentials may list: Workloads of all
+namespaces, else of its own. A kind that may not be listed stays empty, and `denied` names it. `version` grows with each
+change, and `after` waits for that.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from hashlib import blake2s
+from typing import Any
+
+from fairway.api import objects, types
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.informer import Informer
+from fairway.kube.kinds import Kind, Selection
+from fairway.settings import LEASE, NAMESPACE
+
+from .workload import Workload, workload
+
+AGAIN_SECONDS, SYNC_SECONDS = 5.0, 20.0
+REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
+
+
+class LeaseSpec(objects.Part, frozen=True):
+    holder_identity: str = ""
+    renew_time: str | None = None
+    lease_duration_seconds: int = 15
+
+
+class LeaseObject(objects.Object, frozen=True):
+    spec: LeaseSpec = LeaseSpec()
+
+
+async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> bool:
+    """Whether the user of `client` may; a server that does not judge rights allows everything."""
+    group = kind.group_version.rpartition("/")[0]
+    asked = {"verb": verb, "group": group, "resource": kind.plural, "namespace": namespace}
+    review = {"apiVersion": REVIEW.group_version, "kind": REVIEW.name, "spec": {"resourceAttributes": asked}}
+    try:
+        said = await client.create(REVIEW, {"metadata": {}, **review})
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return True
+    return bool(said["status"]["allowed"])
+
+
+class World:
+    """`home`: the namespace of the dashboard's own credentials. `namespaces`: how many workloads each has."""
+
+    def __init__(self, client: Client, home: str) -> None:
+        self.client, self.home = client, home
+        self.version, self.synced = 0, asyncio.Event()
+        self._next: asyncio.Event = asyncio.Event()
+        self.denied: list[str] = []
+        self.workloads: dict[str, Workload] = {}
+        self.namespaces: Counter[str] = Counter()
+        self._informers: dict[Kind, Informer[Any]] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._salt = client.chance.token().encode()
+
+    def mask(self, key: str) -> str:
+        """A name for the row of a workload that its viewer may not see; the same for the same workload."""
+        return blake2s(key.encode(), key=self._salt[:32], digest_size=8).hexdigest()
+
+    async def seen(self) -> None:
+        """Returns once everything is seen; begins to watch, unless it does. TimeoutError where that takes long."""
+        if self._running is None or self._running.done():
+            self.synced.clear()
+            self._running = asyncio.create_task(self._run())
+        await self.client.clock.within(SYNC_SECONDS, self.synced.wait())
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+
+    def _store(self, kind: Kind) -> Mapping[str, Any]:
+        informer = self._informers.get(kind)
+        return informer.store if informer else {}
+
+    @property
+    def nodes(self) -> Mapping[str, objects.NodeObject]:
+        return self._store(kinds.NODES)
+
+    @property
+    def queues(self) -> Mapping[str, types.QueueObject]:
+        return self._store(kinds.QUEUES)
+
+    @property
+    def pools(self) -> Mapping[str, types.NodePoolObject]:
+        return self._store(kinds.NODE_POOLS)
+
+    @property
+    def reservations(self) -> Mapping[str, types.ReservationObject]:
+        return self._store(kinds.RESERVATIONS)
+
+    @property
+    def lease(self) -> LeaseObject | None:
+        return self._store(kinds.LEASES).get(f"{NAMESPACE}/{LEASE}")
+
+    @property
+    def priorities(self) -> Mapping[str, objects.PriorityClassObject]:
+        return self._store(kinds.PRIORITY_CLASSES)
+
+    async def _run(self) -> None:
+        self.denied, self._informers, self.workloads = [], {}, {}
+        self.namespaces.clear()
+        while True:
+            try:
+                chosen = [it async for it in self._chosen()]
+                break
+            except (ApiError, OSError):
+                await self.client.clock.sleep(AGAIN_SECONDS)
+        async with asyncio.TaskGroup() as tasks:
+            for selection, shape in chosen:
+                tell = self._read if selection.kind == kinds.WORKLOADS else partial(self._tell, selection.kind)
+                informer = Informer(self.client, selection, shape=shape, changed=tell)
+                self._informers[selection.kind] = informer
+                tasks.create_task(informer.run())
+            for informer in list(self._informers.values()):
+                await informer.synced.wait()
+            self.synced.set()
+            self._mark()
+
+    async def _chosen(self) -> Any:
+        """What may be listed."""
+        shapes = {
+            kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
+            kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
+            kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: LeaseObject,
+        }  # fmt: skip
+        for kind, shape in shapes.items():
+            space = NAMESPACE if kind == kinds.LEASES else ""
+            if await may(self.client, "list", kind, space):
+                yield Selection(kind, space), shape
+            else:
+                self.denied.append(kind.plural)
+                if kind == kinds.WORKLOADS:
+                    yield Selection(kind, self.home), shape
+
+    def _read(self, old: types.WorkloadObject | None, new: types.WorkloadObject | None) -> None:
+        if old is not None:
+            gone = self.workloads.pop(f"{old.metadata.namespace}/{old.metadata.name}")
+            self.namespaces[gone.namespace] -= 1
+            self.namespaces += Counter()  # without those that have none left
+        if new is not None:
+            seen = workload(new)
+            self.workloads[seen.key] = seen
+            self.namespaces[seen.namespace] += 1
+        self._mark()
+
+    def _tell(self, kind: Kind, old: Any, new: Any) -> None:
+        if kind != kinds.LEASES or _holder(old) != _holder(new):
+            self._mark()
+
+    def _mark(self) -> None:
+        """Wakes those that wait for a change."""
+        self.version += 1
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def after(self, version: int) -> int:
+        """The next version after that one."""
+        while self.version == version:
+            await self._next.wait()
+        return self.version
+
+
+def _holder(lease: LeaseObject | None) -> str:
+    return lease.spec.holder_identity if lease else ""
+
+
+def lines_above(queue: str, queues: Mapping[str, types.QueueObject]) -> Iterator[str]:
+    """The queue and those above it; a circle ends."""
+    seen: set[str] = set()
+    while queue and queue not in seen:
+        seen.add(queue)
+        yield queue
+        queue = queues[queue].spec.parent if queue in queues else ""

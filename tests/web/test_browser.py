@@ -1,0 +1,163 @@
+"""The page in a real browser: every view at two widths and in two themes, by keyboard alone, and as things change."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from board import LINK, Board, board, lease, node, queue, workload
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
+PATIENCE_MS = 60_000
+VIEWS = ["/now", "/waiting", "/queues", "/workload/nlp/job-train"]
+WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 2 nodes"}
+THINGS = (
+    node("n1"), node("n2", unschedulable=True), queue("all", 16), queue("nlp", 2, parent="all"),
+    queue("vision", 6, parent="all", budget={"gpuHours": 100, "period": "30d"}), lease(0.0),
+    workload("nlp/job-train", "nlp", 3, at="n1[0,1,2]", spec={"timeLimit": "2h"}),
+    *(workload(f"vision/job-wait-{at}", "vision", 8, status=WAITS | {"position": at}) for at in range(1, 6)),
+)  # fmt: skip
+JOB = {"kind": "Job", "metadata": {"name": "train", "namespace": "nlp"}, "spec": {"suspend": True, "template": {
+    "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}}}  # fmt: skip
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Any]:
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as play:
+        started = await play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        await started.close()
+
+
+async def opened(shown: Board, chrome: Any, view: str = "/now", *, width: int = 1280, theme: str = "light") -> Any:
+    """A tab with the view drawn; what goes wrong in it is in `faults`."""
+    context = await chrome.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
+    context.set_default_timeout(PATIENCE_MS)
+    page = await context.new_page()
+    page.faults = []
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    page.on("console", lambda it: page.faults.append(it.text) if "Content Security" in it.text else None)
+    page.on("request", lambda it: page.faults.append(it.url) if not it.url.startswith(shown.address) else None)
+    await page.goto(f"{shown.address}{view}#token={LINK}")
+    await page.wait_for_selector("#as-of:has-text('as of')")
+    return page
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 375])
+async def test_every_view_fits_its_window_and_has_no_fault(width: int, theme: str) -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        for view in VIEWS:
+            page = await opened(shown, chrome, view, width=width, theme=theme)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            assert await page.evaluate("scrollY") == 0 and "token" not in page.url
+            assert page.faults == []
+            await page.context.close()
+
+
+async def test_a_change_is_shown_without_reloading_and_focus_and_order_stay() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting?sort=since")
+        link = page.locator("tr[data-key='vision/job-wait-3'] a")
+        await link.focus()
+        before = await page.locator("[data-list] tr").evaluate_all("them => them.map(it => it.dataset.key)")
+        await shown.put(workload("vision/job-wait-3", "vision", 8, status=WAITS | {"message": "something else"}))
+        await page.wait_for_selector("tr[data-key='vision/job-wait-3']:has-text('something else')")
+        assert await link.evaluate("it => it === document.activeElement")
+        assert await page.locator("[data-list] tr").evaluate_all("them => them.map(it => it.dataset.key)") == before
+        assert page.faults == []
+
+
+async def test_rows_are_not_reordered_under_the_pointer_but_once_it_leaves() -> None:
+    def at(name: int, position: int) -> dict[str, Any]:
+        return workload(f"vision/job-wait-{name}", "vision", 8, status=WAITS | {"position": position, "message": "new"})
+
+    keys = "them => them.map(it => it.dataset.key.slice(-1)).join('')"
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        rows = page.locator("[data-list] tr")
+        await rows.nth(1).hover()
+        await shown.put(at(5, 1), at(1, 5))
+        await page.wait_for_selector("tr[data-key$='wait-1']:has-text('new')")
+        assert await rows.evaluate_all(keys) == "12345"
+        await page.mouse.move(5, 5)
+        await page.wait_for_selector("tr[data-key$='wait-5']:first-child")
+        assert await rows.evaluate_all(keys) == "52341"
+
+
+async def test_a_text_being_typed_survives_a_change() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        await page.keyboard.press("/")
+        await page.keyboard.type("wait-4")
+        await page.wait_for_url("**/waiting?q=wait-4")
+        await page.wait_for_selector("tr[data-key='vision/job-wait-1']", state="detached")
+        await shown.put(workload("vision/job-wait-4", "vision", 8, status=WAITS | {"message": "news"}))
+        await page.wait_for_selector("tr:has-text('news')")
+        assert await page.evaluate("document.activeElement.value") == "wait-4"
+
+
+async def test_a_workload_is_cancelled_by_keyboard_alone_after_saying_what_is_lost() -> None:
+    async with board(*THINGS, JOB) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/now")
+        await reach(page, "train")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("h1:has-text('train')")
+        await reach(page, "cancel")
+        await page.keyboard.press("Enter")
+        said = await page.locator("dialog").inner_text()
+        assert "its place on 3 GPUs" in said and "kubectl -n nlp delete job/train" in said
+        await reach(page, "delete it")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        assert "DELETE" in [it.method for it in shown.asked if it.path.endswith("/jobs/train")]
+
+
+async def reach(page: Any, text: str) -> None:
+    """Presses Tab until what has the focus is called so."""
+    for _ in range(80):
+        await page.keyboard.press("Tab")
+        if text == (await page.evaluate("document.activeElement.innerText || ''")).split("\n")[0].strip():
+            return
+    raise AssertionError(f"{text} cannot be reached with the keyboard")
+
+
+async def test_a_dashboard_that_is_gone_leaves_a_banner_and_no_actions() -> None:
+    async with browser() as chrome:
+        async with board(*THINGS) as shown:
+            page = await opened(shown, chrome, "/workload/nlp/job-train")
+            await page.wait_for_selector("button[data-act=cancel]")
+        await page.wait_for_selector("#banner:has-text('Not live')")
+        assert "as of" in await page.locator("#banner").inner_text()
+        assert await page.locator("button[data-act=cancel]").is_disabled()
+
+
+async def test_after_a_cut_the_page_equals_a_fresh_load() -> None:
+    async with browser() as chrome:
+        async with board(*THINGS) as shown:
+            port = int(shown.address.rpartition(":")[2])
+            page = await opened(shown, chrome, "/waiting")
+        await page.wait_for_selector("#banner:has-text('Not live')")
+        changed = [it for it in THINGS if it["metadata"]["name"] != "job-wait-2"]
+        async with board(*changed, workload("vision/job-zebra", "vision", 1), port=port) as shown:
+            await page.wait_for_selector("tr[data-key='vision/job-zebra']")
+            fresh = await opened(shown, chrome, "/waiting")
+            await fresh.wait_for_selector("tr[data-key='vision/job-zebra']")
+            texts = [await it.locator("#main").inner_text() for it in (page, fresh)]
+            assert texts[0] == texts[1] and "wait-2" not in texts[0]
+            assert await page.locator("#banner").is_hidden()
+
+
+async def test_without_a_token_the_page_asks_for_one() -> None:
+    async with board(*THINGS, users=("ann",)) as shown, browser() as chrome:
+        page = await (await chrome.new_context()).new_page()
+        await page.goto(f"{shown.address}/now")
+        await page.wait_for_selector("#login")
+        await page.keyboard.type("ann")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("article.node")
+        assert "ann" not in page.url

@@ -1,0 +1,136 @@
+"""How the page is served: tokens, headers, streams that go on where they were cut, actions with the viewer's rights."""
+
+import re
+from typing import Any
+
+import pytest
+from board import LINK, board, node, queue, workload
+
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref, Selection
+
+JOB = {"kind": "Job", "metadata": {"name": "a", "namespace": "nlp"}, "spec": {"suspend": True, "template": {
+    "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}}}  # fmt: skip
+
+
+async def until(stream: Any, text: str) -> tuple[str, str, Any]:
+    """The first message with this text."""
+    async for message in stream:
+        if text in str(message[2]):
+            await stream.aclose()
+            return message
+    raise AssertionError("the stream ended")
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+async def test_without_a_good_token_nothing_is_told(token: str) -> None:
+    async with board(node("n1"), users=("ann",)) as shown:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        for path in ("/stream?at=/now", "/detail?workload=nlp/a", "/log?workload=nlp/a"):
+            async with shown.session.get(shown.address + path, headers=headers) as answer:
+                assert answer.status == 401 and "n1" not in await answer.text()
+        async with shown.session.post(shown.address + "/act", json={}, headers=headers) as answer:
+            assert answer.status == 401
+
+
+async def test_the_shell_holds_no_data_and_runs_only_our_scripts() -> None:
+    async with board(node("n1")) as shown, shown.session.get(shown.address + "/now") as answer:
+        text, policy = await answer.text(), answer.headers["content-security-policy"]
+    assert "n1" not in text and LINK not in text
+    assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", text)
+    assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy
+
+
+async def test_a_foreign_host_is_refused() -> None:
+    async with board() as shown, shown.session.get(shown.address + "/now", headers={"host": "evil.example"}) as answer:
+        assert answer.status == 403
+
+
+async def test_a_stream_tells_what_changed_and_nothing_else() -> None:
+    async with board(node("n1"), queue("nlp"), *(workload(f"nlp/job-{it}", "nlp") for it in "abc")) as shown:
+        stream = shown.stream("/waiting")
+        assert (await anext(stream))[1] == "page"
+        await shown.put(workload("nlp/job-b", "nlp", status={"reason": "OverLimit", "message": "too much"}))
+        _, _, content = await until(stream, "too much")
+    assert list(content["lists"]["waits"]["rows"]) == ["nlp/job-b"] and "too much" in str(content)
+
+
+async def test_a_cut_stream_goes_on_where_it_ended() -> None:
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp")) as shown:
+        stream = shown.stream("/waiting")
+        last, _, _ = await anext(stream)
+        await stream.aclose()
+        await shown.put(workload("nlp/job-z", "nlp"))
+        stream = shown.stream("/waiting", last=last)
+        number, kind, _ = await until(stream, "nlp/job-z")
+    assert kind == "change" and number.partition("-")[0] == last.partition("-")[0]
+
+
+@pytest.mark.parametrize("last", ["other-1", "nonsense", "x-999999"])
+async def test_a_stream_that_cannot_go_on_redraws_the_whole_page(last: str) -> None:
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp")) as shown:
+        stream = shown.stream("/waiting", last=last)
+        _, kind, content = await anext(stream)
+        await stream.aclose()
+    assert kind == "page" and "nlp/job-a" in content["lists"]["waits"]["rows"]
+
+
+async def test_many_viewers_cost_the_api_server_no_more_requests_than_one() -> None:
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp")) as shown:
+        await shown.page("/now")
+        before = len(shown.asked)
+        for _ in range(10):
+            await shown.page("/now")
+            await shown.page("/waiting")
+        assert len(shown.asked) == before
+
+
+@pytest.mark.parametrize(
+    ("action", "value", "part", "wanted"),
+    [
+        ("suspend", "", ("annotations", "fairway.dev/active"), "false"),
+        ("priority", "urgent", ("annotations", "fairway.dev/priority-class"), "urgent"),
+        ("queue", "vision", ("labels", "fairway.dev/queue"), "vision"),
+    ],
+)
+async def test_an_action_changes_the_object_that_the_user_made(
+    action: str, value: str, part: tuple[str, str], wanted: str
+) -> None:
+    async with board(queue("nlp"), queue("vision"), workload("nlp/job-a", "nlp"), JOB) as shown:
+        await shown.page("/now")
+        status, said = await shown.act(action, "nlp/job-a", value=value)
+        job = await shown.client.get(Ref(kinds.JOBS, "a", "nlp"))
+    assert status == 200 and "error" not in said["done"][0]
+    assert job["metadata"][part[0]][part[1]] == wanted
+
+
+async def test_cancel_deletes_the_owner() -> None:
+    async with board(queue("nlp"), workload("nlp/job-a", "nlp"), JOB) as shown:
+        await shown.page("/now")
+        await shown.act("cancel", "nlp/job-a")
+        assert await shown.client.list(Selection(kinds.JOBS, "nlp")) == []
+
+
+async def test_what_holds_gpus_keeps_its_queue() -> None:
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", at="n1[0]"), JOB) as shown:
+        await shown.page("/now")
+        _, said = await shown.act("queue", "nlp/job-a", value="vision")
+    assert "cannot be done" in said["done"][0]["error"]
+
+
+async def test_an_action_needs_the_viewers_own_right() -> None:
+    def allows(user: str, resource: str, space: str) -> bool:
+        return resource == "queues"
+
+    async with board(queue("nlp"), workload("nlp/job-a", "nlp"), JOB, users=("eve",), allows=allows) as shown:
+        await shown.page("/now", "eve")
+        _, said = await shown.act("cancel", "nlp/job-a", token="eve")
+        assert "no such workload" in said["done"][0]["error"]
+        assert len(await shown.client.list(Selection(kinds.JOBS, "nlp"))) == 1
+
+
+async def test_a_page_that_does_not_exist_is_a_404() -> None:
+    async with board() as shown:
+        for path in ("/nothing", "/static/../server.py", "/static/nothing.js"):
+            async with shown.session.get(shown.address + path, headers={"authorization": f"Bearer {LINK}"}) as answer:
+                assert answer.status == 404

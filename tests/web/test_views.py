@@ -1,0 +1,127 @@
+"""What a viewer is sent: the right facts in each view, escaped, and only what the viewer may see."""
+
+import time
+
+import pytest
+from board import NOW, board, lease, node, queue, workload
+
+WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 1 nodes"}
+
+
+async def test_now_says_who_holds_which_gpu_since_when_and_until_when() -> None:
+    it = workload("nlp/job-train", "nlp", 3, at="n1[0,1,2]", spec={"timeLimit": "2h"})
+    async with board(node("n1"), queue("nlp"), it) as shown:
+        page = await shown.page("/now")
+    assert 'href="/workload/nlp/job-train"' in page and "<strong>train</strong>" in page and "ann · nlp" in page
+    assert "GPU </span>0–2" in page and "GPU </span>3–7" in page
+    assert "ends by" in page and "12:00" in page
+
+
+async def test_now_says_which_gpus_are_free_while_workloads_wait_and_why() -> None:
+    things = node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]"), lease(time.time())
+    async with board(*things, workload("nlp/job-big", "nlp", 8, status=WAITS)) as shown:
+        page = await shown.page("/now")
+    assert "5 of 8 GPUs are free while" in page and "1 × NoRoom" in page and WAITS["message"] in page
+    assert "Fairway decides" in page
+
+
+async def test_now_says_that_nothing_decides_when_the_lease_is_not_renewed() -> None:
+    async with board(node("n1"), lease(time.time() - 100)) as shown:
+        page = await shown.page("/now")
+    assert "Fairway has not decided for" in page
+
+
+async def test_now_does_not_number_gpus_that_the_nodes_own_software_chose() -> None:
+    async with board(node("n1", 4, chooses=False), queue("nlp"), workload("nlp/job-a", "nlp", 2, at="n1")) as shown:
+        page = await shown.page("/now")
+    assert "2 ×" in page and "GPU </span>0" not in page
+
+
+async def test_a_cordoned_node_offers_nothing() -> None:
+    async with board(node("n1", unschedulable=True)) as shown:
+        page = await shown.page("/now")
+    assert "cordoned" in page and "0 of 8 GPUs are free" in page
+
+
+async def test_waiting_says_place_reason_and_when_it_starts() -> None:
+    forecast = {"p50": "2999-11-23T14:20:00Z", "p90": "2999-11-23T16:05:00Z", "rough": True}
+    it = workload("nlp/job-big", "nlp", 8, status=WAITS | {"position": 3, "forecast": forecast})
+    async with board(queue("nlp"), it) as shown:
+        page = await shown.page("/waiting")
+        other = await shown.page("/waiting?reason=OverLimit")
+    assert ">3</td>" in page and "NoRoom" in page and WAITS["message"] in page and "rough" in page and "2999" in page
+    assert "job-big" not in other and "Nothing waits" in other
+
+
+async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_budget() -> None:
+    nlp = queue("nlp", 2, parent="all", budget={"gpuHours": 100, "period": "30d"})
+    things = node("n1"), queue("all", 8), nlp, queue("vision", 6, parent="all")
+    async with board(*things, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
+        page = await shown.page("/queues")
+    assert "borrows 1" in page and "of what vision leaves" in page and "0 of 100 GPU-hours" in page and "ann 3" in page
+
+
+async def test_a_workload_says_for_whom_it_was_evicted() -> None:
+    history = [{"time": "2026-11-23T11:00:00Z", "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
+    it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
+    async with board(queue("nlp"), it) as shown:
+        page = await shown.page("/workload/nlp/job-a")
+    assert "Reclaimed" in page and "for job-b" in page and "of queue vision" in page
+
+
+@pytest.mark.parametrize("view", ["/now", "/waiting", "/workload/nlp/job-a"])
+async def test_what_users_write_is_escaped(view: str) -> None:
+    status = {"reason": "NoRoom", "message": "<script>alert(1)</script>"}
+    said = workload("nlp/job-a", "nlp", 1, user="<b>x", status=status)
+    async with board(node("n1"), queue("nlp"), said) as shown:
+        page = await shown.page(view)
+    assert "<script" not in page and "<b>x" not in page and "&lt;script&gt;" in page
+
+
+TENANTS = {"bob": ("nlp", "quince"), "eve": ("vision", "medlar")}
+"""User → namespace and queue, and what its workloads are called after."""
+
+
+OF_TENANTS = [f"/workload/{space}/job-{name}" for space, name in TENANTS.values()]
+
+
+@pytest.mark.parametrize("view", ["/now", "/waiting", "/queues", *OF_TENANTS])
+async def test_two_tenants_never_see_each_others_names(view: str) -> None:
+    things = [node("n1"), queue("nlp"), queue("vision")]
+    for at, (user, (space, name)) in enumerate(TENANTS.items()):
+        message = f"{name}-1 holds 8 GPUs there"
+        whom = [f"{one}/{other}" for one, other in TENANTS.values()]
+        evicted = [{"time": NOW, "reason": "Reclaimed", "by": "x", "for": it} for it in whom]
+        status = {"reason": "NoRoom", "message": message, "evictionHistory": evicted}
+        things.append(workload(f"{space}/job-{name}", space, 1, user=user, at=f"n1[{at}]"))
+        things.append(workload(f"{space}/job-{name}-2", space, 2, user=user, status=status))
+
+    def allows(user: str, resource: str, space: str) -> bool:
+        return space == TENANTS[user][0] or resource in ("nodes", "queues")
+
+    async with board(*things, users=TENANTS, allows=allows) as shown:
+        for user, (_, name) in TENANTS.items():
+            page = await shown.page(view, user)
+            hidden = {word for other, (_, word) in TENANTS.items() if other != user} | (TENANTS.keys() - {user})
+            assert [word for word in hidden if word in page] == []
+            assert "No such workload" in page or name in page or view == "/queues"
+
+
+async def test_a_namespace_that_is_new_is_seen_at_once() -> None:
+    async with board(queue("nlp"), users=("bob",), allows=lambda _, resource, space: bool(space)) as shown:
+        await shown.page("/waiting", "bob")
+        await shown.put({"kind": "Namespace", "metadata": {"name": "nlp"}}, workload("nlp/job-quince", "nlp"))
+        stream = shown.stream("/waiting", "bob")
+        async for _, _, content in stream:
+            if "quince" in str(content):
+                break
+        await stream.aclose()
+
+
+async def test_rights_are_asked_once_for_all_namespaces_and_then_kept() -> None:
+    things = [workload(f"team-{at}/job-a", "nlp", 1) for at in range(6)]
+    async with board(queue("nlp"), *things, users=("ann",), allows=lambda *_: True) as shown:
+        await shown.page("/waiting", "ann")
+        await shown.page("/now", "ann")
+        reviews = [it.headers["authorization"] for it in shown.asked if it.path.endswith("accessreviews")]
+    assert reviews.count("Bearer ann") == 3
