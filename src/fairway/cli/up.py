@@ -66,8 +66,8 @@ async def _detach(folder: Path) -> None:
 
     again = [argument for argument in sys.argv[1:] if argument != "--detach"]
     await detach([sys.executable, "-m", "fairway.cli.main", *again], folder, Clock())
+    click.echo("`fairway dashboard` prints the link of a page of what happens there", err=True)
     click.echo(str(folder / "kubeconfig"))
-    click.echo("what happens there: `fairway dashboard` prints the link of a page", err=True)
 
 
 async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:

@@ -12,12 +12,12 @@ from functools import partial
 from hashlib import blake2s
 from typing import Any
 
+from fairway import LEASE, NAMESPACE
 from fairway.api import objects, types
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Selection
-from fairway.settings import LEASE, NAMESPACE
 
 from .workload import Workload, workload
 
