@@ -20,6 +20,7 @@ from .means import Means
 from .status import Said, holds
 
 MINUTE, WORDS_SECONDS, SECONDS_A_PLACE = 60.0, 10.0, 2.0
+NEXT = MINUTE / SECONDS_A_PLACE  # workloads that are told sooner than others that they moved up
 
 
 class Waits:
@@ -38,11 +39,17 @@ class Waits:
         self._workloads, self._queues, said = workloads, queues, self._said
         for key in said.keys() - workloads.keys():
             self.forget(key)
+        is_noted = self._renewals.is_noted
         for verdict in waits:
             verdict = verdict if verdict.starts_at is None else _rounded(verdict)  # no call for most
-            before = said.get(verdict.workload)
-            if before is None or before.position != verdict.position or before != verdict:
-                said[verdict.workload] = verdict
+            key, before = verdict.workload, said.get(verdict.workload)
+            if before is verdict:
+                continue
+            said[key] = verdict
+            is_alike = before and before.facts is verdict.facts and before.starts_at == verdict.starts_at
+            if is_alike and before.reason is verdict.reason and verdict.position > NEXT and is_noted(key):
+                continue  # of thousands that move up most have a turn within the minute already
+            if before is None or before != verdict:
                 self._note(verdict, before)
 
     def forget(self, key: str) -> None:
