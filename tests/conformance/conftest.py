@@ -40,7 +40,8 @@ Thing = dict[str, Any]
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 60.0
 CONTROLLERS = ",".join((
-    "job-controller", "garbage-collector-controller", "namespace-controller", "ttl-after-finished-controller"))
+    "job-controller", "garbage-collector-controller", "namespace-controller", "ttl-after-finished-controller",
+    "replicaset-controller", "deployment-controller", "statefulset-controller", "cronjob-controller"))
 
 
 @dataclass(frozen=True)

@@ -408,12 +408,11 @@ async def test_a_success_policy_names_indexes_that_the_job_has(api: Api, rule: d
 
 
 async def test_kinds_that_nothing_acts_on_are_kept_with_a_warning(api: Api) -> None:
-    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    sets = "/apis/apps/v1/namespaces/default/daemonsets"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "m", "image": "i"}]}}
-    await api.ok("POST", deployments, config("d") | {"spec": {"selector": {"matchLabels": {"a": "b"}},
-                                                             "template": template}})
-    assert api.warnings.startswith('299 - "deployments.apps are kept as data here')
-    assert await api.names(deployments) == ["d"]
+    await api.ok("POST", sets, config("d") | {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}})
+    assert api.warnings.startswith('299 - "daemonsets.apps are kept as data here')
+    assert await api.names(sets) == ["d"]
 
 
 async def test_fields_that_nothing_acts_on_are_named_in_a_warning(api: Api) -> None:

@@ -127,6 +127,43 @@ def _job(job: Thing) -> None:
         pod_spec(spec["template"]["spec"])
 
 
+_SETS: Mapping[str, Thing] = {
+    "deployments.apps": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600},
+    "replicasets.apps": {"replicas": 1},
+    "statefulsets.apps": {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"},
+}
+_CRON = {"concurrencyPolicy": "Allow", "suspend": False, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
+
+
+def _set(resource: str) -> Callable[[Thing], None]:
+    def fill(thing: Thing) -> None:
+        spec = thing.get("spec")
+        if spec is None:
+            return
+        _fill(spec, _SETS[resource])
+        if resource == "deployments.apps":
+            strategy = spec.setdefault("strategy", {})
+            if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+                _fill(strategy.setdefault("rollingUpdate", {}), {"maxSurge": "25%", "maxUnavailable": "25%"})
+        elif resource == "statefulsets.apps":
+            strategy = spec.setdefault("updateStrategy", {})
+            if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+                strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+        if "spec" in spec.get("template", {}):
+            pod_spec(spec["template"]["spec"])
+
+    return fill
+
+
+def _cron_job(thing: Thing) -> None:
+    spec = thing.get("spec")
+    if spec is None:
+        return
+    _fill(spec, _CRON)
+    if "spec" in spec.get("jobTemplate", {}):
+        _job(spec["jobTemplate"])
+
+
 def _new_job(job: Thing) -> None:
     spec, meta = job.get("spec", {}), job["metadata"]
     job["status"] = {}
@@ -192,13 +229,14 @@ def _fill(thing: Thing, values: Mapping[str, Any]) -> None:
         thing.setdefault(name, value)
 
 
-_FILLERS: Mapping[str, Callable[[Thing], None]] = {
-    "pods": _pod, "jobs.batch": _job, "namespaces": _namespace, "secrets": _secret, "services": _service,
+_FILLERS: Mapping[str, Callable[[Thing], None]] = {resource: _set(resource) for resource in _SETS} | {
+    "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job, "namespaces": _namespace,
+    "secrets": _secret, "services": _service,
     "customresourcedefinitions.apiextensions.k8s.io": _crd,
     "priorityclasses.scheduling.k8s.io": lambda thing: _fill(thing, {"preemptionPolicy": "PreemptLowerPriority",
                                                                      "value": 0}),
 }
 _STARTERS: Mapping[str, Callable[[Thing], None]] = {
     "pods": _new_pod, "jobs.batch": _new_job, "namespaces": _new_namespace,
-    "poddisruptionbudgets.policy": _empty_status,
-}
+    "poddisruptionbudgets.policy": _empty_status, "cronjobs.batch": _empty_status,
+} | dict.fromkeys(_SETS, _empty_status)

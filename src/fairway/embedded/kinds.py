@@ -46,6 +46,9 @@ class Scale:
     selector: str = ""
 
 
+_REPLICAS = Scale(".spec.replicas", ".status.replicas", ".spec.selector")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     group: str
@@ -136,7 +139,8 @@ def _builtin(row: list[str], schemas: Mapping[tuple[str, str, str], dict[str, An
         subresources.append("status")
     return Kind(group, version, kind, _plural(kind), kind.lower(), () if short == "-" else tuple(short.split(",")),
                 "c" not in flags, ("all",) if "a" in flags else (), frozenset(subresources),
-                columns if named else (_NAME, *columns), schema, "x" in flags)
+                columns if named else (_NAME, *columns), schema, "x" in flags,
+                _REPLICAS if "scale" in subresources else None)
 
 
 def _plural(kind: str) -> str:

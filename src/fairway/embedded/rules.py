@@ -11,6 +11,7 @@ from typing import Any
 from fairway.api.indexes import parse_indexes
 from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults
+from fairway.embedded.apps.schedule import moments
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
 from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
@@ -22,6 +23,7 @@ _IMMUTABLE = "field is immutable"
 _CONFIG_KEY = re.compile(r"(?!\.{1,2}$)[-._a-zA-Z0-9]{1,253}")
 _ENV = re.compile(r"[^=\x00-\x1f\x7f-\U0010ffff]+")
 _MAX_PRIORITY = 1_000_000_000
+_CRON_NAME = 52  # its Jobs' names are longer
 _POD_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"
                 "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
                 "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
@@ -225,6 +227,56 @@ def _undirected(template: Thing) -> tuple[Any, Any]:
     return rest, about
 
 
+# -- kinds that make pods or Jobs
+
+def _set(thing: Thing, old: Thing) -> Iterator[Cause]:
+    spec, before = thing.get("spec") or {}, old.get("spec")
+    if spec == before:
+        return
+    yield from _at_least(spec, "spec", {"replicas": 0, "minReadySeconds": 0, "revisionHistoryLimit": 0})
+    if before and spec.get("selector") != before.get("selector"):
+        yield wrong("spec.selector", spec.get("selector"), _IMMUTABLE)
+    template = spec.get("template") or {}
+    if not template.get("spec"):
+        yield required("spec.template.spec.containers")
+        return
+    labels, selector = (template.get("metadata") or {}).get("labels") or {}, spec.get("selector")
+    if not selector:
+        yield required("spec.selector")
+    elif not (selector.get("matchLabels") or {}).items() <= labels.items():
+        yield wrong("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    yield from label_faults(labels, "spec.template.labels")
+    yield from _pod_spec(template["spec"], "spec.template.spec")
+    if template["spec"]["restartPolicy"] != "Always":
+        yield unsupported("spec.template.spec.restartPolicy", template["spec"]["restartPolicy"], ("Always",))
+
+
+def _cron_job(thing: Thing, old: Thing) -> Iterator[Cause]:
+    spec, name = thing.get("spec") or {}, thing["metadata"].get("name", "")
+    if spec == old.get("spec"):
+        return
+    if len(name) > _CRON_NAME:
+        yield wrong("metadata.name", name, f"must be no more than {_CRON_NAME} characters")
+    try:
+        moments(spec.get("schedule", ""), spec.get("timeZone", ""), 0.0)
+    except ValueError as error:
+        yield wrong("spec.schedule", spec.get("schedule"), str(error))
+    except (OSError, KeyError):
+        yield wrong("spec.timeZone", spec["timeZone"], "unknown time zone")
+    if spec.get("concurrencyPolicy") not in ("Allow", "Forbid", "Replace"):
+        yield unsupported("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"))
+    yield from _at_least(spec, "spec", {"startingDeadlineSeconds": 0, "successfulJobsHistoryLimit": 0,
+                                        "failedJobsHistoryLimit": 0})
+    job = spec.get("jobTemplate") or {}
+    if not (job.get("spec") or {}).get("template", {}).get("spec"):
+        yield required("spec.jobTemplate.spec.template.spec.containers")
+        return
+    template = job["spec"]["template"]["spec"]
+    yield from _pod_spec(template, "spec.jobTemplate.spec.template.spec")
+    if template["restartPolicy"] == "Always":
+        yield required("spec.jobTemplate.spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+
+
 # -- other kinds
 
 def _priority_class(thing: Thing, old: Thing) -> Iterator[Cause]:
@@ -293,8 +345,10 @@ def _at_least(spec: Thing, path: str, bounds: Mapping[str, int]) -> Iterator[Cau
             yield wrong(f"{path}.{name}", spec[name], f"must be greater than or equal to {least}")
 
 
-_RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = {
-    "pods": _pod, "jobs.batch": _job, "priorityclasses.scheduling.k8s.io": _priority_class,
+_RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = dict.fromkeys(
+    ("deployments.apps", "replicasets.apps", "statefulsets.apps"), _set
+) | {
+    "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job, "priorityclasses.scheduling.k8s.io": _priority_class,
     "configmaps": _configuration, "secrets": _secret, "poddisruptionbudgets.policy": _budget, "nodes": _node,
     "customresourcedefinitions.apiextensions.k8s.io": crd.faults,
 }

@@ -1,6 +1,6 @@
-"""The subresource `scale` of custom resources: how many replicas an object wants and has, for kubectl and autoscalers.
+"""The subresource `scale`: how many replicas an object wants and has, for kubectl and autoscalers.
 
-The definition says where in the object the numbers are. An update writes the wanted one there and nothing else.
+Its kind says where in the object the numbers are. An update writes the wanted one there and nothing else.
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from fairway.embedded.call import Call
 from fairway.embedded.errors import Failure, bad_request, conflict, invalid, wrong
 from fairway.embedded.patch import apply_patch, check_media
 from fairway.embedded.registry import Registry, Thing
+from fairway.embedded.selector import selector_text
 from fairway.embedded.store import encode
 from fairway.embedded.writing import warned
 from fairway.kube.transport import Response
@@ -58,6 +59,7 @@ def _scale(call: Call, thing: Thing) -> Thing:
     if call.method == "GET" and wanted is None:
         raise Failure(500, "InternalError", "Internal error occurred: the spec replicas field "
                       f'"{kind.scale.wanted}" does not exist')
+    selector = selector_text(selector) if isinstance(selector, dict) else selector
     told = {"replicas": _at(thing, kind.scale.present) or 0} | ({"selector": selector} if selector else {})
     return {
         "kind": "Scale", "apiVersion": "autoscaling/v1",

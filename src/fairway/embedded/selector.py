@@ -117,3 +117,14 @@ def field(thing: Any, steps: list[str], absent: str = "") -> str:
     if isinstance(thing, bool):
         return "true" if thing else "false"
     return absent if thing is None else str(thing)
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """The form that stands in objects, as text; empty where it selects nothing in particular."""
+    said = selector or {}
+    parts = [f"{key}={value}" for key, value in sorted((said.get("matchLabels") or {}).items())]
+    for each in said.get("matchExpressions") or ():
+        key, values = each["key"], ",".join(sorted(each.get("values") or ()))
+        parts.append({"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}.get(
+            each["operator"], f"!{key}"))
+    return ",".join(parts)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from fairway.embedded.kinds import Column, Kind
+from fairway.embedded.selector import selector_text
 
 Cell = str | int | float | bool | None
 Thing = Mapping[str, Any]
@@ -307,15 +308,6 @@ def _labels(labels: Any, _: float) -> Cell:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or None
 
 
-def _selector(selector: Any, now: float) -> Cell:
-    parts = [_labels((selector or {}).get("matchLabels"), now)]
-    for each in (selector or {}).get("matchExpressions", ()):
-        key, values = each["key"], ",".join(sorted(each.get("values", ())))
-        parts.append({"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}.get(
-            each["operator"], f"!{key}"))
-    return ",".join(str(each) for each in parts if each) or None
-
-
 def _subjects(binding: Thing, _: float) -> Cell:
     return ",".join(f"{each.get('namespace', '')}/{each['name']}" for each in binding.get("subjects", ())
                     if each.get("kind") == "ServiceAccount")
@@ -364,7 +356,7 @@ _RULES: Mapping[str, Callable[[Any, float], Cell]] = {
     "ready_of_desired": _ready_of_desired,
     "role": _named(".roleRef"),
     "scale_target": _named(".spec.scaleTargetRef"),
-    "selector": _selector,
+    "selector": lambda selector, _: selector_text(selector) or None,
     "service_accounts": _subjects,
     "service_ips": _service_ips,
     "service_ports": _service_ports,

@@ -1,6 +1,6 @@
 """What is accepted and kept though nothing here acts on it: told in the Warning header when an object is made.
 
-Of pods it is what a node without a container engine cannot do, of Jobs what their controller does not look at.
+Of pods it is what a node without a container engine cannot do, of what makes pods what its controller does not look at.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from fairway.embedded.defaults import containers
 
 _JOB = {"podReplacementPolicy": "TerminatingOrFailed", "managedBy": "kubernetes.io/job-controller"}
 _POD: Mapping[str, Any] = {"securityContext": {}}
+_SETS = ("deployments.apps", "replicasets.apps", "statefulsets.apps")
 _CONTAINER = _POD | dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"))
 """Field → the value at which there is nothing to act on, beside that it is absent."""
 
@@ -24,6 +25,11 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
     elif resource.name == "jobs.batch":
         yield from _ignored(spec, "spec", _JOB)
         yield from _of_pod(spec["template"]["spec"], "spec.template.spec")
+    elif resource.name in _SETS:
+        yield from _ignored(spec, "spec", {"volumeClaimTemplates": []})
+        yield from _of_pod(spec["template"]["spec"], "spec.template.spec")
+    elif resource.name == "cronjobs.batch":
+        yield from _of_pod(spec["jobTemplate"]["spec"]["template"]["spec"], "spec.jobTemplate.spec.template.spec")
 
 
 def _of_pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:

@@ -46,6 +46,7 @@ from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
 
+from .apps import APPS
 from .database import Database, Unusable
 from .disk import RESERVE_BYTES
 from .gate import CONTROLLER, gate
@@ -238,6 +239,7 @@ class _Cluster:
         async with asyncio.TaskGroup() as tasks:
             parts = (
                 Jobs(self.client("job-controller")).run(),
+                *(make(self.client(f"{make.kind.name.lower()}-controller")).run() for make in APPS),
                 self.runner.run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
