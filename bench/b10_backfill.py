@@ -12,7 +12,7 @@ from bench.figure import Figure, growth
 from bench.plans import once
 from bench.replays import cut, replay
 
-from fairway.engine.model import (
+from fairway.engine import (
     Admission,
     Node,
     NodeShare,
@@ -21,12 +21,12 @@ from fairway.engine.model import (
     PodSetPlacement,
     Queue,
     Running,
+    Wait,
     Workload,
     World,
     amounts,
+    snapshot_of,
 )
-from fairway.engine.plan import Wait
-from fairway.engine.state import snapshot_of
 from fairway.sim.load import Load, scaled
 from fairway.sim.synthetic import generate
 

@@ -26,11 +26,10 @@ import numpy as np
 from bench.figure import Figure
 from bench.replays import FREE, loads, told
 
-from fairway.engine import PRESETS, Forecast, Workload, forecast, model
-from fairway.engine.forecast import WINDOW, Question
-from fairway.engine.model import Ledger, PodClass
-from fairway.engine.plan import Admit
-from fairway.engine.track import HORIZONS, Outcome, Track, horizon, learned
+from fairway import engine
+from fairway.engine import Admit, Ledger, PodClass, Workload
+from fairway.outlook import HORIZONS, WINDOW, Forecast, Outcome, Question, Track, forecast, horizon, learned
+from fairway.policies import PRESETS
 from fairway.sim.load import Load, apart, workload_of
 from fairway.sim.world import World
 
@@ -100,7 +99,7 @@ class Teller:
     def is_due(self, now: float) -> bool:
         return bool(self.due) and now >= self.due[0]
 
-    def ask(self, world: model.World, now: float) -> None:
+    def ask(self, world: engine.World, now: float) -> None:
         """A forecast of all who wait."""
         self.due = self.due[bisect_right(self.due, now) :]
         for key in self.track:

@@ -18,8 +18,7 @@ from time import process_time
 from bench.box import Box, Cost, box, command, job, until
 from bench.figure import Figure
 
-from fairway.engine import PRESETS, check, decide
-from fairway.engine.model import (
+from fairway.engine import (
     Admission,
     Gone,
     Ledger,
@@ -34,11 +33,14 @@ from fairway.engine.model import (
     Workload,
     World,
     amounts,
+    decide,
+    groups,
+    state_of,
 )
-from fairway.engine.sketch import groups
-from fairway.engine.state import state_of
 from fairway.kube import kinds
 from fairway.kube.kinds import Selection
+from fairway.policies import PRESETS
+from fairway.referee import check
 
 ONE_SECOND, WAITING, FINISHED = 400, 5_000, 10_000
 SWEEPS = 10

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from bench.figure import Figure, growth
 from bench.plans import timed, world_of
 
-from fairway.engine.model import Node, PodClass, PodSet, Workload, amounts
+from fairway.engine import Node, PodClass, PodSet, Workload, amounts
 
 POD = PodClass(requests=amounts({"cpu": 1000}))
 SHAPES = ((500, 20, 18.5), (20, 500, 27.0), (1, 10_000, 43.0))

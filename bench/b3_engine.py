@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from bench.figure import Figure, growth
 from bench.plans import timed
 
-from fairway.engine.model import Node, PodClass, PodSet, Queue, Quota, Share, Workload, World, amounts
+from fairway.engine import Node, PodClass, PodSet, Queue, Quota, Share, Workload, World, amounts
 
 QUEUES = (1, 10, 200)
 ARMADA = {"a": 52_800.0, "b": 31_400.0}  # workloads a second, published, on 16 threads

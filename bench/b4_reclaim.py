@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from bench.figure import Figure, growth
 from bench.plans import once
 
-from fairway.engine.model import (
+from fairway.engine import (
     GPU,
     Admission,
+    Admit,
+    Evict,
     Node,
     NodeShare,
     PodClass,
@@ -25,9 +27,8 @@ from fairway.engine.model import (
     Workload,
     World,
     amounts,
+    snapshot_of,
 )
-from fairway.engine.plan import Admit, Evict
-from fairway.engine.state import snapshot_of
 
 SIZES = {100: 0.11, 200: 0.63, 500: 9.1, 1000: 76.0}  # nodes → seconds that KAI publishes
 AIMS = {500: 0.091, 1000: 0.4}

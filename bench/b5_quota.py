@@ -16,9 +16,9 @@ from time import monotonic, process_time
 
 from bench.figure import Figure, growth
 
-from fairway.engine import PRESETS, State
-from fairway.engine.forward import Forward
-from fairway.engine.model import CPU, PODS, Fact, Node, PodClass, PodSet, Queue, Quota, Share, Workload, amounts
+from fairway.engine import CPU, PODS, Fact, Node, PodClass, PodSet, Queue, Quota, Share, State, Workload, amounts
+from fairway.outlook import Forward
+from fairway.policies import PRESETS
 
 OWNED, BORROWED = 20, 100
 PRIORITIES = (50, 100, 200)

@@ -10,7 +10,7 @@ from itertools import product
 from bench.figure import Figure, growth
 from bench.plans import timed, world_of
 
-from fairway.engine.model import Node, PodClass, PodSet, Topology, Workload, amounts
+from fairway.engine import Node, PodClass, PodSet, Topology, Workload, amounts
 
 RACK = "rack"
 LEVELS = ("zone", "block", RACK, "kubernetes.io/hostname")

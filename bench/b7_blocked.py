@@ -10,7 +10,7 @@ from bench.b3_engine import nodes, queues
 from bench.figure import Figure, growth
 from bench.plans import timed
 
-from fairway.engine.model import PodClass, PodSet, Workload, World, amounts
+from fairway.engine import PodClass, PodSet, Workload, World, amounts
 
 
 def world(blocked: int, free: int, likenesses: int = 10) -> World:

@@ -22,11 +22,12 @@ from pathlib import Path
 import numpy as np
 from bench.figure import Figure
 
-from fairway.engine.draft import Draft
-from fairway.engine.model import (
+from fairway.engine import (
     GPU,
     Admission,
+    Ask,
     Device,
+    Draft,
     Expression,
     Node,
     PodClass,
@@ -35,9 +36,9 @@ from fairway.engine.model import (
     Workload,
     World,
     amounts,
+    place,
+    snapshot_of,
 )
-from fairway.engine.place import Ask, place
-from fairway.engine.state import snapshot_of
 
 MIB = 2**20
 MODEL = "gpu-model"

@@ -24,9 +24,8 @@ from itertools import chain
 from bench.figure import Figure
 from bench.replays import LOSSY, Replay, days, drawn, loads, replay
 
-from fairway.engine import PRESETS
-from fairway.engine.policy import DAY
-from fairway.engine.presets import least_attained, valued
+from fairway.engine import DAY
+from fairway.policies import PRESETS, least_attained, valued
 from fairway.sim.load import Load
 
 TRACES = ("philly", "helios_venus", "pai_v2020")

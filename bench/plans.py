@@ -3,11 +3,8 @@
 import gc
 from time import perf_counter
 
-from fairway.engine import Policy, check, decide
-from fairway.engine.model import Node, Pool, Queue, Workload, World
-from fairway.engine.plan import Admit, Fault, Plan
-from fairway.engine.snapshot import Snapshot
-from fairway.engine.state import snapshot_of
+from fairway.engine import Admit, Fault, Node, Plan, Policy, Pool, Queue, Snapshot, Workload, World, decide, snapshot_of
+from fairway.referee import check
 
 
 def world_of(nodes: tuple[Node, ...], pending: tuple[Workload, ...], levels: tuple[str, ...] = ()) -> World:

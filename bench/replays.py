@@ -17,9 +17,9 @@ from time import monotonic, process_time
 import numpy as np
 from bench.figure import Figure, growth
 
-from fairway.engine import PRESETS, Policy
-from fairway.engine.forward import Step
-from fairway.engine.policy import DAY
+from fairway.engine import DAY, Policy
+from fairway.outlook import Step
+from fairway.policies import PRESETS
 from fairway.sim.load import Load, apart, until
 from fairway.sim.measure import Measures, Outcome, Series, measure
 from fairway.sim.trace import read

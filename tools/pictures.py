@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from fairway.cli.output import span
-from fairway.engine import PRESETS, Forecast, forecast
-from fairway.engine.forecast import WINDOW
+from fairway.outlook import WINDOW, Forecast, forecast
+from fairway.policies import PRESETS
 from fairway.sim.load import workload_of
 from fairway.sim.synthetic import generate
 from fairway.sim.world import Mechanics, World

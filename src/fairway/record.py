@@ -14,11 +14,22 @@ from pathlib import Path
 
 import msgspec
 
-from fairway.engine.model import World
-from fairway.engine.plan import Admit, Evict, Fault, Finish, Keep, Plan, Resize, Verdict, Wait
-from fairway.engine.policy import FAIRWAY, Policy
-from fairway.engine.snapshot import Snapshot
-from fairway.engine.state import world_of
+from fairway.engine import (
+    FAIRWAY,
+    Admit,
+    Evict,
+    Fault,
+    Finish,
+    Keep,
+    Plan,
+    Policy,
+    Resize,
+    Snapshot,
+    Verdict,
+    Wait,
+    World,
+    world_of,
+)
 
 FORMAT = b"fairway-record "
 VERSION = 1

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from fairway import NAMESPACE
-from fairway.engine import PRESETS, Policy
+from fairway.engine import Policy
+from fairway.policies import PRESETS
 
 MOST_PORTS = 65_535
 DECIDES_BY = "fairway.dev/decides-by"

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from fairway import engine
-from fairway.engine import PRESETS, check, snapshot_of
-from fairway.sim.cluster import read
+from fairway.engine import snapshot_of
+from fairway.offline.reader import read
+from fairway.policies import PRESETS
+from fairway.referee import check
 
 from .cluster import NOW, decide, manifests, settle, verdicts
 

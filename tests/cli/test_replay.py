@@ -7,11 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from fairway.cli.main import cli
-from fairway.engine import PRESETS, Keep, Plan, decide, snapshot_of
+from fairway.engine import Keep, Plan, decide, snapshot_of
 from fairway.engine.model import GPU, Decayed, Ledger
 from fairway.engine.policy import DAY
+from fairway.offline.reader import read
+from fairway.policies import PRESETS
 from fairway.record import record_of, write
-from fairway.sim.cluster import read
 
 from .cluster import NOW, manifests
 

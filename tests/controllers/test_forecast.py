@@ -2,7 +2,7 @@
 
 from fairway.api.types import ForecastAccuracy
 from fairway.controllers.forecast import MEMORY, accuracy
-from fairway.engine.track import Outcome
+from fairway.outlook.calibration import Outcome
 
 
 def test_an_accuracy_is_the_mean_of_what_came_nearest_first() -> None:

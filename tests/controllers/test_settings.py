@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from fairway.api.quantities import duration
-from fairway.engine import PRESETS
+from fairway.policies import PRESETS
 from fairway.settings import Settings, SettingsError, settings_of
 
 

@@ -32,6 +32,26 @@ def imported(module: str) -> Iterator[str]:
             yield from found or {source} & TREES.keys()
 
 
+FACED = tuple(f"fairway.{name}" for name in ("engine", "referee", "policies", "outlook", "offline"))
+"""Packages whose `__init__` says all that they offer."""
+VALUES = {f"fairway.engine.{name}" for name in ("model", "plan", "snapshot", "resources", "labels")}
+
+
+def package_of(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def offered(package: str) -> dict[str, str]:
+    """Names in a package's `__init__`, and the module that defines each."""
+    nodes = [node for node in TREES[package].body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: f"{package}.{node.module}" for node in nodes for alias in node.names}
+
+
+def is_offered(node: ast.ImportFrom) -> bool:
+    names = [alias.name for alias in node.names if f"{node.module}.{alias.name}" in TREES]
+    return node.module in FACED and offered(node.module).keys() >= set(names)
+
+
 def test_no_module_imports_one_that_imports_it() -> None:
     graph = {module: set(imported(module)) - {module} for module in TREES}
     try:
@@ -43,3 +63,22 @@ def test_no_module_imports_one_that_imports_it() -> None:
 def test_the_engine_needs_no_imports_for_types_alone() -> None:
     engine = {module: tree for module, tree in TREES.items() if module.startswith("fairway.engine")}
     assert [module for module, tree in engine.items() if "TYPE_CHECKING" in ast.dump(tree)] == []
+
+
+def test_nothing_is_imported_from_deeper_than_what_a_package_offers() -> None:
+    deep = [
+        (module, node.module) for module, tree in TREES.items() for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and package_of(node.module) in FACED
+        and package_of(module) != package_of(node.module) and not is_offered(node)
+    ]  # fmt: skip
+    assert deep == []
+
+
+def test_the_referee_shares_only_values_with_what_decides() -> None:
+    names = offered("fairway.engine")
+    taken = {
+        names.get(alias.name, "fairway.engine.model")
+        for module in TREES if module.startswith("fairway.referee") for node in ast.walk(TREES[module])
+        if isinstance(node, ast.ImportFrom) and node.module == "fairway.engine" for alias in node.names
+    }  # fmt: skip
+    assert taken <= VALUES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairway.engine import check, decide, snapshot_of
+from fairway.engine import decide, snapshot_of
 from fairway.engine.model import (
     GPU,
     Admission,
@@ -26,6 +26,7 @@ from fairway.engine.model import (
 )
 from fairway.engine.plan import Admit, Evict, Plan, Resize, Verdict, Wait
 from fairway.engine.policy import Policy
+from fairway.referee import check
 
 NOW = 1_000_000.0
 GIB = 2**30

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from fairway.engine import check
 from fairway.engine.model import (
     Admission,
     Device,
@@ -21,8 +20,8 @@ from fairway.engine.model import (
     World,
 )
 from fairway.engine.plan import Admit, Plan, Verdict
-from fairway.engine.referee import RULES
 from fairway.engine.state import snapshot_of
+from fairway.referee import RULES, check
 
 NOW = 1_000_000.0
 GPU = "nvidia.com/gpu"

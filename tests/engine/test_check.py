@@ -26,7 +26,7 @@ from fairway.engine.model import (
     Topology,
 )
 from fairway.engine.plan import Admit, Cause, Evict, Keep, Reason, Resize, Verdict, Wait
-from fairway.engine.referee import RULES
+from fairway.referee import RULES
 
 # Every workload has one verdict, of a kind that its state allows
 

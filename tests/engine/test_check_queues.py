@@ -5,16 +5,7 @@ from dataclasses import replace
 import pytest
 from cases import GPU, NOW, admit, at, faults, gpus, node, of, on, runs, work
 
-from fairway.engine.model import (
-    Ended,
-    Expression,
-    Ledger,
-    NodeShare,
-    Pool,
-    Queue,
-    Quota,
-    Share,
-)
+from fairway.engine.model import Ended, Expression, Ledger, NodeShare, Pool, Queue, Quota, Share
 from fairway.engine.plan import Admit, Ending, Finish, Keep, Reason, Resize, Wait
 
 # Doors

@@ -5,15 +5,7 @@ from dataclasses import replace
 import pytest
 from cases import FULL, GPU, NOW, admit, at, faults, gpus, node, of, on, runs, work
 
-from fairway.engine.model import (
-    Admission,
-    Disruption,
-    Eviction,
-    Expression,
-    Queue,
-    Reservation,
-    Workload,
-)
+from fairway.engine.model import Admission, Disruption, Eviction, Expression, Queue, Reservation, Workload
 from fairway.engine.plan import Cause, Evict, Keep, Reason, Resize, Wait
 
 # Victims

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from builders import NOW, job, milli, node, place_on, plan_of, queue, runs, verdicts, world
 
-from fairway.engine import check, decide, snapshot_of
+from fairway.engine import decide, snapshot_of
 from fairway.engine.model import GPU, Decayed, Ledger, Pool, Reservation
 from fairway.engine.plan import Admit, Cause, Evict, Plan, Wait
 from fairway.engine.policy import Policy
+from fairway.referee import check
 
 HOUR = 3600.0
 

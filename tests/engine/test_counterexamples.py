@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cases import GPU, HOST, NOW, X, at, gpus, node, of, on, runs, work
 
-from fairway.engine import Policy, check, decide
+from fairway.engine import Policy, decide
 from fairway.engine.model import (
     Admission,
     Eviction,
@@ -27,6 +27,7 @@ from fairway.engine.model import (
 )
 from fairway.engine.plan import Admit, Evict, Keep, Plan, Resize, Verdict, Wait
 from fairway.engine.state import snapshot_of
+from fairway.referee import check
 
 
 def decided(world: World) -> tuple[Plan, dict[str, Verdict]]:

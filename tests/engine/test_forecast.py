@@ -9,8 +9,10 @@ from builders import NOW, job, node, queue, runs, world
 from hypothesis import given, settings
 from worlds import worlds
 
-from fairway.engine import PRESETS, Forecast, Policy, Snapshot, Workload, World, forecast, snapshot_of
-from fairway.engine.forecast import (
+from fairway.engine import Policy, Snapshot, Workload, World, snapshot_of
+from fairway.engine.model import Ledger, Sketch
+from fairway.outlook import Forecast, forecast
+from fairway.outlook.forecast import (
     MOST_BEHIND,
     MOST_CYCLES,
     MOST_SEEN,
@@ -21,7 +23,7 @@ from fairway.engine.forecast import (
     Effort,
     Question,
 )
-from fairway.engine.model import Ledger, Sketch
+from fairway.policies import PRESETS
 
 HOUR, MINUTE = 3_600.0, 60.0
 

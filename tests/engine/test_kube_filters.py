@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from kube_filters import Cluster, feasible
 
 from fairway import engine
-from fairway.engine import PRESETS, Admit, check
+from fairway.engine import Admit
 from fairway.engine.draft import Draft
 from fairway.engine.place import Ask, place
 from fairway.engine.state import snapshot_of
-from fairway.sim.cluster import read
+from fairway.offline.reader import read
+from fairway.policies import PRESETS
+from fairway.referee import check
 
 Thing = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 from places import draft_of, has, other, placed, term
 
 from fairway.engine.draft import Draft
-from fairway.engine.fit import feasible
+from fairway.engine.feasibility import feasible
 from fairway.engine.model import (
     GPU,
     Admission,

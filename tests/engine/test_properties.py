@@ -13,14 +13,15 @@ from builders import NOW, job, node, queue, world
 from hypothesis import HealthCheck, Phase, given, note, settings
 from worlds import Room, after, copied, place, seated, show_plan, worlds
 
-from fairway.engine import Policy, check, decide
-from fairway.engine.forward import Forward
+from fairway.engine import Policy, decide
 from fairway.engine.labels import required
 from fairway.engine.model import Gone, Node, PodSet, Topology, Workload, World
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Resize, Wait
 from fairway.engine.snapshot import Snapshot
 from fairway.engine.state import snapshot_of, state_of
-from fairway.engine.whatif import what_if
+from fairway.outlook.forward import Forward
+from fairway.outlook.whatif import what_if
+from fairway.referee import check
 
 SOAK = "FAIRWAY_SOAK" in os.environ
 PARTS = 8

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from worlds import worlds
 
 from fairway import record
-from fairway.engine import Policy, check, decide
+from fairway.engine import Policy, decide
 from fairway.engine.model import Node, PodClass, PodSet, Workload, World
 from fairway.engine.plan import Plan
 from fairway.engine.state import snapshot_of
+from fairway.referee import check
 
 few = settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 

@@ -4,9 +4,9 @@ import pytest
 from builders import NOW, job, judged, meets, node, plan_of, queue, runs, table
 from test_quota import used
 
-from fairway.engine import PRESETS
 from fairway.engine.model import Decayed, Expression, Ledger, Pool, Sketch
 from fairway.engine.plan import Admit
+from fairway.policies import PRESETS
 
 HOUR = 3600.0
 

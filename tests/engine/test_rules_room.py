@@ -2,17 +2,7 @@
 
 from builders import NOW, job, meets, node, queue, runs, table
 
-from fairway.engine.model import (
-    Decayed,
-    Disruption,
-    Eviction,
-    Expression,
-    Ledger,
-    Pod,
-    PodAffinity,
-    PodClass,
-    Pool,
-)
+from fairway.engine.model import Decayed, Disruption, Eviction, Expression, Ledger, Pod, PodAffinity, PodClass, Pool
 
 HOUR = 3600.0
 EQUAL = queue("a", 4), queue("b", 4)

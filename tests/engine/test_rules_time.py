@@ -3,10 +3,11 @@
 import pytest
 from builders import NOW, job, meets, node, plan_of, queue, runs, snapshot_of, table, verdicts, world
 
-from fairway.engine import PRESETS, Policy, decide
+from fairway.engine import Policy, decide
 from fairway.engine.model import GPU, Ended, Eviction, Ledger, Pool, Reservation, Sketch
 from fairway.engine.plan import Admit, Keep, Reason
 from fairway.engine.state import state_of
+from fairway.policies import PRESETS
 
 HOUR, DAY, WEEK = 3600.0, 86400.0, 604800.0
 
@@ -345,7 +346,7 @@ def test_who_is_complete_again_asks_for_no_more() -> None:
 
 
 def test_a_conservative_policy_holds_for_all() -> None:
-    from fairway.engine import PRESETS
+    from fairway.policies import PRESETS
 
     things = node("n", 4), queue("q", 9), until(1), job("v", gpus=4, submitted=1), job("w", gpus=4, submitted=2)
     plan = verdicts(plan_of(*things, policy=PRESETS["conservative"]))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.engine.model import Admission, Ledger, PodClass, PodSet, Queue, Running, Sketch, Workload, World
-from fairway.engine.sketch import (
+from fairway.engine.runtimes import (
     BATCH,
     MOST_BATCHES,
     Foreseen,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from builders import job
 
-from fairway.engine import Forecast
-from fairway.engine.track import SOON, Outcome, Track, horizon, learned, stretched
+from fairway.outlook import Forecast
+from fairway.outlook.calibration import SOON, Outcome, Track, horizon, learned, stretched
 
 
 def test_how_far_ahead_it_was_told_is_a_word() -> None:

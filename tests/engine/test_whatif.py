@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from builders import NOW, job, node, plan_of, queue, runs, verdicts, world
 
-from fairway.engine import Admit, Facts, PodSet, Policy, Snapshot, Topology, Wait, World, decide, snapshot_of, what_if
+from fairway.engine import Admit, Facts, PodSet, Policy, Snapshot, Topology, Wait, World, decide, snapshot_of
 from fairway.engine.model import GPU, Expression, Pool, Reservation, amounts
-from fairway.engine.whatif import WhatIf
+from fairway.outlook import what_if
+from fairway.outlook.whatif import WhatIf
 
 RACKS = (Pool("default", levels=("rack", "kubernetes.io/hostname")),)
 

@@ -44,8 +44,8 @@ from fairway.engine.model import (
     World,
 )
 from fairway.engine.plan import Admit, Evict, Finish, Plan, Resize, Verdict, Wait
-from fairway.engine.referee.ground import unfit
 from fairway.engine.resources import DEVICE, shared
+from fairway.referee.placement import unfit
 
 GIB = 1 << 30
 NOW = 1_000_000.0

@@ -15,17 +15,7 @@ from fairway.clock import Chance, Clock, VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
-from fairway.node.machine import (
-    Machine,
-    NodesError,
-    beat,
-    groups,
-    node_of,
-    nodes_of,
-    offered,
-    probe,
-    register,
-)
+from fairway.node.machine import Machine, NodesError, beat, groups, node_of, nodes_of, offered, probe, register
 
 SMALL = Machine("here", 4000, 8 << 30, 100 << 30)
 

@@ -4,7 +4,7 @@
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Running, Wait, Workload, World, decide, snapshot_of
 from fairway.engine.model import GPU, Node, PodClass, PodSet, Queue
 from fairway.engine.policy import Policy
-from fairway.sim.whatif import FEW, explained
+from fairway.offline.whatif import FEW, explained
 
 NOW = 1_000_000.0
 

@@ -5,8 +5,8 @@ from math import isnan
 
 import pytest
 
-from fairway.engine import PRESETS
 from fairway.engine.model import GPU, PODS, Expression, Node, Pool, Queue, amounts
+from fairway.policies import PRESETS
 from fairway.sim.load import Job, Load, Outage, apart, gpu_queues
 from fairway.sim.measure import waits
 from fairway.sim.simulate import simulate, stuck

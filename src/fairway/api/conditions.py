@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
-from fairway.engine.model import GPU, Admission, Expression, Workload
-from fairway.engine.plan import (
+from fairway.engine import (
+    GPU,
+    Admission,
     Admit,
     Bar,
     Cause,
@@ -17,6 +18,7 @@ from fairway.engine.plan import (
     Dependency,
     Ending,
     Evict,
+    Expression,
     Facts,
     Finish,
     Keep,
@@ -26,6 +28,7 @@ from fairway.engine.plan import (
     Rule,
     Verdict,
     Wait,
+    Workload,
 )
 
 from .ends import exit_words

@@ -1,6 +1,6 @@
 """Figures in the words of a message: amounts with their unit, counts with their noun, spans of time."""
 
-from fairway.engine.model import CPU, GPU, PODS
+from fairway.engine import CPU, GPU, PODS
 
 from .quantities import MILLI, is_bytes
 from .scalars import BINARY

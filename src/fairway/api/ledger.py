@@ -9,9 +9,7 @@ period.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairway.engine.model import GPU, Decayed, Ledger, Pool, Queue, Workload
-from fairway.engine.resources import DEVICE
-from fairway.engine.sketch import learn
+from fairway.engine import DEVICE, GPU, Decayed, Ledger, Pool, Queue, Workload, learn
 
 
 @dataclass(frozen=True, slots=True)

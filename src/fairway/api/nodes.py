@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from fairway.engine.model import GPU, PODS, Device, Node, Numa, amounts
+from fairway.engine import GPU, PODS, Device, Node, Numa, amounts
 
 from .objects import CHOOSER, DEVICES, UNHEALTHY, NodeObject, NodeTopologyObject, Part, Zone
 from .quantities import Malformed, Quantity, amounts_of, parse, shown, within

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from fairway.engine.model import Expression, Taint, Toleration
+from fairway.engine import Expression, Taint, Toleration
 
 from .quantities import Quantity
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from fairway.engine.model import PodClass
+from fairway.engine import PodClass
 
 from . import objects
 from .decode import decode

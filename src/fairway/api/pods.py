@@ -13,9 +13,8 @@ from math import floor
 
 import msgspec
 
-from fairway.engine import model
-from fairway.engine.labels import selects
-from fairway.engine.plan import Reason
+from fairway import engine
+from fairway.engine import Reason, selects
 
 from . import objects
 from .quantities import LARGEST, Malformed, Quantity, exact, format, parse, shown, within
@@ -27,7 +26,7 @@ GENERATED = (
     "workload.codeflare.dev/", "spark-role", "spark-app-selector", "spark-exec-id", "notebook-name",
 )  # fmt: skip
 NAME_FIELD = "metadata.name"
-NOBODY: model.Selector = (model.Expression("", "In"),)
+NOBODY: engine.Selector = (engine.Expression("", "In"),)
 """What an absent selector selects, where an empty one selects everybody."""
 LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
 """Reasons of a failed pod whose program did not fail."""
@@ -41,7 +40,7 @@ class VolumeClaim:
     """A PersistentVolumeClaim. `reach`: the node affinity of its volume; `unready`: the Reason for which no pod can use
     it yet; `is_exclusive`: ReadWriteOncePod."""
 
-    reach: tuple[model.Term, ...] = ()
+    reach: tuple[engine.Term, ...] = ()
     unready: str = ""
     is_exclusive: bool = False
 
@@ -65,7 +64,7 @@ class Surroundings:
 ALONE, NO_AFFINITY = Surroundings(), objects.Affinity()
 
 
-def pod_class(template: objects.PodTemplate, namespace: str, around: Surroundings = ALONE) -> model.PodClass:
+def pod_class(template: objects.PodTemplate, namespace: str, around: Surroundings = ALONE) -> engine.PodClass:
     """What placement reads of a pod of `template` in `namespace`."""
     spec, meta = template.spec, template.metadata
     fraction, memory = within("metadata.annotations", _part_of_device, meta.annotations)
@@ -75,14 +74,14 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
     read = {*around.selected, *_selected(near, spread)}
     claims = dict(_claims(spec, namespace, around))
-    return model.PodClass(
+    return engine.PodClass(
         namespace=namespace,
-        requests=tuple(one for one in asked if one[0] != model.GPU) if fraction or memory else asked,
+        requests=tuple(one for one in asked if one[0] != engine.GPU) if fraction or memory else asked,
         labels=_lasting(meta.labels, read),
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
         volumes=tuple(_bound(spec, claims.values())),
-        preferences=tuple(model.Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
+        preferences=tuple(engine.Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
         pod_affinity=near,
         spread=spread,
@@ -94,12 +93,12 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     )
 
 
-def lasting(pod: model.PodClass) -> model.PodClass:
+def lasting(pod: engine.PodClass) -> engine.PodClass:
     """The class without generated labels: the same for a pod and for its template."""
     return replace(pod, labels=tuple(one for one in pod.labels if not one[0].startswith(GENERATED)))
 
 
-def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> model.Pod | None:
+def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod | None:
     """A pod of others that takes room on its node; None where it takes none (no node yet, or over)."""
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
         return None
@@ -110,7 +109,7 @@ def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> model.Pod |
     taken, is_leaving = pod_class(template, meta.namespace, around), meta.deletion_timestamp is not None
     if taken.volumes or taken.unready:
         taken = replace(taken, volumes=(), unready=())  # it runs: both are settled
-    return model.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
+    return engine.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
 
 
 def is_lost(status: objects.PodStatus) -> bool:
@@ -168,12 +167,12 @@ def carries(labels: Labels, selected: Container[Selected]) -> bool:
     return any((key, None) in selected or (key, value) in selected for key, value in labels.items())
 
 
-def _selected(near: Iterable[model.PodAffinity], spread: Iterable[model.Spread]) -> Iterator[Selected]:
+def _selected(near: Iterable[engine.PodAffinity], spread: Iterable[engine.Spread]) -> Iterator[Selected]:
     for selected in (*(one.selector or () for one in near), *(one.selector for one in spread)):
         yield from selectable(selected)
 
 
-def selectable(selector: model.Selector) -> Iterator[Selected]:
+def selectable(selector: engine.Selector) -> Iterator[Selected]:
     """The generated labels that a selector reads."""
     for one in selector:
         if not one.key.startswith(GENERATED):
@@ -182,15 +181,15 @@ def selectable(selector: model.Selector) -> Iterator[Selected]:
         yield from ((one.key, value) for value in values)
 
 
-def requests_of(pod: Mapping[str, object]) -> model.Amounts:
+def requests_of(pod: Mapping[str, object]) -> engine.Amounts:
     """What a pod object requests; a part of a GPU counts as that part."""
     read = msgspec.convert(pod, objects.PodObject)
     fraction, memory = _part_of_device(read.metadata.annotations)
     found = dict(requests(read.spec))
-    return model.amounts(found | {model.GPU: fraction} if fraction or memory else found)
+    return engine.amounts(found | {engine.GPU: fraction} if fraction or memory else found)
 
 
-def requests(spec: objects.PodSpec) -> model.Amounts:
+def requests(spec: objects.PodSpec) -> engine.Amounts:
     """What a pod takes of its node, without its pod slot and without zeros."""
     total, sidecars, peak = Counter[str](), Counter[str](), Counter[str]()
     for index, container in enumerate(spec.containers):
@@ -208,12 +207,12 @@ def requests(spec: objects.PodSpec) -> model.Amounts:
         if name in spec.resources.requests or name not in total or name.startswith("hugepages-"):
             total[name] = whole[name]
     total += within("overhead", _amounts, spec.overhead)
-    return model.amounts({name: min(most, LARGEST) for name, most in total.items()})
+    return engine.amounts({name: min(most, LARGEST) for name, most in total.items()})
 
 
 def _is_of_pod(resource: str) -> bool:
     """Whether `spec.resources` may name it."""
-    return resource in (model.CPU, model.MEMORY) or resource.startswith("hugepages-")
+    return resource in (engine.CPU, engine.MEMORY) or resource.startswith("hugepages-")
 
 
 def _asked(resources: objects.Resources) -> dict[str, int]:
@@ -226,7 +225,7 @@ def _amounts(values: Mapping[str, Quantity]) -> dict[str, int]:
 
 
 def _amount(name: str, value: Quantity) -> int:
-    if name == model.GPU and exact(str(value)).denominator != 1:
+    if name == engine.GPU and exact(str(value)).denominator != 1:
         raise Malformed(f"found {shown(value)}; whole GPUs are allowed, a part of one is annotation {objects.FRACTION}")
     return parse(value, name)
 
@@ -243,10 +242,10 @@ def _part_of_device(annotations: Labels) -> tuple[int, int]:
 
 def check_fraction(template: objects.PodTemplate) -> None:
     """A pod asks for a part of one GPU or for whole GPUs. Raises Malformed."""
-    whole, notes = dict(requests(template.spec)).get(model.GPU, 0), template.metadata.annotations
+    whole, notes = dict(requests(template.spec)).get(engine.GPU, 0), template.metadata.annotations
     for name in (objects.FRACTION, objects.GPU_MEMORY):
         if whole and name in notes:
-            found = f"found {shown(notes[name])} beside {format(whole, model.GPU)} {model.GPU}"
+            found = f"found {shown(notes[name])} beside {format(whole, engine.GPU)} {engine.GPU}"
             raise Malformed(f"{found}; a part of one GPU, or whole GPUs, are allowed", f"metadata.annotations[{name}]")
 
 
@@ -259,24 +258,24 @@ def fraction_of(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    if not (value := parse(text, model.MEMORY)):
+    if not (value := parse(text, engine.MEMORY)):
         raise Malformed(f"found {shown(text)}; a quantity above 0 is allowed")
     return value
 
 
-def selector(said: objects.LabelSelector) -> model.Selector:
+def selector(said: objects.LabelSelector) -> engine.Selector:
     """A label selector as requirements; an empty one selects everything."""
-    labels = tuple(model.Expression(key, "In", (value,)) for key, value in sorted(said.match_labels.items()))
+    labels = tuple(engine.Expression(key, "In", (value,)) for key, value in sorted(said.match_labels.items()))
     return labels + said.match_expressions
 
 
-def terms(said: objects.NodeSelector) -> tuple[model.Term, ...]:
+def terms(said: objects.NodeSelector) -> tuple[engine.Term, ...]:
     """Terms of a node selector, of which one must hold; a selector without terms selects nothing."""
-    return tuple(_term(one) for one in said.node_selector_terms) or (model.Term(),)
+    return tuple(_term(one) for one in said.node_selector_terms) or (engine.Term(),)
 
 
-def _term(one: objects.NodeTerm) -> model.Term:
-    return model.Term(one.match_expressions, one.match_fields)
+def _term(one: objects.NodeTerm) -> engine.Term:
+    return engine.Term(one.match_expressions, one.match_fields)
 
 
 def _claims(spec: objects.PodSpec, namespace: str, around: Surroundings) -> Iterator[tuple[str, VolumeClaim]]:
@@ -286,16 +285,16 @@ def _claims(spec: objects.PodSpec, namespace: str, around: Surroundings) -> Iter
             yield name, (around.claims or {}).get(f"{namespace}/{name}", MISSING)
 
 
-def _bound(spec: objects.PodSpec, claims: Iterable[VolumeClaim]) -> Iterator[tuple[model.Term, ...]]:
+def _bound(spec: objects.PodSpec, claims: Iterable[VolumeClaim]) -> Iterator[tuple[engine.Term, ...]]:
     """What binds the pod to nodes besides its affinity: its volumes, and a node named already."""
     yield from (claim.reach for claim in claims if claim.reach)
     if spec.node_name:
-        yield (model.Term(fields=(model.Expression(NAME_FIELD, "In", (spec.node_name,)),)),)
+        yield (engine.Term(fields=(engine.Expression(NAME_FIELD, "In", (spec.node_name,)),)),)
 
 
 def _pod_terms(
     spec: objects.PodSpec, labels: Labels, *, namespace: str, around: Surroundings
-) -> Iterator[model.PodAffinity]:
+) -> Iterator[engine.PodAffinity]:
     for anti, said in ((False, spec.affinity.pod_affinity), (True, spec.affinity.pod_anti_affinity)):
         for term in said.required:
             yield replace(_pod_term(term, labels, namespace, around), anti=anti)
@@ -304,30 +303,30 @@ def _pod_terms(
             yield replace(_pod_term(term, labels, namespace, around), anti=anti, weight=one.weight)
 
 
-def _pod_term(term: objects.PodTerm, labels: Labels, namespace: str, around: Surroundings) -> model.PodAffinity:
+def _pod_term(term: objects.PodTerm, labels: Labels, namespace: str, around: Surroundings) -> engine.PodAffinity:
     chosen = None if term.label_selector is None else selector(term.label_selector)
     if chosen is not None:
         chosen += tuple(_same(labels, term.match_label_keys))
         chosen += tuple(replace(one, operator="NotIn") for one in _same(labels, term.mismatch_label_keys))
     by_label = term.namespace_selector
     if by_label is None:
-        return model.PodAffinity(chosen, term.topology_key, term.namespaces)
+        return engine.PodAffinity(chosen, term.topology_key, term.namespaces)
     if not selector(by_label):
-        return model.PodAffinity(chosen, term.topology_key, term.namespaces, any_namespace=True)
+        return engine.PodAffinity(chosen, term.topology_key, term.namespaces, any_namespace=True)
     found = {name for name in {*around.namespaces, namespace} if selects(selector(by_label), around.labels(name))}
     # None found is not "the pod's own", which an empty tuple means: no namespace has an empty name.
-    return model.PodAffinity(chosen, term.topology_key, tuple(sorted(found.union(term.namespaces))) or ("",))
+    return engine.PodAffinity(chosen, term.topology_key, tuple(sorted(found.union(term.namespaces))) or ("",))
 
 
-def _same(labels: Labels, keys: Iterable[str]) -> Iterator[model.Expression]:
-    return (model.Expression(key, "In", (labels[key],)) for key in keys if key in labels)
+def _same(labels: Labels, keys: Iterable[str]) -> Iterator[engine.Expression]:
+    return (engine.Expression(key, "In", (labels[key],)) for key in keys if key in labels)
 
 
-def _spread(part: objects.SpreadPart, labels: Labels) -> model.Spread:
+def _spread(part: objects.SpreadPart, labels: Labels) -> engine.Spread:
     chosen = NOBODY
     if part.label_selector is not None:
         chosen = selector(part.label_selector) + tuple(_same(labels, part.match_label_keys))
-    return model.Spread(
+    return engine.Spread(
         part.max_skew,
         part.topology_key,
         chosen,

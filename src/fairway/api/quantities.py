@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
 
-from fairway.engine.model import CPU, GPU, Amounts, Share, amounts
+from fairway.engine import CPU, GPU, Amounts, Share, amounts
 
 from .scalars import BINARY
 from .scalars import Malformed as Malformed

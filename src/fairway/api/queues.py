@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from fairway.engine import model
-from fairway.engine.labels import selects
+from fairway import engine
+from fairway.engine import selects
 
 from . import types
 from .objects import DisruptionBudgetObject, LabelSelector, PriorityClassObject
@@ -51,11 +51,11 @@ def moment(path: str, text: str | None) -> float | None:
     return within(path, time, text) if text else None
 
 
-def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
+def queue(said: types.QueueObject, around: Surroundings) -> engine.Queue:
     """`around` resolves the namespace selector to names."""
     spec, meta, budget = said.spec, said.metadata, said.spec.budget
     usual, longest = within("spec.timeLimit", _time_limits, spec.time_limit)
-    return model.Queue(
+    return engine.Queue(
         name=meta.name,
         parent=spec.parent,
         quotas=_quotas(spec.quotas),
@@ -81,7 +81,7 @@ def queue(said: types.QueueObject, around: Surroundings) -> model.Queue:
     )
 
 
-def _quotas(said: Sequence[types.QuotaSpec]) -> tuple[model.Quota, ...]:
+def _quotas(said: Sequence[types.QuotaSpec]) -> tuple[engine.Quota, ...]:
     rows = Counter((one.pool, name) for one in said for name in one.guaranteed.keys() | one.limit.keys())
     if twice := sorted(row for row, count in rows.items() if count > 1):
         pool, name = twice[0]
@@ -97,12 +97,12 @@ def _time_limits(said: types.TimeLimits) -> tuple[float | None, float | None]:
     return usual, longest
 
 
-def _quota(said: types.QuotaSpec) -> model.Quota:
+def _quota(said: types.QuotaSpec) -> engine.Quota:
     guaranteed, limit = within("guaranteed", _shares, said.guaranteed), within("limit", _shares, said.limit)
-    return model.Quota(said.pool, guaranteed, limit, 1.0 if said.weight is None else said.weight)
+    return engine.Quota(said.pool, guaranteed, limit, 1.0 if said.weight is None else said.weight)
 
 
-def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, model.Share], ...]:
+def _shares(said: Mapping[str, Quantity]) -> tuple[tuple[str, engine.Share], ...]:
     return tuple((name, within(f"[{name}]", share, value, name)) for name, value in sorted(said.items()))
 
 
@@ -111,23 +111,23 @@ def _namespaces(said: LabelSelector, around: Surroundings) -> frozenset[str]:
     return frozenset(name for name in around.namespaces if selects(wanted, around.labels(name)))
 
 
-def ledger(said: types.QueueStatus) -> model.Ledger:
+def ledger(said: types.QueueStatus) -> engine.Ledger:
     """What a queue remembers, from its status."""
     usage = {(pool, name): one for pool, held in said.decayed_usage.items() for name, one in held.items()}
     spent = said.budget_spent or types.BudgetUse()
-    return model.Ledger(
+    return engine.Ledger(
         usage=tuple((key, _decayed(one, _base(key[1]))) for key, one in sorted(usage.items())),
         users=tuple((user, _decayed(one)) for user, one in sorted(said.users.items())),
         budget_spent=spent.gpu_hours * HOUR,
         budget_since=moment("budgetSpent.since", spent.since),
-        evicted=tuple((pool, _decayed(one, _base(model.GPU))) for pool, one in sorted(said.evicted_gpus.items())),
-        runtimes=tuple(((one.user, one.name), model.Sketch(one.points)) for one in said.runtimes if one.points),
+        evicted=tuple((pool, _decayed(one, _base(engine.GPU))) for pool, one in sorted(said.evicted_gpus.items())),
+        runtimes=tuple(((one.user, one.name), engine.Sketch(one.points)) for one in said.runtimes if one.points),
         stretch=said.stretch,
     )
 
 
-def _decayed(said: types.DecayedAmount, base: int = 1) -> model.Decayed:
-    return model.Decayed(said.value * base, time(said.time))
+def _decayed(said: types.DecayedAmount, base: int = 1) -> engine.Decayed:
+    return engine.Decayed(said.value * base, time(said.time))
 
 
 def _base(resource: str) -> int:
@@ -135,7 +135,7 @@ def _base(resource: str) -> int:
     return 1000 if resource in MILLI else 1
 
 
-def ledger_status(held: model.Ledger, status: types.QueueStatus) -> types.QueueStatus:
+def ledger_status(held: engine.Ledger, status: types.QueueStatus) -> types.QueueStatus:
     """`status` with what a queue remembers."""
     usage: dict[str, dict[str, types.DecayedAmount]] = {}
     for (pool, name), one in held.usage:
@@ -146,27 +146,27 @@ def ledger_status(held: model.Ledger, status: types.QueueStatus) -> types.QueueS
         decayed_usage=usage,
         users={user: _told(one) for user, one in held.users},
         budget_spent=types.BudgetUse(held.budget_spent / HOUR, since) if held.budget_spent or since else None,
-        evicted_gpus={pool: _told(one, _base(model.GPU)) for pool, one in held.evicted},
+        evicted_gpus={pool: _told(one, _base(engine.GPU)) for pool, one in held.evicted},
         runtimes=tuple(types.RuntimeSketch(user, name, one.points) for (user, name), one in held.runtimes),
         stretch=round(held.stretch, 6),
     )
 
 
-def _told(one: model.Decayed, base: int = 1) -> types.DecayedAmount:
+def _told(one: engine.Decayed, base: int = 1) -> types.DecayedAmount:
     return types.DecayedAmount(one.value / base, time_text(one.time))
 
 
-def pool(said: types.NodePoolObject) -> model.Pool:
+def pool(said: types.NodePoolObject) -> engine.Pool:
     spec = said.spec
     evictions = spec.eviction_budget
     cost = spec.cost_per_gpu_hour
-    return model.Pool(
+    return engine.Pool(
         name=said.metadata.name,
         selector=selector(spec.node_selector),
         levels=spec.levels,
         strategy=spec.strategy or "Binpack",
         hold_depth=spec.hold_depth,
-        eviction_gpus=within("spec.evictionBudget.gpus", parse, evictions.gpus, model.GPU) if evictions else None,
+        eviction_gpus=within("spec.evictionBudget.gpus", parse, evictions.gpus, engine.GPU) if evictions else None,
         eviction_period=(seconds("spec.evictionBudget.per", evictions.per) if evictions else None) or HOUR,
         max_nodes=spec.max_nodes,
         shape=within("spec.shape", amounts_of, spec.shape),
@@ -174,7 +174,7 @@ def pool(said: types.NodePoolObject) -> model.Pool:
     )
 
 
-def reservation(said: types.ReservationObject) -> model.Reservation:
+def reservation(said: types.ReservationObject) -> engine.Reservation:
     spec = said.spec
     start, length = moment("spec.start", spec.start), seconds("spec.duration", spec.duration)
     if start is None:
@@ -188,16 +188,16 @@ def reservation(said: types.ReservationObject) -> model.Reservation:
     if spec.amount and not spec.pool:
         raise Malformed("absent; the pool that the amount is of is needed", "spec.pool")
     amount, name = within("spec.amount", amounts_of, spec.amount), said.metadata.name
-    return model.Reservation(name, start, length, spec.queue, spec.pool, amount, spec.nodes, spec.repeat or "")
+    return engine.Reservation(name, start, length, spec.queue, spec.pool, amount, spec.nodes, spec.repeat or "")
 
 
-def disruption(said: DisruptionBudgetObject) -> model.Disruption:
+def disruption(said: DisruptionBudgetObject) -> engine.Disruption:
     """How many more pods may go. Before a controller has said so: what `maxUnavailable` says as a number, else none."""
     spec, allowed = said.spec, said.status.disruptions_allowed
     if allowed is None:
         allowed = spec.max_unavailable if isinstance(spec.max_unavailable, int) else 0
     key = f"{said.metadata.namespace}/{said.metadata.name}"
-    return model.Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
+    return engine.Disruption(key, selector(spec.selector or LabelSelector()), max(0, allowed))
 
 
 def default_class(classes: Mapping[str, PriorityClassObject]) -> str:

@@ -14,9 +14,9 @@ from itertools import pairwise, takewhile
 
 import msgspec
 
-from fairway.engine import model
-from fairway.engine.forecast import WINDOW
-from fairway.engine.resources import counts_of, gpus_of
+from fairway import engine
+from fairway.engine import counts_of, gpus_of
+from fairway.outlook import WINDOW
 
 from . import types
 from .objects import SUBMITTED, Condition, Metadata, PodSpec
@@ -36,17 +36,17 @@ class Reading:
 
     priorities: Mapping[str, int] = field(default_factory=dict)
     around: Surroundings = ALONE
-    known: dict[tuple[str, bytes], tuple[model.PodSet, ...]] = field(default_factory=dict)
+    known: dict[tuple[str, bytes], tuple[engine.PodSet, ...]] = field(default_factory=dict)
 
 
 def key_of(meta: Metadata) -> str:
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
-def fact(said: types.WorkloadObject, reading: Reading) -> model.Workload | model.Running | model.Ended | None:
+def fact(said: types.WorkloadObject, reading: Reading) -> engine.Workload | engine.Running | engine.Ended | None:
     """What the object means to the engine."""
     if (succeeded := outcome(said)) is not None:
-        return model.Ended(key_of(said.metadata), succeeded)
+        return engine.Ended(key_of(said.metadata), succeeded)
     holds = said.status.admission is not None and bool(said.status.admission.pod_sets or said.status.admission.pool)
     is_deleted = said.metadata.deletion_timestamp is not None
     if not holds and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
@@ -67,11 +67,11 @@ def condition(conditions: Iterable[Condition], name: str) -> Condition | None:
     return next((one for one in conditions if one.type == name), None)
 
 
-def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
+def workload(said: types.WorkloadObject, reading: Reading) -> engine.Workload:
     """What is queued. `after` names workloads or owners of the namespace as the user wrote them."""
     spec, meta, status = said.spec, said.metadata, said.status
     evictions = tuple(_eviction(index, one, meta.namespace) for index, one in enumerate(status.eviction_history))
-    return model.Workload(
+    return engine.Workload(
         key=key_of(meta),
         queue=spec.queue,
         podsets=_podsets(spec, meta.namespace, reading),
@@ -101,7 +101,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> model.Workload:
 
 def recent(
     known: Iterable[types.WorkloadObject], reading: Reading, *, now: float
-) -> tuple[model.Workload, ...]:
+) -> tuple[engine.Workload, ...]:
     """The newest that were submitted lately, over or not: what a forecast expects to come again. What cannot be read is
     passed over."""
     after = time_text(now - WINDOW)
@@ -137,7 +137,7 @@ def priority_class(spec: types.WorkloadSpec, default: str) -> str:
     return next(named, "" if any(pod.priority is not None for pod in pods) else default)
 
 
-def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[model.PodSet, ...]:
+def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[engine.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
     content = msgspec.json.encode([_plain(one, reading.around) for one in spec.pod_sets])
@@ -149,14 +149,14 @@ def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tupl
 
 
 @lru_cache(maxsize=1024)
-def _podsets_alone(namespace: str, content: bytes) -> tuple[model.PodSet, ...]:
+def _podsets_alone(namespace: str, content: bytes) -> tuple[engine.PodSet, ...]:
     """Podsets written as JSON, without surroundings: asked for several times in the life of each workload."""
     return _podsets_read(msgspec.json.decode(content, type=tuple[types.PodSetSpec, ...]), namespace, ALONE)
 
 
 def _podsets_read(
     said: Sequence[types.PodSetSpec], namespace: str, around: Surroundings
-) -> tuple[model.PodSet, ...]:
+) -> tuple[engine.PodSet, ...]:
     found = tuple(within(f"spec.podSets[{index}]", podset, one, namespace, around) for index, one in enumerate(said))
     names = [one.name for one in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
@@ -177,7 +177,7 @@ def _plain(said: types.PodSetSpec, around: Surroundings) -> types.PodSetSpec:
     return msgspec.structs.replace(said, template=msgspec.structs.replace(template, metadata=meta))
 
 
-def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> model.PodSet:
+def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> engine.PodSet:
     least = said.count if said.min_count is None else said.min_count
     if least > said.count:
         raise Malformed(f"found {least}; at most count, which is {said.count}, is allowed", "minCount")
@@ -185,32 +185,32 @@ def podset(said: types.PodSetSpec, namespace: str, around: Surroundings) -> mode
     within("template", check_fraction, said.template)
     if said.alignment == "Required":
         pod = replace(pod, alignment_required=True)
-    return model.PodSet(said.name, said.count, least, pod, topology(said.topology))
+    return engine.PodSet(said.name, said.count, least, pod, topology(said.topology))
 
 
 @lru_cache(maxsize=1024)
-def topology(said: types.TopologySpec) -> model.Topology:
+def topology(said: types.TopologySpec) -> engine.Topology:
     for outer, inner in pairwise(said.segments):
         if outer.size % inner.size:
             message = f"found {inner.size} inside {outer.size}; a size that divides the outer one is allowed"
             raise Malformed(message, "topology.segments")
-    segments = tuple(model.Segment(one.level, one.size) for one in said.segments)
-    return model.Topology(said.required, said.preferred, segments)
+    segments = tuple(engine.Segment(one.level, one.size) for one in said.segments)
+    return engine.Topology(said.required, said.preferred, segments)
 
 
-def _eviction(index: int, said: types.EvictionRecord, namespace: str) -> model.Eviction:
+def _eviction(index: int, said: types.EvictionRecord, namespace: str) -> engine.Eviction:
     whom = said.beneficiary if "/" in said.beneficiary or not said.beneficiary else f"{namespace}/{said.beneficiary}"
     when = moment(f"status.evictionHistory[{index}].time", said.time)
-    return model.Eviction(when or 0.0, said.reason, said.by, whom)
+    return engine.Eviction(when or 0.0, said.reason, said.by, whom)
 
 
-def _back_off(evictions: Sequence[model.Eviction]) -> float | None:
+def _back_off(evictions: Sequence[engine.Eviction]) -> float | None:
     """60 s, doubled for each start in a row that timed out, at most an hour."""
     failed = len(list(takewhile(lambda it: it.reason == "StartTimeout", reversed(evictions))))
     return evictions[-1].time + min(BACK_OFF * 2 ** (failed - 1), LONGEST_BACK_OFF) if failed else None
 
 
-def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
+def running(said: types.WorkloadObject, value: engine.Workload) -> engine.Running:
     """A workload that holds the room of its admission."""
     status, meta = said.status, said.metadata
     admitted, evicted = condition(status.conditions, "Admitted"), condition(status.conditions, "Evicted")
@@ -221,7 +221,7 @@ def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
         left = deleted - meta.deletion_grace_period_seconds
     holds = within("status.admission", admission, status.admission or types.AdmissionStatus(), value)
     is_promised = _is_promised(said, admitted)
-    return model.Running(
+    return engine.Running(
         replace(value, attained=_before(said, value, holds, since)),
         holds,
         admitted_at=None if is_promised else since,
@@ -235,7 +235,7 @@ def running(said: types.WorkloadObject, value: model.Workload) -> model.Running:
 
 
 def _before(
-    said: types.WorkloadObject, value: model.Workload, holds: model.Admission, since: float | None
+    said: types.WorkloadObject, value: engine.Workload, holds: engine.Admission, since: float | None
 ) -> float:
     """GPU-seconds to which those count that it has held what it holds now since it was admitted: a resize within the
     attempt is in `attained` already."""
@@ -255,43 +255,43 @@ def _is_promised(said: types.WorkloadObject, admitted: Condition | None) -> bool
     return said.status.phase == "Pending" and said.status.reason == "WaitingForVictims"
 
 
-def _lost(value: model.Workload, holds: model.Admission) -> tuple[tuple[str, int], ...]:
+def _lost(value: engine.Workload, holds: engine.Admission) -> tuple[tuple[str, int], ...]:
     """The pods by which podsets are below their minimum."""
     held = {one.name: one.count for one in holds.podsets}
     missing = ((one.name, one.min_count - held.get(one.name, 0)) for one in value.podsets)
     return tuple((name, count) for name, count in missing if count > 0)
 
 
-def admission(said: types.AdmissionStatus, of: model.Workload) -> model.Admission:
+def admission(said: types.AdmissionStatus, of: engine.Workload) -> engine.Admission:
     """Where `of` runs; its podsets come in their order, those not named without nodes."""
     placed = {one.name: within(f"podSets[{index}]", _placement, one) for index, one in enumerate(said.pod_sets)}
     known = [one.name for one in of.podsets]
     if strange := next((name for name in placed if name not in known), ""):
         raise Malformed(f"found {shown(strange)}; one of {', '.join(known)} is allowed", "podSets")
-    return model.Admission(said.pool, tuple(placed.get(name, model.PodSetPlacement(name, ())) for name in known))
+    return engine.Admission(said.pool, tuple(placed.get(name, engine.PodSetPlacement(name, ())) for name in known))
 
 
-def _placement(said: types.PodSetNodes) -> model.PodSetPlacement:
+def _placement(said: types.PodSetNodes) -> engine.PodSetPlacement:
     nodes = (within(f"nodes[{index}]", _node_share, one) for index, one in enumerate(said.nodes))
-    return model.PodSetPlacement(said.name, tuple(one for one in nodes if one.count))
+    return engine.PodSetPlacement(said.name, tuple(one for one in nodes if one.count))
 
 
-def _node_share(said: types.NodePods) -> model.NodeShare:
+def _node_share(said: types.NodePods) -> engine.NodeShare:
     count = len(said.devices) or 1 if said.count is None else said.count
     if said.devices and len(said.devices) != count:
         raise Malformed(f"found those of {len(said.devices)} pods; those of count, {count}, are allowed", "devices")
-    return model.NodeShare(said.node, count, said.devices)
+    return engine.NodeShare(said.node, count, said.devices)
 
 
-def admission_status(held: model.Admission) -> types.AdmissionStatus:
+def admission_status(held: engine.Admission) -> types.AdmissionStatus:
     return types.AdmissionStatus(held.pool, tuple(types.PodSetNodes(one.name, _shares(one)) for one in held.podsets))
 
 
-def _shares(placement: model.PodSetPlacement) -> tuple[types.NodePods, ...]:
+def _shares(placement: engine.PodSetPlacement) -> tuple[types.NodePods, ...]:
     return tuple(types.NodePods(one.node, one.count, one.devices) for one in placement.nodes)
 
 
-def remembered(history: tuple[types.EvictionRecord, ...], more: model.Eviction) -> tuple[types.EvictionRecord, ...]:
+def remembered(history: tuple[types.EvictionRecord, ...], more: engine.Eviction) -> tuple[types.EvictionRecord, ...]:
     """The last evictions with one more."""
     record = types.EvictionRecord(time_text(more.time), more.reason, more.by, more.beneficiary)
     return (*history, record)[-KEPT_EVICTIONS:]

@@ -22,11 +22,10 @@ Entry = dict[str, Any]
 def plan(files: tuple[str, ...], policy: str, now: str | None, everything: bool, output: str) -> None:
     """What would be decided about the objects of a file: the offline what-if."""
     from fairway.api.quantities import Malformed, time, within
-    from fairway.engine import PRESETS, decide, snapshot_of
+    from fairway.engine import decide, snapshot_of
     from fairway.kube.manifest import Unreadable, load
-    from fairway.sim.answer import answer_of
-    from fairway.sim.cluster import read
-    from fairway.sim.whatif import explained
+    from fairway.offline import answer_of, explained, read
+    from fairway.policies import PRESETS
 
     if policy not in PRESETS:
         raise Problem(f"--policy: there is no policy {policy!r}; there are {', '.join(PRESETS)}")
@@ -60,9 +59,11 @@ def _where(said: Entry) -> str:
 @output_option
 def replay(file: str, output: str) -> None:
     """Decide again on a recorded snapshot, and compare."""
-    from fairway.engine import PRESETS, check, decide, snapshot_of
+    from fairway.engine import decide, snapshot_of
+    from fairway.offline import answer_of
+    from fairway.policies import PRESETS
     from fairway.record import RecordError, read
-    from fairway.sim.answer import answer_of
+    from fairway.referee import check
 
     with told(RecordError):
         record = read(Path(file))

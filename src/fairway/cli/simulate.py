@@ -48,7 +48,7 @@ def simulate(policy: str, seed: int, out: Path | None, output: str, **options: A
 
 
 def _policies(text: str) -> list[str]:
-    from fairway.engine import PRESETS
+    from fairway.policies import PRESETS
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in PRESETS]

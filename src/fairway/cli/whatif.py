@@ -47,7 +47,7 @@ READ = (
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
     """When and where the Job would start, and who would have to go: as data, and in a line or two."""
-    from fairway.sim.whatif import Case
+    from fairway.offline import Case
 
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)
     known = await _known(client)
@@ -59,7 +59,7 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, li
 
 async def would_help(client: Client, key: str) -> list[str]:
     """What would let the waiting workload start now, else sooner; nothing where its user may not see the cluster."""
-    from fairway.sim.whatif import Case
+    from fairway.offline import Case
 
     try:
         known = await _known(client)
@@ -91,7 +91,7 @@ async def policy_of(client: Client) -> "Policy":
 
 async def _known(client: Client) -> "list[Part]":
     """What the API server has of READ; the controller decides on no more."""
-    from fairway.sim.cluster import FORMS
+    from fairway.offline import FORMS
 
     forms = [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
     lists = await asyncio.gather(*(client.list(Selection(kind), form) for kind, form in zip(READ, forms)))
@@ -117,7 +117,7 @@ async def _jobs(client: Client, known: "list[Part]") -> list[tuple[Kind, Thing]]
 def _world(client: Client, known: "list[Part]", more: list[tuple[Kind, Thing]]) -> "World":
     """What is known, and more."""
     from fairway.api.quantities import Malformed
-    from fairway.sim.cluster import read
+    from fairway.offline import read
 
     things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in more)
     with told(Malformed):

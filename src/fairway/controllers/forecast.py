@@ -23,8 +23,8 @@ from fairway.api.quantities import time, time_text
 from fairway.api.types import Forecast as ForecastStatus
 from fairway.api.types import ForecastAccuracy, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import recent
-from fairway.engine import Forecast, Plan, Policy, Snapshot, Wait, forecast, world_of
-from fairway.engine.track import HORIZONS, Outcome, Track
+from fairway.engine import Plan, Policy, Snapshot, Wait, world_of
+from fairway.outlook import HORIZONS, Forecast, Outcome, Track, forecast
 
 from .means import Means
 from .status import holds, is_over, since

@@ -23,12 +23,10 @@ from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
-from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts
-from fairway.engine.quota import astray
-from fairway.engine.sketch import learn
-from fairway.engine.track import Outcome, learned
+from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts, astray, learn
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
+from fairway.outlook import Outcome, learned
 
 from . import status as life
 from .forecast import accuracy

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, check, decide
+from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, decide
+from fairway.referee import check
 
 from .amend import overdue, strike, with_verdicts
 from .apply import Writer

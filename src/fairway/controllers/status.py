@@ -18,8 +18,7 @@ from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
 from fairway.api.types import AdmissionStatus, QueueStatus, Served, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
-from fairway.engine import GPU, PODS, Admission, Eviction
-from fairway.engine.resources import DEVICE
+from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
 
 MOST_EXCLUDED = 10
 RUNS = ("Admitted", "Running")

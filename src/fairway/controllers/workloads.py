@@ -34,15 +34,14 @@ from fairway.api.objects import (
     USER,
     OwnerReference,
     PodObject,
-)  # fmt: skip
+)
 from fairway.api.owners import OWNERS, kind_of
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
-from fairway.engine import GPU, Admission, Cause, Eviction, PodSetPlacement, Workload
-from fairway.engine.resources import DEVICE, counted, counts_of
+from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.events import About
@@ -66,7 +65,7 @@ from .bind import (
     take_back,
     within,
     without,
-)  # fmt: skip
+)
 from .cases import Case
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, keep, remake

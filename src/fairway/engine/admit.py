@@ -7,17 +7,17 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 from dataclasses import replace
 from itertools import chain
 
+from .candidates import Fields
 from .census import census, open_to
-from .claims import claims, full_bucket, over_share
 from .cycle import Cycle
-from .door import delay, over_guaranteed, over_limit, refusal
+from .eligibility import delay, over_guaranteed, over_limit, refusal
+from .eviction_rules import claims, full_bucket, over_share
 from .explain import explain
 from .model import CPU, GPU, Workload
-from .order import is_aged
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
+from .queueing import is_aged
 from .quota import Account, Demand
 from .stream import Stream, Streams, is_quiet, may_stream
-from .victims import Fields
 
 
 def admit(workload: Workload, cycle: Cycle) -> Verdict | None:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .affinity import attracts, near, parted, skews
 from .draft import Draft
-from .fit import Counts, Kind, matches, pool_row, satisfies, taints_of, usable
+from .feasibility import Counts, Kind, matches, pool_row, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
 from .memo import remember
 from .model import Expression, PodSet, Term
 from .place import Ask, sight_of
 from .plan import Bar, Census, Obstacle
+from .pod_affinity import attracts, near, parted, skews
 from .snapshot import Mask, Snapshot
 
 STATES = {CORDON.key: Bar.CORDONED, **dict.fromkeys(READINESS, Bar.NOT_READY)}

@@ -18,9 +18,9 @@ from .place import Ask, Placements, place
 from .plan import RANK, Admit, Keep, Reason, Verdict, Wait, Why
 from .policy import Policy
 from .quota import Account, Demand
+from .reservations import Timeline
 from .resources import counts_of
 from .snapshot import Mask, Snapshot
-from .timeline import Timeline
 
 SHARED = RANK[Reason.BUDGET_SPENT]
 """From this reason on, what one is told holds for all that are like it."""

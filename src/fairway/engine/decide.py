@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from .admit import admit, follow, hold, wait
 from .cycle import Cycle
-from .give import make_room
-from .grow import grow
-from .life import release, replace_lost
+from .elastic import grow
+from .lifecycle import release, replace_lost
 from .model import Workload
-from .order import Line, Order, lines_of, positions
 from .plan import Admit, Plan, Verdict, Wait, kept
 from .policy import Policy
+from .queueing import Line, Order, lines_of, positions
+from .reclaim import make_room
 from .snapshot import Snapshot
 
 

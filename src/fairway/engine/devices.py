@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from .fit import PLENTY, Counts, Ground, Kind, Need, Where, chooses, count_room, pick
+from .feasibility import PLENTY, Counts, Ground, Kind, Need, Where, chooses, count_room, pick
 from .model import GPU, Device, Node, NodeShare, PodClass
 from .resources import DEVICE
 

@@ -17,10 +17,10 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from .affinity import is_friend, is_stray, keys_apart, meets
-from .fit import has_groups
+from .feasibility import has_groups
 from .memo import Memo
 from .model import Admission, PodClass, PodSet, Running, Workload
+from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
 from .quota import Tree
 from .resources import DEVICE, counts_of, device_memory, shared, taken

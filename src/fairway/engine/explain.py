@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from .affinity import follows
 from .census import census, room_for
 from .devices import device_room
 from .draft import Draft
-from .fit import Counts, Kind, Need, count_room, labels_of, open_nodes, pool_row
+from .feasibility import Counts, Kind, Need, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
 from .model import PODS, Node
 from .place import Ask, place, sight_of
 from .plan import RANK, Facts, Reason, Why
+from .pod_affinity import follows
 from .resources import DEVICE
 from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .devices import choose, room_of, shared_room
 from .draft import Draft
-from .fit import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row
+from .feasibility import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row
 from .memo import remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
+from .placement_cache import Ranking, Run, Scene, Sight
+from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .resources import DEVICE
-from .score import WISH, Values, linear, strategy_of
-from .sight import Ranking, Run, Scene, Sight
+from .scoring import WISH, Values, linear, strategy_of
 from .snapshot import Mask
 from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
 

@@ -16,7 +16,7 @@ from .memo import remember
 from .model import GPU, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
 from .resources import DEVICE, UNIT, counted, counts_of, slices
-from .sketch import Learned
+from .runtimes import Learned
 from .snapshot import Columns, Mask, Snapshot
 
 ALL = "*"

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .fit import Counts, Piece, Rows, labels_of, pick, pool_row
+from .feasibility import Counts, Piece, Rows, labels_of, pick, pool_row
 from .model import Segment, Topology
-from .score import Values
+from .scoring import Values
 from .snapshot import Mask, Snapshot
 
 Fill = Callable[[Rows, Counts, int], list[Piece]]

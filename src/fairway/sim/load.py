@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fairway.engine.labels import selects
-from fairway.engine.model import (
+from fairway.engine import (
     CPU,
     GPU,
     MEMORY,
@@ -24,6 +23,7 @@ from fairway.engine.model import (
     Term,
     Workload,
     amounts,
+    selects,
 )
 
 GIB = 1 << 30

@@ -26,7 +26,7 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from fairway.engine import PRESETS
+from fairway.policies import PRESETS
 
 from .load import Load, apart
 from .measure import Measures, Outcome, Series, measure, together, within

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairway.engine.model import CPU, GPU, MEMORY, PODS, Node, Pool, Queue, Quota, Share, amounts
+from fairway.engine import CPU, GPU, MEMORY, PODS, Node, Pool, Queue, Quota, Share, amounts
 
 from .load import GIB, Job, Load, Outage
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from fairway.api.quantities import LARGEST
 from fairway.api.types import MOST_PODS
-from fairway.engine.model import CPU, GPU, MEMORY, PODS, Amounts, Device, Expression, Node, Pool, amounts
-from fairway.engine.resources import DEVICE
+from fairway.engine import CPU, DEVICE, GPU, MEMORY, PODS, Amounts, Device, Expression, Node, Pool, amounts
 
 from .load import GIB, GPU_PRODUCT, Job, Load, gpu_queues
 

@@ -15,13 +15,27 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from fairway.engine import Admit, Gone, PodClass, Policy, Snapshot, State, Verdict, Wait, Workload, model, world_of
-from fairway.engine.cycle import SHARED
-from fairway.engine.forward import Attempt, Forward, Step
-from fairway.engine.model import GPU, Node
-from fairway.engine.plan import RANK
-from fairway.engine.resources import DEVICE
-from fairway.engine.sketch import groups, learn
+from fairway import engine
+from fairway.engine import (
+    DEVICE,
+    GPU,
+    RANK,
+    SHARED,
+    Admit,
+    Gone,
+    Node,
+    PodClass,
+    Policy,
+    Snapshot,
+    State,
+    Verdict,
+    Wait,
+    Workload,
+    groups,
+    learn,
+    world_of,
+)
+from fairway.outlook import Attempt, Forward, Step
 
 from .load import Job, Load, merged, workload_of
 from .measure import Floats, Outcome, Run, Series
@@ -86,7 +100,7 @@ class World:
             if key in self._kind and key not in self._ends and key not in self.forward.running
         }
 
-    def whole(self, snapshot: Snapshot) -> model.World:
+    def whole(self, snapshot: Snapshot) -> engine.World:
         """The world of a step with all who wait in it, also who was not shown: what a forecast must know."""
         hidden = (one for heap in self._hidden.values() for _, _, one in heap if one.key not in self._ends)
         known = world_of(snapshot)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from fairway.api.quantities import Malformed, duration
-from fairway.engine.model import Sketch
-from fairway.engine.sketch import Lengths, known_group
+from fairway.engine import Lengths, Sketch, known_group
 
 from .workload import Workload
 from .world import World, lines_above

@@ -14,10 +14,7 @@ from typing import Any
 from fairway.api.nodes import node as node_of
 from fairway.api.quantities import Malformed, time
 from fairway.api.queues import pool as pool_of
-from fairway.engine import GPU
-from fairway.engine.labels import selects
-from fairway.engine.model import Node, Pool
-from fairway.engine.resources import DEVICE, capacity_of
+from fairway.engine import DEVICE, GPU, Node, Pool, capacity_of, selects
 
 from .ends import Ends
 from .page import Ask, Page, drawn, window

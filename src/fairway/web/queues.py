@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from fairway.api import types
 from fairway.api.quantities import Malformed, duration, exact, format, parse, time
-from fairway.engine import GPU
-from fairway.engine.resources import DEVICE
+from fairway.engine import DEVICE, GPU
 
 from .page import Ask, Page, drawn
 from .workload import Workload

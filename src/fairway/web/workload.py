@@ -14,9 +14,7 @@ from fairway.api.objects import SUBMITTED, Metadata
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.workloads import Reading, condition
 from fairway.api.workloads import workload as value_of
-from fairway.engine import model
-from fairway.engine.resources import gpus_of
-from fairway.engine.sketch import Group, groups
+from fairway.engine import Group, gpus_of, groups, model
 
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",

@@ -1,0 +1,214 @@
+"""Who grows: elastic workloads into what is left, and into what others lend.
+
+Growth is one pod at a time, after all minimums, the queues in their order. Where no room is idle, who may take room
+back takes surplus of others: they shrink, nobody stops, and the place is the taker's at once.
+"""
+
+from dataclasses import replace
+from heapq import heappop, heappush
+from operator import attrgetter, itemgetter
+
+from .candidates import Field, Fields, Search
+from .cycle import Cycle
+from .eligibility import over_budget, over_limit, refusal
+from .eviction_rules import Claim, claims
+from .model import Admission, NodeShare, PodSet, PodSetPlacement, Running, Workload
+from .place import Placements, place
+from .plan import Admit, Cause, Resize
+from .queueing import Order
+from .quota import Demand
+from .reclaim import is_fair, tell
+from .resources import counts_of
+
+MOST_TRIES = 64
+"""Times in a cycle that somebody looks for surplus of others."""
+
+Stuck = set[tuple[str, int]]
+"""Workloads by key, and which podset of theirs."""
+
+
+def extend(workload: Workload, placed: Placements, cycle: Cycle) -> None:
+    """It has these pods more, and that is said."""
+    key, stands = workload.key, cycle.admission(workload)
+    admission = joined(workload, stands, placed)
+    cycle.draft.resize(key, admission)
+    cycle.timeline.stay(workload, Admission(admission.pool, placed))
+    said = cycle.verdicts.get(key)
+    if isinstance(said, Admit):
+        cycle.say(Admit(key, admission, said.after, said.backfilled_for))
+        return
+    names = [podset.name for podset in workload.podsets]
+    before = said.before if isinstance(said, Resize) else tuple(zip(names, counts_of(workload.podsets, stands)))
+    cycle.say(Resize(key, before, tuple(zip(names, counts_of(workload.podsets, admission))), admission))
+
+
+def idle(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> Placements | None:
+    """Places for so many pods more, beside those it has, in idle room."""
+    stands = cycle.admission(workload)
+    if not cycle.timeline.has_quota(workload, stands.pool, cycle.tree.amounts(workload.podsets, counts, stands.pool)):
+        return None
+    with cycle.timeline.kept(workload):
+        return place(cycle.draft, cycle.ask(workload, counts, stands), stands.pool)
+
+
+class Surplus:
+    """What the elastic have beyond their minimum, for those who grow by the rights of `claims`: from lower priorities
+    of their queue and from queues above their share. Nobody is stopped. Only the last ranks go, so that who grows again
+    elsewhere loses no more, and nobody who changed in this plan changes for a second reason. `changed`: for whom."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle, self._tries = cycle, MOST_TRIES
+        self._decided = frozenset(cycle.verdicts)
+        self._pods: dict[tuple[int, int], tuple[PodSet, ...]] = {}
+        self.changed: dict[str, str] = {}
+
+    def give(self, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
+        """A place for one more pod of a workload that runs, where others lose one."""
+        cycle, pool, one = self._cycle, self._cycle.admission(workload).pool, self._alone(workload, counts)
+        for claim in claims(one, pool, cycle) if workload.key in cycle.draft.running and self._tries else ():
+            is_right = claim.cause in (Cause.RECLAIMED, Cause.PREEMPTED) and not claim.is_mixed
+            if is_right and (field := self._field(claim, pool)).gifts:
+                self._tries -= 1
+                if (placed := self._take(Search(field, one, self._others(workload)), workload, counts)) is not None:
+                    return placed
+        return None
+
+    def _others(self, workload: Workload) -> list[str]:
+        """Who changed in this plan, and not for this workload."""
+        return [key for key, taker in self.changed.items() if taker != workload.key]
+
+    def _alone(self, workload: Workload, counts: tuple[int, ...]) -> Workload:
+        """The workload as if it were the one pod."""
+        at = counts.index(1)
+        key = id(workload.podsets), at
+        if key not in self._pods:
+            self._pods[key] = (replace(workload.podsets[at], count=1, min_count=1),)
+        return replace(workload, podsets=self._pods[key], preemptible=True)
+
+    def _field(self, claim: Claim, pool: str) -> Field:
+        key = "surplus", claim.cause, claim.likeness, pool
+        fields = self._cycle.memo.of(Fields)
+        if key not in fields:
+            before = claim.touches
+            touches = lambda one: one.workload.key not in self._decided and before(one)  # noqa: E731
+            claim = replace(claim, touches=touches, shield=lambda _: ("", None), keeps_first=True)
+            fields[key] = Field(claim, pool, self._cycle)
+        return fields[key]
+
+    def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
+        """A place in what is taken or was given before, if that and what is idle is all it needs."""
+        cycle, draft, stands = self._cycle, self._cycle.draft, self._cycle.admission(workload)
+        with draft.trial() as trial:
+            placed = None
+            if search.unlock() and search.cover():
+                with cycle.timeline.kept(workload):  # of what is taken, too, and undone without giving that back
+                    placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
+            if placed and self._is_fair(search, workload, placed):
+                trial.keep()
+                tell(search)
+                self.changed |= dict.fromkeys((gift.key for gift in search.taken), workload.key)
+                return placed
+        search.forget()
+        return None
+
+    def _is_fair(self, search: Search, workload: Workload, placed: Placements) -> bool:
+        """Whether it waits for nobody but those who shrink for it, now or before."""
+        draft, stands = self._cycle.draft, self._cycle.admission(workload)
+        givers = {gift.key for gift in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
+        with draft.trial():
+            draft.resize(workload.key, joined(workload, stands, placed))
+            waits = draft.leavers(workload.podsets, Admission(stands.pool, placed))
+            return is_fair(search) and givers.issuperset(waits)
+
+
+def joined(workload: Workload, stands: Admission, more: Placements) -> Admission:
+    """What stands with more behind it, ranks going on; podsets in the workload's order."""
+    standing, added = ({one.name: one.nodes for one in placed} for placed in (stands.podsets, more))
+    podsets = []
+    for name in (one.name for one in workload.podsets if one.name in standing or one.name in added):
+        shares = list(standing.get(name, ()))
+        for share in added.get(name, ()):
+            if shares and shares[-1].node == share.node and bool(shares[-1].devices) == bool(share.devices):
+                last = shares.pop()
+                share = NodeShare(share.node, last.count + share.count, last.devices + share.devices)
+            shares.append(share)
+        podsets.append(PodSetPlacement(name, tuple(shares)))
+    return Admission(stands.pool, tuple(podsets))
+
+
+class Growth:
+    """The elastic workloads of one leaf: higher priority first, then those nearest their minimum. `stuck`: podsets that
+    found no place."""
+
+    def __init__(self, stuck: Stuck, cycle: Cycle) -> None:
+        self._stuck, self._cycle = stuck, cycle
+        self._heap: list[tuple[int, int, float, str, Workload]] = []
+
+    def enter(self, workload: Workload) -> None:
+        """Let it stand in line for one more pod, if it can have one."""
+        counts, more = self._cycle.counts(workload), next_pod(workload, self._stuck, self._cycle)
+        if any(more):
+            surplus = sum(counts) - sum(self._cycle.least(workload))
+            heappush(self._heap, (-workload.priority, surplus, workload.submitted, workload.key, workload))
+
+    def head(self) -> Workload | None:
+        return self._heap[0][-1] if self._heap else None
+
+    def pass_on(self, *, has_started: bool) -> Workload | None:
+        """The head has had its turn; the next. It stands in line again, if it got no pod with its other podsets."""
+        workload = heappop(self._heap)[-1]
+        if not has_started:
+            self._stuck.add((workload.key, next_pod(workload, self._stuck, self._cycle).index(1)))
+        self.enter(workload)
+        return self.head()
+
+
+def next_pod(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[int, ...]:
+    """One pod of the podset nearest its minimum that is neither complete nor stuck."""
+    counts = cycle.counts(workload)
+    short = [at for at, podset in enumerate(workload.podsets) if counts[at] < podset.count]
+    open_ = [at for at in short if (workload.key, at) not in stuck]
+    best = min(open_, key=lambda at: counts[at] - workload.podsets[at].min_count, default=-1)
+    return tuple(int(at == best) for at in range(len(counts)))
+
+
+def grow(cycle: Cycle) -> None:
+    """Elastic workloads into what is left, one pod at a time, the queues in their order."""
+    lines, stuck, draft = dict[str, Growth](), Stuck(), cycle.draft
+    workloads = [*map(attrgetter("workload"), draft.running.values()), *map(itemgetter(0), draft.started.values())]
+    if not any(map(cycle.is_elastic, dict(zip(map(id, map(attrgetter("podsets"), workloads)), workloads)).values())):
+        return
+    for workload in filter(cycle.is_elastic, workloads):
+        may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)
+        if may_grow and refusal(workload, cycle) is None:
+            lines.setdefault(workload.queue, Growth(stuck, cycle)).enter(workload)
+    if not lines:
+        return
+    grown, surplus = set[str](), Surplus(cycle)
+    for workload in Order(draft, lines, lambda one: _wish(one, stuck, cycle), is_steady=False).heads(grown):
+        grown.discard(workload.key)
+        more = next_pod(workload, stuck, cycle)
+        if workload.key not in draft.shrunk and (placed := _placed(workload, more, surplus, cycle)):
+            extend(workload, placed, cycle)
+            surplus.changed.setdefault(workload.key, "")
+            grown.add(workload.key)
+
+
+def _placed(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> Placements | None:
+    """A place for a pod more in idle room, else where others lose one, if its queues can pay for it."""
+    if over_budget(workload, more, cycle):
+        return None
+    pool = cycle.admission(workload).pool
+    is_within = over_limit(cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, more, pool)) is None
+    return (idle(workload, more, cycle) if is_within else None) or surplus.give(workload, more)
+
+
+def _wish(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[str, Demand]:
+    """The pool that it runs in, and what it would take of it."""
+    pool = cycle.admission(workload).pool
+    return pool, cycle.tree.amounts(workload.podsets, next_pod(workload, stuck, cycle), pool)
+
+
+def _may_grow(one: Running, cycle: Cycle) -> bool:
+    key = one.workload.key
+    return not (one.is_leaving or one.is_promised or one.lost or key in cycle.draft.shrunk)

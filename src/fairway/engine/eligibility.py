@@ -1,0 +1,177 @@
+"""What keeps a workload from starting before anybody looks for room: its queue, its claims, time, budget, quota.
+
+Each function gives the reason and its facts, or None. They are asked in the order in which reasons are told; what a
+user claims is held against the strictest ancestor. Room, holds and victims are not looked at here.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
+
+from .cycle import Cycle
+from .model import GPU, Queue, Workload
+from .plan import Dependency, Facts, Reason, Rule, Spending, Why
+from .policy import DAY
+from .quota import Account, Branch, Demand, astray
+from .reservations import CERTAIN
+from .resources import DEVICE, counts_of
+
+MOST_LINKS = 64
+"""Workloads looked at in search of a circle of `after`."""
+
+
+def refusal(workload: Workload, cycle: Cycle) -> Why | None:
+    """Why its queue does not take it."""
+    branch = cycle.tree.branches.get(workload.queue)
+    if branch is None:
+        return Reason.QUEUE_NOT_FOUND, Facts(queue=workload.queue)
+    if not branch.path:
+        _, why = astray(workload.queue, cycle.snapshot.queues) or ("", "")
+        return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail=why)
+    if branch.children:
+        below = sorted(one.queue.name for one in branch.children)
+        return Reason.QUEUE_INVALID, Facts(queue=workload.queue, rule=Rule.CHILDREN, detail=", ".join(below))
+    for at in branch.path:
+        if rule := _forbids(at.queue, workload):
+            return Reason.NOT_ALLOWED, replace(rule, queue=at.queue.name)
+    if not workload.is_active:
+        return Reason.NOT_ALLOWED, Facts(queue=workload.queue, rule=Rule.SUSPENDED)
+    if stopped := next((at.queue.name for at in branch.path if at.queue.stop != "None"), None):
+        return Reason.QUEUE_STOPPED, Facts(queue=stopped)
+    if not cycle.pools_of(workload):
+        named = next(filter(None, (workload.pools, *(at.queue.pools for at in branch.path))), ())
+        return Reason.NEVER_FITS, Facts(queue=workload.queue, detail=f"pools {', '.join(named)}")
+    return None
+
+
+def _forbids(queue: Queue, workload: Workload) -> Facts | None:
+    """What a queue has against a workload."""
+    if queue.namespaces is not None and workload.namespace not in queue.namespaces:
+        return Facts(rule=Rule.NAMESPACES)
+    if queue.max_priority is not None and workload.priority > queue.max_priority:
+        return Facts(rule=Rule.MAX_PRIORITY, detail=str(queue.max_priority))
+    if queue.allows_nonpreemptible is False and not workload.preemptible:
+        return Facts(rule=Rule.PREEMPTIBLE)
+    if queue.pools and workload.pools and not set(queue.pools) & set(workload.pools):
+        return Facts(rule=Rule.POOLS, detail=", ".join(queue.pools))
+    if queue.max_time_limit is not None and (workload.time_limit or 0) > queue.max_time_limit:
+        return Facts(rule=Rule.TIME_LIMIT, longest=queue.max_time_limit)
+    return None
+
+
+def delay(workload: Workload, cycle: Cycle) -> Why | None:
+    """What it waits for that is not room: a back-off, a dependency, a scheduling gate, a claim, a budget."""
+    now = cycle.now
+    if workload.backs_off_until is not None and workload.backs_off_until > now:
+        cycle.wake(workload.backs_off_until)
+        reason = Reason.REFUSED if workload.refused else Reason.BACKING_OFF
+        return reason, Facts(until=workload.backs_off_until, detail=workload.refused)
+    if key := cycle.tree.unmet(workload.after):
+        return Reason.DEPENDENCY_PENDING, _depends(workload, key, cycle)
+    if workload.gates:
+        return Reason.SCHEDULING_GATED, Facts(detail=", ".join(workload.gates))
+    if claim := next(chain(*(podset.pod.unready for podset in workload.podsets)), None):
+        return Reason(claim[0]), Facts(detail=claim[1])
+    return over_budget(workload, cycle.least(workload), cycle)
+
+
+def _depends(workload: Workload, key: str, cycle: Cycle) -> Facts:
+    """What is known of the workload that it comes after, or the circle in which it comes after itself."""
+    waiting = cycle.waiting
+    links, paths = [key], dict[str, tuple[str, ...]]({key: (key,)})
+    while links and len(paths) <= MOST_LINKS and cycle.policy.tells_why:
+        link = links.pop()
+        if workload.key in waiting.get(link, ()):
+            return Facts(blocking=paths[link], detail=key, dependency=Dependency.CIRCULAR)
+        for other in waiting.get(link, ()):
+            if other not in paths:
+                links.append(other)
+                paths[other] = (*paths[link], other)
+    runs = key in cycle.draft.running or key in cycle.draft.started
+    state = Dependency.RUNNING if runs else Dependency.WAITING if key in waiting else Dependency.MISSING
+    return Facts(blocking=(key,), detail=key, dependency=state)
+
+
+def over_budget(workload: Workload, more: tuple[int, ...], cycle: Cycle) -> Why | None:
+    """The first of its queue and those above that could overrun its budget with so many pods more, in the pool where
+    they count most. What uses no GPU costs nothing."""
+    for at in cycle.tree.branches[workload.queue].path:
+        if at.queue.budget is not None:
+            gpus = max(_gpus(workload, more, pool, cycle) for pool in cycle.pools_of(workload))
+            if gpus and (why := _overruns(at, workload, gpus, cycle)):
+                return why
+    return None
+
+
+def _gpus(workload: Workload, counts: tuple[int, ...], pool: str, cycle: Cycle) -> float:
+    return cycle.tree.amounts(workload.podsets, counts, pool).get(GPU, 0) / DEVICE
+
+
+def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> Why | None:
+    """Whether with so many GPUs for it, and with all that runs, the queue could spend more GPU-seconds than its
+    budget."""
+    ledger, period, budget, ends = branch.queue.ledger, branch.queue.budget_period, branch.queue.budget or 0, None
+    if ledger.budget_since is not None and period is not None:
+        ends = ledger.budget_since + period
+    spent = ledger.budget_spent if ends is None or cycle.now < ends else 0.0
+    spending = Spending(budget, spent, _bound(branch, cycle), gpus * lasts(workload, 0.0, cycle))
+    if sum(spending[1:]) <= budget:
+        return None
+    if ends is not None:
+        cycle.wake(ends)
+    return Reason.BUDGET_SPENT, Facts(queue=branch.queue.name, resource=GPU, spending=spending, until=ends)
+
+
+def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:
+    """Seconds that count in a budget: its time limit, else those in which nine in ten of its kind had ended, else a
+    day; as long as it has run at least."""
+    if (limit := cycle.tree.time_limit(workload)) is not None:
+        return limit
+    left = cycle.tree.learned.quantile(workload, CERTAIN, ran)
+    return max(ran, DAY) if left is None else left
+
+
+def _bound(branch: Branch, cycle: Cycle) -> float:
+    """GPU-seconds that running workloads of the queue can come to."""
+    draft, now, total = cycle.draft, cycle.now, 0.0
+    standing = [
+        *((one.workload, one.admission.pool, cycle.whole(one), one.admitted_at) for one in draft.running.values()),
+        *((one, admission.pool, counts_of(one.podsets, admission), now) for one, admission in draft.started.values()),
+    ]
+    for workload, pool, counts, since in standing:
+        if cycle.tree.is_under(workload.queue, branch.queue.name):
+            ran = 0.0 if since is None else now - since
+            total += _gpus(workload, counts, pool, cycle) * lasts(workload, ran, cycle)
+    return total
+
+
+def over_limit(
+    accounts: tuple[Account, ...], asked: Demand, of: Callable[[Account], Demand] = attrgetter("limit")
+) -> Why | None:
+    """The first of the queue and its ancestors whose limit, or other bound, it would break."""
+    for account in accounts:
+        for resource, limit in of(account).items():
+            more = asked.get(resource, 0)
+            if more and account.held[resource] + more > limit:
+                return Reason.OVER_LIMIT, _above(account, resource, more, (account.held[resource], limit))
+    return None
+
+
+def over_guaranteed(accounts: tuple[Account, ...], fixed: Demand) -> Why | None:
+    """What cannot be preempted must fit in what is guaranteed, here and at every ancestor."""
+    for account in accounts:
+        for resource in account.resources:
+            more, bound = fixed.get(resource, 0), account.guaranteed.get(resource, 0)
+            if more and account.fixed[resource] + more > bound:
+                return Reason.OVER_GUARANTEED, _above(account, resource, more, (account.fixed[resource], bound))
+    return None
+
+
+def _above(account: Account, resource: str, more: int, counted: tuple[int, int]) -> Facts:
+    """`counted`: what is used of the bound, and the bound."""
+    used, bound = counted
+    return Facts(
+        resource, more, missing=used + more - bound, pool=account.pool, queue=account.queue.name,
+        bounds={resource: bound}, used={resource: used},
+    )  # fmt: skip

@@ -1,0 +1,331 @@
+"""By what right a workload may make others give back room, and what protects them.
+
+A claim names its cause, whom it may touch at all, whether that one's queue may still lose, and in which order victims
+are taken. Four rights: a hold takes back what backfilled into it at its own risk; a move needs the leave of both
+queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue. Where
+neither does alone, both together may: without its own lower priorities a queue may be within its share again.
+The token bucket, the pair rule and a minRuntime that was set protect against every taker; the default minRuntime and
+`maxEvictions` not against a taker that stays within its guarantee. Runtime and `maxEvictions` protect from being
+stopped, not from giving back surplus. Nothing is chosen here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from operator import attrgetter
+
+from .cycle import Cycle
+from .model import GPU, Running, Workload
+from .plan import Cause, Facts
+from .policy import DAY
+from .queueing import is_aged, precedes
+from .quota import ALL, Account, Branch, Demand
+from .resources import DEVICE
+from .runtimes import HOUR
+
+MIN_RUNTIME, MAX_EVICTIONS = 600.0, 6
+SOON = 1.0  # seconds until what was given at a moment may be taken back
+Shield = tuple[str, float | None]
+"""What protects a workload from being stopped, in the word of its setting, and until when, if that is known."""
+TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`touches`: whether it may be a victim, as things stood at the start; `shield`: what keeps it from being stopped,
+    so that only its surplus may go; `may_lose`: whether a queue may lose a workload now, or, with amounts, could have
+    lost those as the last, now that the asking one has started; `rank`: a queue and those above it by how far they are
+    above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the same;
+    `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only
+    queue it touches, if it is one."""
+
+    cause: Cause
+    likeness: tuple[object, ...]
+    touches: Callable[[Running], bool]
+    shield: Callable[[Running], Shield | None]
+    may_lose: Callable[[str, Demand | None], bool]
+    rank: Callable[[str], tuple[float, ...]]
+    takes_surplus: bool = True
+    keeps_first: bool = False
+    is_mixed: bool = False
+    within: str = ""
+
+    def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
+        """The rank of several: of the one least above its share."""
+        return max(map(self.rank, queues), default=())
+
+
+def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
+    """Its rights in a pool, in the order in which they are used."""
+    found = []
+    if workload.key in cycle.backfilled:
+        found.append(_take_back(workload, cycle))
+    if not cycle.policy.makes_room:
+        return found
+    if workload.preemptible and cycle.consolidates(workload.queue):
+        found.append(_move(cycle))
+    if not cycle.accounts(workload, pool):
+        return [*found, _preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else found
+    preempt = _preempt(workload, pool, cycle)
+    reclaim = _reclaim(workload, pool, cycle)
+    entitled = [] if over_share(workload, pool, cycle) else [reclaim]
+    return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]
+
+
+def _take_back(workload: Workload, cycle: Cycle) -> Claim:
+    """What started into its hold at its own risk, whatever its queue, priority or protection."""
+
+    def touches(one: Running) -> bool:
+        return one.backfilled_for == workload.key
+
+    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _unshielded, _always, _level)
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def _unshielded(one: Running) -> Shield | None:
+    return None
+
+
+def _level(queue: str) -> tuple[float, ...]:
+    return ()
+
+
+def _move(cycle: Cycle) -> Claim:
+    """Preemptible workloads of any queues that allow it; nothing is shrunk."""
+
+    def touches(one: Running) -> bool:
+        return cycle.consolidates(one.workload.queue)
+
+    def shield(one: Running) -> Shield | None:
+        least: float = cycle.tree.inherited(one.workload.queue, attrgetter("min_runtime"), MIN_RUNTIME)
+        return young(one, least, cycle)
+
+    return Claim(Cause.CONSOLIDATED, (), touches, shield, _always, _level, takes_surplus=False)
+
+
+def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
+    """The same queue, strictly lower priority, and behind it if both waited; it needs no share."""
+    is_within = within_guaranteed(workload, pool, cycle)
+
+    def touches(one: Running) -> bool:
+        victim = one.workload
+        if victim.queue != workload.queue or victim.priority >= workload.priority:
+            return False
+        return precedes(workload, victim, cycle.tree)
+
+    def shield(one: Running) -> Shield | None:
+        least: float = cycle.tree.inherited(one.workload.queue, attrgetter("preempt_min_runtime"), 0.0)
+        return young(one, least, cycle) or (None if is_within else worn(one, cycle))
+
+    is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
+    place = is_aged(workload, cycle.tree) if is_ranked else workload.key
+    likeness = workload.queue, workload.priority, place, is_within
+    return Claim(Cause.PREEMPTED, likeness, touches, shield, _always, _level, within=workload.queue)
+
+
+def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
+    """Another queue, judged at the level under the lowest common ancestor."""
+    branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
+    is_within = within_guaranteed(workload, pool, cycle)
+    rivals: dict[str, Rival | None] = {}
+
+    def rival(queue: str) -> Rival | None:
+        if queue not in rivals:
+            rivals[queue] = _rival(branch, queue, pool, cycle, 0.0 if is_within else MIN_RUNTIME)
+        return rivals[queue]
+
+    def touches(one: Running) -> bool:
+        return rival(one.workload.queue) is not None
+
+    def shield(one: Running) -> Shield | None:
+        other = rival(one.workload.queue)
+        assert other is not None
+        return young(one, other.least, cycle) or (None if is_within else worn(one, cycle))
+
+    def may_lose(queue: str, last: Demand | None) -> bool:
+        """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
+        before losing it."""
+        other, more, lost = rival(queue), asked if last is None else {}, last or {}
+        assert other is not None
+        is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
+            one.keeps_within(one.guaranteed, more) for one in other.mine
+        )
+        return any(
+            account.held[resource] + lost.get(resource, 0)
+            > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
+            for account in other.theirs
+            for resource in account.resources
+        )
+
+    def rank(queue: str) -> tuple[float, ...]:
+        other = rival(queue)
+        return tuple(-saturation(accounts) for accounts in other.way) if other else ()
+
+    likeness = workload.queue, id(workload.podsets), is_within
+    return Claim(Cause.RECLAIMED, likeness, touches, shield, may_lose, rank)
+
+
+def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Claim:
+    """Lower priorities of its queue first; once it is within its share without them, what others owe."""
+
+    def touches(one: Running) -> bool:
+        return preempt.touches(one) or reclaim.touches(one)
+
+    def shield(one: Running) -> Shield | None:
+        return preempt.shield(one) if preempt.touches(one) else reclaim.shield(one)
+
+    def may_lose(queue: str, last: Demand | None) -> bool:
+        is_own, has_started = queue == reclaim.likeness[0], last is not None
+        return is_own or ((has_started or is_entitled()) and reclaim.may_lose(queue, last))
+
+    def rank(queue: str) -> tuple[float, ...]:
+        return () if queue == reclaim.likeness[0] else reclaim.rank(queue)
+
+    likeness = preempt.likeness, reclaim.likeness
+    return Claim(Cause.PREEMPTED, likeness, touches, shield, may_lose, rank, is_mixed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Another queue, as seen from the asking one. `mine`, `theirs`: the accounts at the level under the lowest common
+    ancestor; `way`: from there down to the queue; `least`: how long what runs there must have run."""
+
+    mine: list[Account]
+    theirs: list[Account]
+    way: list[list[Account]]
+    least: float
+
+
+def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) -> Rival | None:
+    """None where nothing is to be taken back: the same queue, none, or an ungoverned one. `usual`: the minRuntime where
+    no queue sets one."""
+    other = cycle.tree.branches.get(queue)
+    sides = branch.below(other) if other is not None and other.path and other is not branch else None
+    if other is None or sides is None or not own(sides[1], pool):
+        return None
+    way = [own(at, pool) for at in reversed(other.line[: other.line.index(sides[1]) + 1])]
+    least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), usual)
+    return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
+
+
+def over_share(workload: Workload, pool: str, cycle: Cycle) -> Facts | None:
+    """The queue nearest the leaf that governs what is asked, and its share, if it would be above that with it."""
+    asked = cycle.asked(workload, pool)
+    path = cycle.tree.branches[workload.queue].path
+    leaf = next((at for at in path if governs(at, pool, asked)), None)
+    above = [
+        (resource, one) for one in (own(leaf, pool) if leaf else ()) for resource in one.resources
+        if one.held[resource] + asked.get(resource, 0) > one.share.get(resource, 0)
+    ]  # fmt: skip
+    if leaf is None or not above:
+        return None
+    bounds = {resource: one.share.get(resource, 0) for resource, one in above}
+    return Facts(queue=leaf.queue.name, bounds=bounds, used={resource: one.held[resource] for resource, one in above})
+
+
+def own(branch: Branch, pool: str) -> list[Account]:
+    """The accounts of one queue that a workload in the pool counts in."""
+    return [branch.accounts[name] for name in (pool, ALL) if name in branch.accounts]
+
+
+def governs(branch: Branch, pool: str, asked: Demand) -> bool:
+    """Whether any of what is asked is governed here."""
+    return any(asked.get(resource) for account in own(branch, pool) for resource in account.resources)
+
+
+def saturation(accounts: list[Account]) -> float:
+    """The largest allocated ÷ share; infinite where something is held without a share."""
+    return max((ratio(one, resource) for one in accounts for resource in one.resources), default=0.0)
+
+
+def ratio(account: Account, resource: str) -> float:
+    held, share = account.held[resource], account.share[resource]
+    return held / share if share else inf if held > 0 else 0.0
+
+
+def stays_fair(workload: Workload, taken: Sequence[tuple[str, Demand]], pool: str, cycle: Cycle) -> bool:
+    """The saturation guard, at each level, after the whole change: refused if the asker is above its share and no less
+    saturated than a sibling it took from, in a resource that is asked or given. `taken`: queues and what each lost."""
+    given = (amounts for _, amounts in taken)
+    moved = {resource for amounts in (cycle.asked(workload, pool), *given) for resource in amounts if amounts[resource]}
+    paths = [cycle.tree.branches[queue].line for queue, _ in taken]
+    touched = {id(at): at for path in paths for at in path}
+    for at in cycle.tree.branches[workload.queue].line:
+        siblings = [one for one in touched.values() if one is not at and one.line[1:] == at.line[1:]]
+        for mine in own(at, pool):
+            theirs = [one.accounts[mine.pool] for one in siblings if mine.pool in one.accounts]
+            for other in theirs:
+                for resource in moved.intersection(mine.resources, other.resources):
+                    is_above = ratio(mine, resource) > 1 and other.share[resource] > 0
+                    if is_above and ratio(mine, resource) >= ratio(other, resource):
+                        return False
+    return True
+
+
+# Protection
+
+
+def within_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> bool:
+    """Whether its queue, with it, stays within what it is guaranteed there, of all that is governed."""
+    branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
+    return governs(branch, pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in own(branch, pool))
+
+
+def has_run(one: Running, least: float, cycle: Cycle) -> bool:
+    """It has had its minimum runtime; what was given at this very moment is not taken back, and who was admitted at a
+    time unknown is not protected."""
+    if one.admitted_at is None or (cycle.now >= one.admitted_at + least and cycle.now > one.admitted_at):
+        return True
+    cycle.wake(max(one.admitted_at + least, cycle.now + SOON))
+    return False
+
+
+def young(one: Running, least: float, cycle: Cycle) -> Shield | None:
+    """Its minimum runtime, if that is not over."""
+    ends = max((one.admitted_at or 0.0) + least, cycle.now + SOON)
+    return None if has_run(one, least, cycle) else ("minRuntime", ends)
+
+
+def worn(one: Running, cycle: Cycle) -> Shield | None:
+    """The evictions that a workload bears in a day, if it had as many."""
+    recent = [past.time for past in one.workload.evictions if past.reason in TAKEN and cycle.now - past.time < DAY]
+    if len(recent) < cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS):
+        return None
+    until = min(recent) + DAY if recent else None
+    if until:
+        cycle.wake(until)
+    return "maxEvictions", until
+
+
+def paired(one: Running, taker: Workload, cycle: Cycle) -> Shield | None:
+    """Its last eviction, if that was for this very workload and less than an hour ago."""
+    history = one.workload.evictions
+    if not history or history[-1].beneficiary != taker.key or cycle.now >= history[-1].time + HOUR:
+        return None
+    cycle.wake(history[-1].time + HOUR)
+    return "pair", history[-1].time + HOUR
+
+
+def full_bucket(name: str, cycle: Cycle) -> Shield | None:
+    """The pool's eviction budget, if it is used up. One that is not lets one more asking workload through whole."""
+    pool = next((pool for pool in cycle.snapshot.pools if pool.name == name), None)
+    if pool is None or pool.eviction_gpus is None or (over := cycle.bucket(pool) - pool.eviction_gpus) < 0:
+        return None
+    until = cycle.now + (over + 1) * pool.eviction_period / max(1, pool.eviction_gpus)
+    cycle.wake(until)
+    return "evictionBudget", until
+
+
+def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
+    """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
+    takes, of one that holds these amounts."""
+    workload = one.workload
+    since = [time for time in (one.admitted_at, workload.last_checkpoint) if time is not None]
+    lost = max(0.0, cycle.now - max(since)) if since else HOUR
+    if workload.checkpoint_interval:
+        ran = lost if one.admitted_at is None else cycle.now - one.admitted_at
+        lost = min(lost, ran % workload.checkpoint_interval)
+    return (min(lost, HOUR) + workload.restart_seconds) * amounts.get(GPU, 0) / DEVICE

@@ -1,0 +1,162 @@
+"""What becomes of those who run: who must stop by itself, and who gets lost pods back.
+
+Nothing here is for another workload's sake. Who is drained goes on elsewhere if there is a place, and keeps its quota;
+who has lost pods asks only for those, beside the others.
+"""
+
+from collections import defaultdict
+from operator import sub
+
+from .cycle import Cycle
+from .elastic import extend, idle
+from .eligibility import over_limit
+from .labels import repels
+from .memo import ByWorkload, remember
+from .model import Admission, Running
+from .plan import Cause, Ending, Evict, Finish, Verdict
+from .reclaim import elsewhere
+from .snapshot import Snapshot
+
+PATIENCE = 60.0
+"""Seconds in which lost pods must find a place, and a victim be gone after its grace."""
+MOST_SOUND = 1 << 16
+"""Admissions of which it is remembered whether their nodes are in use."""
+
+
+def release(cycle: Cycle) -> None:
+    """Time limits, suspensions, drains, lost nodes and pods, windows that open, dependencies that failed."""
+    for one in cycle.snapshot.running:
+        if one.is_leaving or _goes_on(one, cycle):
+            continue
+        if (verdict := _stop(one, cycle)) is not None:
+            cycle.say(verdict)
+            moves_to = verdict.admission if isinstance(verdict, Evict) else None
+            cycle.draft.leave(one.workload.key, moves_to)
+            if moves_to:
+                cycle.timeline.stay(one.workload, moves_to)
+    for key, due in cycle.timeline.conflicting().items():
+        cycle.wake(due)
+        if key not in cycle.verdicts and due <= cycle.now:
+            cycle.say(Evict(key, Cause.RESERVED))
+            cycle.draft.leave(key)
+    _fail_dependents(cycle)
+
+
+def _fail_dependents(cycle: Cycle) -> None:
+    """Whoever was to follow one that failed fails, and at once all that were to follow those."""
+    ended, followers = cycle.snapshot.ended, defaultdict[str, list[str]](list)
+    for waiting in cycle.snapshot.pending:
+        for key in waiting.after:
+            followers[key].append(waiting.key)
+    failed = [key for key in followers if key in ended and not ended[key].succeeded]
+    while failed:
+        for key in followers.pop(failed.pop(), ()):
+            if key not in cycle.verdicts:
+                cycle.say(Finish(key, Ending.DEPENDENCY_FAILED))
+                failed.append(key)
+
+
+def _goes_on(one: Running, cycle: Cycle) -> bool:
+    """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
+    workload = one.workload
+    if one.lost or not workload.is_active or not cycle.is_endless(workload):
+        return False
+    return _is_sound(one.admission, cycle.snapshot)
+
+
+class Sound(ByWorkload[int, tuple[Admission, bool]]):
+    """Whether all nodes of an admission are in use, by its identity."""
+
+
+def _is_sound(admission: Admission, snapshot: Snapshot) -> bool:
+    """Whether all its nodes are there and in use; remembered as long as the nodes stay."""
+    known = snapshot.memo.of(Sound).get(id(admission))
+    if known is None:
+        rows = [snapshot.row_of.get(name) for name in admission.nodes]
+        is_sound = all(row is not None and bool(snapshot.is_usable[row]) for row in rows)
+        known = remember(snapshot.memo.of(Sound), id(admission), (admission, is_sound), MOST_SOUND)
+    return known[1]
+
+
+def _stop(one: Running, cycle: Cycle) -> Verdict | None:
+    """Why it may not go on where it is, if so."""
+    workload, key = one.workload, one.workload.key
+    limit = cycle.tree.time_limit(workload)
+    if limit is not None and one.admitted_at is not None and not one.is_promised:
+        if cycle.now >= one.admitted_at + limit:
+            return Finish(key, Ending.TIME_LIMIT)
+        cycle.wake(one.admitted_at + limit)
+    if not workload.is_active:
+        return Evict(key, Cause.SUSPENDED)
+    branch = cycle.tree.branches.get(workload.queue)
+    if branch and any(at.queue.stop == "Drain" for at in branch.path):
+        return Evict(key, Cause.DRAINED)
+    if (verdict := _fails(one, cycle)) is not None:
+        return verdict
+    if one.lost and workload.restart == "Gang":
+        return Evict(key, Cause.PODS_LOST)
+    return None
+
+
+def _fails(one: Running, cycle: Cycle) -> Evict | None:
+    """Whether its nodes fail it. A node that is gone, or NotReady and not tolerated, is lost; one that is unhealthy or
+    being deleted drains. A workload whose nodes all exist moves if there is a place for it."""
+    key, snapshot = one.workload.key, cycle.snapshot
+    rows = [snapshot.row_of.get(name) for name in one.admission.nodes]
+    nodes = [snapshot.nodes[row] for row in rows if row is not None]
+    if len(nodes) < len(rows):
+        return Evict(key, Cause.NODE_LOST)
+    if not all(node.is_ready for node in nodes) and _is_lost(one, snapshot):
+        return Evict(key, Cause.NODE_LOST, admission=elsewhere(one, cycle))
+    drains = any(node.is_unhealthy or node.is_leaving for node in nodes)
+    return Evict(key, Cause.DRAINED, admission=elsewhere(one, cycle)) if drains else None
+
+
+def _is_lost(one: Running, snapshot: Snapshot) -> bool:
+    """Whether some of its pods are on a NotReady node that they do not tolerate."""
+    pods = {podset.name: podset.pod for podset in one.workload.podsets}
+    held = ((pods[each.name], share.node) for each in one.admission.podsets for share in each.nodes)
+    found = ((pod, snapshot.nodes[snapshot.row_of[name]]) for pod, name in held)
+    return any(not node.is_ready and repels(node, pod) for pod, node in found)
+
+
+def replace_lost(cycle: Cycle) -> None:
+    """Pods that a running gang lost come back beside the others, within the limits; without a place in a minute it is
+    evicted whole. Until then they count in its queue, so that nobody takes their quota."""
+    short = [one for one in cycle.snapshot.running if one.lost and not one.is_leaving]
+    short = [one for one in short if one.workload.key not in cycle.verdicts]
+    for one in short:
+        _count_lost(one, 1, cycle)
+    for one in short:
+        _count_lost(one, -1, cycle)
+        if not _complete(one, cycle) and not _give_up(one, cycle):
+            _count_lost(one, 1, cycle)
+
+
+def _count_lost(one: Running, times: int, cycle: Cycle) -> None:
+    """Count what it lost with what it has; `times` -1: no more."""
+    workload, pool = one.workload, one.admission.pool
+    cycle.tree.charge(workload, pool, cycle.counts(workload), -times)
+    cycle.tree.charge(workload, pool, cycle.whole(one), times)
+
+
+def _complete(one: Running, cycle: Cycle) -> bool:
+    """Whether all that it lost comes back."""
+    workload, pool = one.workload, one.admission.pool
+    lost = tuple(map(sub, cycle.whole(one), cycle.counts(workload)))
+    asked = cycle.tree.amounts(workload.podsets, lost, pool)
+    placed = None if over_limit(cycle.accounts(workload, pool), asked) else idle(workload, lost, cycle)
+    if placed:
+        extend(workload, placed, cycle)
+    return placed is not None
+
+
+def _give_up(one: Running, cycle: Cycle) -> bool:
+    """Whether it has waited for long enough."""
+    key, since = one.workload.key, cycle.now if one.lost_since is None else one.lost_since
+    cycle.wake(since + PATIENCE)
+    if cycle.now < since + PATIENCE:
+        return False
+    cycle.say(Evict(key, Cause.PODS_LOST))
+    cycle.draft.leave(key)
+    return True

@@ -1,0 +1,356 @@
+"""What was found out about one draft: feasible nodes, room and order, kept right by the draft's log of changed rows.
+
+The meaning: `room` is room_of on the feasible nodes, `first` the feasible node with room that has the highest score,
+the smallest row among equals. The difference, for speed: only rows that changed are computed again. A ranking holds the
+nodes sorted as they were, and those that changed since in a short list sorted as they are; the classes that share it
+each remember up to where the former have no room for them. It is sorted anew when the short list grows long.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from copy import copy
+from functools import partial
+from itertools import chain, repeat
+
+import numpy as np
+
+from .devices import choose, room_of
+from .draft import Draft
+from .feasibility import Counts, Kind, Piece, Rows, chooses, feasible, need_of, pool_row
+from .memo import remember
+from .model import NodeShare, PodClass, PodSet, PodSetPlacement
+from .pod_affinity import looks_beside
+from .resources import DEVICE
+from .scoring import (
+    Linear,
+    Scores,
+    Typical,
+    Values,
+    best_fit,
+    binpack,
+    kept_useful,
+    less_fragmented,
+    spread,
+    total,
+    typical_of,
+)
+from .snapshot import Mask
+
+LONG = 64
+"""Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
+
+
+class Sight:
+    """One draft as placement sees it."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.kinds: dict[tuple[int, str], Kind] = {}
+        self.masks: dict[tuple[int, str], Mask] = {}
+        self.rankings: dict[object, Ranking] = {}
+        self.runs: dict[object, Run] = {}
+        self.met: dict[object, Mask | None] = {}  # nodes asked for once; the key tells the mask by identity
+        self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
+        self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
+        self._spare: dict[tuple[str, int], tuple[int, int]] = {}  # with how often room had come back by then
+        self._typical: Typical | None = None
+        self._standing: dict[PodClass, Counts] = {}
+        self._counted = 0
+
+    def kind(self, pod: PodClass, pool: str) -> Kind:
+        """The class in a pool; told by identity, which the value kept here keeps from being reused."""
+        key = id(pod), pool
+        if key not in self.kinds:
+            self.kinds[key] = Kind(pod, need_of(self.draft.snapshot, pod, pool), pool)
+        return self.kinds[key]
+
+    def mask(self, kind: Kind) -> Mask:
+        key = id(kind.pod), kind.pool
+        if key not in self.masks:
+            return remember(self.masks, key, feasible(self.draft.snapshot, kind.pod, kind.pool))
+        return self.masks[key]
+
+    def spare(self, pool: str, column: int) -> int:
+        """No less than what is free of a resource in a pool, in sum: counted anew only when room came back."""
+        draft, key = self.draft, (pool, column)
+        known = self._spare.get(key)
+        if known is None or known[1] != draft.returns:
+            rows = draft.snapshot.pool_of == pool_row(draft.snapshot, pool)
+            known = self._spare[key] = int(np.maximum(draft.free[column, rows], 0).sum()), draft.returns
+        return known[0]
+
+    def room(self, kind: Kind) -> Counts:
+        """int64[node]: pods of the class that each node could take now. Not to be written."""
+        key, draft = (id(kind.pod), kind.pool), self.draft
+        mask = self.mask(kind)
+        if key not in self._rooms:
+            room = np.where(mask, room_of(draft, kind, ...), 0)
+        else:
+            room, seen = self._rooms[key]
+            if len(rows := self._changed(seen)):
+                room[rows] = np.where(mask[rows], room_of(draft, kind, rows), 0)
+        return remember(self._rooms, key, (room, len(draft.log)))[0]
+
+    def values(self, kind: Kind, strategy: str) -> Values:
+        """float64[node]: the score of each node. Not to be written."""
+        key, draft = (id(kind.pod), kind.pool, strategy), self.draft
+        if key not in self._values:
+            values = total(self.scores(strategy), draft, kind, np.arange(len(draft.snapshot.nodes)))
+        else:
+            values, seen = self._values[key]
+            if len(rows := self._changed(seen)):
+                values[rows] = total(self.scores(strategy), draft, kind, rows)
+        return remember(self._values, key, (values, len(draft.log)))[0]
+
+    def scores(self, strategy: str) -> Scores:
+        """What orders nodes under a strategy, wishes apart."""
+        if (by_typical := {"Fragmentation": kept_useful, "FGD": less_fragmented}.get(strategy)) is None:
+            return ((1.0, {"Spread": spread, "BestFit": best_fit}.get(strategy, binpack)),)
+        if self._typical is None:
+            self._typical = typical_of(self.draft.snapshot, self._asked())
+        return ((1.0, partial(by_typical, self._typical)),)
+
+    def _asked(self) -> Iterator[Kind]:
+        """The class of each pod that waits or runs, in the pool it may use first."""
+        snapshot = self.draft.snapshot
+        for workload in chain(snapshot.pending, (one.workload for one in snapshot.running)):
+            pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
+            for podset in workload.podsets:
+                yield from repeat(self.kind(podset.pod, pool), podset.count)
+
+    def _changed(self, seen: int) -> Rows:
+        """Rows written since; what was only counted is written first."""
+        if self.draft.repeats:
+            self.draft.flush()
+        return np.array(sorted(set(self.draft.log[seen:])), np.intp)
+
+    def standing(self) -> Mapping[PodClass, Counts]:
+        """int64[node] pods of each class; kept only where pods look at the pods beside them."""
+        draft, nodes = self.draft, len(self.draft.snapshot.nodes)
+        if draft.residents is None:
+            return self._standing
+        rows = set(draft.log[self._counted:])
+        for pod, counter in draft.residents.items():
+            if pod not in self._standing:
+                counts = self._standing[pod] = np.zeros(nodes, np.int64)
+                counts[list(counter)] = list(counter.values())
+            else:
+                for row in rows:
+                    self._standing[pod][row] = counter[row]
+        self._counted = len(draft.log)
+        return self._standing
+
+    def leaving(self) -> Mapping[PodClass, Counts]:
+        """int64[node] pods of each class that leave, of those counted as standing."""
+        draft, counts = self.draft, dict[PodClass, Counts]()
+        now, rows = draft.residents or {}, [row for row in draft.exits if row >= 0]
+        later = draft.later.residents or {} if draft.later else now
+        for pod, counter in now.items():
+            if left := {row: count for row in rows if (count := counter[row] - later[pod][row])}:
+                counts[pod] = np.zeros(len(self.draft.snapshot.nodes), np.int64)
+                counts[pod][list(left)] = list(left.values())
+        return counts
+
+
+class Ranking:
+    """Nodes of a mask in the order of a linear score; keys are scores negated, so that the best is the least."""
+
+    def __init__(self, draft: Draft, mask: Mask, linear: Linear) -> None:
+        self.draft, self.mask, self.linear = draft, mask, linear
+        self.free = draft.free.data
+        self.base: list[float] = (-linear.base).tolist()
+        self.least = min(self.base, default=0.0)
+        self.is_inside: list[bool] = mask.tolist()
+        self.made: dict[str, dict[int, tuple[PodSetPlacement, ...]]] = {}  # one pod on a row, by the podset's name
+        self.epoch = 0
+        self._sort()
+
+    def _sort(self) -> None:
+        """Everything in its place; what classes remember of their places ends."""
+        base, column, slope = self.linear
+        rows = np.flatnonzero(self.mask)
+        keys = -base[rows] - slope * self.draft.free[column, rows]
+        order = np.argsort(keys, kind="stable")
+        self.rows: list[int] = rows[order].tolist()
+        self.keys: list[float] = keys[order].tolist()
+        self.moved: list[tuple[float, int]] = []
+        self.key_of: dict[int, float] = {}
+        self.head = 0  # the first position that has not changed since
+        self.seen = len(self.draft.log)
+        self.epoch += 1
+
+    def follow(self) -> None:
+        """Take in what changed."""
+        if self.draft.repeats:
+            self.draft.flush()
+        log, moved, key_of = self.draft.log, self.moved, self.key_of
+        if self.seen == len(log):
+            return
+        _, column, slope = self.linear
+        for row in log[self.seen :] if len(log) == self.seen + 1 else set(log[self.seen :]):
+            if self.is_inside[row]:
+                if (before := key_of.get(row)) is not None:
+                    del moved[bisect_left(moved, (before, row))]
+                key = key_of[row] = self.base[row] - slope * self.free[column, row]
+                insort(moved, (key, row))
+        self.seen = len(log)
+        while self.head < len(self.rows) and self.rows[self.head] in key_of:
+            self.head += 1
+        if len(moved) > max(LONG, len(self.rows) // LONG):
+            self._sort()
+
+
+class Run:
+    """A class of single pods on its way through a ranking. Where it came to last stays the best place while nothing but
+    its own pods changed the draft: they make the node fuller, and so better."""
+
+    def __init__(self, ranking: Ranking, kind: Kind, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
+        """`podsets` and `allowed` are told by identity and so kept."""
+        self.ranking, self.kind, self.podsets, self.allowed = ranking, kind, podsets, allowed
+        self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
+        self.packs = ranking.linear.slope < 0
+        # When packing, what sorts before the bound has less free than is asked for, if anything is.
+        is_bound = self.packs and kind.need.size > 0
+        self.bound = ranking.least - ranking.linear.slope * kind.need.size if is_bound else -np.inf, -1
+        self.at, self.epoch, self.seen = 0, 0, -1
+        self.left: int | None = None  # pods for which the place found is good, once it is asked
+        self.row: int | None = None
+        self.found: tuple[PodSetPlacement, ...] | None = None
+        self.made = ranking.made.setdefault(podsets[0].name, {})
+
+    def next(self) -> tuple[PodSetPlacement, ...] | None:
+        """The best place for one more pod."""
+        draft = self.ranking.draft
+        written = len(draft.log) - self.seen
+        if written == 1 and self.packs:
+            is_own = draft.last.podsets is self.found and draft.last_podsets is self.podsets
+            if is_own and draft.repeats + 1 < (self.left or self._count()):
+                return self.found
+        elif not written and not draft.repeats:
+            return self.found
+        return self._seek()
+
+    def _count(self) -> int:
+        """Pods that the place found had room for. Nothing but one of them was written since."""
+        if self.row is None or self.kind.need.devices:
+            return 0
+        free = self.ranking.free
+        self.left = 1 + min(free[column, self.row] // amount for column, amount in self.needs)
+        return self.left
+
+    def _seek(self) -> tuple[PodSetPlacement, ...] | None:
+        self.row, draft = self._first(), self.ranking.draft
+        self.seen, self.left, self.found = len(draft.log), None, None
+        if self.row is None:
+            return None
+        if self.kind.need.devices and chooses(draft.snapshot.nodes[self.row]):
+            share = choose(draft, self.kind, self.row, count=1)
+            self.found = (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
+            return self.found
+        self.found = self.made.get(self.row)
+        if self.found is None:
+            share = NodeShare(draft.snapshot.nodes[self.row].name, 1)
+            self.found = self.made[self.row] = (PodSetPlacement(self.podsets[0].name, (share,)),)
+        return self.found
+
+    def _first(self) -> int | None:
+        """The row of the first node with room."""
+        ranking = self.ranking
+        ranking.follow()
+        keys, rows, moved = ranking.keys, ranking.rows, ranking.moved
+        if self.epoch != ranking.epoch:
+            self.at, self.epoch = bisect_left(keys, self.bound[0]), ranking.epoch
+        at = max(self.at, ranking.head)
+        for position in range(bisect_left(moved, self.bound), len(moved)):
+            entry = moved[position]
+            if self._fits(entry[1]):
+                if at < len(rows) and entry > (keys[at], rows[at]):  # one that has not changed may come before
+                    self.at = at = self._unmoved(at)
+                return entry[1] if at == len(rows) or entry < (keys[at], rows[at]) else rows[at]
+        self.at = at = self._unmoved(at)
+        return rows[at] if at < len(rows) else None
+
+    def _unmoved(self, at: int) -> int:
+        """The position of the first node from there on that has room and has not changed since the sorting."""
+        ranking = self.ranking
+        rows, moved, end = ranking.rows, ranking.key_of, len(ranking.rows)
+        near = min(at + 16, end)
+        for position in range(at, near):
+            if rows[position] not in moved and self._fits(rows[position]):
+                return position
+        for start in range(near, end, 1024):
+            chunk = np.array(rows[start : start + 1024], np.intp)
+            for offset in np.flatnonzero(room_of(ranking.draft, self.kind, chunk)).tolist():
+                if rows[start + offset] not in moved:
+                    return start + int(offset)
+        return end
+
+    def _fits(self, row: int) -> bool:
+        """Whether room_of is not 0 there."""
+        free = self.ranking.free
+        for column, amount in self.needs:
+            if free[column, row] < amount:
+                return False
+        if self.kind.need.devices:
+            devices = self.ranking.draft.device_free[row].tolist()
+            return not devices or devices[0] < 0 or devices.count(DEVICE) >= self.kind.need.devices
+        return True
+
+
+class Scene:
+    """A draft's room as it would be with the pods placed so far; the draft itself is not changed."""
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight, self.snapshot = sight, sight.draft.snapshot
+        self.free, self.device_free = sight.draft.free, sight.draft.device_free
+        self.groups: Mapping[tuple[int, int], Mapping[str, int]] = sight.draft.groups
+        self.standing: dict[PodClass, Counts] = dict(sight.standing())
+        self._own: set[PodClass] = set()
+        self._is_copy = False
+
+    def fork(self) -> "Scene":
+        other = copy(self)
+        other.standing, other._own, other._is_copy = dict(self.standing), set(), False
+        return other
+
+    def values(self, kind: Kind, strategy: str, rows: Rows) -> Values:
+        """The score of these nodes."""
+        if not self._is_copy:
+            return self.sight.values(kind, strategy)[rows]
+        return total(self.sight.scores(strategy), self, kind, rows)
+
+    def room(self, kind: Kind) -> Counts:
+        if not self._is_copy:
+            return self.sight.room(kind)
+        return np.where(self.sight.mask(kind), room_of(self, kind, ...), 0)
+
+    def take(self, kind: Kind, pieces: list[Piece], shares: tuple[NodeShare, ...]) -> None:
+        """Put pods there."""
+        if not self._is_copy:
+            self.free, self.device_free, self._is_copy = self.free.copy(), self.device_free.copy(), True
+        rows, counts = (np.array(part, np.int64) for part in zip(*pieces))
+        for column, amount in zip(kind.need.columns, kind.need.amounts):
+            np.subtract.at(self.free[column], rows, counts * amount)
+        for (row, _), share in zip(pieces, shares):
+            self._take_devices(kind, row, share)
+        if self.snapshot.is_social or looks_beside(kind.pod):
+            if kind.pod not in self._own:
+                self._own.add(kind.pod)
+                before = self.standing.get(kind.pod)
+                self.standing[kind.pod] = np.zeros(self.free.shape[1], np.int64) if before is None else before.copy()
+            np.add.at(self.standing[kind.pod], rows, counts)
+
+    def _take_devices(self, kind: Kind, row: int, share: NodeShare) -> None:
+        devices = self.snapshot.nodes[row].devices
+        for indices in share.devices:
+            slots = [slot for slot, device in enumerate(devices) if device.index in indices]
+            self.device_free[row, slots] -= kind.need.share or DEVICE
+            if self.snapshot.nodes[row].numa:
+                self._hold(kind.pod, (row, devices[slots[0]].numa))
+
+    def _hold(self, pod: PodClass, group: tuple[int, int]) -> None:
+        """Count a pod in a NUMA group."""
+        held = Counter(self.groups.get(group, {}))
+        held.update(dict(pod.requests))
+        self.groups = {**self.groups, group: held}

@@ -1,0 +1,437 @@
+"""Who is next: top down from the roots by nine keys, then by the order of the leaf; asked again after every verdict.
+
+A leaf's line is sorted once. Only the queue that got a verdict, those a plan took something from and their ancestors
+are keyed anew; each parent keeps the keys of its children sorted. Ungoverned resources take
+no part in the keys, so ungoverned queues go by priority, age and name. A blocked head does not stop those behind it,
+except in a strict line (FIFO); that is known from whether it was started by the time the next is asked for.
+"""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from math import inf, log2
+from operator import attrgetter
+from typing import Protocol
+
+import numpy as np
+
+from .draft import Draft
+from .memo import ByWorkload, Memo
+from .model import Workload
+from .policy import DAY, Policy
+from .quota import ALL, Branch, Demand, Tree
+from .resources import DEVICE
+from .runtimes import stem
+from .snapshot import largest_node
+
+NO_SHARE = 1e9
+"""What is held without any entitlement weighs so much more than what is held with one."""
+
+BUSIEST = 16
+"""How many times longer waits may make patience: in a long overload none is passed over for ever."""
+
+LONGEST = 365 * DAY
+"""What runs for an unknown time counts so."""
+
+Ordering = Callable[[list[Workload], Tree], None]
+"""Sorts a line in place; what is equal stays in the order of submission, then name."""
+
+
+class Stands(Protocol):
+    """Whether one that got no start stands in the way: of its likes, in a strict line of all behind it."""
+
+    def __call__(self, workload: Workload, *, is_strict: bool) -> bool: ...
+
+
+Term = tuple[dict[str, int], str, int, int, int]
+"""Held amounts, the resource, what the head adds, the share, what is guaranteed."""
+
+Key = tuple[bool, bool, int, bool, float, float, float, float, str]
+
+
+def by_submission(line: list[Workload], tree: Tree) -> None:
+    """First come, first served."""
+
+
+def by_priority(line: list[Workload], tree: Tree) -> None:
+    """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
+    least, as far as the queue has learned, after the first gang that is overdue."""
+    if line and tree.branches[line[0].queue].queue.ledger.runtimes:
+        tree.patience.setdefault(line[0].queue, patience(line, tree))
+        gang = overdue(line, tree)
+        sort_by_need(line, tree)
+        if gang:
+            line.sort(key=lambda one: one is not gang)
+    if any(one.deadline is not None for one in line):
+        line.sort(key=lambda one: laxity(one, tree))
+    line.sort(key=attrgetter("priority"), reverse=True)
+
+
+def by_runtime(line: list[Workload], tree: Tree) -> None:
+    """The shortest by what can be trusted: the enforced limit or what was learned; a claim only lengthens it."""
+    line.sort(key=lambda one: runtime(one, tree))
+
+
+def by_service(line: list[Workload], tree: Tree) -> None:
+    """The least attained service, in powers of two, so that equals are not interleaved for ever (Tiresias)."""
+    line.sort(key=lambda one: level(one.attained))
+
+
+def by_user(line: list[Workload], tree: Tree) -> None:
+    """The user furthest below an equal part of the queue's decayed usage; then the higher priority (Slurm's S/U)."""
+    users = dict(tree.branches[line[0].queue].queue.ledger.users) if line else {}
+    used = {user: tree.decayed(one) for user, one in users.items()}
+    line.sort(key=lambda one: (used.get(one.user, 0.0), -one.priority))
+
+
+ORDERS: dict[str, Ordering] = {
+    "Priority": by_priority,
+    "FIFO": by_submission,
+    "ShortestFirst": by_runtime,
+    "LeastAttained": by_service,
+    "FairUsers": by_user,
+}
+
+
+def runtime(workload: Workload, tree: Tree) -> float:
+    """How long it runs, as far as can be trusted: by its limit, by what was learned, else by what its queue expects;
+    infinite where nothing is known."""
+    limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
+    usual: float | None = tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
+    trusted = min((value for value in (limit, learned) if value is not None), default=usual)
+    return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
+
+
+def sort_by_need(line: list[Workload], tree: Tree) -> None:
+    """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
+    workload has waited."""
+    known_as, known, sizes = tree.learned.known_as, tree.needs, list[float]()
+    for one in line:
+        _, kin, like = known_as(one)
+        size = known.get(like)
+        if size is None:
+            size = known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(kin.gpus, 1.0))
+        sizes.append(size)
+    waited = tree.snapshot.now - np.array([one.submitted for one in line])
+    needs = np.floor(np.array(sizes) - waited / (tree.policy.halving * tree.patience[line[0].queue]))
+    line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
+
+
+def patience(line: Sequence[Workload], tree: Tree) -> float:
+    """Seconds in which waiting counts: as long as room of the queue is taken by one workload, on the mean, or as those
+    in line have waited, on the mean, where that is longer, up to BUSIEST times. No constant would fit both minutes and
+    weeks."""
+    waited = sum(tree.snapshot.now - one.submitted for one in line) / len(line)
+    span = tree.learned.span(line[0].queue) or waited
+    return max(1.0, span, min(waited, BUSIEST * span))
+
+
+def overdue(line: Sequence[Workload], tree: Tree) -> Workload | None:
+    """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
+    together only if they are kept for it."""
+    since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
+    most = largest_node(tree.snapshot) / DEVICE
+    if all(tree.learned.kin(one).gpus <= most for one in {id(one.podsets): one for one in line}.values()):
+        return None
+    old = takewhile(lambda one: one.submitted <= since, line)
+    return next((one for one in old if tree.learned.kin(one).gpus > most), None)
+
+
+def level(amount: float) -> int:
+    """In powers of two, 0 below one."""
+    return int(log2(amount)) + 1 if amount >= 1 else 0
+
+
+def laxity(workload: Workload, tree: Tree) -> float:
+    """Slack before the deadline if it started now; infinite without one."""
+    if workload.deadline is None:
+        return inf
+    known = runtime(workload, tree)
+    return workload.deadline - tree.snapshot.now - (workload.expected_runtime or 0.0 if known == inf else known)
+
+
+def is_aged(workload: Workload, tree: Tree) -> bool:
+    """It has waited longer than its queue lets anybody wait."""
+    longest: float = tree.inherited(workload.queue, attrgetter("max_wait"), inf)
+    return tree.snapshot.now - workload.submitted >= longest
+
+
+LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace",
+            "gates")
+ALIKE = attrgetter(*LIKENESS)
+
+
+class Line:
+    """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start. `likeness`: numbers
+    what the verdict of a blocked workload depends on, apart from its line."""
+
+    __slots__ = ("at", "blocked", "count", "followers", "is_strict", "likeness", "stands", "waiting")
+
+    def __init__(self, waiting: list[Workload], stands: Stands, likeness: "Likeness", *, is_strict: bool) -> None:
+        self.waiting, self.is_strict, self.stands, self.likeness = waiting, is_strict, stands, likeness
+        self.at, self.count = 0, len(waiting)
+        self.blocked: dict[int, Workload] = {}
+        self.followers: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
+
+    def head(self) -> Workload | None:
+        return self.waiting[self.at] if self.at < self.count else None
+
+    def pass_on(self, *, has_started: bool) -> Workload | None:
+        """The head has its verdict; the next. What is like one that was blocked is not asked for again this cycle."""
+        at = self.at
+        self.at += 1
+        if not has_started:
+            self._block(self.waiting[at])
+        if self.blocked:
+            self._skip()
+        return self.waiting[self.at] if self.at < self.count else None
+
+    def _block(self, head: Workload) -> None:
+        if self.stands(head, is_strict=self.is_strict):
+            if self.is_strict:
+                self.followers += [(one, head) for one in self.waiting[self.at :]]
+                self.at = self.count
+            else:
+                self.blocked[self.likeness.of(head)[1]] = head
+
+    def _skip(self) -> None:
+        """Past all that are like one that was blocked; they follow it."""
+        likeness_of, blocked, followers = self.likeness.of, self.blocked, self.followers
+        for at in range(self.at, self.count):
+            one, likeness, is_plain = likeness_of(self.waiting[at])
+            like = blocked.get(likeness)
+            if like is None or not is_plain:
+                self.at = at
+                return
+            followers.append((one, like))
+        self.at = self.count
+
+
+class Named(ByWorkload[int, tuple[Workload, int, bool]]):
+    """Likenesses of workloads whose names matter, by identity."""
+
+
+class Unnamed(ByWorkload[int, tuple[Workload, int, bool]]):
+    """Likenesses of workloads whose names do not matter, by identity."""
+
+
+class Likenesses(ByWorkload[object, int]):
+    """Their numbers."""
+
+
+class Likeness:
+    """Which workloads are alike, as numbers. They are kept from cycle to cycle by the identity of the workload, which
+    is kept with them. `is_learned`: names matter, since runtimes were learned by name."""
+
+    __slots__ = ("_kept", "_numbers", "is_learned")
+
+    def __init__(self, memo: Memo, *, is_learned: bool) -> None:
+        self.is_learned, self._numbers = is_learned, memo.of(Likenesses)
+        self._kept: ByWorkload[int, tuple[Workload, int, bool]] = memo.of(Named if is_learned else Unnamed)
+
+    def of(self, one: Workload) -> tuple[Workload, int, bool]:
+        """The workload, its number, and whether it sets no condition of its own on when it starts."""
+        return self._kept.get(id(one)) or self._found(one)
+
+    def _found(self, one: Workload) -> tuple[Workload, int, bool]:
+        kin = (one.user, stem(one.name)) if self.is_learned else ()
+        like = id(one.podsets), id(one.topology), ALIKE(one), kin
+        number = self._numbers.setdefault(like, len(self._numbers))
+        self._kept[id(one)] = found = one, number, not (one.backs_off_until or one.after) and one.is_active
+        return found
+
+
+class Seat:
+    """A queue with something waiting in it or below: its head, its key among its siblings, its children by name and
+    their keys, the first first.
+    `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
+    the same as long as the heads are alike."""
+
+    __slots__ = ("branch", "children", "head", "key", "keys", "likeness", "line", "parent", "size", "terms")
+
+    def __init__(self, branch: Branch | None, parent: "Seat | None") -> None:
+        self.branch, self.parent = branch, parent
+        self.line: Queued | None = None
+        self.head: Workload | None = None
+        self.key: Key | None = None
+        self.keys: list[Key] = []
+        self.children: dict[str, Seat] = {}
+        self.likeness: tuple[object, ...] = ()
+        self.terms: tuple[Term, ...] = ()
+        self.size = 0.0
+
+
+class Queued(Protocol):
+    """What stands in line in one leaf: waiting workloads, or elastic ones that could have one more pod."""
+
+    def head(self) -> Workload | None: ...
+    def pass_on(self, *, has_started: bool) -> Workload | None: ...
+
+
+Asks = Callable[[Workload], tuple[str, Demand]]
+"""The pool that the head of a line would rather go to, and what it would take of it."""
+
+
+class Order:
+    """The heads of lines, one after the other, as the keys of their queues have it."""
+
+    def __init__(
+        self, draft: Draft, lines: Mapping[str, Queued], asks: Asks, *, is_steady: bool = True
+    ) -> None:
+        """`is_steady`: workloads with the same podsets ask for the same."""
+        self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
+        self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
+        self._top = Seat(None, None)
+        self._seats: dict[str, Seat] = {}
+        for name, line in sorted(lines.items()):
+            seat = self._seat(self._tree.branches[name])
+            seat.line, seat.head = line, line.head()
+        for seat in [seat for seat in self._seats.values() if seat.line is not None]:
+            self._key_up(seat)
+
+    def heads(self, started: Container[str]) -> Iterator[Workload]:
+        """Who is next, given all verdicts so far; `started` tells who got what it asked for."""
+        touched, top = self._tree.touched, self._top
+        while top.head is not None:
+            seat = top
+            while seat.line is None:
+                seat = seat.children[seat.keys[0][-1]]
+            workload = seat.head
+            assert workload is not None
+            yield workload
+            seat.head = seat.line.pass_on(has_started=workload.key in started)
+            if touched:
+                for name in sorted(touched - {workload.queue}):
+                    if name in self._seats:
+                        self._key_up(self._seats[name])
+                touched.clear()
+            self._key_up(seat)
+
+    def _seat(self, branch: Branch) -> Seat:
+        """The seat of a queue, made with those of its ancestors."""
+        name = branch.queue.name
+        if name not in self._seats:
+            parent = self._seat(branch.line[1]) if len(branch.line) > 1 else self._top
+            self._seats[name] = parent.children[name] = Seat(branch, parent)
+        return self._seats[name]
+
+    def _key_up(self, seat: Seat) -> None:
+        """Key a queue, whose head is known, and its ancestors anew; an only child needs no key."""
+        at = seat
+        while (parent := at.parent) is not None:
+            keys, head, before = parent.keys, at.head, at.key
+            if before is None or head is None or len(parent.children) > 1:
+                if before is not None:
+                    del keys[0 if keys[0] is before else bisect_left(keys, before)]
+                at.key = key = None if head is None else self._key(at, head)
+                if key is not None:
+                    insort(keys, key, len(keys) if keys and keys[-1] < key else 0)  # who was served is mostly the last
+            parent.head = parent.children[keys[0][-1]].head if keys else None
+            at = parent
+
+    def _key(self, seat: Seat, head: Workload) -> Key:
+        """The nine keys; the smaller goes first. What is not governed takes no part."""
+        assert seat.branch is not None
+        likeness = id(head.podsets), head.pools, self._has_pools and head.queue
+        if likeness != seat.likeness or not self._is_steady:
+            self._read(seat, head)
+            seat.likeness = likeness
+        above = beyond = starves = False
+        dominant = bare = 0.0
+        for held, resource, more, share, owed in seat.terms:
+            now: float = held[resource]
+            then: float = now + more
+            if now > share:
+                above = True
+            if then > owed:
+                beyond = True
+            if not share and more > 0:
+                starves = True
+            if due := max(share, owed):
+                now, then = now / due, then / due
+            elif then:
+                now, then = now * NO_SHARE, then * NO_SHARE
+            if then > dominant:
+                dominant = then
+            if now > bare:
+                bare = now
+        queue = seat.branch.queue
+        return above, beyond, -queue.priority, starves, dominant, bare, seat.size, queue.created, queue.name
+
+    def _read(self, seat: Seat, head: Workload) -> None:
+        """Look up what the key of a queue with such a head is made of."""
+        assert seat.branch is not None
+        (pool, asked), terms, size = self._asks(head), [], 0.0
+        for name in (pool, ALL):
+            if account := seat.branch.accounts.get(name):
+                for resource in account.resources:
+                    share, owed = account.share[resource], account.guaranteed.get(resource, 0)
+                    terms.append((account.held, resource, asked.get(resource, 0), share, owed))
+                    size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
+        seat.terms, seat.size = tuple(terms), size
+
+
+def lines_of(
+    tree: Tree, pending: Iterable[Workload], policy: Policy, stands: Stands
+) -> tuple[dict[str, Line], list[Workload]]:
+    """What waits, by leaf, and what waits in no leaf. A policy with an order of its own has one line of all that may
+    use the same pools, by the first of their leaves."""
+    waiting: defaultdict[str, list[Workload]] = defaultdict(list)
+    for one in pending:
+        waiting[one.queue].append(one)
+    tree.snapshot.memo.forget_workloads(most=2 * (len(tree.snapshot.pending) + len(tree.snapshot.running)))
+    lost = [one for name in waiting if not _is_leaf(name, tree) for one in waiting[name]]
+    leaves = {name: line for name, line in waiting.items() if _is_leaf(name, tree)}
+    lines = {}
+    for name, line in (_joined(leaves, tree) if policy.ordering else leaves).items():
+        queue = tree.branches[name].queue
+        sort(line, queue.order, tree)
+        is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
+        likeness = Likeness(tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
+        lines[name] = Line(line, stands, likeness, is_strict=is_strict)
+    return lines, lost
+
+
+def _is_leaf(name: str, tree: Tree) -> bool:
+    branch = tree.branches.get(name)
+    return branch is not None and bool(branch.path) and not branch.children
+
+
+def _joined(leaves: Mapping[str, list[Workload]], tree: Tree) -> dict[str, list[Workload]]:
+    first: dict[tuple[str, ...], str] = {}
+    lines: defaultdict[str, list[Workload]] = defaultdict(list)
+    for name in sorted(leaves):
+        pools = next((at.queue.pools for at in tree.branches[name].path if at.queue.pools), ())
+        lines[first.setdefault(pools, name)] += leaves[name]
+    return lines
+
+
+def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, int]:
+    """The place of each that still waits in its line, from 1."""
+    places: dict[str, int] = {}
+    for line in lines.values():
+        place = 0
+        for one in line.waiting:
+            if one.key not in started:
+                places[one.key] = place = place + 1
+    return places
+
+
+def sort(waiting: list[Workload], order: str, tree: Tree) -> None:
+    """By submission and name, then as the policy, else the queue says, then those that have waited too long first."""
+    waiting.sort(key=attrgetter("key"))
+    waiting.sort(key=attrgetter("submitted"))
+    if tree.policy.ordering:
+        waiting.sort(key=tree.policy.ordering)
+    else:
+        ORDERS.get(order, by_priority)(waiting, tree)
+    if any(queue.max_wait is not None for queue in tree.snapshot.queues.values()):
+        waiting.sort(key=lambda one: not is_aged(one, tree))
+
+
+def precedes(one: Workload, other: Workload, tree: Tree) -> bool:
+    """Whether it would be the first of the two if both waited in its line."""
+    pair = [one, other]
+    sort(pair, tree.branches[one.queue].queue.order, tree)
+    return pair[0] is one

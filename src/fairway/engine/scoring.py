@@ -1,0 +1,276 @@
+"""How good each node is for a pod of a class: one array per function, higher is better, added with weights.
+
+What packs or spreads lies within 0..2, so that what the user asked for (preferred affinity) and what an operator marked
+(PreferNoSchedule), which weigh WISH, come before it. A score never makes a node feasible or infeasible. Ties are broken
+by row, that is by name, by whoever orders. Scores of nodes that stay the same for a cycle are kept in the memo.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .devices import tightest
+from .feasibility import Counts, Ground, Kind, Rows, allowed_nodes, matches, untolerated
+from .memo import remember
+from .model import GPU, Workload
+from .resources import DEVICE
+from .snapshot import Mask, Snapshot
+
+Values = NDArray[np.float64]
+Score = Callable[[Ground, Kind, Rows], Values]
+Scores = tuple[tuple[float, Score], ...]
+
+WISH = 10.0
+"""What a whole preference weighs against packing."""
+STRANDED, SOUGHT = 0.1, 0.05
+"""What a node's GPUs weigh that lose their CPU, and what it weighs that a node is the only one for others."""
+TIE = 1e-3
+"""What tells nodes apart that are equal in whole per cent."""
+BUSY = 700
+"""Milli of its capacity from which on a node's measured use counts as risk."""
+
+
+class NodeScores:
+    """What scores follow from nodes alone, kept with them: by name, and the most of a resource by its row."""
+
+    def __init__(self) -> None:
+        self.values: dict[object, Values] = {}
+        self.largest: dict[int, int] = {}
+
+
+class Linear(NamedTuple):
+    """A score that is `base[node] + slope * free[column, node]`."""
+
+    base: Values
+    column: int
+    slope: float
+
+
+class Typical(NamedTuple):
+    """The pods most often asked for, by which fragmentation is judged: cpu, devices, which of `sizes` (milli-GPU per
+    device, 0: none) they take of each, nodes open to them [pod, node], how frequent they are, 1 in all, 0
+    for those without GPUs. `sought`: what is asked of each node's GPUs by those who cannot use all, 1: by all."""
+
+    cpu: Counts
+    devices: Counts
+    size: Rows
+    sizes: Counts
+    open: Mask
+    frequency: Values
+    sought: Values
+
+
+def strategy_of(workload: Workload, asked: str, pool: str) -> str:
+    """The policy's own, else the pool's; inference is spread where the pool does not say more than the default."""
+    if asked or pool != "Binpack":
+        return asked or pool
+    return "Spread" if workload.kind == "Inference" else pool
+
+
+def linear(snapshot: Snapshot, kind: Kind, sign: float) -> Linear:
+    """Packing (-1) or spreading (+1) by the resource that matters: GPUs, else the first accelerator asked for, else
+    CPU, and then nodes without GPUs first."""
+    column, base = kind.need.packed, wishes(snapshot, kind)
+    if column == 0:
+        base = base + bare(snapshot)
+    return Linear(base, column, sign / (largest(snapshot, column) + 1))
+
+
+def largest(snapshot: Snapshot, column: int) -> int:
+    """The most of a resource that one node has."""
+    largest = snapshot.memo.of(NodeScores).largest
+    if column not in largest:
+        largest[column] = int(snapshot.capacity[column].max(initial=0))
+    return largest[column]
+
+
+def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The weighted sum, wishes included."""
+    values = wishes(ground.snapshot, kind)[rows]
+    for weight, score in scores:
+        values = values + weight * score(ground, kind, rows)
+    return values
+
+
+def _slope(ground: Ground, kind: Kind, rows: Rows, sign: float) -> Values:
+    """For a fraction the shared device with the least room that fits comes first."""
+    column = kind.need.packed
+    values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
+    if kind.need.share:
+        room = tightest(ground, kind.need, rows)
+        return np.where(room < DEVICE, 2 - room / DEVICE, values)
+    return values if column else bare(ground.snapshot)[rows] + values
+
+
+def binpack(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The fewest free GPUs first; without GPUs nodes that have none, then the least CPU."""
+    return _slope(ground, kind, rows, -1.0)
+
+
+def spread(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The most free first."""
+    return _slope(ground, kind, rows, 1.0)
+
+
+def typical_of(snapshot: Snapshot, kinds: Iterable[Kind]) -> Typical:
+    """The most frequent kinds, until they are 95 % of all."""
+    first: dict[object, Kind] = {}
+    seen: Counter[object] = Counter()
+    for kind in kinds:
+        pod, asked = kind.pod, dict(zip(kind.need.columns, kind.need.amounts))
+        key: object = asked.get(0, 0), kind.need.devices, kind.need.share, pod.node_selector, pod.affinity
+        first.setdefault(key, kind)
+        seen[key] += 1
+    common, left = [], 0.95 * seen.total()
+    for key, count in seen.most_common():
+        if left > 0:
+            common.append((first[key], count))
+        left -= count
+    needs = [(kind.need, dict(zip(kind.need.columns, kind.need.amounts))) for kind, _ in common]
+    frequency = np.array([count for _, count in common], np.float64)
+    milli = [need.share or DEVICE * (need.devices > 0) for need, _ in needs]
+    sizes = sorted(set(milli))
+    devices = np.array([max(need.devices, 1) for need, _ in needs], np.int64)
+    sized = np.array(milli, np.int64)
+    masks = np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_)
+    open_to = masks.reshape(len(common), len(snapshot.nodes))
+    frequency /= max(frequency.sum(), 1)
+    return Typical(
+        cpu=np.array([asked.get(0, 0) for _, asked in needs], np.int64),
+        devices=devices,
+        size=np.array([sizes.index(one) for one in milli], np.intp),
+        sizes=np.array(sizes, np.int64),
+        open=open_to,
+        frequency=np.where(sized > 0, frequency, 0),
+        sought=_sought(snapshot, open_to, frequency * devices * sized),
+    )
+
+
+def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
+    """What those ask for who may not use every GPU, spread over the GPUs that they may use; 1: what all ask for, spread
+    over all."""
+    gpus = snapshot.capacity[3].astype(np.float64)
+    room = open_to @ gpus
+    few = np.where(room < gpus.sum(), asked, 0) / np.maximum(room, 1)
+    sought: Values = few @ open_to * gpus.sum() / max(asked.sum(), 1)
+    return sought
+
+
+def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """FGD: how little of the node's free GPUs the pod would make useless for typical pods, in whole per cent. That
+    small differences are ties matters: without, openb packs 0.5 points worse. Of nodes that are equal for a pod without
+    GPUs the one with the least left, where the paper takes the first by name."""
+    scores, takes_gpus = _percent(_kept(typical, ground, kind, rows)), kind.need.devices or kind.need.share
+    return scores if takes_gpus else scores + TIE * best_fit(ground, kind, rows)
+
+
+def kept_useful(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
+    less what is sought there by others who cannot go elsewhere; in whole per cent."""
+    asked, both = dict(zip(kind.need.columns, kind.need.amounts)), np.ix_([0, 3], rows.tolist())
+    free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
+    taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)
+    stranded = _beyond((free - taken) / whole) - _beyond(free / whole)
+    sought = typical.sought[rows] * bool(kind.need.devices or kind.need.share)  # pods without GPUs take none of it
+    return _percent(_kept(typical, ground, kind, rows) - STRANDED * stranded - SOUGHT * sought)
+
+
+def _beyond(parts: Values) -> Values:
+    """The part of the GPUs beyond that of the CPU."""
+    beyond: Values = np.maximum(parts[1] - parts[0], 0)
+    return beyond
+
+
+def _percent(values: Values) -> Values:
+    """Whole per cent, what a sum is off by forgiven."""
+    whole: Values = np.floor(100 * values + 1e-9) / 100
+    return whole
+
+
+def _kept(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """FGD's gradient, in 0..1. A fraction takes the device with the least room that fits: to try each is no better."""
+    cpu, devices = ground.free[0, rows], _devices(ground, rows)
+    left = cpu - dict(zip(kind.need.columns, kind.need.amounts)).get(0, 0)
+    if kind.need.share:
+        size = kind.need.share
+        least = np.argmin(np.where(devices >= size, devices, 2 * DEVICE), axis=1)
+        after = devices.copy()
+        after[np.arange(len(rows)), least] -= size
+    else:
+        whole = devices == DEVICE
+        after = np.where(whole & (np.cumsum(whole, axis=1) <= kind.need.devices), 0, devices)
+    open_to = typical.open[:, rows]
+    more = (_fragments(typical, after, left, open_to) - _fragments(typical, devices, cpu, open_to)) / DEVICE
+    score: Values = 1 / (1 + np.exp(more))
+    return score
+
+
+def _fragments(typical: Typical, devices: Counts, cpu: Counts, open_to: Mask) -> Values:
+    """Milli-GPU of each node that a typical pod could not use, on average [FGD]."""
+    fits = typical.sizes[:, None, None] <= devices.T
+    enough = fits.sum(axis=1, dtype=np.int16)[typical.size] >= typical.devices[:, None]
+    useful = (fits * devices.T).sum(axis=1)[typical.size]
+    used = np.where(enough & (cpu >= typical.cpu[:, None]) & open_to, useful, 0)
+    lost: Values = devices.sum(axis=1) - typical.frequency @ used
+    return lost
+
+
+def _devices(ground: Ground, rows: Rows) -> Counts:
+    """Milli-GPU free in each device; where only counts are known, as many whole ones as are free."""
+    told, most = ground.device_free[rows], largest(ground.snapshot, 3) // DEVICE
+    devices = np.zeros((len(rows), max(most, told.shape[1])), np.int64)
+    devices[:, : told.shape[1]] = np.maximum(told, 0)
+    counted = (told < 0).all(axis=1)
+    free = ground.free[3, rows[counted]] // DEVICE
+    devices[counted] = DEVICE * (np.arange(devices.shape[1]) < free[:, None])
+    return devices
+
+
+def best_fit(ground: Ground, kind: Kind, rows: Rows) -> Values:
+    """The least left of CPU and GPU together, each as a part of the largest node's."""
+    left = np.zeros(len(rows))
+    for column in (0, 3):
+        left += ground.free[column, rows] / (2.0 * max(largest(ground.snapshot, column), 1))
+    return 1 - left
+
+
+def bare(snapshot: Snapshot) -> Values:
+    """1 for nodes without GPUs, 0 for the others."""
+    values = snapshot.memo.of(NodeScores).values
+    if "bare" not in values:
+        rows = [row for row, name in enumerate(snapshot.resources) if name == GPU or "/mig-" in name or "/gpu" in name]
+        values["bare"] = (snapshot.capacity[rows].sum(axis=0) == 0).astype(np.float64)
+    return values["bare"]
+
+
+def wishes(snapshot: Snapshot, kind: Kind) -> Values:
+    """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
+    values, key = snapshot.memo.of(NodeScores).values, ("wishes", kind.pod.preferences, kind.pod.tolerations)
+    if key not in values:
+        wished = WISH * (_preferred(snapshot, kind) + _unmarked(snapshot, kind)) + _calm(snapshot)
+        return remember(values, key, wished)
+    return values[key]
+
+
+def _preferred(snapshot: Snapshot, kind: Kind) -> Values:
+    """The weight of the preferred node affinity terms that hold, as a part of all."""
+    values = np.zeros(len(snapshot.nodes))
+    for wish in kind.pod.preferences:
+        values += wish.weight * matches(snapshot, (wish.term,))
+    return values / max(sum(wish.weight for wish in kind.pod.preferences), 1)
+
+
+def _unmarked(snapshot: Snapshot, kind: Kind) -> Values:
+    """0 without PreferNoSchedule taints that the pod does not tolerate, less for each."""
+    return 1 / (1.0 + untolerated(snapshot, kind.pod, ("PreferNoSchedule",))) - 1
+
+
+def _calm(snapshot: Snapshot) -> Values:
+    """0 where measured use is low, falling to -1 from BUSY on with the busiest resource [Trimaran]."""
+    if "calm" not in snapshot.memo.of(NodeScores).values:
+        worst = np.array([max(use for _, use in node.load) if node.load else 0 for node in snapshot.nodes], np.float64)
+        snapshot.memo.of(NodeScores).values["calm"] = -np.clip((worst - BUSY) / (1000 - BUSY), 0, 1)
+    return snapshot.memo.of(NodeScores).values["calm"]

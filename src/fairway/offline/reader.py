@@ -1,0 +1,405 @@
+"""A cluster written down as Kubernetes objects → one World.
+
+Nodes, pools, queues, priorities and reservations stand for themselves. A Workload counts as it says; a managed owner
+without one counts as the Workload it would get. A pod with a node is used room, unless its Workload runs and counts
+already; a pod without one belongs to its owner, or waits as a workload of its own. Of the same object twice the later
+one counts. Kinds that mean nothing to a decision are passed over.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import msgspec
+
+from fairway.api import objects, owners, queues, types
+from fairway.api.decode import cleaned, decode
+from fairway.api.forms.form import Conditions
+from fairway.api.names import called
+from fairway.api.nodes import node
+from fairway.api.objects import GROUP, Metadata, Part, PodObject
+from fairway.api.owners import DEFAULT_QUEUE
+from fairway.api.pods import (
+    Selected,
+    Surroundings,
+    VolumeClaim,
+    foreign,
+    gates,
+    selectable,
+    selected_by,
+    selector,
+    terms,
+)
+from fairway.api.quantities import Malformed, shown, time, within
+from fairway.api.types import WorkloadObject
+from fairway.api.workloads import Reading, fact, recent
+from fairway.engine import Ended, Node, Pod, Pool, Queue, Reason, Running, Workload, World, selects
+
+T = TypeVar("T", bound=Part)
+U = TypeVar("U")
+Owner = tuple[str, str, str]
+"""Namespace, kind and name."""
+
+FORMS: Mapping[tuple[str, str], type[Part]] = {
+    ("", "Namespace"): objects.NamespaceObject,
+    ("", "Node"): objects.NodeObject,
+    ("", "Pod"): PodObject,
+    ("", "PersistentVolume"): objects.VolumeObject,
+    ("", "PersistentVolumeClaim"): objects.ClaimObject,
+    ("storage.k8s.io", "StorageClass"): objects.StorageClassObject,
+    ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClassObject,
+    ("policy", "PodDisruptionBudget"): objects.DisruptionBudgetObject,
+    ("topology.node.k8s.io", "NodeResourceTopology"): objects.NodeTopologyObject,
+    (GROUP, "Queue"): types.QueueObject,
+    (GROUP, "NodePool"): types.NodePoolObject,
+    (GROUP, "Reservation"): types.ReservationObject,
+    (GROUP, "Workload"): WorkloadObject,
+}
+NAMESPACED: tuple[type[Part], ...] = (
+    PodObject, objects.ClaimObject, objects.DisruptionBudgetObject, WorkloadObject,
+)  # fmt: skip
+LONGEST_CHAIN, MOST_TIME = 8, 64
+TO_COME = frozenset(("deadline", "start", "forecast", f"{GROUP}/deadline"))
+OVER = frozenset(("Complete", "Completed", "Succeeded", "Failed"))
+
+
+class OwnerObject(objects.Object, frozen=True):
+    """An owner as far as all owners are alike."""
+
+    status: Conditions = Conditions()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Objects by kind and key. `owned`: owners, with their group and as they were written. `stands`: the key of the
+    Workload that stands for an owner. `pods`: those of each Workload that are not over."""
+
+    parts: defaultdict[type[Part], dict[str, Part]] = field(default_factory=lambda: defaultdict(dict))
+    owned: dict[Owner, tuple[OwnerObject, str, object]] = field(default_factory=dict)
+    stands: dict[Owner, str] = field(default_factory=dict)
+    pods: defaultdict[str, list[PodObject]] = field(default_factory=lambda: defaultdict(list))
+
+    def all(self, form: type[T]) -> dict[str, T]:
+        return {key: part for key, part in self.parts[form].items() if isinstance(part, form)}
+
+    def each(self, form: type[T], read: Callable[[T], U]) -> tuple[U, ...]:
+        """What `read` makes of each object of a kind."""
+        kind = next(kind for (_, kind), known in FORMS.items() if known is form)
+        return tuple(within(f"{kind} {key}:", read, part) for key, part in self.all(form).items())
+
+    def owner(self, meta: Metadata) -> Owner | None:
+        """The last in the chain of owners of an object; None for one that nothing owns."""
+        last: Owner | None = None
+        for _ in range(LONGEST_CHAIN):
+            refs = sorted(meta.owner_references, key=lambda ref: not ref.controller)
+            if not refs:
+                return last
+            last = (meta.namespace, refs[0].kind, refs[0].name)
+            if last not in self.owned:
+                return last
+            meta = self.owned[last][0].metadata
+        return last
+
+    def of_pod(self, pod: PodObject) -> Owner:
+        """What a Workload would stand for: the pod's owner where one does, else its gang, else the pod."""
+        owner, meta = self.owner(pod.metadata), pod.metadata
+        if owner and self.standing(owner):
+            return owner
+        return meta.namespace, "Pod", owners.group_of(meta, pod.spec) or meta.name
+
+    def standing(self, owner: Owner) -> str:
+        """The key of the Workload that stands for an owner, by its references or by its name; "" for none."""
+        space, kind, name = owner
+        named = f"{space}/{name if kind == 'Workload' else owners.name_of(kind, name)}"
+        return self.stands.get(owner) or (named if named in self.parts[WorkloadObject] else "")
+
+    def labels(self, namespace: str) -> dict[str, str]:
+        found = self.parts[objects.NamespaceObject].get(namespace)
+        return found.metadata.labels if isinstance(found, objects.NamespaceObject) else {}
+
+
+def read(
+    manifests: Iterable[object], *, everything: bool = False, now: float | None = None, is_live: bool = False
+) -> World:
+    """The World of these objects, as they are written or decoded already; raises Malformed. `everything`: pods and jobs
+    count that are not managed. `is_live`: claims are not known, and a workload with an ambiguous `after` waits instead
+    of raising."""
+    said = [one if isinstance(one, Part) else cleaned(one) for one in manifests]
+    cluster = Cluster()
+    for one in said:
+        _add(cluster, one)
+    nodes, pools = _nodes(cluster), cluster.each(types.NodePoolObject, queues.pool)
+    known = _workloads(cluster, everything=everything)
+    around = replace(_around(cluster), selected=frozenset(_selected(cluster, known.values())))
+    around = replace(around, claims=None) if is_live else around
+    aliases = {name: keys for name, keys in _aliases(known).items() if len(keys) == 1 or not is_live}
+    reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
+    written = cluster.parts[WorkloadObject]
+    facts = [
+        within(f"Workload {key}:", fact, one, reading) if key in written else _of_owner(one, reading)
+        for key, one in known.items()
+    ]
+    by_name = {one.name: one for one in nodes}
+    running = [
+        replace(_pooled(one, by_name, pools), workload=_after(one.workload, aliases))
+        for one in facts
+        if isinstance(one, Running)
+    ]
+    now = _newest(said) if now is None else now
+    if not is_live:
+        _check_reservations(cluster, {one.name for one in pools} or {"default"})
+    return World(
+        now=now,
+        nodes=nodes,
+        pools=pools,
+        queues=_queues(cluster, around),
+        pending=tuple(
+            _gated(_after(one, aliases), cluster.pods.get(one.key, ())) for one in facts if isinstance(one, Workload)
+        ),
+        running=tuple(waiting_for(one, running) for one in running),
+        pods=tuple(_used(cluster, around, {one.workload.key for one in running})),
+        reservations=cluster.each(types.ReservationObject, queues.reservation),
+        disruptions=cluster.each(objects.DisruptionBudgetObject, queues.disruption),
+        ended=tuple(one for one in facts if isinstance(one, Ended)),
+        recent=recent(known.values(), reading, now=now),
+    )
+
+
+def _gated(one: Workload, pods: Iterable[PodObject]) -> Workload:
+    found = gates(pods)
+    return replace(one, gates=found) if found else one
+
+
+def _check_reservations(cluster: Cluster, pools: Container[str]) -> None:
+    """Raises Malformed where a Reservation names a queue, pool or node that is not among the objects."""
+    known: dict[str, Container[str]] = {
+        "queue": cluster.all(types.QueueObject).keys() | {"default"}, "pool": pools,
+        "nodes": cluster.all(objects.NodeObject).keys(),
+    }  # fmt: skip
+    for name, one in cluster.all(types.ReservationObject).items():
+        named = [("queue", one.spec.queue), ("pool", one.spec.pool), *(("nodes", node) for node in one.spec.nodes)]
+        for path, value in named:
+            if value and value not in known[path]:
+                raise Malformed(f"found {shown(value)}, which does not exist", f"Reservation {name}: spec.{path}")
+
+
+def _of_owner(said: WorkloadObject, reading: Reading) -> Workload | Running | Ended | None:
+    """What the Workload means that an owner would get; a complaint is about the owner."""
+    try:
+        return fact(said, reading)
+    except Malformed as error:
+        owner = said.metadata.owner_references[0]
+        told = owners.told(owner.kind, error)
+        raise Malformed(told.message, f"{owner.kind} {said.metadata.namespace}/{owner.name}: {told.field}") from None
+
+
+def _add(cluster: Cluster, said: object) -> None:
+    if isinstance(said, objects.Object):
+        space = said.metadata.namespace
+        cluster.parts[type(said)][f"{space}/{said.metadata.name}" if space else said.metadata.name] = said
+        return
+    if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in ("apiVersion", "kind")):
+        raise Malformed(f"found {shown(said)}; an object with apiVersion and kind is allowed")
+    group, kind = said["apiVersion"].rpartition("/")[0], said["kind"]
+    form = FORMS.get((group, kind)) or (OwnerObject if (group, kind) in owners.OWNERS else None)
+    if form is None:
+        return
+    meta = said.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+        raise Malformed("a name is needed", f"{kind}: metadata.name")
+    space = (meta.get("namespace") or "default") if form in (*NAMESPACED, OwnerObject) else ""
+    key = f"{space}/{meta['name']}" if space else meta["name"]
+    said = {**said, "metadata": {**meta, "namespace": space}}
+    part = within(f"{kind} {key}:", decode, said, form)
+    if isinstance(part, OwnerObject):
+        cluster.owned[space, kind, meta["name"]] = part, group, said
+    else:
+        cluster.parts[form][key] = part
+
+
+def _around(cluster: Cluster) -> Surroundings:
+    claims = {key: _claim(cluster, one) for key, one in cluster.all(objects.ClaimObject).items()}
+    spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
+    spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
+    return Surroundings(claims, {space: cluster.labels(space) for space in spaces})
+
+
+def _claim(cluster: Cluster, said: objects.ClaimObject) -> VolumeClaim:
+    """A claim that is bound, or will be where its pod goes; any other is unready."""
+    is_exclusive = "ReadWriteOncePod" in said.spec.access_modes
+    volume = cluster.all(objects.VolumeObject).get(said.spec.volume_name)
+    kind = cluster.all(objects.StorageClassObject).get(said.spec.storage_class_name)
+    if said.metadata.deletion_timestamp is not None:
+        return VolumeClaim(unready=Reason.CLAIM_MISSING)
+    if volume is not None:
+        required = volume.spec.node_affinity.required
+        return VolumeClaim(terms(required) if required.node_selector_terms else (), is_exclusive=is_exclusive)
+    waits = not said.spec.volume_name and kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"
+    return VolumeClaim(unready="" if waits else Reason.CLAIM_UNBOUND, is_exclusive=is_exclusive)
+
+
+def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:
+    """The labels that selectors of pods and of PodDisruptionBudgets read."""
+    templates = (one.template for said in known for one in said.spec.pod_sets)
+    for one in (*cluster.all(PodObject).values(), *templates):
+        yield from selected_by(one)
+    for budget in cluster.all(objects.DisruptionBudgetObject).values():
+        yield from selectable(selector(budget.spec.selector or objects.LabelSelector()))
+
+
+def _nodes(cluster: Cluster) -> tuple[Node, ...]:
+    inside = cluster.all(objects.NodeTopologyObject)
+    return cluster.each(objects.NodeObject, lambda one: node(one, inside.get(one.metadata.name)))
+
+
+def _queues(cluster: Cluster, around: Surroundings) -> tuple[Queue, ...]:
+    """Those written, and `default`, which every cluster has."""
+    found = cluster.each(types.QueueObject, lambda one: queues.queue(one, around))
+    return found if any(one.name == DEFAULT_QUEUE for one in found) else (*found, Queue(DEFAULT_QUEUE))
+
+
+def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObject]:
+    """Workloads by key: those written, then those that owners, pods and gangs would get."""
+    known = cluster.all(WorkloadObject)
+    for key, one in known.items():
+        for ref in one.metadata.owner_references:
+            cluster.stands[one.metadata.namespace, ref.kind, ref.name] = key
+    pods = [one for one in cluster.all(PodObject).values() if one.status.phase not in ("Succeeded", "Failed")]
+    placed = Counter(cluster.owner(one.metadata) for one in pods if one.spec.node_name)
+    for (space, kind, name), (owner, group, said) in cluster.owned.items():
+        if cluster.owner(owner.metadata) in cluster.owned or cluster.standing((space, kind, name)):
+            continue
+        key = f"{space}/{owners.name_of(kind, name)}"
+        cluster.stands[space, kind, name] = key
+        if everything or owners.queue_of(owner.metadata, cluster.labels(space)):
+            made = within(f"{kind} {space}/{name}:", owners.OWNERS[group, kind].workload, kind, said)
+            least = owner.metadata.annotations.get(f"{GROUP}/min-count", "")
+            within(f"{kind} {space}/{name}:", owners.check_least, least, made)
+            if not everything and owners.is_of_others(owner.metadata, made.spec.pod_sets):
+                continue
+            if rest := _rest(made, owner, placed[space, kind, name]):
+                known[key] = rest
+    waiting: dict[Owner, list[PodObject]] = {}
+    for pod in pods:
+        who = cluster.of_pod(pod)
+        cluster.pods[cluster.standing(who) or f"{who[0]}/{owners.name_of('Pod', who[2])}"].append(pod)
+        if not cluster.standing(who) and (everything or owners.queue_of(pod.metadata, cluster.labels(who[0]))):
+            waiting.setdefault(who, []).append(pod)
+    for (space, _, name), members in waiting.items():
+        known |= _of_pods(f"{space}/{owners.name_of('Pod', name)}", members)
+    return known
+
+
+def _rest(made: WorkloadObject, owner: OwnerObject, placed: int) -> WorkloadObject | None:
+    """An owner's Workload, over or with the pods that have no node yet; None when all have one."""
+    over = next((one for one in owner.status.conditions if one.type in OVER and one.status == "True"), None)
+    if over:
+        phase: Literal["Succeeded", "Failed"] = "Failed" if over.type == "Failed" else "Succeeded"
+        return msgspec.structs.replace(made, status=types.WorkloadStatus(phase=phase))
+    left = []
+    for one in made.spec.pod_sets:
+        taken = min(placed, one.count)
+        placed -= taken
+        least = None if one.min_count is None else min(one.min_count, one.count - taken)
+        left.append(msgspec.structs.replace(one, count=one.count - taken, min_count=least))
+    spec = msgspec.structs.replace(made.spec, pod_sets=tuple(left))
+    return msgspec.structs.replace(made, spec=spec) if any(one.count for one in left) else None
+
+
+def _of_pods(key: str, members: list[PodObject]) -> dict[str, WorkloadObject]:
+    """What a pod of nobody, or a gang of such pods, would get."""
+    coming = [one for one in members if one.metadata.deletion_timestamp is None]
+    if all(one.spec.node_name for one in coming):
+        return {}
+    name = owners.group_of(members[0].metadata, members[0].spec)
+    made = within(f"Pod {members[0].metadata.namespace}/{members[0].metadata.name}:", _gang, name, coming)
+    return {key: made} if made else {}
+
+
+def _gang(name: str, members: list[PodObject]) -> WorkloadObject | None:
+    return owners.pod_group(name, members) if name else owners.pod(members[0])
+
+
+def _used(cluster: Cluster, around: Surroundings, running: set[str]) -> Iterator[Pod]:
+    """Pods with a node that no running workload counts already."""
+    for key, one in cluster.all(PodObject).items():
+        is_counted = cluster.standing(cluster.of_pod(one)) in running
+        if not is_counted and (taken := within(f"Pod {key}:", foreign, one, around)):
+            yield taken
+
+
+def _aliases(known: Mapping[str, WorkloadObject]) -> dict[str, list[str]]:
+    """The workloads that a name in a namespace may mean; none where no workload waits for another."""
+    if not any(one.spec.after for one in known.values()):
+        return {}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for key, one in known.items():
+        refs = ((ref.kind, ref.name) for ref in one.metadata.owner_references)
+        for name in called(one.metadata.name, refs):
+            found[f"{one.metadata.namespace}/{name}"].append(key)
+    return found
+
+
+def _after(one: Workload, aliases: Mapping[str, list[str]]) -> Workload:
+    """With the keys of the workloads that its `after` names."""
+    if not one.after:
+        return one
+    keys = []
+    for name in one.after:
+        meant = aliases.get(name, [name])
+        if len(meant) > 1:
+            message = f"found {shown(name.partition('/')[2])}, which is the name of {' and '.join(meant)}"
+            raise Malformed(f"{message}; workload/NAME of one is allowed", f"Workload {one.key}: spec.after")
+        keys += meant
+    return replace(one, after=tuple(keys))
+
+
+def _pooled(one: Running, nodes: Mapping[str, Node], pools: Iterable[Pool]) -> Running:
+    """With the pool of its first node, where its admission names none."""
+    if one.admission.pool:
+        return one
+    first = next((share.node for podset in one.admission.podsets for share in podset.nodes), "")
+    labels = dict(nodes[first].labels) if first in nodes else {}
+    named = (pool.name for pool in sorted(pools, key=lambda pool: pool.name) if selects(pool.selector, labels))
+    return replace(one, admission=replace(one.admission, pool=next(named, "default")))
+
+
+def waiting_for(one: Running, running: Iterable[Running]) -> Running:
+    """A promised workload waits for those who leave for it, and for those who leave its nodes for nobody else."""
+    if not one.is_promised:
+        return one
+    own = _nodes_of(one)
+    leaving = (other for other in running if other.is_leaving and other.workload.key != one.workload.key)
+    return replace(one, waits_for=tuple(other.workload.key for other in leaving if _gives_way(other, one, own)))
+
+
+def _gives_way(other: Running, to: Running, nodes: set[str]) -> bool:
+    last = other.workload.evictions[-1].beneficiary if other.workload.evictions else ""
+    return last == to.workload.key or (not last and not nodes.isdisjoint(_nodes_of(other)))
+
+
+def _nodes_of(one: Running) -> set[str]:
+    return {share.node for podset in one.admission.podsets for share in podset.nodes}
+
+
+def _newest(said: object) -> float:
+    """The newest time in what was read of what has happened, not of what is to come."""
+    texts: set[str] = set()
+    left = [said]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [value for key, value in one.items() if key not in TO_COME]
+        elif isinstance(one, list):
+            left += one
+        elif isinstance(one, str) and one[4:5] == "-" and len(one) < MOST_TIME:
+            texts.add(one)
+    return max(map(_moment, texts), default=0.0)
+
+
+def _moment(text: str) -> float:
+    try:
+        return time(text)
+    except Malformed:
+        return 0.0

@@ -1,0 +1,100 @@
+"""What would become of one workload that waits: how it is decided now, whom that would stop, when it would start, and
+what would let it start sooner. All of it is `decide` run forward on the world as it is; others may come before
+anything is done about it.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import inf
+
+import numpy as np
+
+from fairway.api.conditions import holders, names, sentence, would_start
+from fairway.engine import Evict, Plan, Policy, Resize, Wait, Workload, World, snapshot_of
+from fairway.outlook import QUICK, Effort, Forecast, Question, WhatIf, forecast
+
+from .answer import Entry, entry, moment, workloads_of
+
+MOST_QUEUES, SOONER_SECONDS = 3, 60.0
+ROUGHLY, FEWEST_CYCLES = Effort(2, 2_000), 8
+"""For each queue that is compared, so that all take a small part of a second; with fewer decisions nothing is said."""
+FEW = 12
+"""Waiting workloads that are explained: each change that is reported is a decision of its own."""
+
+
+def explained(world: World, plan: Plan, policy: Policy) -> Plan:
+    """The plan, in which the first FEW waits report what is in the way and what would let the workload start now."""
+    waits = list(islice((it for it in plan.verdicts if isinstance(it, Wait)), FEW))
+    tries = WhatIf(world, policy, max(len(waits), 1))
+    found = {it.workload: replace(it, facts=tries.facts(it)) for it in waits}
+    return replace(plan, verdicts=tuple(found.get(it.workload, it) for it in plan.verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Of whom it is asked, in which world, by which policy."""
+
+    world: World
+    policy: Policy
+    key: str
+
+    @property
+    def ours(self) -> Workload:
+        return workloads_of(self.world)[self.key]
+
+    @property
+    def queues(self) -> dict[str, str]:
+        return {key: one.queue for key, one in workloads_of(self.world).items()}
+
+    def answer(self) -> Entry:
+        """How it would be decided now, whom that would stop, and what would come of a wait. `forecast`: null where no
+        start is in sight."""
+        tries = WhatIf(self.world, self.policy)
+        ours, queues, verdicts = self.ours, self.queues, tries.plan().verdicts
+        verdict = next(one for one in verdicts if one.workload == self.key)
+        told: Entry = {}
+        if isinstance(verdict, Wait):
+            verdict = replace(verdict, facts=tries.facts(verdict))
+            sooner = None if would_start(verdict.facts) else self.sooner()
+            told = {"forecast": self._foretold(), "sooner": sooner}
+        for name, kind in (("wouldEvict", Evict), ("wouldShrink", Resize)):
+            victims = [one.workload for one in verdicts if isinstance(one, kind) and one.beneficiary == self.key]
+            told[name] = names(victims, ours, queues) or None
+        return entry(verdict, ours, queues) | {"message": sentence(verdict, ours, queues)} | told
+
+    def helps(self) -> tuple[list[str], Entry | None]:
+        """What would let it start now, a clause each; else where it would start sooner."""
+        tries = WhatIf(self.world, self.policy)
+        wait = next((it for it in tries.plan().verdicts if isinstance(it, Wait) and it.workload == self.key), None)
+        if wait is None:
+            return [], None
+        facts = tries.facts(wait)
+        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
+        changes = would_start(facts)
+        return [*in_its_way, *changes], None if changes else self.sooner()
+
+    def forecast(self, queue: str = "", effort: Effort = QUICK) -> Forecast | None:
+        """When it will start, in its queue or in another."""
+        ours = replace(self.ours, queue=queue or self.ours.queue)
+        pending = tuple(ours if one.key == self.key else one for one in self.world.pending)
+        world = replace(self.world, pending=pending)
+        question = Question(only=self.key, effort=effort)
+        return forecast(world, self.policy, np.random.default_rng(1), question).get(self.key)
+
+    def sooner(self) -> Entry | None:
+        """The queue in which it is expected to start first, where that is sooner than in its own. A forecast for each
+        queue is asked for only where few wait and the cluster is small."""
+        world, own = self.world, self.ours.queue
+        leaves = {one.name for one in world.queues} - {one.parent for one in world.queues} - {own}
+        if not leaves or len(world.pending) > FEW or ROUGHLY.cycles(snapshot_of(world)) < FEWEST_CYCLES:
+            return None
+        found = {name: self.forecast(name, ROUGHLY) for name in (own, *sorted(leaves)[:MOST_QUEUES])}
+        starts = {name: it.p50 for name, it in found.items() if it}
+        best = min(starts, key=lambda name: (starts[name], name), default=own)
+        gained = starts.get(own, inf) - starts.get(best, inf)
+        return {"queue": best, "at": moment(starts[best])} if best != own and gained >= SOONER_SECONDS else None
+
+    def _foretold(self) -> Entry | None:
+        """In the shape of `status.forecast`."""
+        it = self.forecast()
+        return it and {"p50": moment(it.p50), "p90": moment(it.p90) if it.p90 < inf else None, "rough": it.is_rough}

@@ -1,0 +1,212 @@
+"""What would let a waiting workload start now. Each change is tried by deciding again: what is reported is true.
+
+Tried, one at a time: without some of the workloads that run; fewer pods of a lone podset, or fewer GPUs for a lone pod;
+without its required topology; a time limit that ends before the time from which the room is kept; another of the pools,
+where it names some; at last another queue that takes it. A start that has to wait for others to stop counts as none.
+
+Work is bounded by counts: the workloads share as many decisions as LOOKS allows, a decision looking at each node and
+each workload once. Nothing is decided where the nodes lack the room. Changes that are left when the decisions are used
+up are not tried. A decision ends with the workload's turn.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from fairway.engine import (
+    DEVICE,
+    GPU,
+    Draft,
+    Fact,
+    Facts,
+    Gone,
+    Plan,
+    PodSet,
+    Policy,
+    Reason,
+    Running,
+    State,
+    Topology,
+    Wait,
+    Workload,
+    World,
+    amounts,
+    decide,
+    sight_of,
+    starts_now,
+    state_of,
+)
+
+MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
+LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
+MINUTE = 60.0
+Holds = Callable[[int], bool]
+
+
+def what_if(world: World, wait: Wait, policy: Policy) -> Facts:
+    """The facts of the wait, with what would change it."""
+    return WhatIf(world, policy).facts(wait)
+
+
+class WhatIf:
+    """Asks for several workloads of one world, `waits` at most; the state is made once."""
+
+    def __init__(self, world: World, policy: Policy, waits: int = 1) -> None:
+        self._world, self._state, self._policy = world, state_of(world), replace(policy, tells_why=False)
+        self._draft = Draft(self._policy.seen(self._state.snapshot(world.now)), self._policy)
+        seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
+        self._decisions = LOOKS // seen // waits
+
+    def plan(self) -> Plan:
+        """What is decided as it is."""
+        policy = replace(self._policy, tells_why=True)
+        return decide(policy.seen(self._state.snapshot(self._world.now)), policy)
+
+    def facts(self, wait: Wait) -> Facts:
+        """The facts of the wait, with what would change it."""
+        ours = next(one for one in self._world.pending if one.key == wait.workload)
+        trial = Trial(self._state, self._draft, ours, self._decisions)
+        running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
+        limit, free = _limit(self._world, wait), _unbound(ours)
+        return replace(
+            wait.facts,
+            blocking=wait.facts.blocking or _in_the_way(running, wait.facts.domain, trial),
+            would_fit=_fewer_pods(ours, trial),
+            with_gpus=_fewer_gpus(ours, trial),
+            is_bound=free != ours and trial.starts(free),
+            shorter_limit=limit if limit and trial.starts(replace(ours, time_limit=limit)) else None,
+            other_pool=next((name for name in self._pools(ours) if trial.starts(replace(ours, pools=(name,)))), ""),
+            other_queue=next((name for name in self._queues(ours) if trial.starts(replace(ours, queue=name))), ""),
+        )
+
+    def _pools(self, ours: Workload) -> list[str]:
+        return [one.name for one in self._world.pools if ours.pools and one.name not in ours.pools][:MOST_OTHERS]
+
+    def _queues(self, ours: Workload) -> list[str]:
+        leaves = {one.name for one in self._world.queues} - {one.parent for one in self._world.queues}
+        return sorted(leaves - {ours.queue})[:MOST_OTHERS]
+
+
+class Trial:
+    """Decides on one workload in a state that is changed for the time of a decision, at most so many times. `draft`: of
+    the state as it is."""
+
+    def __init__(self, state: State, draft: Draft, ours: Workload, decisions: int) -> None:
+        self._state, self._draft, self._ours, self.left = state, draft, ours, decisions
+
+    def starts(self, changed: Workload, without: Sequence[Running] = ()) -> bool:
+        """Whether it starts now, changed so, if some of the running workloads were gone; False once all decisions are
+        used up. Nothing is decided where the nodes lack the room."""
+        if not self.left or not self._has_room(changed, without):
+            return False
+        self.left -= 1
+        policy, now = self._draft.policy, self._draft.snapshot.now
+        with self._told((changed, *(Gone("Workload", one.workload.key) for one in without)), (self._ours, *without)):
+            return starts_now(policy.seen(self._state.snapshot(now)), policy, changed.key)
+
+    def _has_room(self, changed: Workload, without: Sequence[Running]) -> bool:
+        """Whether in some pool each podset has room, quota, order and the other podsets apart."""
+        draft, sight = self._draft, sight_of(self._draft)
+        with draft.trial():
+            for one in without:
+                draft.vanish(one.workload.key)
+            return any(
+                all(int(sight.room(sight.kind(one.pod, pool)).sum()) >= one.min_count for one in changed.podsets)
+                for pool in draft.tree.pools_of(changed.queue, changed.pools)
+            )
+
+    def starts_without(self, those: Sequence[Running]) -> bool:
+        return self.starts(self._ours, those)
+
+    @contextmanager
+    def _told(self, changes: Sequence[Fact], undone: Sequence[Fact]) -> Iterator[None]:
+        self._state.observe(*changes)
+        yield
+        self._state.observe(*undone)
+
+
+def _in_the_way(running: Sequence[Running], domain: str, trial: Trial) -> tuple[str, ...]:
+    """The running workloads without which it would start, none of them in vain; () where no few of them would help.
+    Those in the domain that comes nearest are looked at first."""
+
+    def place(one: Running) -> tuple[bool, str, str]:
+        node = next((share.node for podset in one.admission.podsets for share in podset.nodes), "")
+        return node != domain, node, one.workload.key
+
+    those = sorted(running, key=place)
+    if not those or not trial.starts_without(those):
+        return ()
+    those = those[: _fewest(len(those), lambda count: trial.starts_without(those[:count]))]
+    if len(those) > MOST_OTHERS and not trial.starts_without(those := those[-MOST_OTHERS:]):
+        return ()
+    those = those[most(len(those), lambda cut: trial.starts_without(those[cut:])) :]
+    for one in those[1:-1]:
+        rest = [other for other in those if other is not one]
+        those = rest if trial.starts_without(rest) else those
+    return tuple(one.workload.key for one in those)
+
+
+def _fewest(enough: int, holds: Holds) -> int:
+    """The smallest number found to hold, sought from 1 in steps that double; `enough` is known to hold."""
+    fails, tried = 0, 1
+    while tried < enough and not holds(tried):
+        fails, tried = tried, 2 * tried
+    fits = min(tried, enough)
+    while fits - fails > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if holds(middle) else (fits, middle)
+    return fits
+
+
+def most(top: int, holds: Holds) -> int:
+    """The largest number below `top` that was found to hold, by halving; 0 where none was."""
+    fits, fails = 0, top
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if holds(middle) else (fits, middle)
+    return fits
+
+
+def _fewer_pods(ours: Workload, trial: Trial) -> dict[str, int] | None:
+    if len(ours.podsets) != 1:
+        return None
+    (podset,) = ours.podsets
+
+    def less(count: int) -> Workload:
+        return _with(ours, replace(podset, count=count, min_count=count))
+
+    fits = most(podset.min_count, lambda count: trial.starts(less(count)))
+    return {podset.name: fits} if fits else None
+
+
+def _fewer_gpus(ours: Workload, trial: Trial) -> int | None:
+    """In milli, for a lone pod with several."""
+    podset, asked = ours.podsets[0], dict(ours.podsets[0].pod.requests)
+    if len(ours.podsets) != 1 or podset.count != 1 or asked.get(GPU, 0) <= DEVICE:
+        return None
+
+    def less(gpus: int) -> Workload:
+        requests = amounts(asked | {GPU: gpus * DEVICE})
+        return _with(ours, replace(podset, pod=replace(podset.pod, requests=requests)))
+
+    return most(asked[GPU] // DEVICE, lambda gpus: trial.starts(less(gpus))) * DEVICE or None
+
+
+def _with(ours: Workload, podset: PodSet) -> Workload:
+    return replace(ours, podsets=(podset,))
+
+
+def _unbound(ours: Workload) -> Workload:
+    """The same without what its topology requires."""
+
+    def free(topology: Topology) -> Topology:
+        return replace(topology, required="", preferred=topology.preferred or topology.required)
+
+    podsets = tuple(replace(one, topology=free(one.topology)) for one in ours.podsets)
+    return replace(ours, topology=free(ours.topology), podsets=podsets)
+
+
+def _limit(world: World, wait: Wait) -> float:
+    """The longest time limit, in whole minutes, that ends before the room is kept for another; none that has begun."""
+    begins = wait.facts.since if wait.reason is Reason.RESERVED else wait.facts.until
+    return 0.0 if begins is None else max(0.0, (begins - world.now) // MINUTE * MINUTE)

@@ -1,0 +1,174 @@
+"""Every way in which a plan would break the cluster or a promise: a rule each, and what finds who breaks it.
+
+Written from the promises alone. A fault is a real breach: where the promises leave a choice, every choice passes. Of
+several workloads that together take too much, those decided last are at fault.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from fairway.engine import (
+    Admit,
+    Cause,
+    Disruption,
+    Ending,
+    Evict,
+    Fault,
+    Finish,
+    Keep,
+    Plan,
+    Resize,
+    Running,
+    Snapshot,
+    Verdict,
+    Wait,
+    counts_of,
+    selects,
+)
+
+from .placement import Found, alignments, devices, gangs, nodes, pools, rooms, topologies
+from .plan_view import Case, pods_of
+from .pod_affinity import neighbours
+from .queues import budgets, cores, doors, limits, reasons
+from .victim_rules import evictions
+from .windows import holds, reservations
+
+
+def total(case: Case) -> Found:
+    known = case.waiting.keys() | case.running.keys()
+    if known != case.verdicts.keys():
+        yield from ((key, "no verdict") for key in sorted(known - case.verdicts.keys()))
+        yield from ((key, "unknown workload") for key in sorted(case.verdicts.keys() - known))
+    if len(case.verdicts) < len(case.plan.verdicts):
+        times = Counter(verdict.workload for verdict in case.plan.verdicts)
+        yield from ((key, f"{count} verdicts") for key, count in times.items() if count > 1)
+
+
+def kinds(case: Case) -> Found:
+    """Pending: Admit, Wait, or Finish for what it came after. Running: Keep, Evict, Resize, Finish; leaving: Keep.
+    Promised: the same admission, after those it waited for that are still leaving."""
+    leaving = {one.workload.key for one in case.unsettled if one.is_leaving}
+    promised = {one.workload.key for one in case.unsettled} - leaving
+    stands, waiting = case.running.keys() - leaving - promised, case.waiting.keys()
+    allowed: dict[type[Verdict], set[str]] = {
+        Admit: waiting | promised, Wait: set(waiting), Keep: stands | leaving, Resize: stands,
+        Evict: stands | promised, Finish: stands | promised | waiting,
+    }
+    for verdict in case.plan.verdicts:
+        if verdict.workload not in allowed[type(verdict)]:
+            yield verdict.workload, type(verdict).__name__
+    leaves = {item.key for item in case.leaves}
+    for key in sorted(promised):
+        told, one = case.verdicts.get(key), case.running[key]
+        if isinstance(told, Admit):
+            is_after = leaves.intersection(one.waits_for) <= set(told.after) <= leaves
+            if not is_after or told.admission != one.admission:
+                yield key, "not what was promised"
+
+
+def afters(case: Case) -> Found:
+    going = {item.key for item in case.leaves}
+    for item in case.special:
+        if item.role == "new" and not going.issuperset(item.after):
+            yield item.key, ", ".join(sorted(set(item.after) - going))
+
+
+def resizes(case: Case) -> Found:
+    for verdict in case.of(Resize):
+        if (one := case.running.get(verdict.workload)) is None:
+            continue
+        podsets, before, after = one.workload.podsets, one.admission, verdict.admission
+        names = [podset.name for podset in podsets]
+        was, counts = (dict(zip(names, counts_of(podsets, admission))) for admission in (before, after))
+        is_told = dict(verdict.before) == was and dict(verdict.after) == counts and before.pool == after.pool
+        if not is_told or counts == was or not all(one.min_count <= counts[one.name] <= one.count for one in podsets):
+            yield verdict.workload, f"{was} to {counts}"
+        old = {placement.name: pods_of(placement) for placement in before.podsets}
+        for placement in after.podsets:
+            new, stood = pods_of(placement), old.get(placement.name, [])
+            rest = iter(stood)
+            if new[: len(stood)] != stood if len(new) >= len(stood) else not all(pod in rest for pod in new):
+                yield verdict.workload, f"{placement.name} is moved"
+
+
+def disruptions(case: Case) -> Found:
+    """Evictions for other workloads that exceed a PodDisruptionBudget name it; one names a budget of its pods only."""
+    for budget in case.snapshot.disruptions:
+        pods = {one.workload: _under(budget, case.running[one.workload]) for one in case.of(Evict)
+                if one.workload in case.running}
+        named = [one.workload for one in case.of(Evict) if one.budget == budget.key]
+        yield from ((key, f"{budget.key} is not its own") for key in named if not pods.get(key))
+        preempted = [one.workload for one in case.of(Evict) if one.cause in (Cause.PREEMPTED, Cause.RECLAIMED)]
+        if not named and sum(pods.get(key, 0) for key in preempted) > budget.allowed:
+            yield from ((key, f"{budget.key} is not named") for key in preempted if pods.get(key))
+
+
+def _under(budget: Disruption, one: Running) -> int:
+    """The pods of a workload that a budget covers."""
+    counts, space = counts_of(one.workload.podsets, one.admission), budget.key.partition("/")[0]
+    return sum(count for podset, count in zip(one.workload.podsets, counts) if podset.pod.namespace == space
+               and selects(budget.selector, dict(podset.pod.labels)))
+
+
+def finishes(case: Case) -> Found:
+    now, doomed = case.snapshot.now, _doomed(case) if case.of(Finish) else set()
+    for verdict in case.of(Finish):
+        one = case.running.get(verdict.workload)
+        limit = case.time_limit(one.workload) if one else None
+        is_over = one and limit is not None and one.admitted_at is not None and now >= one.admitted_at + limit
+        if not (is_over if verdict.ending is Ending.TIME_LIMIT else verdict.workload in doomed):
+            yield verdict.workload, str(verdict.ending)
+
+
+def _doomed(case: Case) -> set[str]:
+    """Who waits for one that failed, and who waits for those."""
+    followers = [one for one in case.waiting.values() if one.after]
+    failed = {key for key, one in case.snapshot.ended.items() if not one.succeeded}
+    found = set[str]()
+    while more := {one.key for one in followers if not failed.isdisjoint(one.after)} - found:
+        found |= more
+        failed = more
+    return found
+
+
+Rules = Mapping[str, Callable[[Case], Found]]
+OF_VERDICTS: Rules = {
+    "Total": total,  # every pending and every running workload has exactly one verdict, and nobody else has one
+    "Kind": kinds,  # a verdict that the workload's state allows; what was promised is said again, unchanged
+    "Reason": reasons,  # a wait gives the first reason that holds
+    "Resize": resizes,  # within minCount..count; who stays keeps its place and order, who comes goes behind
+    "Disruption": disruptions,  # an eviction that exceeds a PodDisruptionBudget names it
+    "Finish": finishes,  # at its time limit, or after a failure
+    "Hold": holds,  # nobody delays a hold, which is for room that is known to come free
+}
+OF_STARTS: Rules = {
+    "Gang": gangs,  # every podset, each between its minimum and its count
+    "Pool": pools,  # a pool that is there and allowed, and every node in it
+    "Node": nodes,  # usable, no taint untolerated, selected, near its volumes
+    "Room": rooms,  # no resource of a node is given twice, pod slots included
+    "Device": devices,  # as many devices as asked, there, whole, healthy, given once; none where others choose
+    "Alignment": alignments,  # one NUMA group where that is required; one group where one would have done
+    "Topology": topologies,  # inside one domain of the required level; segments inside theirs
+    "Neighbour": neighbours,  # required pod (anti-)affinity, hard spread and host ports
+    "Door": doors,  # the queue is there, a leaf, open to it; it is active, backs off no more, came after what succeeded
+    "Limit": limits,  # at most the limit, at every ancestor, once all who leave are gone
+    "Guaranteed": cores,  # the non-preemptible within what is guaranteed, at every ancestor
+    "Budget": budgets,  # nobody who could overrun what is left of it by its time limit
+    "After": afters,  # it waits only for those who leave
+    "Reserved": reservations,  # no start takes what a reservation keeps for others
+}
+OF_VICTIMS = (
+    "Victim",  # taken by a right, and not protected
+    "Vain",  # taken for somebody who starts or grows after it
+    "Needed",  # were it spared, there would not be room
+    "Entitled",  # reclaimed within the asker's share, from above what the loser is due, shares being well divided
+)
+RULES = (*OF_VERDICTS, *OF_STARTS, *OF_VICTIMS)
+
+
+def check(snapshot: Snapshot, plan: Plan) -> list[Fault]:
+    """The faults of a plan; none in a plan that may be carried out."""
+    case = Case(snapshot, plan)
+    rules = {**OF_VERDICTS, **(OF_STARTS if case.starts else {})}
+    found = ((key, rule, detail) for rule, broken in rules.items() for key, detail in broken(case))
+    return [Fault(*fault) for fault in (*found, *evictions(case))]
