@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from fairway import engine
 from fairway.api import types
 from fairway.api.names import name_of
 from fairway.api.objects import SUBMITTED, Metadata
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.workloads import Reading, condition
 from fairway.api.workloads import workload as value_of
-from fairway.engine import Group, gpus_of, groups, model
+from fairway.engine import Group, gpus_of, groups
 
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
@@ -161,7 +162,7 @@ def _turned(said: types.WorkloadObject, kind: str) -> float | None:
     return _moment(found.last_transition_time) if found and found.status == "True" else None
 
 
-def _value(said: types.WorkloadObject) -> model.Workload | None:
+def _value(said: types.WorkloadObject) -> engine.Workload | None:
     with suppress(Malformed):
         return value_of(said, Reading())
     return None
