@@ -34,6 +34,8 @@ def test_names_and_columns_are_those_of_the_interfaces():
         "NodePool": ["fpool"],
         "Workload": ["fwl"],
         "Reservation": ["fres"],
+        "UsageDay": ["fud"],
+        "UsageMonth": ["fum"],
     }
     assert {kind for kind, spec in names.items() if spec["scope"] == "Namespaced"} == {"Workload"}
     columns = [one["name"] for one in names["Workload"]["versions"][0]["additionalPrinterColumns"]]

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from fairway.api.objects import Container, Metadata, PodSpec, PodTemplate, Resources
+from fairway.api.quantities import time_text
 from fairway.api.types import PodSetSpec, WorkloadObject, WorkloadSpec
 from fairway.api.workloads import Reading, running, workload
 from fairway.controllers import status as life
@@ -56,7 +57,7 @@ def test_the_charge_is_the_integral_of_what_was_held(seed: int) -> None:
             gpus = gpus_of(value.workload.podsets, counts_of(value.workload.podsets, value.admission))
             attained = value.workload.attained + gpus * (now - (value.admitted_at or 0.0))
             assert attained * 1000 == sum(it for (_, name), it in spent.items() if name == "nvidia.com/gpu")
-    deleted = replace(said, metadata=replace(said.metadata, deletion_timestamp="2027-01-15T08:00:00Z"))
+    deleted = replace(said, metadata=replace(said.metadata, deletion_timestamp=time_text(now)))
     over = replace(said, status=life.finish(served(said, now=now), Said("Done"), succeeded=True, now=now))
     for one in (over, deleted):
         use = use_of(one, float(now))

@@ -48,6 +48,12 @@ KINDS = (
         ("Queue", "string", ".spec.queue"), ("Pool", "string", ".spec.pool"), ("Start", "string", ".spec.start"),
         ("Duration", "string", ".spec.duration"), ("Repeat", "string", ".spec.repeat"),
         ("Phase", "string", ".status.phase"), AGE)),
+    Kind("UsageDay", "usagedays", "fud", types.UsageDaySpec, types.UsageDayStatus, (
+        ("Day", "string", ".spec.day"), ("Queue", "string", ".spec.queue"),
+        ("GPU Hours", "number", ".status.gpuHours"), ("Until", "date", ".status.until"),
+        ("Closed", "boolean", ".status.closed"))),
+    Kind("UsageMonth", "usagemonths", "fum", types.UsageMonthSpec, types.UsageMonthStatus, (
+        ("Closed", "string", ".status.closedAt"), AGE)),
 )  # fmt: skip
 
 

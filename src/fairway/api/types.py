@@ -1,4 +1,4 @@
-"""Our own resources, group fairway.dev/v1alpha1: Queue, NodePool, Workload, Reservation.
+"""Our own resources, group fairway.dev/v1alpha1: Queue, NodePool, Workload, Reservation, UsageDay, UsageMonth.
 
 These structs are the one description of the API: objects are decoded into them, the CRDs and the reference are made
 from them. A constraint stands here when it is about one value; `admission` holds what relates several. Quantities,
@@ -40,6 +40,7 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Depth = Annotated[int, Meta(ge=-1, le=MOST_PODS)]
 Pods = Annotated[int, Meta(ge=0, le=MOST_PODS)]
+Day = Annotated[str, _form(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 Name = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": NAME})]
 Order = Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers"]
 Stop = Literal["None", "StopAdmitting", "Drain"]
@@ -150,7 +151,7 @@ class NodePoolSpec(Part, frozen=True):
     eviction_budget: Annotated[EvictionBudget | None, says("GPUs that may be evicted per time.")] = None
     max_nodes: Annotated[Count | None, says("With shape: how far the pool may grow. Comes with real clusters.")] = None
     shape: Annotated[dict[str, Amount], says("What a new node of the pool has. Comes with real clusters.")] = {}
-    cost_per_gpu_hour: Annotated[Amount | None, says("For choosing between clusters. Comes with many clusters.")] = None
+    cost_per_gpu_hour: Annotated[Amount | None, says("What a GPU costs in an hour, in any currency; see usage.")] = None
 
 
 class NodePoolStatus(Part, frozen=True):
@@ -235,6 +236,8 @@ class EvictionRecord(Part, frozen=True):
     reason: str
     by: Annotated[str, says("The queue that took the room.")] = ""
     beneficiary: Annotated[str, says("The workload it was for.")] = field(default="", name="for")
+    queue: Annotated[str, says("The queue it was in.")] = ""
+    lost: Annotated[int, says("Work since its last checkpoint, in GPU-milliseconds.")] = 0
 
 
 class Forecast(Part, frozen=True):
@@ -248,6 +251,7 @@ class Served(Part, frozen=True):
 
     until: Annotated[Time, says("What it held until then is counted.")]
     amounts: Annotated[dict[str, dict[str, float]], says("By pool and resource, times the seconds; CPU in m.")] = {}
+    days: Annotated[dict[str, dict[str, dict[str, int]]], says("GPU-milliseconds by UTC day, queue and pool.")] = {}
 
 
 class WorkloadStatus(Part, frozen=True):
@@ -291,3 +295,79 @@ class ReservationStatus(Part, frozen=True):
 class ReservationObject(Object, frozen=True):
     spec: ReservationSpec = ReservationSpec()
     status: ReservationStatus = ReservationStatus()
+
+
+class UsageRow(Part, frozen=True):
+    """What the workloads of a user and a name held of a pool on a day; all in GPU-milliseconds, but the cost."""
+
+    user: Annotated[str, says('Whose; "(others)" of the smallest, merged.')] = ""
+    name: Annotated[str, says('Without counters; "(others)" of the smallest, merged.')] = ""
+    pool: str = ""
+    day: Annotated[str, says("Used on this day of a closed month; absent: on the day of the object.")] = ""
+    allocated: Annotated[int, says("Held in all; what is not starting, busy or idle of it is unknown.")] = 0
+    starting: Annotated[int, says("From the admission until all pods run.")] = 0
+    busy: Annotated[int, says("A process computed.")] = 0
+    idle: Annotated[int, says("No process computed.")] = 0
+    cost: Annotated[int, says("At the price of the pool when it was charged, in millionths.")] = 0
+
+
+class UsageLoss(Part, frozen=True):
+    """Work that evictions cost, by victim and by taker."""
+
+    user: Annotated[str, says("Of the victim.")] = ""
+    name: Annotated[str, says("Of the victim.")] = ""
+    reason: Annotated[str, says("Why it was evicted.")] = ""
+    by: Annotated[str, says("The queue that took the room.")] = ""
+    taker: Annotated[str, says("The user who took the room.")] = ""
+    lost: Annotated[int, says("GPU-milliseconds since the last checkpoint.")] = 0
+
+
+class UsageMark(Part, frozen=True):
+    """What of one workload is in the rows: charging it again changes nothing."""
+
+    pools: Annotated[dict[str, int], says("GPU-milliseconds by pool.")] = {}
+    evicted: Annotated[Time, says("The last eviction that is in the losses.")] = ""
+
+
+class PoolDay(Part, frozen=True):
+    """What a pool had, and what of it no workload held, in GPU-milliseconds."""
+
+    capacity: Annotated[int, says("Of all its nodes.")] = 0
+    reserved: Annotated[int, says("Free, and kept for holds and reservations.")] = 0
+    draining: Annotated[int, says("Free on nodes that take no work, or held by workloads that leave.")] = 0
+    others: Annotated[int, says("Held by pods that Fairway does not manage.")] = 0
+
+
+class UsageDaySpec(Part, frozen=True):
+    day: Annotated[Day, says("UTC.")] = ""
+    queue: Annotated[str, says("Whose workloads; absent: the capacity of the pools.")] = ""
+    parents: Annotated[tuple[str, ...], says("The queues above it on that day, the nearest first.")] = ()
+
+
+class UsageDayStatus(Part, frozen=True):
+    until: Annotated[Time, says("What was used until then is in it.")] = ""
+    gpu_hours: Annotated[float, says("Held in all.")] = 0.0
+    rows: Annotated[tuple[UsageRow, ...], says("By user, name and pool.")] = ()
+    losses: Annotated[tuple[UsageLoss, ...], says("Work lost to evictions.")] = ()
+    pools: Annotated[dict[str, PoolDay], says("Of the object without a queue: the capacity.")] = {}
+    marks: Annotated[dict[str, UsageMark], says("By uid what is charged of workloads that are not gone yet.")] = {}
+    settled: Annotated[bool, says("Nothing more of this day is charged.")] = False
+    closed: Annotated[bool, says("Its month is closed: rows, losses and pools never change again.")] = False
+
+
+class UsageDayObject(Object, frozen=True):
+    spec: UsageDaySpec = UsageDaySpec()
+    status: UsageDayStatus = UsageDayStatus()
+
+
+class UsageMonthSpec(Part, frozen=True):
+    closed: Annotated[bool, says("Close it once it is over; what is charged later counts in the next.")] = True
+
+
+class UsageMonthStatus(Part, frozen=True):
+    closed_at: Annotated[Time, says("Nothing of it has changed since.")] = ""
+
+
+class UsageMonthObject(Object, frozen=True):
+    spec: UsageMonthSpec = UsageMonthSpec()
+    status: UsageMonthStatus = UsageMonthStatus()

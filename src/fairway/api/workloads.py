@@ -291,7 +291,9 @@ def _shares(placement: engine.PodSetPlacement) -> tuple[types.NodePods, ...]:
     return tuple(types.NodePods(one.node, one.count, one.devices) for one in placement.nodes)
 
 
-def remembered(history: tuple[types.EvictionRecord, ...], more: engine.Eviction) -> tuple[types.EvictionRecord, ...]:
-    """The last evictions with one more."""
-    record = types.EvictionRecord(time_text(more.time), more.reason, more.by, more.beneficiary)
+def remembered(
+    history: tuple[types.EvictionRecord, ...], more: engine.Eviction, queue: str = "", lost: int = 0
+) -> tuple[types.EvictionRecord, ...]:
+    """The last evictions with one more, from a queue, which cost so many GPU-milliseconds of work."""
+    record = types.EvictionRecord(time_text(more.time), more.reason, more.by, more.beneficiary, queue, lost)
     return (*history, record)[-KEPT_EVICTIONS:]

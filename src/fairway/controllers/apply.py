@@ -31,6 +31,7 @@ from fairway.engine import (
     Wait,
     Workload,
 )
+from fairway.engine.resources import DEVICE
 from fairway.kube.agenda import Agenda
 
 from . import status as life
@@ -201,7 +202,8 @@ class Writer:
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)
         eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
-        status = life.evict(status, eviction, decided.words)
+        cost = seen.spec.queue, round(_lost(seen, now) * DEVICE)
+        status = life.evict(status, eviction, decided.words, of=cost)
         return life.move(status, to)
 
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided) -> None:

@@ -31,8 +31,9 @@ from fairway.outlook import Outcome, learned
 from . import status as life
 from .forecast import accuracy
 from .means import Means
+from .meter import Meter
 from .status import Said, since
-from .workloads import FINALIZER, held_by, served, value_of
+from .workloads import FINALIZER, held_by, used, value_of
 
 DEFAULT = "default"
 MOST_LEARNED = 200  # runtimes of a queue that are learned from before they are written
@@ -62,8 +63,8 @@ class News:
 
 
 class Queues:
-    def __init__(self, means: Means) -> None:
-        self.means = means
+    def __init__(self, means: Means, meter: Meter) -> None:
+        self.means, self.meter = means, meter
         self.agenda = Agenda(means.client.clock, means.client.chance)
         self._pictures: dict[str, Picture] = {}
         self._evicted: defaultdict[str, Counter[Pool]] = defaultdict(Counter)
@@ -81,6 +82,7 @@ class Queues:
 
     def show(self, snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> None:
         """A cycle is over; queues whose picture changed get a turn."""
+        self.meter.watch(snapshot, plan)
         pictures = pictures_of(snapshot, plan, usage)
         for name, picture in pictures.items():
             if self._pictures.get(name) != picture:
@@ -211,7 +213,7 @@ def use_of(said: WorkloadObject, now: float) -> Use | None:
     finished = since(said.status, "Finished")
     if not said.status.attempt or not (finished or said.metadata.deletion_timestamp):
         return None
-    status, start = served(said, now=now) if finished is None else said.status, since(said.status, "Admitted")
+    status, start = used(said, now=now), since(said.status, "Admitted")
     amounts = status.served.amounts if status.served else {}
     spent = {(pool, name): amount for pool, own in amounts.items() for name, amount in own.items()}
     runtime = finished - start if finished and start is not None and status.phase == "Succeeded" else None

@@ -19,7 +19,7 @@ from fairway import LEASE
 from fairway.api.objects import NamespaceObject, Object, PodObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
-from fairway.api.types import WorkloadObject
+from fairway.api.types import UsageMonthObject, WorkloadObject
 from fairway.api.workloads import key_of
 from fairway.clock import Chance, Clock
 from fairway.engine import Fault, Plan, Snapshot, State
@@ -32,6 +32,7 @@ from fairway.kube.transport import Transport
 from fairway.record import keep, record_of
 from fairway.settings import DECIDES_BY, Settings, policy_of, told
 
+from .accounts import Accounts
 from .apply import Writer
 from .cases import Cases, group_kind, key_of_owner
 from .facts import Facts
@@ -40,6 +41,7 @@ from .front import Front
 from .happening import Happening, failed_at, happened, happened_since, pod_failed
 from .journal import Journal
 from .means import Means
+from .meter import Meter
 from .metrics import Metrics
 from .needs import installed
 from .notify import Notices
@@ -100,10 +102,12 @@ class Control:
             wake=lambda: self._scheduler.changed.set(),
             tend=lambda key: self._writer.agenda.note(key),
             rank=lambda key: self._writer.rank(key),
-            must_charge=lambda said: self._queues.must_charge(said),
+            must_charge=lambda said: any([self._queues.must_charge(said), self._accounts.must_charge(said)]),
         )
         policy = policy_of(settings)
-        self._writer, self._queues = Writer(self._means), Queues(self._means)
+        meter = Meter()
+        self._writer, self._queues = Writer(self._means), Queues(self._means, meter)
+        self._accounts = Accounts(self._means, meter)
         self._notices = Notices(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn, self._queues.learned)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
@@ -125,7 +129,7 @@ class Control:
                 self._catch_up()
                 await means.election.begin(**{DECIDES_BY: told(means.settings)})
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
-                tellers = self._queues.run(), self._forecasts.run(), self._notices.run()
+                tellers = self._accounts.run(), self._queues.run(), self._forecasts.run(), self._notices.run()
                 for work in (self._writer.run(), *tellers, deciding, self._guard()):
                     tasks.create_task(work)
         finally:
@@ -176,7 +180,10 @@ class Control:
         elif isinstance(seen, WorkloadObject):
             self._writer.agenda.note(key_of(seen.metadata))
             self._notices.note(seen)
+            self._accounts.note(old, new)  # type: ignore[arg-type]
             self._log(happened(old, new))  # type: ignore[arg-type]
+        elif isinstance(seen, UsageMonthObject):
+            self._accounts.note_month(seen.metadata.name)
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)

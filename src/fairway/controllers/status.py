@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from fairway.api.accounts import with_use
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
 from fairway.api.types import AdmissionStatus, QueueStatus, Served, WorkloadStatus
@@ -112,13 +113,14 @@ def note(status: WorkloadStatus, said: Said | None, reason: str) -> WorkloadStat
     return replace(status, reason=said.reason, message=said.message) if status.phase in RUNS else status
 
 
-def evict(status: WorkloadStatus, eviction: Eviction, said: Said) -> WorkloadStatus:
-    """It waits again; what it held stays its own until it has left, and is served by now, which is `eviction.time`."""
+def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, of: tuple[str, int] = ("", 0)) -> WorkloadStatus:
+    """It waits again; what it held stays its own until it has left, and is served by now, which is `eviction.time`.
+    `of`: its queue, and the GPU-milliseconds of work that it loses."""
     now = eviction.time
     for kind in ("Admitted", "Running"):
         status = turned(status, kind, None, now=now)
     status = turned(status, "Evicted", said, now=now)
-    status = replace(status, eviction_history=remembered(status.eviction_history, eviction), backfilled_for="")
+    status = replace(status, eviction_history=remembered(status.eviction_history, eviction, *of), backfilled_for="")
     return wait(status, said, 0, is_active=eviction.reason != "Suspended")
 
 
@@ -164,7 +166,7 @@ def finish(status: WorkloadStatus, said: Said, *, succeeded: bool, now: float) -
     return replace(status, position=0, forecast=None, moves_to=None)
 
 
-def served(status: WorkloadStatus, *, now: float, held: Mapping[str, int]) -> WorkloadStatus:
+def served(status: WorkloadStatus, *, now: float, held: Mapping[str, int], queue: str = "") -> WorkloadStatus:
     """With what it held until now in `attained` and `served`: each second of an admission counts once, with what was
     held then. `held`: base units by resource."""
     start, before = since(status, "Admitted"), status.served
@@ -177,4 +179,6 @@ def served(status: WorkloadStatus, *, now: float, held: Mapping[str, int]) -> Wo
     own = amounts.get(pool, {})
     amounts[pool] = own | {name: own.get(name, 0.0) + amount * seconds for name, amount in held.items() if name != PODS}
     attained = status.attained + held.get(GPU, 0) / DEVICE * seconds
-    return replace(status, attained=attained, served=Served(until, amounts))
+    gpus, days = held.get(GPU, 0), before.days if before else {}
+    days = with_use(days, (queue, pool), gpus, start=begin, end=time(until))
+    return replace(status, attained=attained, served=Served(until, amounts, days))

@@ -45,6 +45,7 @@ class View:
         self.pools = self._store(kinds.NODE_POOLS, types.NodePoolObject)
         self.queues = self._store(kinds.QUEUES, types.QueueObject)
         self.reservations = self._store(kinds.RESERVATIONS, types.ReservationObject)
+        self.months = self._store(kinds.USAGE_MONTHS, types.UsageMonthObject)
         self.classes = self._store(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
         self.namespaces = self._store(kinds.NAMESPACES, objects.NamespaceObject)
         self.budgets = self._store(kinds.DISRUPTION_BUDGETS, objects.DisruptionBudgetObject)

@@ -476,7 +476,15 @@ def gpus_of(said: WorkloadObject) -> float:
 
 def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
     """Its status with what it has held until now."""
-    return life.served(said.status, now=now, held=held_of(said))
+    return life.served(said.status, now=now, held=held_of(said), queue=said.spec.queue)
+
+
+def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
+    """Its status with all that it has used: until it was over or deleted, else until now."""
+    if life.is_over(said.status):
+        return said.status
+    deleted = said.metadata.deletion_timestamp
+    return served(said, now=min(now, time(deleted)) if deleted else now)
 
 
 def _patience(case: Case, missing: Sequence[PodObject]) -> float:

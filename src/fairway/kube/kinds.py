@@ -81,3 +81,5 @@ DEFINITIONS = Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )
 RESERVATIONS = Kind("Reservation", "reservations", FAIRWAY, is_namespaced=False)
+USAGE_DAYS = Kind("UsageDay", "usagedays", FAIRWAY, is_namespaced=False)
+USAGE_MONTHS = Kind("UsageMonth", "usagemonths", FAIRWAY, is_namespaced=False)

@@ -1,0 +1,313 @@
+"""UsageDays are kept here: what each queue's workloads used, day by day, and what the pools had beside it.
+
+A queue has a turn every ten minutes, all at the same moments, and soon when a deletion waits for its charge. A turn
+charges what the mark of each workload lacks, in one write of a UsageDay over the version last seen, so that a write
+that arrives late is refused; whatever fails, the object is read anew. A workload keeps its finalizer until all it used
+is charged; its mark goes when that is seen. Two days later a UsageDay is settled: nothing more is charged to it, and no
+life of the controllers reads further back. Days that are past are charged in their order.
+
+A UsageMonth closes its month: what is still to be charged of it is, then each of its days is marked closed, then the
+month says so. What comes later is a row of the first open day, with the day that it is of. UsageDays are not watched:
+there are many, and nobody else writes them.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from hashlib import sha256
+
+import msgspec
+from msgspec.structs import replace
+
+from fairway.api import accounts
+from fairway.api.accounts import Claim, Terms, after, day_of
+from fairway.api.decode import change
+from fairway.api.objects import Metadata
+from fairway.api.quantities import Malformed, exact, time, time_text
+from fairway.api.types import VERSION, EvictionRecord, UsageDayObject, UsageDaySpec, UsageDayStatus, WorkloadObject
+from fairway.api.workloads import key_of
+from fairway.kube import kinds
+from fairway.kube.agenda import Agenda
+from fairway.kube.kinds import Ref, Selection
+
+from .means import Means
+from .meter import Meter
+from .status import is_over
+from .workloads import FINALIZER, used
+
+PERIOD_SECONDS, HURRIED_SECONDS = 600.0, 0.5
+SETTLED_DAYS = 2
+DAY, MONTH, POOLS = "fairway.dev/day", "fairway.dev/month", "/pools"
+LONGEST_NAME = 240
+CAPACITY = ""
+"""Instead of a queue: what the pools had."""
+Owed = tuple[Claim, Counter[str], tuple[EvictionRecord, ...]]
+Make = Callable[[UsageDayStatus], UsageDayStatus]
+
+
+@dataclass(slots=True)
+class Book:
+    """The UsageDays of a queue as last written or read; None where there is none."""
+
+    days: dict[str, UsageDayObject | None] = field(default_factory=dict)
+
+    def knows(self, day: str) -> bool:
+        return day in self.days
+
+    def settled(self) -> str:
+        """The last day that is settled, "" for none."""
+        return max((day for day, one in self.days.items() if one is not None and one.status.settled), default="")
+
+    def left(self, claim: Claim, day: str) -> tuple[Counter[str], tuple[EvictionRecord, ...]]:
+        """What is still to be charged of a claim of a day: it may be noted on that day, and late on others."""
+        seen = ((at, one) for at, one in self.days.items() if one is not None)
+        marks = (one.status.marks.get(accounts.mark_key(claim, "" if at == day else day)) for at, one in seen)
+        return accounts.left(claim, marks)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What is charged in one write. `late`: the closed day that it is of. `live`: uids whose marks are kept."""
+
+    owed: tuple[Owed, ...]
+    late: str
+    terms: Terms
+    live: frozenset[str]
+    until: str
+
+    def charge(self, status: UsageDayStatus) -> UsageDayStatus:
+        """With as much of it as there is room for marks."""
+        marks = {key: mark for key, mark in status.marks.items() if key.partition("/")[0] in self.live}
+        room, fits = accounts.MOST_MARKS - len(marks), []
+        for claim, pools, lost in self.owed:
+            is_new = accounts.mark_key(claim, self.late) not in marks
+            if not is_new or room > 0:
+                room -= is_new
+                fits.append((claim, self.late, pools, lost))
+        return accounts.charged(replace(status, marks=marks, until=self.until), fits, self.terms)
+
+
+class Accounts:
+    def __init__(self, means: Means, meter: Meter) -> None:
+        self.means, self.meter = means, meter
+        self.agenda = Agenda(means.client.clock, means.client.chance)
+        self._books: defaultdict[str, Book] = defaultdict(Book)
+        self._keys: defaultdict[str, set[str]] = defaultdict(set)  # of workloads that have used something of a queue
+        self._closed: set[str] = set()
+        self._has_begun = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        for key in (POOLS, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
+            self.agenda.note(key)
+        await self.agenda.run(self._turn)
+
+    def note(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
+        """A Workload changed: its queues are to be charged for it with their others."""
+        self.meter.note(old, new)
+        for said in filter(None, (old, new)):
+            for queue in _queues_of(said):
+                self._keys[queue].add(key_of(said.metadata))
+        if new is not None and new.status.admission is not None:
+            self.agenda.note(new.spec.queue, _next(self.means.now()))
+        if old is not None and new is None:
+            for queue in _queues_of(old):
+                self._keys[queue].discard(key_of(old.metadata))
+
+    def note_month(self, month: str) -> None:
+        """A UsageMonth has come, or changed."""
+        self.agenda.note(f"{MONTH}/{month}")
+
+    def must_charge(self, said: WorkloadObject) -> bool:
+        """Whether a workload that is over or deleted is still to be charged; if so its queues get a turn."""
+        waits = False
+        for day, queue, claim in self._claims(said, self.means.now()):
+            book = self._books[queue]
+            if day > book.settled() and (not book.knows(day) or any(book.left(claim, day))):
+                waits, now = True, self.means.now()
+                hurries = said.metadata.deletion_timestamp is not None
+                self.agenda.note(queue, now + HURRIED_SECONDS if hurries else _next(now))
+        return waits
+
+    @staticmethod
+    def _claims(said: WorkloadObject, now: float) -> Iterator[tuple[str, str, Claim]]:
+        if said.status.attempt and FINALIZER in said.metadata.finalizers:
+            served = used(said, now=now).served
+            yield from accounts.claims(said, served.days if served else {})
+
+    async def _turn(self, key: str) -> float | None:
+        now = self.means.now()
+        if not self.means.election.is_leader():
+            return now + 1.0
+        if key.startswith(f"{MONTH}/"):
+            return await self._close(key.removeprefix(f"{MONTH}/"), now)
+        if key == POOLS:
+            if not self._has_begun:
+                await self._begin()
+            await self._write_capacity(now)
+            return _next(now)
+        await self._charge(key, now)
+        ours = self._ours(key)
+        for one in ours:
+            if is_over(one.status) or one.metadata.deletion_timestamp is not None:
+                self.means.tend(key_of(one.metadata))
+        return _next(now) if ours else None
+
+    def _ours(self, queue: str) -> list[WorkloadObject]:
+        """The workloads that may owe something to a queue."""
+        seen = self.means.view.workloads
+        found = [seen[key] for key in self._keys[queue] if key in seen]
+        return [one for one in found if FINALIZER in one.metadata.finalizers and one.status.attempt]
+
+    async def _charge(self, queue: str, now: float) -> None:
+        """All that is owed to a queue, day by day in their order; then days that are long over are settled."""
+        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        live = set()
+        for one in self._ours(queue):
+            live.add(one.metadata.uid)
+            for day, at, claim in self._claims(one, now):
+                if at == queue:
+                    claims[day].append(claim)
+        book, today = self._books[queue], day_of(now)
+        await self._load(queue, min([*claims, today]), today)
+        seen = self.meter.taken(live, now)
+        for day in sorted(claims):
+            if day <= book.settled():
+                continue
+            owed = [(claim, *book.left(claim, day)) for claim in claims[day]]
+            owed = [one for one in owed if one[1] or one[2]]
+            late = day if owed and self._is_closed(book, day) else ""
+            terms = Terms(self._prices(), seen if day == today else {}, self._takers(owed))
+            bill = Bill(tuple(owed), late, terms, frozenset(live), time_text(int(now)))
+            if owed:
+                await self._write(queue, today if late else day, bill.charge)
+            if any(any(book.left(claim, day)) for claim in claims[day]):
+                return  # its marks are full: some of the workloads have to go first
+        await self._settle(queue, today)
+
+    def _is_closed(self, book: Book, day: str) -> bool:
+        """Whether nothing more can be written of a day; a month that is being closed takes no new day."""
+        month = self.means.view.months.get(day[:7])
+        is_closed = day[:7] in self._closed or (month is not None and bool(month.status.closed_at))
+        seen = book.days[day]
+        return seen.status.closed if seen is not None else is_closed
+
+    async def _load(self, queue: str, first: str, last: str) -> None:
+        """Reads the days that are not known yet, back to `first` or one that is settled."""
+        book, day = self._books[queue], last
+        while day >= max(first, book.settled()):
+            if not book.knows(day):
+                found = await self.means.client.find(Ref(kinds.USAGE_DAYS, name_of(queue, day)))
+                book.days[day] = msgspec.convert(found, UsageDayObject) if found else None
+            day = after(day, -1)
+
+    def _prices(self) -> dict[str, Fraction]:
+        found = {}
+        for name, pool in self.means.view.pools.items():
+            with suppress(Malformed):  # the pool says so
+                found[name] = Fraction(exact(str(pool.spec.cost_per_gpu_hour or 0)))
+        return found
+
+    def _takers(self, owed: Iterable[Owed]) -> dict[str, str]:
+        seen, keys = self.means.view.workloads, {one.beneficiary for *_, lost in owed for one in lost}
+        return {key: seen[key].spec.user for key in keys if key in seen}
+
+    async def _write(self, queue: str, day: str, make: Make) -> None:
+        """Writes the status that `make` makes of the UsageDay, which is made where there is none. Whatever goes wrong,
+        what is there is read anew by the next turn."""
+        book = self._books[queue]
+        try:
+            seen = book.days[day] or await self._made(queue, day)
+            patch = change(seen.status, make(seen.status))
+            if patch:
+                meta = {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version}
+                place, said = Ref(kinds.USAGE_DAYS, seen.metadata.name), {"metadata": meta, "status": patch}
+                answer = await self.means.client.patch(place, said, subresource="status")
+                book.days[day] = msgspec.convert(answer, UsageDayObject)
+        except BaseException:
+            book.days.pop(day, None)
+            raise
+
+    async def _made(self, queue: str, day: str) -> UsageDayObject:
+        spec = UsageDaySpec(day, queue, tuple(self._parents(queue)))
+        meta = Metadata(name_of(queue, day), labels={DAY: day, MONTH: day[:7]})
+        value = {"apiVersion": VERSION, "kind": "UsageDay", **msgspec.to_builtins(UsageDayObject(meta, spec))}
+        return msgspec.convert(await self.means.client.create(kinds.USAGE_DAYS, value), UsageDayObject)
+
+    def _parents(self, queue: str) -> Iterator[str]:
+        seen, passed = self.means.view.queues, {queue}
+        while queue in seen and (queue := seen[queue].spec.parent) and queue not in passed:
+            passed.add(queue)
+            yield queue
+
+    async def _settle(self, queue: str, today: str) -> None:
+        """What is long over takes no more, and needs no marks."""
+        book = self._books[queue]
+        for day in sorted(book.days):
+            one = book.days[day]
+            if one is not None and after(day, SETTLED_DAYS) < today and not one.status.settled:
+                await self._write(queue, day, lambda status: replace(status, settled=True, marks={}))
+        for day in [day for day in book.days if day < book.settled()]:
+            del book.days[day]
+
+    async def _begin(self) -> None:
+        """Capacity is counted on from where it was written to."""
+        today = day_of(self.means.now())
+        await self._load(CAPACITY, after(today, -1), today)
+        known = [one.status.until for one in self._books[CAPACITY].days.values() if one is not None]
+        if found := max(filter(None, known), default=""):
+            self.meter.begin(time(found))
+        self._has_begun = True
+
+    async def _write_capacity(self, now: float) -> None:
+        for day, make in list(self.meter.since(now)):
+            await self._load(CAPACITY, day, day)
+            if not self._is_closed(self._books[CAPACITY], day):
+                await self._write(CAPACITY, day, make)
+            self.meter.told(day)
+        await self._settle(CAPACITY, day_of(now))
+
+    async def _close(self, month: str, now: float) -> float | None:
+        """A month that is over: charges what is left of it, then closes each of its days, then says so."""
+        seen = self.means.view.months.get(month)
+        try:
+            end = accounts.end_of_month(month)
+        except ValueError:
+            return None
+        if seen is None or not seen.spec.closed or seen.status.closed_at or now < end:
+            return end if seen and now < end else None
+        for queue in sorted(self._keys):
+            await self._charge(queue, now)
+        await self._write_capacity(now)
+        self._closed.add(month)
+        for thing in await self.means.client.list(Selection(kinds.USAGE_DAYS, labels=f"{MONTH}={month}")):
+            one = msgspec.convert(thing, UsageDayObject)
+            book = self._books[one.spec.queue]
+            book.days[one.spec.day] = one
+            await self._write(one.spec.queue, one.spec.day, lambda status: replace(status, closed=True))
+            if one.status.settled:
+                del book.days[one.spec.day]
+        await self.means.patch(kinds.USAGE_MONTHS, seen, {"status": {"closedAt": time_text(int(now))}})
+        return None
+
+
+def name_of(queue: str, day: str) -> str:
+    """Of the UsageDay of a queue and day; a name that would be too long ends with a sum of it."""
+    if len(queue) > LONGEST_NAME:
+        queue = f"{queue[: LONGEST_NAME - 9]}-{sha256(queue.encode()).hexdigest()[:8]}"
+    return f"{day}.{queue}" if queue else day
+
+
+def _queues_of(said: WorkloadObject) -> set[str]:
+    """The queues that it may owe something."""
+    days = said.status.served.days.values() if said.status.served else ()
+    return {said.spec.queue, *(queue for own in days for queue in own), *(
+        one.queue for one in said.status.eviction_history if one.lost
+    )}  # fmt: skip
+
+
+def _next(now: float) -> float:
+    """When all are charged next."""
+    return (now // PERIOD_SECONDS + 1) * PERIOD_SECONDS

@@ -1,0 +1,180 @@
+"""What is measured for the accounts, and kept in memory until a UsageDay has it.
+
+Two things. What pools have and no workload holds: the state of the last cycle holds until the next, and is summed in
+whole seconds. And how workloads used what they held: from the admission until all pods run it is starting; then the
+node says whether each device is busy or idle, and what no node says is unknown. A crash loses what was seen of
+workloads since their last charge, and it counts as unknown; the time that no controller watched counts as it was when
+the next one looked.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec.structs import astuple, replace
+from numpy.typing import NDArray
+
+from fairway.api.accounts import Split, spans
+from fairway.api.quantities import time_text
+from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
+from fairway.engine import GPU, Plan, Snapshot, Wait
+from fairway.engine.resources import DEVICE, slices, taken
+from fairway.engine.snapshot import Columns
+
+from .status import holds, since
+from .workloads import held_by, held_of
+
+Make = Callable[[UsageDayStatus], UsageDayStatus]
+Figures = dict[str, PoolDay]
+Row = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Meter:
+    """`last`: a cycle that was not looked at yet. `state`: milli-GPU of each pool since `at`. `sums`: by day, in
+    GPU-milliseconds. `batches`: what is being written, and until when it goes. `began`: by uid, from when on
+    still to be counted, and the milli-GPU."""
+
+    last: tuple[Snapshot, Plan] | None = None
+    state: Figures = field(default_factory=dict)
+    at: int | None = None
+    sums: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(dict))
+    batches: dict[str, tuple[str, Figures]] = field(default_factory=dict)
+    began: dict[str, tuple[float, int]] = field(default_factory=dict)
+    seen: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    # What pools have
+
+    def watch(self, snapshot: Snapshot, plan: Plan) -> None:
+        """A cycle is over. Of a second only the last counts, so no more are looked at."""
+        if self.last is not None and int(snapshot.now) > int(self.last[0].now):
+            self._look()
+        self.last = snapshot, plan
+
+    def _look(self) -> None:
+        if self.last is not None:
+            (snapshot, plan), self.last = self.last, None
+            seen = figures(snapshot, plan)
+            self.state = self.state or seen
+            self._advance(int(snapshot.now))
+            self.state = seen
+
+    def begin(self, until: float) -> None:
+        """Before this life the sums were written until then."""
+        first, self.at = self.at, int(until if self.at is None else min(until, self.at))
+        if first is not None:
+            self._advance(first)
+
+    def _advance(self, now: int) -> None:
+        for day, start, end in spans(self.at, now) if self.at is not None else ():
+            for pool, each in self.state.items():
+                own = self.sums[day]
+                own[pool] = _sum(own.get(pool, PoolDay()), each, int(end - start))
+        self.at = now if self.at is None else max(now, self.at)
+
+    def since(self, now: float) -> Iterator[tuple[str, Make]]:
+        """Each day with what makes a UsageDay's status of the one before. What is in it already is not added again."""
+        self._look()
+        self._advance(int(now))
+        until = time_text(int(now))
+        for day in sorted({*self.sums, *self.batches}):
+            if day not in self.batches:
+                self.batches[day] = until, self.sums.pop(day)
+            yield day, self._adds(*self.batches[day])
+
+    @staticmethod
+    def _adds(until: str, more: Figures) -> Make:
+        def make(status: UsageDayStatus) -> UsageDayStatus:
+            if status.until >= until or status.closed:
+                return status
+            pools = {name: _sum(status.pools.get(name, PoolDay()), one, 1) for name, one in more.items()}
+            return replace(status, until=until, pools={**status.pools, **pools})
+
+        return make
+
+    def told(self, day: str) -> None:
+        """What was to be added to this day is in it."""
+        del self.batches[day]
+
+    # How workloads use what they hold
+
+    def note(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
+        """A Workload changed: while it is admitted and not running it starts."""
+        said = new or old
+        assert said is not None
+        uid, admitted = said.metadata.uid, since(new.status, "Admitted") if new else None
+        starts = new is not None and admitted is not None and not since(new.status, "Running")
+        starts = starts and not (new is not None and holds(new.status, "Finished"))
+        if new is not None and starts and uid not in self.began:
+            self.began[uid] = admitted or 0.0, held_of(new).get(GPU, 0)
+        elif not starts and uid in self.began:
+            start, gpus = self.began.pop(uid)
+            ends = [since(new.status, kind) for kind in ("Running", "Evicted", "Finished")] if new else []
+            self.seen[uid]["starting"] += round(gpus * max(0.0, min(filter(None, ends), default=start) - start))
+        if new is None:
+            self.seen.pop(uid, None)
+
+    def taken(self, uids: Iterable[str], now: float) -> dict[str, Split]:
+        """What was seen of these workloads since they were last asked for."""
+        found = {}
+        for uid in uids:
+            seen = self.seen.pop(uid, Counter())
+            if uid in self.began:
+                start, gpus = self.began[uid]
+                seen["starting"] += round(gpus * max(0.0, now - start))
+                self.began[uid] = max(now, start), gpus
+            found[uid] = Split(seen["starting"], seen["busy"], seen["idle"])
+        return found
+
+
+def figures(snapshot: Snapshot, plan: Plan) -> Figures:
+    """Milli-GPU of each pool at one moment. What is promised is reserved as far as its room is free already."""
+    free, outside, capacity = (_gpus(snapshot, each) for each in (snapshot.free, snapshot.outside, snapshot.capacity))
+    promised: Counter[str] = Counter()
+    leaving: Counter[str] = Counter()
+    for one in snapshot.running:
+        if one.is_promised or one.is_leaving:
+            gpus = held_by(one.workload, one.admission).get(GPU, 0)
+            (promised if one.is_promised else leaving)[one.admission.pool] += gpus
+    idle = free.clip(0)
+    kept, found = np.minimum(_kept(snapshot, plan, idle), idle), {}
+    for index, pool in enumerate(snapshot.pools):
+        mask = snapshot.pool_of == index
+        if total := int(capacity[mask].sum()):
+            usable, unusable = mask & snapshot.is_usable, mask & ~snapshot.is_usable
+            twice = int((idle - free)[mask].sum())
+            reserved = max(0, promised[pool.name] - twice) + int(kept[usable].sum())
+            draining = int(idle[unusable].sum()) + leaving[pool.name]
+            found[pool.name] = PoolDay(total, reserved, draining, int(outside[mask].sum()))
+    return found
+
+
+def _gpus(snapshot: Snapshot, columns: Columns) -> Row:
+    """Milli-GPU by node, parts of partitioned devices included."""
+    total: Row = columns[snapshot.resources.index(GPU)].copy()
+    for row, name in enumerate(snapshot.resources):
+        if parts := slices(name):
+            total += columns[row] * parts * DEVICE // 7
+    return total
+
+
+def _kept(snapshot: Snapshot, plan: Plan, free: Row) -> Row:
+    """Milli-GPU by node that holds and open reservations of nodes keep, free or not."""
+    kept = np.zeros(len(snapshot.nodes), dtype=np.int64)
+    waiting = {one.key: one for one in snapshot.pending}
+    for verdict in plan.verdicts:
+        if isinstance(verdict, Wait) and verdict.held is not None and verdict.workload in waiting:
+            each = {it.name: taken(it.pod, 0).get(GPU, 0) for it in waiting[verdict.workload].podsets}
+            for part in verdict.held.podsets:
+                for share in part.nodes:
+                    kept[snapshot.row_of[share.node]] += each[part.name] * share.count
+    for one in snapshot.reservations:
+        rows = [snapshot.row_of[node] for node in one.nodes if node in snapshot.row_of]
+        if one.start <= snapshot.now < one.start + one.duration:
+            kept[rows] = free[rows]
+    return kept
+
+
+def _sum(one: PoolDay, more: PoolDay, times: int) -> PoolDay:
+    return PoolDay(*(before + each * times for before, each in zip(astuple(one), astuple(more))))

@@ -1,0 +1,226 @@
+"""Accounts of a whole control plane in virtual time: every GPU-second once, whatever fails."""
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from faults import Faults, kill_and_start
+from simworld import Thing, World, cluster, job, node, priority
+
+from fairway.api.quantities import time as seconds
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref, Selection
+
+START = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+SEEDS = 400 if os.environ.get("FAIRWAY_SOAK") else 6
+BATCH = 2
+NAMES = "abcdefghijkl"
+WORKLOADS = "workloads.fairway.dev"
+
+
+def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, start: float = START) -> Any:
+    """What the story answers, played on these nodes with controllers running."""
+    clock = VirtualClock(start)
+
+    async def run() -> Any:
+        async with cluster(clock, seeded(1), *nodes) as world:
+            world.start()
+            return await story(world)
+
+    return clock.run(run())
+
+
+async def days(world: World) -> dict[str, Thing]:
+    """The statuses of all UsageDays, by name."""
+    found = await world.client.list(Selection(kinds.USAGE_DAYS))
+    return {it["metadata"]["name"]: it.get("status", {}) for it in found}
+
+
+def allocated(status: Thing) -> float:
+    """GPU-seconds."""
+    return sum(it.get("allocated", 0) for it in status.get("rows", ())) / 1000
+
+
+def queue(name: str, **spec: Any) -> Thing:
+    return {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_job_is_charged_while_it_runs_and_when_it_has_ended() -> None:
+    async def story(world: World) -> list[float]:
+        await world.apply(job("a", seconds=1500, gpus=2))
+        await world.clock.sleep(10)
+        found = []
+        for _ in range(4):
+            await world.clock.sleep(600)
+            found.append(allocated((await days(world)).get("2027-01-15.default", {})))
+        return found
+
+    first, second, third, last = play(story, node("n1", gpus=4))
+    assert 0 < first < 1200 and round(second - first) == 1200
+    assert third == last and 2998 < last < 3010
+
+
+def test_a_day_ends_at_midnight_in_utc() -> None:
+    async def story(world: World) -> dict[str, Thing]:
+        await world.apply(job("a", seconds=3600, gpus=1))
+        await world.clock.sleep(4400)
+        return await days(world)
+
+    evening = START + 15.5 * 3600  # half past eleven
+    found = play(story, node("n1", gpus=2), start=evening)
+    assert 1795 < allocated(found["2027-01-15.default"]) < 1800
+    assert 1800 < allocated(found["2027-01-16.default"]) < 1810
+    capacity = found["2027-01-15"]["pools"]["default"]["capacity"] / 1000
+    assert 2 * 1790 < capacity <= 2 * 1800
+
+
+def test_a_workload_is_kept_until_it_is_charged_and_a_deletion_does_not_wait_long() -> None:
+    async def story(world: World) -> tuple[float, float]:
+        await world.apply(job("a", seconds=1000, gpus=2))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.clock.sleep(100)
+        await world.delete(kinds.JOBS, "a")
+        asked = world.clock.now()
+
+        async def is_gone() -> bool:
+            return not await world.client.list(Selection(kinds.WORKLOADS))
+
+        await world.until(is_gone)
+        return world.clock.now() - asked, allocated((await days(world))["2027-01-15.default"])
+
+    took, charged = play(story, node("n1", gpus=4))
+    assert took < 2.0 and 199 < charged < 205
+
+
+def test_a_price_counts_from_when_it_is_set() -> None:
+    async def story(world: World) -> Thing:
+        pool = {"apiVersion": "fairway.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "p"}}
+        await world.apply({**pool, "spec": {"costPerGpuHour": "2.50"}})
+        await world.apply(job("a", seconds=7200, gpus=1))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.clock.sleep(3600)
+        await world.client.patch(Ref(kinds.NODE_POOLS, "p"), {"spec": {"costPerGpuHour": "0"}})
+        await world.clock.sleep(5400)
+        return (await days(world))["2027-01-15.default"]["rows"][0]
+
+    row = play(story, node("n1", gpus=1))
+    assert 7200 <= row["allocated"] / 1000 < 7205
+    assert 2.4e6 < row["cost"] < 2.6e6
+
+
+@dataclass(slots=True)
+class Observer:
+    """Adds up what workloads hold from what the server commits, in a way of its own: each attempt is a list of times
+    and GPUs, from the pods of its admission, and ends once."""
+
+    world: World
+    steps: dict[tuple[str, int], list[tuple[float, float]]] = field(default_factory=dict)
+    ends: dict[tuple[str, int], float] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        store, position = self.world.server.registry.store, 0
+        while not store.closed:
+            for event in store.since(position, WORKLOADS):
+                self._see(msgspec.json.decode(event.value))
+            position = store.revision
+            await store.changed(WORKLOADS)
+
+    def _see(self, said: Thing) -> None:
+        status, meta = said.get("status", {}), said["metadata"]
+        if not status.get("attempt"):
+            return
+        key, when = (meta["uid"], status["attempt"]), _turned(status)
+        self.names[meta["uid"]] = meta["name"]
+        ends = when.get("Finished") or (meta.get("deletionTimestamp") and seconds(meta["deletionTimestamp"]))
+        ends = ends or ("Admitted" not in when and when.get("Evicted"))
+        if "Admitted" in when and not ends:
+            steps = self.steps.setdefault(key, [(when["Admitted"], _gpus(said))])
+            if steps[-1][1] != _gpus(said):
+                steps.append((seconds(status["served"]["until"]), _gpus(said)))
+        elif ends:
+            self.ends.setdefault(key, ends)
+
+    def totals(self) -> Counter[str]:
+        """GPU-seconds by name."""
+        found: Counter[str] = Counter()
+        for key, steps in self.steps.items():
+            stops = [*(at for at, _ in steps[1:]), self.ends[key]]
+            for (start, gpus), stop in zip(steps, stops):
+                found[self.names[key[0]]] += gpus * max(0.0, stop - start)  # type: ignore[assignment]
+        return found
+
+
+def _turned(status: Thing) -> dict[str, float]:
+    true = [it for it in status.get("conditions", ()) if it["status"] == "True"]
+    return {it["type"]: seconds(it["lastTransitionTime"]) for it in true}
+
+
+def _gpus(said: Thing) -> float:
+    pods = sum(on.get("count", 1) for it in said["status"]["admission"]["podSets"] for on in it.get("nodes", ()))
+    requests = said["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    return pods * float(requests.get("nvidia.com/gpu", 0))
+
+
+def _random_job(name: str, chance: random.Random) -> Thing:
+    width, said = chance.choice((1, 1, 3)), dict[str, Any]()
+    if width > 1:
+        said = {"parallelism": width, "completions": width, "completionMode": "Indexed"}
+        said["annotations"] = {"fairway.dev/min-count": "1"}
+    if chance.random() < 0.4:
+        said["pod"] = {"priorityClassName": "high"}
+    gpus = 1 if width > 1 else chance.choice((1, 2, 4))
+    return job(name, seconds=chance.choice((5, 300, 900)), cpu="1", gpus=gpus, **said)
+
+
+async def _is_charged(world: World) -> bool:
+    return not any(it["metadata"].get("finalizers") for it in await world.client.list(Selection(kinds.WORKLOADS)))
+
+
+def _is_crashing(seed: int, clock: VirtualClock) -> Coroutine[Any, Any, tuple[Counter[str], Counter[str]]]:
+    """GPU-seconds by name of a story with faults, crashes, evictions and deletions: as charged, and as observed."""
+
+    async def story() -> tuple[Counter[str], Counter[str]]:
+        chance = random.Random(seed)
+        async with cluster(clock, seeded(seed), node("n1", cpu=16, gpus=4), node("n2", cpu=16, gpus=4)) as world:
+            await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
+            fatal = frozenset(chance.sample(range(3, 200), 5))
+            quiet = clock.now() + 2000
+            faults = Faults(world.server.handle, clock, random.Random(seed + 1), quiet_at=quiet, fatal=fatal)
+            observer = Observer(world)
+            async with asyncio.TaskGroup() as tasks:
+                others = [tasks.create_task(it) for it in (observer.run(), kill_and_start(world, faults))]
+                for name in NAMES:
+                    await world.apply(_random_job(name, chance))
+                    await clock.sleep(chance.choice((0, 1, 60, 300)))
+                    if chance.random() < 0.2:
+                        await world.delete(kinds.JOBS, chance.choice(NAMES))
+                await clock.sleep(2000)
+                while not await _is_charged(world):
+                    await clock.sleep(60)
+                for task in (*others, *faults.late):
+                    task.cancel()
+            charged: Counter[str] = Counter()
+            for status in (await days(world)).values():
+                for row in status.get("rows", ()):
+                    charged[row["name"]] += row["allocated"] / 1000
+            return charged, observer.totals()
+
+    return story()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_accounts_equal_what_was_held_to_the_second_whatever_crashes(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        clock = VirtualClock(START + (seed % 2) * 15.8 * 3600)  # every other story crosses midnight
+        charged, held = clock.run(_is_crashing(seed, clock))
+        wrong = {name: (charged[name], held[name]) for name in held if abs(charged[name] - held[name]) > 0.05}
+        assert not wrong, f"seed {seed}: {wrong}"
+        assert sum(held.values()) > 0, f"seed {seed}"
