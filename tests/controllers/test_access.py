@@ -54,6 +54,11 @@ async def story(world: World) -> set[Grant]:
     await world.until(lambda: world.is_in("job-many", "Running"))
     await world.apply(job("rush", cpu="2", seconds=20, pod={"priorityClassName": "high"}))
     await world.until(lambda: world.is_in("job-rush", "Running"))  # the elastic job shrinks
+    month = {"apiVersion": "fairway.dev/v1alpha1", "kind": "UsageMonth", "metadata": {"name": "2026-12"}, "spec": {}}
+    await world.client.create(kinds.USAGE_MONTHS, month)
+    await world.apply(job("computes", cpu="100m", seconds=20, gpus=1))
+    await world.until(lambda: world.is_in("job-computes", "Succeeded"), seconds=200)
+    await world.clock.sleep(700)  # what it used is charged
     await world.crash()
     await _certify(world, Client(way, world.clock, world.chance))
     return way.used
@@ -83,7 +88,7 @@ def test_each_verb_that_is_granted_is_used_and_no_other_is() -> None:
     clock = VirtualClock(1_800_000_000.0)
 
     async def played() -> set[Grant]:
-        async with cluster(clock, seeded(1), node("n1")) as world:
+        async with cluster(clock, seeded(1), node("n1", gpus=1)) as world:
             return await story(world)
 
     used, may = clock.run(played()), granted()

@@ -300,7 +300,7 @@ def test_a_department_is_charged_for_its_teams_and_its_budget_is_spent() -> None
         limit = {"fairway.dev/time-limit": "120s"}
         await world.apply(job("a", seconds=100, gpus=2, labels={"fairway.dev/queue": "vision"}, annotations=limit))
         await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=200)
-        await world.clock.sleep(150)
+        await world.clock.sleep(700)
         await world.apply(job("b", seconds=100, gpus=2, labels={"fairway.dev/queue": "speech"}, annotations=limit))
         await world.clock.sleep(10)
         left = (await world.workload("job-a"))["metadata"].get("finalizers", [])
@@ -318,10 +318,10 @@ def test_a_finished_job_is_charged_once_and_lets_its_workload_go() -> None:
     async def story(world: World) -> tuple[Thing, Thing]:
         await world.apply(job("a", seconds=50, gpus=1))
         await world.until(lambda: world.is_in("job-a", "Succeeded"))
-        await world.clock.sleep(150)
+        await world.clock.sleep(700)
         await world.crash()
         world.start()
-        await world.clock.sleep(150)
+        await world.clock.sleep(700)
         return (await world.queue())["status"], await world.workload("job-a")
 
     status, workload = play(story, node("n1", gpus=1))
