@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from fairway.engine.sketch import stem
+from fairway.engine import stem
 
 from .quantities import time, time_text
 from .types import EvictionRecord, UsageDayStatus, UsageLoss, UsageMark, UsageRow, WorkloadObject

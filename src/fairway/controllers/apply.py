@@ -18,6 +18,7 @@ from fairway.api import conditions
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.engine import (
+    DEVICE,
     Admission,
     Admit,
     Evict,
@@ -31,7 +32,6 @@ from fairway.engine import (
     Wait,
     Workload,
 )
-from fairway.engine.resources import DEVICE
 from fairway.kube.agenda import Agenda
 
 from . import status as life

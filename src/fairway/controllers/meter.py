@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from fairway.api.accounts import Split, spans
 from fairway.api.quantities import time_text
 from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
-from fairway.engine import GPU, Plan, Snapshot, Wait
-from fairway.engine.resources import DEVICE, slices, taken
-from fairway.engine.snapshot import Columns
+from fairway.engine import DEVICE, GPU, Columns, Plan, Snapshot, Wait, slices, taken
 
 from .status import holds, since
 from .workloads import held_by, held_of
