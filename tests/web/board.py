@@ -5,6 +5,7 @@ authorizer would, and refuses what it does not allow.
 """
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import aiohttp
 import inprocess
 
 from fairway.api.crds import crds
+from fairway.api.quantities import time_text
 from fairway.clock import Clock
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -26,9 +28,10 @@ from fairway.web.world import World
 Thing = dict[str, Any]
 OWN, LINK = "own-token", "link-token"
 GPU = "nvidia.com/gpu"
-NOW = "2026-11-23T12:00:00Z"
+NOW = time_text(time.time() - 600)
+"""When what runs began."""
 KINDS = {it.name: it for it in (kinds.NODES, kinds.QUEUES, kinds.NODE_POOLS, kinds.WORKLOADS, kinds.JOBS, kinds.LEASES,
-                                kinds.NAMESPACES, kinds.PRIORITY_CLASSES)}  # fmt: skip
+                                kinds.NAMESPACES, kinds.PRIORITY_CLASSES, kinds.RESERVATIONS)}  # fmt: skip
 
 
 def node(name: str, gpus: int = 8, *, chooses: bool = True, **spec: Any) -> Thing:
@@ -64,8 +67,6 @@ def workload(key: str, queue: str, gpus: int = 1, **said: Any) -> Thing:
 
 
 def lease(renewed: float) -> Thing:
-    from fairway.api.quantities import time_text
-
     spec = {"holderIdentity": "one", "renewTime": time_text(renewed), "leaseDurationSeconds": 15}
     return {"kind": "Lease", "metadata": {"name": "fairway-controller", "namespace": "fairway-system"}, "spec": spec}
 

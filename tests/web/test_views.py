@@ -5,6 +5,8 @@ import time
 import pytest
 from board import NOW, board, lease, node, queue, workload
 
+from fairway.api.quantities import time_text
+
 WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 1 nodes"}
 
 
@@ -14,7 +16,7 @@ async def test_now_says_who_holds_which_gpu_since_when_and_until_when() -> None:
         page = await shown.page("/now")
     assert 'href="/workload/nlp/job-train"' in page and "<strong>train</strong>" in page and "ann · nlp" in page
     assert "GPU </span>0–2" in page and "GPU </span>3–7" in page
-    assert "ends by" in page and "12:00" in page
+    assert "ends by" in page and 'since <time datetime="' in page
 
 
 async def test_now_says_which_gpus_are_free_while_workloads_wait_and_why() -> None:
@@ -61,6 +63,31 @@ async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_bud
     assert "borrows 1" in page and "of what vision leaves" in page and "0 of 100 GPU-hours" in page and "ann 3" in page
 
 
+async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved() -> None:
+    forecast = {"p50": in_hours(2), "p90": in_hours(5)}
+    kept = {"kind": "Reservation", "metadata": {"name": "night"}, "spec": {"maintenance": True, "nodes": ["n1"],
+            "start": in_hours(1), "duration": "2h"}}  # fmt: skip
+    it = workload("nlp/job-big", "nlp", 8, status=WAITS | {"forecast": forecast})
+    async with board(node("n1"), queue("nlp"), it, kept) as shown:
+        page = await shown.page("/timeline")
+        by_queue = await shown.page("/timeline?by=queue")
+    assert "big should start" in page and "night (maintenance)" in page
+    assert 'href="/waiting?queue=nlp"' in by_queue
+
+
+async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> None:
+    history = [{"time": in_hours(0), "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
+    it = workload("nlp/job-a", "nlp", 1, status={"reason": "Refused", "message": "struck", "evictionHistory": history})
+    async with board(node("n1", unschedulable=True), queue("nlp"), it) as shown:
+        page = await shown.page("/operations")
+    assert "Fairway does not decide" in page and "kubectl describe node n1" in page and "refused plan" in page
+    assert "kubectl fairway -n nlp why workload/job-a" in page and "Reclaimed for job-b, queue vision" in page
+
+
+def in_hours(hours: float) -> str:
+    return time_text(time.time() + hours * 3600)
+
+
 async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     history = [{"time": "2026-11-23T11:00:00Z", "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
@@ -85,7 +112,7 @@ TENANTS = {"bob": ("nlp", "quince"), "eve": ("vision", "medlar")}
 OF_TENANTS = [f"/workload/{space}/job-{name}" for space, name in TENANTS.values()]
 
 
-@pytest.mark.parametrize("view", ["/now", "/waiting", "/queues", *OF_TENANTS])
+@pytest.mark.parametrize("view", ["/now", "/waiting", "/queues", "/timeline", "/operations", *OF_TENANTS])
 async def test_two_tenants_never_see_each_others_names(view: str) -> None:
     things = [node("n1"), queue("nlp"), queue("vision")]
     for at, (user, (space, name)) in enumerate(TENANTS.items()):

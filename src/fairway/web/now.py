@@ -148,17 +148,17 @@ def _pool(node: Node, pools: Iterable[Pool]) -> Pool | None:
 
 
 def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Holder, Share]]) -> Row:
-    gpus, problem = capacity_of(node).get(GPU, 0) // DEVICE, _problem(node)
+    gpus, wrong = capacity_of(node).get(GPU, 0) // DEVICE, problem(node)
     broken = {it.index for it in node.devices if not it.is_healthy}
-    blocks = tuple(_blocks(gpus + len(broken), [it for it in held if it[1].gpus], problem, broken))
+    blocks = tuple(_blocks(gpus + len(broken), [it for it in held if it[1].gpus], wrong, broken))
     levels = [dict(node.labels).get(level, "") for level in (pool.levels if pool else ())]
     free = sum(it.width for it in blocks if it.state == "free")
     others = tuple(holder for holder, share in held if not share.gpus)
     domain = " · ".join(it for it in levels if it and it != node.name)
-    return Row(node.name, pool.name if pool else "default", domain, problem, gpus, free, blocks, others)
+    return Row(node.name, pool.name if pool else "default", domain, wrong, gpus, free, blocks, others)
 
 
-def _problem(node: Node) -> str:
+def problem(node: Node) -> str:
     """Why nothing new starts there."""
     said = {
         "not ready": not node.is_ready, "unhealthy": node.is_unhealthy, "cordoned": node.is_unschedulable,

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from fairway.kube.client import ApiError
 
-from . import log, now, queues, waiting, workload_page
+from . import log, now, operations, queues, timeline, waiting, workload_page
 from .access import Access, Refused, Viewer
 from .act import act
 from .page import Ask, shell
@@ -35,8 +35,11 @@ HEADERS = {
     "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store",
 }  # fmt: skip
 STATIC = {"fairway.css": "text/css", "fairway.js": "text/javascript", "icon.svg": "image/svg+xml"}
-VIEWS = {"now": now.page, "waiting": waiting.page, "queues": queues.page, "workload": workload_page.page}
-MENU = (("now", "Now"), ("waiting", "Waiting"), ("queues", "Queues"))
+VIEWS = {
+    "now": now.page, "waiting": waiting.page, "queues": queues.page, "timeline": timeline.page,
+    "operations": operations.page, "workload": workload_page.page,
+}  # fmt: skip
+MENU = [(name, name.capitalize()) for name in VIEWS if name != "workload"]
 STOP_SECONDS = 0.5
 Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
 

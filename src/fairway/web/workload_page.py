@@ -5,7 +5,6 @@ open, by `detail`; what its ranks write comes from `log`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -19,21 +18,11 @@ from .access import Sight
 from .act import ACTIONS, leaves, line, offered
 from .ends import Ends
 from .page import Ask, Page, drawn, fragment
-from .workload import OVER, Workload
+from .workload import OVER, Eviction, Workload
 from .world import World
 
 MOST_EVENTS, HOUR = 50, 3600.0
 Thing = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """`whom`: the workload it was for, where the viewer may see that."""
-
-    time: float
-    reason: str
-    queue: str
-    whom: str
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -41,7 +30,8 @@ def page(world: World, ask: Ask) -> Page:
     if it is None:
         return drawn("gone", "Workload", {"ask": ask}, {})
     facts = {
-        "it": it, "ends": Ends(world, ask.now).of(it), "evictions": [_eviction(one, ask.sight) for one in it.evictions],
+        "it": it, "ends": Ends(world, ask.now).of(it),
+        "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
         "ran": it.attained / HOUR, "lines": _lines(it),
     }  # fmt: skip
@@ -54,11 +44,13 @@ def seen(world: World, sight: Sight, key: str) -> Workload | None:
     return it if it is not None and sight.sees(it.namespace) else None
 
 
-def _eviction(one: Any, sight: Sight) -> Eviction:
+def beneficiary(world: World, one: Eviction, sight: Sight) -> str:
+    """The workload that an eviction was for, as far as the viewer may see it; "" of none."""
     space, _, name = one.beneficiary.rpartition("/")
-    is_seen = not space or sight.sees(space)
-    whom = name if is_seen else f"a workload of queue {one.queue}" if one.queue else "another workload"
-    return Eviction(one.time, one.reason, one.queue, whom if one.beneficiary else "")
+    if space and not sight.sees(space):
+        return f"a workload of queue {one.queue}" if one.queue else "another workload"
+    known = world.workloads.get(one.beneficiary)
+    return known.name if known else name
 
 
 def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:

@@ -137,6 +137,7 @@ function parsed(html) {
   const made = document.createElement("template");
   made.innerHTML = html;
   for (const it of made.content.querySelectorAll("time[datetime]")) it.textContent = clock(new Date(it.dateTime));
+  for (const it of made.content.querySelectorAll("[data-time]")) it.textContent = clock(new Date(it.dataset.time));
   return made.content;
 }
 

@@ -1,0 +1,91 @@
+"""The view Operations: what is wrong, and what changed since a while ago; each with the line that looks closer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fairway.api.nodes import node as node_of
+
+from .now import deciding, problem
+from .page import Ask, Page, drawn, window
+from .workload import Workload
+from .workload_page import beneficiary
+from .world import World
+
+SINCE = {"": 3600.0, "6h": 21_600.0, "24h": 86_400.0, "week": 604_800.0}
+SLOW_SECONDS, LONG_SECONDS = 120.0, 3600.0
+MOST_WAITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """`what` is wrong with `whom`; `line` looks closer, `page` of docs/ says what to do."""
+
+    what: str
+    whom: str
+    link: str
+    since: float | None
+    says: str
+    line: str
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    key: str
+    at: float
+    what: str
+    it: Workload
+    is_seen: bool
+    says: str
+
+
+def page(world: World, ask: Ask) -> Page:
+    after = ask.now - SINCE.get(ask.get("since"), SINCE[""])
+    changes = [it for it in _changes(world, ask) if it.at >= after and ask.get("what") in ("", it.what)]
+    changes.sort(key=lambda it: (-it.at, it.key))
+    part = window(ask, changes)
+    facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied}
+    return drawn("operations", "Operations", facts, {"changes": {it.key: it for it in part["items"]}})
+
+
+def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
+    is_fine, says = deciding(world, ask.now)
+    if is_fine is False:
+        line = "kubectl -n fairway-system get lease,pods"
+        yield Trouble("no decisions", "the controller", "", None, says, line, "start/troubleshooting.md")
+    for name, said in sorted(world.nodes.items()) if ask.sight.sees_nodes else ():
+        if wrong := problem(node_of(said)):
+            line = f"kubectl describe node {name}"
+            yield Trouble("node", name, f"/now?q={name}", None, wrong, line, "concepts/evict.md")
+    seen = [it for it in world.workloads.values() if ask.sight.sees(it.namespace)]
+    for it in sorted(seen, key=lambda it: it.since or 0.0):
+        late = ask.now - (it.since or ask.now)
+        if it.reason == "Refused" and it.state == "waiting":
+            yield _of(it, "refused plan", it.message, "why")
+        elif it.state in ("starting", "stopping", "cancelling") and late > SLOW_SECONDS:
+            yield _of(it, f"slow {it.state}", it.message or "its pods are not there yet, or not gone", "status")
+    waits = sorted((it for it in seen if it.state == "waiting"), key=lambda it: it.since or ask.now)
+    for it in waits[:MOST_WAITS]:
+        if ask.now - (it.since or ask.now) > LONG_SECONDS:
+            yield _of(it, "long wait", f"{it.reason}: {it.message}", "why")
+
+
+def _of(it: Workload, what: str, says: str, command: str) -> Trouble:
+    line = f"kubectl fairway -n {it.namespace} {command} {it.command_name}"
+    return Trouble(what, it.name, f"/workload/{it.key}", it.since, says, line, "start/troubleshooting.md")
+
+
+def _changes(world: World, ask: Ask) -> Iterator[Change]:
+    """Starts, ends and evictions that the objects still tell of."""
+    for it in world.workloads.values():
+        is_seen = ask.sight.sees(it.namespace)
+        name = it.key if is_seen else world.mask(it.key)
+        for at, one in enumerate(it.evictions):
+            taker = f" for {whom}" if (whom := beneficiary(world, one, ask.sight)) else ""
+            queue = f", queue {one.queue}" if one.queue else ""
+            yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, f"{one.reason}{taker}{queue}")
+        if it.ended is not None:
+            yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.message if is_seen else "")
+        elif it.began is not None and it.shares:
+            nodes = ", ".join(dict.fromkeys(share.node for share in it.shares)) if ask.sight.sees_nodes else ""
+            yield Change(f"{name} start", it.began, "started", it, is_seen, f"on {nodes}" if nodes else "")

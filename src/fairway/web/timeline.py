@@ -1,0 +1,169 @@
+"""The view Timeline: a day back and the forecast ahead, a line for each node, queue or workload.
+
+What is known is drawn: the last attempt of each workload and its end, the ends of earlier attempts (evictions, marked,
+with the queue that took the room), until when what runs should run, and when what waits should start. Reservations are
+lines of their own. A line is a picture whose words say the same.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import floor
+
+from fairway.api import types
+from fairway.api.quantities import Malformed
+from fairway.api.queues import reservation
+from fairway.engine.model import Reservation
+
+from .ends import Ends
+from .now import queue_choices
+from .page import Ask, Page, drawn, window
+from .workload import Workload
+from .world import World
+
+HOUR, DAY = 3600.0, 86_400.0
+SPANS = {"": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
+"""By the word in the query: seconds back and seconds ahead."""
+WIDTH = 1000.0
+STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """In the units of the picture, of WIDTH. `kind`: ran, failed, runs, ahead (should run on), start (should start,
+    from the earlier to the later time), evicted, reserved."""
+
+    kind: str
+    left: float
+    width: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`says`: of one workload, in a word what its times mean, and the earlier and the later one."""
+
+    key: str
+    name: str
+    link: str
+    bars: tuple[Bar, ...]
+    says: tuple[str, float | None, float | None] = ("", None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    start: float
+    end: float
+
+    def bar(self, kind: str, start: float, end: float, words: str) -> Bar | None:
+        """The part of a time that is in sight, at least a hair wide."""
+        if end < self.start or start > self.end:
+            return None
+        left, right = (self.at(min(max(it, self.start), self.end)) for it in (start, end))
+        return Bar(kind, round(left, 1), round(max(2.0, right - left), 1), words)
+
+    def at(self, moment: float) -> float:
+        return WIDTH * (moment - self.start) / (self.end - self.start)
+
+    def ticks(self) -> list[tuple[float, float]]:
+        """Some round moments, with their places."""
+        step = next((it for it in STEPS if (self.end - self.start) / it <= 12), STEPS[-1])
+        first = floor(self.start / step) + 1
+        moments = (at * step for at in range(first, floor(self.end / step) + 1))
+        return [(moment, round(self.at(moment), 1)) for moment in moments]
+
+
+def page(world: World, ask: Ask) -> Page:
+    back, ahead = SPANS.get(ask.get("span"), SPANS[""])
+    now = floor(ask.now / 60) * 60.0  # a line moves once a minute
+    axis, ends, by = Axis(now - back, now + ahead), Ends(world, now), ask.get("by") or "workload"
+    lines: defaultdict[str, list[Bar]] = defaultdict(list)
+    named: dict[str, tuple[str, str]] = {}
+    said: dict[str, tuple[str, float | None, float | None]] = {}
+    for it in sorted(world.workloads.values(), key=_order):
+        if ask.get("queue") and it.queue != ask.get("queue"):
+            continue
+        bars = [bar for bar in _bars(it, ask, axis, ends) if bar is not None]
+        for key, name, link in _places(it, world, ask, by) if bars else ():
+            lines[key] += bars
+            named[key] = name, link
+            said[key] = _said(it, ends) if by == "workload" else ("", None, None)
+    made = (Line(key, *named[key], tuple(lines[key]), said[key]) for key in lines)
+    found = [*_reserved(world.reservations, axis), *made]
+    part = window(ask, found)
+    facts = {
+        "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
+        "queues": queue_choices(world), "accuracy": _accuracy(world.queues),
+    }  # fmt: skip
+    return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in part["items"]}})
+
+
+def _order(it: Workload) -> tuple[str, float, str]:
+    return it.queue, it.began or it.forecast[0] or it.since or 0.0, it.key
+
+
+def _bars(it: Workload, ask: Ask, axis: Axis, ends: Ends) -> Iterator[Bar | None]:
+    name = it.name if ask.sight.sees(it.namespace) else f"a workload of queue {it.queue}"
+    for one in it.evictions:
+        taker = f", room taken by queue {one.queue}" if one.queue else ""
+        yield axis.bar("evicted", one.time, one.time, f"{name} evicted: {one.reason}{taker}")
+    if it.began is not None and it.ended is not None:
+        yield axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
+    elif it.began is not None and it.shares:
+        now = ask.now
+        yield axis.bar("runs", it.began, now, f"{name} runs")
+        _, early, late = ends.of(it)
+        if until := late or early:
+            yield axis.bar("ahead", now, max(now, until), f"{name} should run on")
+    elif it.state == "waiting" and it.forecast[0]:
+        start, last = it.forecast[0], it.forecast[1] or axis.end
+        yield axis.bar("start", start, last, f"{name} should start")
+
+
+def _said(it: Workload, ends: Ends) -> tuple[str, float | None, float | None]:
+    if it.state == "waiting":
+        return "starts", it.forecast[0], it.forecast[1]
+    _, early, late = ends.of(it)
+    return it.state, it.began, it.ended or late or early
+
+
+def _places(it: Workload, world: World, ask: Ask, by: str) -> Iterator[tuple[str, str, str]]:
+    """The lines that it is on: key, name, link."""
+    if by == "queue":
+        yield it.queue, it.queue, f"/waiting?queue={it.queue}"
+    elif by == "node":
+        for node in dict.fromkeys(share.node for share in it.shares):
+            yield node, node, f"/now?q={node}"
+    elif ask.sight.sees(it.namespace):
+        yield it.key, it.name, f"/workload/{it.key}"
+    else:
+        yield world.mask(it.key), f"a workload of queue {it.queue}", ""
+
+
+def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Iterator[Line]:
+    for name, said in sorted(known.items()):
+        with suppress(Malformed):
+            one = reservation(said)
+            words = f"kept for queue {one.queue}" if one.queue else "maintenance"
+            bars = (axis.bar("reserved", start, start + one.duration, words) for start in _windows(one, axis))
+            if shown := tuple(bar for bar in bars if bar is not None):
+                yield Line(f"reservation {name}", f"{name} ({words})", "", shown)
+
+
+def _windows(one: Reservation, axis: Axis) -> Iterator[float]:
+    """When its windows that are in sight begin."""
+    step = {"Daily": DAY, "Weekly": 7 * DAY}.get(one.repeat)
+    start = one.start
+    if step and start + one.duration < axis.start:
+        start += step * floor((axis.start - start - one.duration) / step)
+    while start <= axis.end:
+        yield start
+        if not step:
+            return
+        start += step
+
+
+def _accuracy(queues: Mapping[str, types.QueueObject]) -> list[tuple[str, types.ForecastAccuracy]]:
+    """How far off forecasts were, by queue and horizon."""
+    return [(name, it) for name, said in sorted(queues.items()) for it in said.status.forecasts]
