@@ -1,7 +1,13 @@
 """How far off forecasts were, as a queue remembers it."""
 
-from fairway.api.types import ForecastAccuracy
-from fairway.controllers.forecast import MEMORY, accuracy
+from math import inf
+
+from msgspec.structs import replace
+
+from fairway.api.quantities import time
+from fairway.api.types import Forecast, ForecastAccuracy, WorkloadObject, WorkloadStatus
+from fairway.controllers.forecast import MEMORY, accuracy, moved_on, written
+from fairway.outlook import Forecast as Of
 from fairway.outlook.calibration import Outcome
 
 
@@ -26,3 +32,15 @@ def test_an_accuracy_waits_for_the_start() -> None:
     assert accuracy((), [Outcome("1h", None, False)]) == ()
     told = [Outcome("1h", None, False), Outcome("1h", 80.0, False, was_learned=True)]
     assert accuracy((), told) == (ForecastAccuracy("1h", 1, 80.0, 0.0),)
+
+
+def test_a_forecast_whose_first_time_has_passed_moves_on_to_its_second_and_then_to_none() -> None:
+    said = WorkloadObject(status=WorkloadStatus(forecast=Forecast("2026-11-21T14:20:00Z", "2026-11-21T16:05:00Z")))
+    assert moved_on(said, time("2026-11-21T14:19:00Z")) == said.status
+    later = moved_on(said, time("2026-11-21T14:21:00Z"))
+    assert later.forecast == Forecast("2026-11-21T16:05:00Z", "2026-11-21T16:05:00Z", rough=True)
+    assert moved_on(replace(said, status=later), time("2026-11-21T16:06:00Z")).forecast is None
+
+
+def test_a_forecast_is_told_to_the_second() -> None:
+    assert written(Of(p50=1_795_000_000.2, p90=inf)) == Forecast("2026-11-18T11:06:41Z", "")

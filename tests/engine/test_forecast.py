@@ -278,3 +278,16 @@ def test_a_question_is_answered_by_fewer_decisions_the_larger_the_cluster() -> N
     assert QUICK.cycles(snapshot_of(small)) > 10 and QUICK.cycles(snapshot_of(large)) <= 1
     found = forecast(large, Policy(), np.random.default_rng(7), Question(only="ns/a", effort=QUICK))
     assert found["ns/a"].is_rough and NOW < found["ns/a"].p50 < inf
+
+
+def test_behind_what_never_ends_there_is_no_forecast_however_long_the_chain() -> None:
+    chain = [job("lost", after=("ns/gone",)), job("next", after=("ns/lost",)), job("a", after=("ns/b",)),
+             job("b", after=("ns/a",)), job("last", after=("ns/r",)), job("free", after=("ns/last",))]  # fmt: skip
+    found = foretold(world(node("n1", 1), learned(HOUR), runs(job("r", gpus=1), "n1", since=NOW), *chain))
+    assert found.keys() == {"last", "free"}
+
+
+def test_what_has_outlived_all_that_is_known_is_rough_and_goes_by_its_own_limit() -> None:
+    running = runs(job("long", gpus=1, time_limit=100 * HOUR), "n1", since=NOW - HOUR)
+    found = foretold(world(node("n1", 1), learned(MINUTE), running, job("a", gpus=1)))
+    assert found["a"].is_rough and found["a"].p50 > NOW + 10 * HOUR

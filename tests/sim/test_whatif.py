@@ -1,10 +1,11 @@
 """What would be: a plan that is explained, and one workload that is asked about."""
 
+from dataclasses import replace
 
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Running, Wait, Workload, World, decide, snapshot_of
 from fairway.engine.model import GPU, Node, PodClass, PodSet, Queue
 from fairway.engine.policy import Policy
-from fairway.offline.whatif import FEW, explained
+from fairway.offline.whatif import FEW, Case, explained
 
 NOW = 1_000_000.0
 
@@ -34,3 +35,17 @@ def test_the_first_waits_are_explained_however_many_run_and_wait() -> None:
     plan = explained(world, decide(snapshot_of(world), Policy()), Policy())
     waits = [it for it in plan.verdicts if isinstance(it, Wait)]
     assert [len(it.facts.blocking) for it in waits] == [*range(1, FEW + 1), 0, 0, 0]
+
+
+def test_behind_many_that_wait_the_holders_of_the_gpus_are_named_all_the_same() -> None:
+    changes, _ = Case(busy(nodes=2, waiting=500), Policy(), "ns/w499").helps()
+    assert changes == ["rn000 and rn001 hold 4 GPUs"]
+
+
+def test_where_there_is_no_forecast_the_reason_is_told() -> None:
+    world = busy(nodes=1, waiting=3)
+    assert Case(world, Policy(), "ns/w00").unforeseen() == ""
+    assert Case(world, Policy(), "ns/w02").unforeseen().startswith("w00 waits before it, and nothing says for how long")
+    after = replace(world.pending[2], after=("ns/gone",))
+    lost = replace(world, pending=(*world.pending[:2], after))
+    assert Case(lost, Policy(), "ns/w02").unforeseen() == "nothing says when what it comes after ends"

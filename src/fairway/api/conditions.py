@@ -137,6 +137,25 @@ def protections(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
     return found
 
 
+def in_use(held: Mapping[str, int], resource: str, reader: Workload, queues: Queues) -> list[str]:
+    """Who holds a resource, a clause; none where it is not held. `held`: base units by key."""
+    hold = "holds" if len(held) == 1 else "hold"
+    return [f"{names(held, reader, queues)} {hold} {amount(sum(held.values()), resource)}"] if held else []
+
+
+def never(workload: Workload) -> str:
+    """Why no start is foretold for what cannot start as things are."""
+    return "nothing says when what it comes after ends" if workload.after else "it cannot start as things are"
+
+
+def unknown(before: str, reader: Workload, queues: Queues) -> str:
+    """Why no start is foretold behind what may run for any time."""
+    return (
+        f"{names((before,), reader, queues)} waits before it, and nothing says for how long it runs: no time limit, no "
+        "expected runtime, and nothing of its queue has ended"
+    )
+
+
 def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
     counts = ", ".join(f"{number} of {name}" for name, number in sorted((facts.would_fit or {}).items()))

@@ -114,7 +114,8 @@ async def why(client: Client, namespace: str, output: str, job: str) -> None:
 async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, list[str]]]:
     """Why it waits, or how it failed, as data; and what would help."""
     key = f"{found.ref.namespace}/{found.ref.name}"
-    helps = await would_help(client, key) if found.phase == "Pending" else []
+    is_foretold = bool(start(found.status.get("forecast"), client.clock.now()))
+    helps = await would_help(client, key, is_foretold=is_foretold) if found.phase == "Pending" else []
     cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
     return found, (facts | {"wouldHelp": helps, "cause": cause}, helps)

@@ -57,8 +57,9 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, li
     return answer, _lines(answer, world)
 
 
-async def would_help(client: Client, key: str) -> list[str]:
-    """What would let the waiting workload start now, else sooner; nothing where its user may not see the cluster."""
+async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str]:
+    """What would let the waiting workload start now, else sooner, and why it has no forecast; nothing where its user
+    may not see the cluster."""
     from fairway.offline import Case
 
     try:
@@ -69,8 +70,14 @@ async def would_help(client: Client, key: str) -> list[str]:
         if error.status == 403:
             return []
         raise
-    changes, sooner = Case(world, await policy_of(client), key).helps()
-    return [*changes, *_sooner(sooner, world.now), *([] if has_usable_node(world) else [f"forecast: {NO_NODE}"])]
+    case = Case(world, await policy_of(client), key)
+    changes, sooner = case.helps()
+    none = NO_NODE if not has_usable_node(world) else "" if is_foretold else _none(case.unforeseen())
+    return [*changes, *_sooner(sooner, world.now), *[f"forecast: {none}"] * bool(none)]
+
+
+def _none(why: str) -> str:
+    return f"none: {why}" if why else "none yet: it is made once a minute"
 
 
 async def policy_of(client: Client) -> "Policy":

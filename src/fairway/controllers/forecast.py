@@ -2,10 +2,10 @@
 
 At most once a minute, and only while something waits, `forecast` of the engine runs in a process of its own that gives
 way to others and ends with its answer: deciding never waits for it. It uses a tenth of one processor at most, and half
-a percent while nothing is decided: then only time passes. A forecast is written again when it has moved by
-more than a tenth of the time it tells of. What was told first from each distance is kept until the workload starts, and
-then counted, in the metrics and for its queue's status: by how much p50 was off, and how many started by p90. Nothing
-is decided here.
+a percent while nothing is decided: then only time passes. A forecast is written again when it has moved by more than a
+tenth of the time it tells of, and when its first time has passed. What was told first from each distance is kept until
+the workload starts, and then counted, in the metrics and for its queue's status: by how much p50 was off, and how many
+started by p90. Nothing is decided here.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
+from math import ceil, inf
 
 import numpy as np
 from msgspec import structs
@@ -31,7 +31,7 @@ from .status import holds, is_over, since
 
 MINUTE, SETTLE_SECONDS = 60.0, 2.0
 REST, QUIET_REST = 9.0, 199.0  # times as long as a forecast took: the rest after it, and while nothing is decided
-MOVED = 0.1
+MOVED, PASSED_SECONDS = 0.1, 5.0
 SEED = 1  # the same each time: a forecast moves because the world does, not by chance
 MEMORY = 200  # starts that an accuracy is the mean of
 log = logging.getLogger(__name__)
@@ -65,11 +65,22 @@ class Forecasts:
             self._count_started()
             snapshot = self.means.facts.state.snapshot(began)
             took = await self._round(snapshot) if snapshot.pending else 0.0
-            await clock.until(began + max(MINUTE, took * REST))
+            await self._rest(began + max(MINUTE, took * REST))
             if snapshot.pending or self._track:
-                with suppress(TimeoutError):
-                    await clock.within(began + max(MINUTE, took * QUIET_REST) - clock.now(), self._is_due.wait())
+                await self._rest(began + max(MINUTE, took * QUIET_REST), wakes=True)
                 self._is_due.set()
+
+    async def _rest(self, end: float, *, wakes: bool = False) -> None:
+        """Until `end`, or until something is decided if it `wakes`; forecasts whose first time passes are moved on."""
+        clock, decided = self.means.client.clock, self._is_due if wakes else asyncio.Event()
+        while (now := clock.now()) < end:
+            told = (it.status.forecast for it in self.means.view.workloads.values())
+            soonest = min((time(it.p50) + PASSED_SECONDS for it in told if it), default=end)
+            with suppress(TimeoutError):
+                await clock.within(min(end, max(soonest, now + 1.0)) - now, decided.wait())
+                return
+            for key in [key for key, it in self.means.view.workloads.items() if overtaken(it.status, clock.now())]:
+                await self.means.write(key, lambda it: moved_on(it, clock.now()))
 
     async def _round(self, snapshot: Snapshot) -> float:
         """One forecast, told; how long finding it took."""
@@ -141,13 +152,27 @@ def foretold(said: WorkloadObject, new: Forecast | None) -> WorkloadStatus:
     return structs.replace(said.status, forecast=written(new) if new else None)
 
 
+def overtaken(status: WorkloadStatus, now: float) -> bool:
+    """Whether the first time of its forecast has passed."""
+    return status.forecast is not None and time(status.forecast.p50) + PASSED_SECONDS <= now
+
+
+def moved_on(said: WorkloadObject, now: float) -> WorkloadStatus:
+    """The status with no time in the past: after p50 its forecast is p90, roughly; after that it has none."""
+    old = said.status.forecast
+    if old is None or not overtaken(said.status, now):
+        return said.status
+    late = old.p90 if old.p90 and time(old.p90) > now else ""
+    return structs.replace(said.status, forecast=ForecastStatus(late, late, rough=True) if late else None)
+
+
 def from_now(one: Forecast, now: float) -> Forecast:
     """A forecast without what has passed since it was begun."""
     return replace(one, p50=max(one.p50, now), p90=max(one.p90, now))
 
 
 def written(one: Forecast) -> ForecastStatus:
-    return ForecastStatus(time_text(one.p50), time_text(one.p90) if one.p90 < inf else "", one.is_rough)
+    return ForecastStatus(time_text(ceil(one.p50)), time_text(ceil(one.p90)) if one.p90 < inf else "", one.is_rough)
 
 
 def is_news(status: WorkloadStatus, new: Forecast | None, *, now: float) -> bool:

@@ -244,6 +244,11 @@ class Learned:
         """Whether anything was learned."""
         return self._of(workload) is not None
 
+    def outlives(self, workload: Workload, seconds: float) -> bool:
+        """Whether none of its kind that ended ran so long, where something was learned."""
+        known = self._of(workload)
+        return known is not None and seconds > known.lengths.seconds[-1]
+
     def unknown_batch(self, workload: Workload) -> Group | None:
         """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
         where nothing was learned at all."""

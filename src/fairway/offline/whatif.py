@@ -9,9 +9,21 @@ from math import inf
 
 import numpy as np
 
-from fairway.api.conditions import holders, names, sentence, would_start
-from fairway.engine import Evict, Plan, Policy, Resize, Wait, Workload, World, snapshot_of
-from fairway.outlook import QUICK, Effort, Forecast, Question, WhatIf, forecast
+from fairway.api.conditions import holders, in_use, names, never, sentence, unknown, would_start
+from fairway.engine import (
+    Evict,
+    Facts,
+    Plan,
+    Policy,
+    Resize,
+    Wait,
+    Workload,
+    World,
+    counted,
+    counts_of,
+    snapshot_of,
+)
+from fairway.outlook import DARK, MOST_WAITING, QUICK, Effort, Forecast, Futures, Question, WhatIf, forecast
 
 from .answer import Entry, entry, moment, workloads_of
 
@@ -69,9 +81,32 @@ class Case:
         if wait is None:
             return [], None
         facts = tries.facts(wait)
-        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
+        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues) or self._in_use(facts)
         changes = would_start(facts)
         return [*in_its_way, *changes], None if changes else self.sooner()
+
+    def _in_use(self, facts: Facts) -> list[str]:
+        """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
+        held = dict[str, int]()
+        for one in self.world.running:
+            podsets = one.workload.podsets
+            if amount := counted(podsets, counts_of(podsets, one.admission), 0).get(facts.resource):
+                held[one.workload.key] = amount
+        return in_use(held, facts.resource, self.ours, self.queues)
+
+    def unforeseen(self) -> str:
+        """Why there is no forecast for it; "" where it is only not made yet."""
+        if len(self.world.pending) > MOST_WAITING or not any(snapshot_of(self.world).is_usable):
+            return ""
+        futures = Futures(self.world, self.policy, Question(only=self.key, effort=ROUGHLY))
+        line = {one.key: row for row, one in enumerate(futures.line)}
+        if self.key not in line:
+            return never(self.ours)
+        doubts = futures.guesses()
+        if doubts[line[self.key]] < DARK:
+            return ""
+        first = next(row for row, doubt in enumerate(doubts) if doubt == DARK) - 1
+        return unknown(futures.line[first].key, self.ours, self.queues)
 
     def forecast(self, queue: str = "", effort: Effort = QUICK) -> Forecast | None:
         """When it will start, in its queue or in another."""

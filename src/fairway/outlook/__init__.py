@@ -5,10 +5,13 @@ from .calibration import Outcome as Outcome
 from .calibration import Track as Track
 from .calibration import horizon as horizon
 from .calibration import learned as learned
+from .forecast import DARK as DARK
+from .forecast import MOST_WAITING as MOST_WAITING
 from .forecast import QUICK as QUICK
 from .forecast import WINDOW as WINDOW
 from .forecast import Effort as Effort
 from .forecast import Forecast as Forecast
+from .forecast import Futures as Futures
 from .forecast import Question as Question
 from .forecast import forecast as forecast
 from .forward import Attempt as Attempt

@@ -66,6 +66,7 @@ DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
+DARK = 2  # the doubt in which nothing is foretold
 NEVER = tuple(Reason)[: tuple(Reason).index(Reason.NEVER_FITS) + 1]
 
 
@@ -123,17 +124,22 @@ class Runtimes:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
         if workload.key in self._known:
             return max(0.0, self._known[workload.key] - ran)
-        whole = self.foreseen.quantile(workload, part, ran)
+        says = self.foreseen.outlives(workload, ran) and (workload.expected_runtime or workload.time_limit)
+        whole = None if says else self.foreseen.quantile(workload, part, ran)
         if whole is not None:
             return whole - ran
-        return -log(1.0 - part) * max(ran, 0.0 if self.foreseen.knows(workload) else self._mean(workload))
+        is_known = self.foreseen.knows(workload) and not says
+        return -log(1.0 - part) * max(ran, 0.0 if is_known else self._mean(workload))
 
-    def is_guess(self, workload: Workload) -> bool:
-        """Whether nothing says how long it runs: none of its queue has ended, and no limit or expectation is set."""
-        return not (
-            workload.key in self._known or self.foreseen.knows(workload) or workload.expected_runtime
-            or self._expected(workload) or self._tree.time_limit(workload)
-        )  # fmt: skip
+    def doubt(self, workload: Workload, ran: float = 0.0) -> int:
+        """How little is known of how long it runs: 2 where none of its queue has ended, and no limit or expectation is
+        set; 1 where it has run longer than all that is known; else 0."""
+        if workload.key in self._known:
+            return 0
+        if self.foreseen.knows(workload):
+            return int(self.foreseen.outlives(workload, ran))
+        expects = workload.expected_runtime or self._expected(workload) or self._tree.time_limit(workload)
+        return 0 if expects else DARK
 
     def _expected(self, workload: Workload) -> float | None:
         return self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)
@@ -188,7 +194,7 @@ def forecast(
     return {
         one.key: Forecast(p50, max(p50, futures.late(one, p90)), rough or bool(guess and p50 > world.now))
         for one, p50, p90, rough, guess in zip(futures.line, halves, most, is_rough, guesses)
-        if p50 <= world.now or (p50 < inf and guess <= 1)
+        if p50 <= world.now or (p50 < inf and guess < DARK)
     }
 
 
@@ -210,10 +216,12 @@ class Futures:
 
     def guesses(self) -> list[int]:
         """For each of the line whether its start hangs on a guess: 0 no; 1 on what runs; 2 on what waits before it."""
-        guess, found = int(any(self._runtimes.is_guess(one.workload) for one in self._world.running)), list[int]()
+        now, doubt, running = self._world.now, self._runtimes.doubt, self._world.running
+        doubts = [doubt(one.workload, now - (now if one.admitted_at is None else one.admitted_at)) for one in running]
+        guess, found = int(DARK in doubts or sum(doubts) > len(doubts) / 2), list[int]()
         for one in self.line:
             found.append(guess)
-            guess = 2 if guess == 2 or self._runtimes.is_guess(one) else guess
+            guess = max(guess, doubt(one))
         return found
 
     def late(self, one: Workload, p90: float) -> float:
@@ -287,13 +295,26 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
     pending = {one.key: one for one in snapshot.pending}
     verdicts = [it for it in decide(policy.seen(snapshot), policy).verdicts if it.workload in pending]
     alone = Cycle(snapshot_of(replace(world_of(snapshot), pending=(), running=())), policy)
-    known: dict[tuple[object, ...], bool] = {}
-    may = [it for it in verdicts if isinstance(it, Admit) or (
+    known, stuck = dict[tuple[object, ...], bool](), _stuck(snapshot, alone.tree)
+    may = [it for it in verdicts if it.workload not in stuck and (isinstance(it, Admit) or (
         isinstance(it, Wait) and it.reason not in NEVER and _may_start(pending[it.workload], alone, known)
-    )]  # fmt: skip
+    ))]  # fmt: skip
     may.sort(key=lambda it: it.position if isinstance(it, Wait) else 0)
     holds = {it.workload: it.starts_at for it in may if isinstance(it, Wait) and it.starts_at is not None}
     return [pending[it.workload] for it in may], holds
+
+
+def _stuck(snapshot: Snapshot, tree: Tree) -> set[str]:
+    """Keys of the waiting workloads that come after one which neither runs nor waits and has not succeeded (suspended,
+    say, or missing), after each other, or after any of these."""
+    runs = {one.workload.key for one in snapshot.running}
+    left = {one.key: [key for key in one.after if tree.unmet((key,))] for one in snapshot.pending if one.after}
+    waits = {one.key for one in snapshot.pending} - left.keys() | runs
+    while free := [key for key, before in left.items() if waits.issuperset(before)]:
+        waits.update(free)
+        for key in free:
+            del left[key]
+    return set(left)
 
 
 def _may_start(workload: Workload, alone: Cycle, known: dict[tuple[object, ...], bool]) -> bool:
