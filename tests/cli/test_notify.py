@@ -1,16 +1,18 @@
 """Notices to a real HTTP server, from a cluster of this machine."""
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 
 from fairway.api.objects import Condition, Metadata
 from fairway.api.types import EvictionRecord, WorkloadObject, WorkloadSpec, WorkloadStatus
-from fairway.controllers.notify import NOTIFIED, allows, due
+from fairway.controllers.notify import NOTIFIED, PLACES, allows, due
 
 from .test_commands import Machine
 
@@ -71,7 +73,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
-    (machine.folder / "settings.yaml").write_text("notifyHosts: 127.0.0.1\n")
+    (machine.folder / "settings.yaml").write_text("notifyHosts: 127.0.0.1,mailto\n")
     up(machine)
     yield machine
     machine.run("down")
@@ -125,6 +127,53 @@ def test_a_host_that_the_setting_does_not_name_gets_nothing_and_an_event_says_so
     while "NotifyRefused" not in (said := machine.kubectl("get", "events", "-o", "wide")):
         assert time.monotonic() < deadline, said
     assert "the setting notifyHosts does not have localhost" in said and receiver.events("inside") == []
+
+
+def test_a_mail_comes_from_the_start_to_the_end_of_a_job(machine: Machine) -> None:
+    if shutil.which("sendmail", path=PLACES):
+        pytest.skip("this machine has a sendmail, which would send them away")
+    try:
+        server = Mails()
+    except OSError as error:
+        pytest.skip(f"mail is sent to port 25, and that cannot be served here: {error}")
+    with server:
+        submit(machine, "post", "mailto:ann@example.org", "exit 5")
+        with server.came:
+            assert server.came.wait_for(lambda: len(server.got) >= 2, timeout=60), server.got
+        server.shutdown()
+    assert [to for to, _ in server.got] == 2 * ["ann@example.org"]
+    assert "Subject: default/job-post started" in server.got[0][1]
+    assert "Subject: default/job-post failed" in server.got[1][1] and "failed: exit code 5" in server.got[1][1]
+
+
+class Mails(ThreadingTCPServer):
+    """SMTP on the port where mail is sent to, as far as one client needs it (RFC 5321)."""
+
+    daemon_threads, allow_reuse_address = True, True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 25), _Mail)
+        self.got: list[tuple[str, str]] = []
+        self.came = threading.Condition()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Mail(StreamRequestHandler):
+    server: Mails
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        to, answers = "", {"DATA": b"354 go on", "QUIT": b"221 bye"}
+        while line := self.rfile.readline().decode().strip():
+            verb = line.partition(" ")[0].upper()
+            to = line.partition("<")[2].partition(">")[0] if verb == "RCPT" else to
+            self.wfile.write(answers.get(verb, b"250 ok") + b"\r\n")
+            if verb == "DATA":
+                text = b"".join(iter(self.rfile.readline, b".\r\n")).decode()
+                self.wfile.write(b"250 queued\r\n")
+                with self.server.came:
+                    self.server.got.append((to, text))
+                    self.server.came.notify_all()
 
 
 def test_an_address_that_is_none_is_refused_at_the_door(machine: Machine) -> None:

@@ -156,6 +156,13 @@ def unknown(before: str, reader: Workload, queues: Queues) -> str:
     )
 
 
+def missing(absent: Sequence[str]) -> str:
+    """What a Reservation names that does not exist; "" where all of it does."""
+    more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
+    do = "does" if len(absent) == 1 else "do"
+    return f"{', '.join(absent[:NAMED])}{more} {do} not exist; nothing is reserved there until then" if absent else ""
+
+
 def would_start(facts: Facts) -> list[str]:
     """What else would let it start now, a clause each."""
     counts = ", ".join(f"{number} of {name}" for name, number in sorted((facts.would_fit or {}).items()))

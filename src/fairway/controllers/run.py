@@ -46,6 +46,7 @@ from .metrics import Metrics
 from .needs import installed
 from .notify import Notices
 from .queues import Queues
+from .reservations import Reservations
 from .scheduler import Scheduler
 from .view import View
 from .webhook import Address, Door
@@ -108,7 +109,7 @@ class Control:
         meter = Meter()
         self._writer, self._queues = Writer(self._means), Queues(self._means, meter)
         self._accounts = Accounts(self._means, meter)
-        self._notices = Notices(self._means)
+        self._notices, self._reservations = Notices(self._means), Reservations(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn, self._queues.learned)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
         self._leads = False
@@ -130,7 +131,7 @@ class Control:
                 await means.election.begin(**{DECIDES_BY: told(means.settings)})
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 tellers = self._accounts.run(), self._queues.run(), self._forecasts.run(), self._notices.run()
-                for work in (self._writer.run(), *tellers, deciding, self._guard()):
+                for work in (self._writer.run(), self._reservations.run(), *tellers, deciding, self._guard()):
                     tasks.create_task(work)
         finally:
             await means.election.release()
@@ -187,6 +188,7 @@ class Control:
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
+        self._reservations.note(kind, seen.metadata.name, is_new=old is None or new is None)
         means.facts.note(kind, old, new)
         if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
             means.wake()

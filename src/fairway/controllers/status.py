@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from fairway.api.accounts import with_use
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
-from fairway.api.types import AdmissionStatus, QueueStatus, Served, WorkloadStatus
+from fairway.api.types import AdmissionStatus, QueueStatus, ReservationStatus, Served, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
 
 MOST_EXCLUDED = 10
 RUNS = ("Admitted", "Running")
-S = TypeVar("S", WorkloadStatus, QueueStatus)
+S = TypeVar("S", WorkloadStatus, QueueStatus, ReservationStatus)
 
 
 @dataclass(frozen=True, slots=True)

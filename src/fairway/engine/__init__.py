@@ -44,6 +44,7 @@ from .policy import Policy as Policy
 from .queueing import level as level
 from .quota import Tree as Tree
 from .quota import astray as astray
+from .reservations import window as window
 from .resources import DEVICE as DEVICE
 from .resources import capacity_of as capacity_of
 from .resources import counted as counted
