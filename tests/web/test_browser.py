@@ -11,7 +11,7 @@ from board import LINK, Board, board, lease, node, queue, workload
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
 PATIENCE_MS = 60_000
-VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/workload/nlp/job-train"]
+VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/usage", "/workload/nlp/job-train"]
 WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 2 nodes"}
 THINGS = (
     node("n1"), node("n2", unschedulable=True), queue("all", 16), queue("nlp", 2, parent="all"),

@@ -1,10 +1,13 @@
 """What a viewer is sent: the right facts in each view, escaped, and only what the viewer may see."""
 
+import re
 import time
+from typing import Any
 
 import pytest
 from board import NOW, board, lease, node, queue, workload
 
+from fairway.api.accounts import HOUR_UNITS
 from fairway.api.quantities import time_text
 
 WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 1 nodes"}
@@ -43,6 +46,13 @@ async def test_a_cordoned_node_offers_nothing() -> None:
     async with board(node("n1", unschedulable=True)) as shown:
         page = await shown.page("/now")
     assert "cordoned" in page and "0 of 8 GPUs are free" in page
+
+
+async def test_a_node_in_no_pool_offers_nothing() -> None:
+    selected = {"nodeSelector": {"matchLabels": {"gpu": "h100"}}}
+    async with board(node("n1"), {"kind": "NodePool", "metadata": {"name": "h100"}, "spec": selected}) as shown:
+        page = await shown.page("/now")
+    assert "in no pool" in page and "0 of 8 GPUs are free" in page
 
 
 async def test_waiting_says_place_reason_and_when_it_starts() -> None:
@@ -84,6 +94,32 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     assert "kubectl fairway -n nlp why workload/job-a" in page and "Reclaimed for job-b, queue vision" in page
 
 
+def usage_day(queue: str, *, status: dict[str, Any], parents: tuple[str, ...] = ()) -> dict[str, Any]:
+    day = NOW[:10]
+    spec = {"day": day, "queue": queue, "parents": parents}
+    return {"kind": "UsageDay", "metadata": {"name": f"{queue or 'pools'}-{day}"}, "spec": spec, "status": status}
+
+
+def used(user: str, hours: int, busy: int) -> dict[str, Any]:
+    return {"user": user, "name": "train", "pool": "h100", "allocated": hours * HOUR_UNITS, "busy": busy * HOUR_UNITS}
+
+
+async def test_usage_adds_up_queues_to_their_parents_and_gpu_time_to_what_there_was() -> None:
+    days = (
+        usage_day("nlp", status={"rows": [used("ann", 10, 6), used("tariq", 5, 5)]}, parents=("all",)),
+        usage_day("vision", status={"rows": [used("yusra", 3, 0)]}, parents=("all",)),
+        usage_day("", status={"pools": {"h100": {"capacity": 24 * HOUR_UNITS, "reserved": HOUR_UNITS}}}),
+    )
+    async with board(*days) as shown:
+        by_queue, by_user = [await shown.page(f"/usage{query}") for query in ("", "?by=user")]
+    figures = re.findall(r"data-name=\"held\"><b>([\d.]+)", by_queue)
+    assert figures == ["18.0", "15.0", "3.0"] and "open: still being counted" in by_queue
+    assert re.findall(r"data-name=\"(unknown|kept|free)\">([\d.]+) <small>", by_queue) == [
+        ("unknown", "7.0"), ("kept", "1.0"), ("free", "5.0")
+    ]  # fmt: skip
+    assert "ann" in by_user and "yusra" in by_user
+
+
 def in_hours(hours: float) -> str:
     return time_text(time.time() + hours * 3600)
 
@@ -105,14 +141,15 @@ async def test_what_users_write_is_escaped(view: str) -> None:
     assert "<script" not in page and "<b>x" not in page and "&lt;script&gt;" in page
 
 
-TENANTS = {"bob": ("nlp", "quince"), "eve": ("vision", "medlar")}
+TENANTS = {"tariq": ("nlp", "quince"), "yusra": ("vision", "medlar")}
 """User → namespace and queue, and what its workloads are called after."""
 
 
+VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/usage?by=user"]
 OF_TENANTS = [f"/workload/{space}/job-{name}" for space, name in TENANTS.values()]
 
 
-@pytest.mark.parametrize("view", ["/now", "/waiting", "/queues", "/timeline", "/operations", *OF_TENANTS])
+@pytest.mark.parametrize("view", [*VIEWS, *OF_TENANTS])
 async def test_two_tenants_never_see_each_others_names(view: str) -> None:
     things = [node("n1"), queue("nlp"), queue("vision")]
     for at, (user, (space, name)) in enumerate(TENANTS.items()):
@@ -120,6 +157,7 @@ async def test_two_tenants_never_see_each_others_names(view: str) -> None:
         whom = [f"{one}/{other}" for one, other in TENANTS.values()]
         evicted = [{"time": NOW, "reason": "Reclaimed", "by": "x", "for": it} for it in whom]
         status = {"reason": "NoRoom", "message": message, "evictionHistory": evicted}
+        things.append(usage_day(space, status={"rows": [used(user, 1, 1)]}))
         things.append(workload(f"{space}/job-{name}", space, 1, user=user, at=f"n1[{at}]"))
         things.append(workload(f"{space}/job-{name}-2", space, 2, user=user, status=status))
 
@@ -131,14 +169,21 @@ async def test_two_tenants_never_see_each_others_names(view: str) -> None:
             page = await shown.page(view, user)
             hidden = {word for other, (_, word) in TENANTS.items() if other != user} | (TENANTS.keys() - {user})
             assert [word for word in hidden if word in page] == []
-            assert "No such workload" in page or name in page or view == "/queues"
+            assert "No such workload" in page or name in page or view in ("/queues", "/usage?by=user")
+
+
+async def test_who_may_not_list_queues_sees_those_of_seen_workloads_alone() -> None:
+    things = queue("all"), queue("nlp", parent="all"), queue("vision", parent="all"), workload("nlp/job-a", "nlp")
+    async with board(*things, users=("tariq",), allows=lambda _, resource, space: space == "nlp") as shown:
+        page = await shown.page("/queues", "tariq")
+    assert 'data-key="nlp"' in page and 'data-key="all"' in page and "vision" not in page
 
 
 async def test_a_namespace_that_is_new_is_seen_at_once() -> None:
-    async with board(queue("nlp"), users=("bob",), allows=lambda _, resource, space: bool(space)) as shown:
-        await shown.page("/waiting", "bob")
+    async with board(queue("nlp"), users=("tariq",), allows=lambda _, resource, space: bool(space)) as shown:
+        await shown.page("/waiting", "tariq")
         await shown.put({"kind": "Namespace", "metadata": {"name": "nlp"}}, workload("nlp/job-quince", "nlp"))
-        stream = shown.stream("/waiting", "bob")
+        stream = shown.stream("/waiting", "tariq")
         async for _, _, content in stream:
             if "quince" in str(content):
                 break
@@ -151,4 +196,4 @@ async def test_rights_are_asked_once_for_all_namespaces_and_then_kept() -> None:
         await shown.page("/waiting", "ann")
         await shown.page("/now", "ann")
         reviews = [it.headers["authorization"] for it in shown.asked if it.path.endswith("accessreviews")]
-    assert reviews.count("Bearer ann") == 3
+    assert reviews.count("Bearer ann") == 4

@@ -35,6 +35,7 @@ class Sight:
     namespaces: frozenset[str] = frozenset()
     sees_nodes: bool = True
     sees_queues: bool = True
+    sees_usage: bool = True
 
     def sees(self, namespace: str) -> bool:
         return self.sees_all or namespace in self.namespaces
@@ -88,12 +89,12 @@ class Access:
         return Client(_with(self._bare, token), own.clock, own.chance)
 
     async def _sight(self, client: Client, spaces: Collection[str]) -> Sight:
-        everything, nodes, queues = await asyncio.gather(
-            *(may(client, "list", kind) for kind in (kinds.WORKLOADS, kinds.NODES, kinds.QUEUES))
+        everything, *others = await asyncio.gather(
+            *(may(client, "list", kind) for kind in (kinds.WORKLOADS, kinds.NODES, kinds.QUEUES, kinds.USAGE_DAYS))
         )
         asked = [] if everything else sorted(spaces)[:MOST_NAMESPACES]
         seen = frozenset([space async for space in _allowed(client, asked)])
-        return Sight(everything, seen, nodes, queues)
+        return Sight(everything, seen, *others)
 
 
 async def _allowed(client: Client, spaces: Iterable[str]) -> AsyncIterator[str]:

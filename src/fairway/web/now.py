@@ -127,7 +127,7 @@ def _rows(world: World, ask: Ask) -> Iterator[Row]:
     for workload in world.workloads.values():
         for share in workload.shares:
             by_node[share.node].append((workload, share))
-    pools = sorted((pool_of(it) for it in world.pools.values()), key=lambda it: it.name)
+    pools = sorted((pool_of(it) for it in world.pools.values()), key=lambda it: it.name) or [Pool("default")]
     ends = Ends(world, ask.now)
     for name, said in world.nodes.items():
         held = by_node[name]
@@ -149,13 +149,15 @@ def _pool(node: Node, pools: Iterable[Pool]) -> Pool | None:
 
 def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Holder, Share]]) -> Row:
     gpus, wrong = capacity_of(node).get(GPU, 0) // DEVICE, problem(node)
+    if pool is None:
+        wrong = ", ".join(filter(None, (wrong, "in no pool: nothing starts there")))
     broken = {it.index for it in node.devices if not it.is_healthy}
     blocks = tuple(_blocks(gpus + len(broken), [it for it in held if it[1].gpus], wrong, broken))
     levels = [dict(node.labels).get(level, "") for level in (pool.levels if pool else ())]
     free = sum(it.width for it in blocks if it.state == "free")
     others = tuple(holder for holder, share in held if not share.gpus)
     domain = " · ".join(it for it in levels if it and it != node.name)
-    return Row(node.name, pool.name if pool else "default", domain, wrong, gpus, free, blocks, others)
+    return Row(node.name, pool.name if pool else "no pool", domain, wrong, gpus, free, blocks, others)
 
 
 def problem(node: Node) -> str:

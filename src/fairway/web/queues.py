@@ -73,7 +73,9 @@ class Tally:
 
 def page(world: World, ask: Ask) -> Page:
     tallies, capacity = _tallies(world, ask), _capacity(world)
-    named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in _tree(world.queues)}
+    seen = world.queues.keys() if ask.sight.sees_queues else _seen(world, ask)
+    tree = [one for one in _tree(world.queues) if one[0] in seen]
+    named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in tree}
     kin: defaultdict[str, list[Row]] = defaultdict(list)
     for name, row in named.items():
         kin[world.queues[name].spec.parent].append(row)
@@ -82,9 +84,15 @@ def page(world: World, ask: Ask) -> Page:
         name: replace(row, with_whom=_partners(row, kin[world.queues[name].spec.parent]), most=most)
         for name, row in named.items()
     }
-    unknown = sorted(set(tallies) - set(named))
+    unknown = sorted(set(tallies) - set(world.queues))
     facts = {"unknown": unknown, "count": len(rows), "capacity": capacity}
     return drawn("queues", "Queues", facts, {"queues": rows})
+
+
+def _seen(world: World, ask: Ask) -> set[str]:
+    """The queues of the workloads that the viewer may see, and those above them."""
+    leaves = {it.queue for it in world.workloads.values() if ask.sight.sees(it.namespace)}
+    return {name for leaf in leaves for name in lines_above(leaf, world.queues)}
 
 
 def _tree(queues: Mapping[str, types.QueueObject]) -> Iterator[tuple[str, types.QueueObject, int]]:

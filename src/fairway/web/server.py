@@ -21,7 +21,7 @@ from aiohttp import web
 
 from fairway.kube.client import ApiError
 
-from . import log, now, operations, queues, timeline, waiting, workload_page
+from . import log, now, operations, queues, timeline, usage, waiting, workload_page
 from .access import Access, Refused, Viewer
 from .act import act
 from .page import Ask, shell
@@ -37,7 +37,7 @@ HEADERS = {
 STATIC = {"fairway.css": "text/css", "fairway.js": "text/javascript", "icon.svg": "image/svg+xml"}
 VIEWS = {
     "now": now.page, "waiting": waiting.page, "queues": queues.page, "timeline": timeline.page,
-    "operations": operations.page, "workload": workload_page.page,
+    "operations": operations.page, "usage": usage.page, "workload": workload_page.page,
 }  # fmt: skip
 MENU = [(name, name.capitalize()) for name in VIEWS if name != "workload"]
 STOP_SECONDS = 0.5
@@ -142,7 +142,8 @@ class Dashboard:
         outgoing = web.StreamResponse(headers=HEADERS | {"content-type": "application/x-ndjson"})
         await outgoing.prepare(request)
         with suppress(ConnectionError):
-            async with aclosing(log.follow(viewer.client, it.key, run, int(tail) if tail.isdecimal() else 0)) as parts:  # type: ignore[type-var]
+            lines = log.follow(viewer.client, it.key, run, int(tail) if tail.isdecimal() else 0)
+            async with aclosing(lines) as parts:  # type: ignore[type-var]
                 async for part in parts:
                     await outgoing.write(msgspec.json.encode(part) + b"\n")
         return outgoing

@@ -100,6 +100,10 @@ class World:
         return self._store(kinds.RESERVATIONS)
 
     @property
+    def usage(self) -> Mapping[str, types.UsageDayObject]:
+        return self._store(kinds.USAGE_DAYS)
+
+    @property
     def lease(self) -> LeaseObject | None:
         return self._store(kinds.LEASES).get(f"{NAMESPACE}/{LEASE}")
 
@@ -133,6 +137,7 @@ class World:
             kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
             kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
             kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: LeaseObject,
+            kinds.USAGE_DAYS: types.UsageDayObject,
         }  # fmt: skip
         for kind, shape in shapes.items():
             space = NAMESPACE if kind == kinds.LEASES else ""
