@@ -259,6 +259,41 @@ def test_a_replica_waits_at_its_gates_runs_comes_back_after_an_eviction_and_is_c
     assert [one["metadata"]["name"] for one in seen["left"] if "filler" not in one["metadata"]["name"]] == []
 
 
+RESIZED = {"raycluster": ("workerGroupSpecs", 0), "pytorchjob": ("pytorchReplicaSpecs", "Worker")}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in RESIZED], ids=lambda case: case.name)
+def test_an_owner_that_runs_follows_its_counts_down_and_up(case: Case) -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        owner, (part, which), most = await submit(world, case), RESIZED[case.name], asked(case)
+
+        async def resize(count: int) -> None:
+            said = (await world.client.get(owner))["spec"][part]
+            said[which]["replicas"] = count
+            await world.client.patch(owner, {"spec": {part: said}})
+
+        async def has(count: int) -> bool:
+            placed = (await world.workload(case.workload))["status"]["admission"]["podSets"]
+            held = sum(it["count"] for one in placed for it in one.get("nodes") or ())
+            return len(await bound(world)) == held == count
+
+        await world.until(lambda: world.is_in(case.workload, "Running"))
+        assert await has(most)
+        first = {it["metadata"]["uid"] for it in await bound(world)}
+        await resize(1)
+        await world.until(lambda: has(2))
+        kept = {it["metadata"]["uid"] for it in await bound(world)} <= first
+        await world.apply(filler("beside", 2))
+        await world.until(lambda: world.is_in("job-filler-beside", "Running"))
+        await resize(3)
+        await world.until(lambda: world.is_in("job-filler-beside", "Succeeded"), seconds=200)
+        await world.until(lambda: has(4), seconds=60)
+        status = (await world.workload(case.workload))["status"]
+        return kept, status["attempt"], status.get("evictionHistory")
+
+    assert play(case, story) == (True, 1, None)
+
+
 TIMED = [case for case in CASES if case.name in ("pytorchjob", "tfjob", "xgboostjob", "rayjob", "jobset")]
 
 

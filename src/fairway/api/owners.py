@@ -83,7 +83,8 @@ class Ownership:
     object of its own name that has its podsets. `label`: the label of its pods that names it, where their controllers
     do not lead to it. `group`: the label of its pods that numbers its replicas, each of which is a workload. `opens`:
     the kind (group, version and plural) of the object of its own whose phase its operator waits for. `names`: the parts
-    of it that name a scheduler for pods that no template is written for.
+    of it that name a scheduler for pods that no template is written for. `is_resized`: its operator follows a change of
+    its counts while it runs.
     """
 
     versions: tuple[str, ...]
@@ -96,6 +97,7 @@ class Ownership:
     group: str = ""
     opens: str = ""
     names: tuple[tuple[str, ...], ...] = ()
+    is_resized: bool = False
 
     def workload(self, kind: str, said: object) -> WorkloadObject:
         """The Workload of an object as JSON gives it; raises Malformed."""
@@ -127,13 +129,14 @@ OWNERS: Mapping[tuple[str, str], Ownership] = {
     ("trainer.kubeflow.org", "TrainJob"): Ownership(
         ("trainer.kubeflow.org/v1alpha1",), "trainjobs", kubeflow.TrainJob, source=("jobset.x-k8s.io", "JobSet")
     ),
-    ("kubeflow.org", "PyTorchJob"): Ownership(("kubeflow.org/v1",), "pytorchjobs", kubeflow.PyTorchJob, TRAINING),
+    ("kubeflow.org", "PyTorchJob"): Ownership(("kubeflow.org/v1",), "pytorchjobs", kubeflow.PyTorchJob, TRAINING,
+                                                  is_resized=True),
     ("kubeflow.org", "TFJob"): Ownership(("kubeflow.org/v1",), "tfjobs", kubeflow.TensorFlowJob, TRAINING),
     ("kubeflow.org", "XGBoostJob"): Ownership(("kubeflow.org/v1",), "xgboostjobs", kubeflow.BoostJob, TRAINING),
     ("kubeflow.org", "MPIJob"): Ownership(
         ("kubeflow.org/v2beta1", "kubeflow.org/v1"), "mpijobs", kubeflow.MessageJob, RUN_POLICY
     ),
-    ("ray.io", "RayCluster"): Ownership(("ray.io/v1",), "rayclusters", ray.RayCluster),
+    ("ray.io", "RayCluster"): Ownership(("ray.io/v1",), "rayclusters", ray.RayCluster, is_resized=True),
     ("ray.io", "RayJob"): Ownership(("ray.io/v1",), "rayjobs", ray.RayJob, Switch(over=1)),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Ownership(
         ("leaderworkerset.x-k8s.io/v1",), "leaderworkersets", serving.LeaderWorkerSet, None,

@@ -41,6 +41,12 @@ def waits_for_fairway(spec: PodSpec) -> bool:
     return spec.scheduler_name == SCHEDULER or any(gate.name == GATE for gate in spec.scheduling_gates)
 
 
+def of_count(held: PodSetSpec, count: int) -> PodSetSpec:
+    """A podset that runs, with so many pods from now on. None of those that are new keeps the others from running."""
+    least = held.count if held.min_count is None else held.min_count
+    return held if count == held.count else replace(held, count=count, min_count=min(least, count))
+
+
 @dataclass(frozen=True, slots=True)
 class JobOwner:
     job: JobObject
@@ -62,16 +68,15 @@ class JobOwner:
         """Pods it has, or is about to have, when it runs."""
         return owners.job(self.job)[0].count
 
-    def resized(self, held: PodSetSpec, placed: int) -> PodSetSpec:
+    def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
         """The podset that runs on so many places, as `parallelism` has it now. No pod that it is to have more keeps the
         others from running. What has succeeded makes it smaller only where its pods are trials: the room of a trial
         that is over is free once no other trial needs it."""
-        wanted = self.wanted()
+        (held,), wanted = podsets, self.wanted()
         count = max(min(held.count, self.job.spec.parallelism), wanted)
         if self.is_array() and 0 < wanted < placed:
             count = wanted
-        least = held.count if held.min_count is None else held.min_count
-        return held if count == held.count else replace(held, count=count, min_count=min(least, count))
+        return (of_count(held, count),)
 
     def is_off(self) -> bool:
         """Whether its own controller keeps it from making pods."""
@@ -153,6 +158,14 @@ class KindOwner:
 
     def is_off(self) -> bool:
         return self.row.switch is not None and self.row.switch.is_off(self.said)
+
+    def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
+        """Its podsets as it counts them now, where its operator follows that while it runs."""
+        asked: tuple[PodSetSpec, ...] = ()
+        with suppress(Malformed):
+            asked = self.said.podsets() if self.row.is_resized else ()
+        counts = {one.name: one.count for one in asked}
+        return tuple(of_count(one, counts.get(one.name, one.count)) for one in podsets)
 
     def is_stopped(self) -> bool:
         """What comes of it yet finds no place, since none is bound that was not admitted."""
@@ -253,6 +266,10 @@ class PodsOwner:
 
     def wanted(self) -> int:
         return sum(not is_over(pod) for pod in self.pods)
+
+    def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
+        """What a pod asks for does not change."""
+        return tuple(podsets)
 
     def is_off(self) -> bool:
         """Its pods are all there is of it."""

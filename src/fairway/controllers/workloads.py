@@ -146,9 +146,9 @@ class Life:
         spec = replace(desired.spec, user=said.spec.user)
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
-            if isinstance(owner, JobOwner) and holds(said.status, "Admitted"):
+            if holds(said.status, "Admitted"):
                 placed = sum(it.count or 0 for one in said.status.admission.pod_sets for it in one.nodes)
-                spec = replace(spec, pod_sets=(owner.resized(said.spec.pod_sets[0], placed),))
+                spec = replace(spec, pod_sets=owner.resized(said.spec.pod_sets, placed))
         if patch := change(said.spec, spec):
             await self.means.patch(kinds.WORKLOADS, said, {"spec": patch})
 
