@@ -18,6 +18,7 @@ BEGINS = {
     "README.md": "",
     "docs/start/first-job.md": "",
     "docs/start/gpu-box-for-a-team.md": MACHINE,
+    "docs/start/migrate.md": f"export KUBECONFIG=$({MACHINE})",
     "examples/README.md": f"ln -s {ROOT}/examples .",
 }
 """What is true when a reader comes to the page."""
@@ -25,11 +26,12 @@ ELSEWHERE = {
     "docs/start/backup-and-upgrade.md": "test_backup_and_upgrade.py runs it",
     "docs/start/choose-a-policy.md": "a simulation of minutes: test_docs.py compares its figures with a run",
     "docs/start/from-slurm.md": "test_start.py runs it",
-    "docs/start/install-on-a-cluster.md": "needs a cluster and an image registry",
+    "docs/start/install-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
+    "docs/start/submit-to-a-cluster.md": "tests/kubernetes/test_submit.py runs it on a real cluster",
     "docs/start/sweeps.md": "test_start.py runs it",
     "docs/start/troubleshooting.md": "test_troubleshooting.py runs it",
-    "docs/start/uninstall-from-a-cluster.md": "needs a cluster",
-    "docs/start/upgrade-on-a-cluster.md": "needs a cluster",
+    "docs/start/uninstall-from-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
+    "docs/start/upgrade-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
 }
 NOT_RUN = {
     "make demo": "test_commands.py runs `fairway demo`",

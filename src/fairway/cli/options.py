@@ -44,6 +44,7 @@ _OPTIONS = (
     click.option("--after", multiple=True, metavar="JOB", help="Start only when this job has succeeded; repeatable."),
     click.option("--env", multiple=True, metavar="NAME[=V]", help="Pass this variable on, or set it; repeatable."),
     click.option("--env-only", multiple=True, default=None, metavar="NAME,…", help="Pass on these variables only."),
+    click.option("--sync", metavar="DIR", help="On a cluster: send the files of this folder that git tracks along."),
     click.option("--chdir", metavar="DIR", help="The folder it runs in; default: this one."),
     click.option("--notify", metavar="URL", callback=_url, help="Notify this address when it starts and ends."),
     click.option("--name", metavar="NAME", help="The job's name; default: made from the program's."),

@@ -30,6 +30,7 @@ from .options import submit_options
 from .output import show
 from .program import Program, program_of
 from .script import Submit
+from .sync import packed, unpack
 from .verdict import first_verdict
 from .whatif import dry_run as foretell
 
@@ -88,7 +89,8 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
     await check(client, view, [it.thing for it in drafts], order)
     if order.dry_run:
         return max([await _foretell(client, it, order) for it in drafts])
-    made = [await _make(client, it, values) for it in drafts]
+    files = packed(order.sync) if order.sync and not view.is_here else {}
+    made = [await _make(client, it, values, files) for it in drafts]
     await _tell(client, drafts, made, order)
     await warn(client)
     if order.watch:
@@ -102,6 +104,10 @@ async def _complete(client: Client, view: View, order: SimpleNamespace) -> None:
         raise Problem("say what to run: fairway submit -- PROGRAM ARGUMENT…, or a file of objects: -f FILE")
     if order.follow and order.file:
         raise Problem("--follow: a file may hold several jobs; use fairway logs -f JOB")
+    if order.sync and order.file:
+        raise Problem("--sync: goes with a program; the objects of a file name their own volumes")
+    if order.sync and view.is_here:  # where a program runs in a folder of this machine
+        order.chdir = order.chdir or order.sync
     order.kind = order.kind.capitalize() if order.kind else None
     if order.name:
         check_name(order.name)
@@ -161,19 +167,25 @@ def _by_option(draft: Draft) -> Iterator[None]:
         raise Problem(": ".join(options[0]) if options else error.message) from error
 
 
-async def _make(client: Client, draft: Draft, values: dict[str, str]) -> Thing:
-    """The object as the server made it, its environment in a Secret of its own, and its ranks in a Service."""
-    if not values or not template_of(draft.thing):
+async def _make(client: Client, draft: Draft, values: dict[str, str], files: dict[str, bytes]) -> Thing:
+    """The object as the server made it, its environment and files in Secrets of its own, and its ranks in a Service."""
+    template = template_of(draft.thing)
+    if not template or not (values or files):
         return await _create(client, draft)
     await variables.sweep(client, draft.ref.namespace)
-    secret = await variables.keep(client, draft.ref, values)
-    variables.refer(template_of(draft.thing), secret.name)
+    secrets: list[Ref] = []
     try:
+        for word, data, refer in (("env", values, variables.refer), ("files", files, unpack)):
+            if data:
+                secrets.append(await variables.keep(client, draft.ref, data, word))
+                refer(template, secrets[-1].name)
         made = await _create(client, draft)
     except (ApiError, Problem):
-        await client.delete(secret)
+        for secret in secrets:
+            await client.delete(secret)
         raise
-    await variables.give(client, secret, draft.ref, made["metadata"]["uid"])
+    for secret in secrets:
+        await variables.give(client, secret, draft.ref, made["metadata"]["uid"])
     return made
 
 

@@ -12,6 +12,7 @@ Job, or deletes it where there is none.
 import base64
 import os
 import re
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,11 +75,11 @@ def refer(template: dict[str, Any], secret: str) -> None:
         container["envFrom"] = [*(container.get("envFrom") or ()), {"secretRef": {"name": secret}}]
 
 
-async def keep(client: Client, owner: Ref, values: dict[str, str]) -> Ref:
-    """Makes the Secret of a Job or Pod that is about to be made, and returns where it is."""
+async def keep(client: Client, owner: Ref, values: Mapping[str, str | bytes], word: str = "env") -> Ref:
+    """Makes the Secret of a Job or Pod that is about to be made, and returns where it is. `word`: what it holds."""
     data = {name: base64.b64encode(os.fsencode(value)).decode() for name, value in values.items()}
     stem = re.sub(r"[^a-z0-9]+", "-", owner.name.lower()).strip("-")[:40]
-    meta = {"generateName": f"{stem}-env-", "labels": {UNOWNED: "true"}, "annotations": {UNOWNED: owner.name}}
+    meta = {"generateName": f"{stem}-{word}-", "labels": {UNOWNED: "true"}, "annotations": {UNOWNED: owner.name}}
     made = await client.create(SECRETS, {"metadata": meta, "data": data}, namespace=owner.namespace)
     return Ref(SECRETS, made["metadata"]["name"], owner.namespace)
 
@@ -119,4 +120,5 @@ async def _settle(client: Client, secret: Ref, name: str) -> None:
 
 def _secrets_of(template: dict[str, Any]) -> set[str]:
     sources = [it for container in template["spec"]["containers"] for it in container.get("envFrom") or ()]
-    return {it["secretRef"]["name"] for it in sources if "secretRef" in it}
+    mounted = {it["secret"]["secretName"] for it in template["spec"].get("volumes") or () if "secret" in it}
+    return mounted | {it["secretRef"]["name"] for it in sources if "secretRef" in it}
