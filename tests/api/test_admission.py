@@ -342,6 +342,35 @@ def test_a_deployment_hands_its_queue_and_a_gate_to_its_pods():
     assert made["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
 
 
+def deployment(user="bob", owner=None):
+    refs = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "controller": True}] if owner else []
+    meta = {"name": "d", "labels": {"fairway.dev/queue": "q"}, "ownerReferences": refs}
+    template = {"metadata": {"annotations": {"fairway.dev/user": user}}, "spec": {"containers": [{"name": "c"}]}}
+    return {"metadata": meta, "spec": {"template": template}}
+
+
+def user_of(made):
+    return made["spec"]["template"]["metadata"]["annotations"]["fairway.dev/user"]
+
+
+def test_pods_of_a_deployment_run_in_no_other_name_than_its_own():
+    assert user_of(let_in("Deployment", deployment(), group="apps")) == "ann"
+    made = {"jobTemplate": {"metadata": {"annotations": {"fairway.dev/user": "bob"}}}}
+    cron = let_in("CronJob", {**deployment(), "spec": made}, group="batch")
+    assert cron["spec"]["jobTemplate"]["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+
+
+@pytest.mark.parametrize(("by", "user"), [
+    ("ann", "ann"), ("system:serviceaccount:ns:builder", "system:serviceaccount:ns:builder"),
+    ("system:serviceaccount:kube-system:deployment-controller", "bob"),
+    ("system:serviceaccount:notebooks:controller", "bob"),
+])  # fmt: skip
+def test_what_a_controller_made_keeps_its_template_and_a_user_claims_no_other_name_in_it(by, user):
+    made = let_in("ReplicaSet", deployment(owner="Deployment"), group="apps", user=by)
+    assert user_of(made) == user
+    assert made["spec"]["template"]["spec"] == {"containers": [{"name": "c"}]}  # its maker would make another
+
+
 def test_nested_templates_are_steered_too():
     inner = {"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
     meta = {"name": "s", "labels": {"fairway.dev/queue": "q"}}

@@ -25,7 +25,7 @@ PARTS = {
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
     )
 }
-SERVICES = Kind("Service", "services")
+SERVICES, DEPLOYMENTS = Kind("Service", "services"), Kind("Deployment", "deployments", "apps/v1")
 Address = tuple[str, int]
 
 
@@ -149,6 +149,30 @@ async def is_there(client: Client, name: str) -> bool:
     return name in {it["metadata"]["name"] for it in await client.list(Selection(kinds.WORKLOADS, "default"))}
 
 
+async def no_object_is_made_in_the_name_of_another(ann: Client) -> None:
+    """By what holds without the webhook, which is not asked for what is not managed yet."""
+    claims = {"fairway.dev/user": "bob"}
+    mine, lied = job("mine"), job("lied")
+    for one, user in ((mine, "ann"), (lied, "bob")):
+        one["metadata"] = {"name": user, "namespace": "default", "annotations": {"fairway.dev/user": user}}
+    await ann.create(kinds.JOBS, mine, dry_run=True)
+    template = {"metadata": {"labels": {"app": "x"}, "annotations": claims}, "spec": pod("x")["spec"]}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    named = {"metadata": {"name": "x", "namespace": "default"}}
+    for kind, one in (
+        (kinds.JOBS, lied), (kinds.PODS, pod("x", annotations=claims)), (DEPLOYMENTS, {**named, "spec": spec}),
+    ):
+        await until(lambda kind=kind, one=one: is_told(ann, kind, one))  # a policy is in force a moment later
+
+
+async def is_told(ann: Client, kind: Kind, one: Thing) -> bool:
+    try:
+        await ann.create(kind, one, dry_run=True)
+    except ApiError as error:
+        return "found bob; ann made it" in error.message
+    return False
+
+
 async def test_without_an_answer_managed_objects_are_refused_and_no_others(plane: Plane) -> None:
     async with plane.client() as admin, plane.client("ann") as ann:
         await admin.create(kinds.NAMESPACES, {"metadata": {"name": "team", "labels": {"fairway.dev/managed": "true"}}})
@@ -165,4 +189,10 @@ async def test_without_an_answer_managed_objects_are_refused_and_no_others(plane
             assert "failed calling webhook" in await refusal(ann.create(kinds.PODS, pod("x", "team"), dry_run=True))
             for namespace, labels in (("default", {}), ("kube-system", LABELS), ("fairway-system", LABELS)):
                 await ann.create(kinds.PODS, pod("x", namespace, labels=labels), dry_run=True)
+            await no_object_is_made_in_the_name_of_another(ann)
+            workload = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Workload", "spec": {"user": "bob"},
+                        "metadata": {"name": "x", "namespace": "default"}}  # fmt: skip
+            for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+                await admin.delete(Ref(PARTS[kind], "fairway"))
+            await until(lambda: is_told(ann, kinds.WORKLOADS, workload))
         await admin.delete(Ref(kinds.NAMESPACES, "team"))

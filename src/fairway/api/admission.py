@@ -26,7 +26,8 @@ Thing: TypeAlias = dict[str, object]
 Said: TypeAlias = Mapping[str, object]
 Cause: TypeAlias = tuple[str, str, str]
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
-CONTROLLERS = "system:serviceaccount:kube-system:"
+ACCOUNTS = "system:serviceaccount:"
+CONTROLLERS = f"{ACCOUNTS}kube-system:"
 DEEPEST, MOST_RULES = 32, 20
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
@@ -193,6 +194,9 @@ def _managed(review: Review) -> None:
         for where, template in _templates(new):
             if template != before.get(where):  # an owner that was let in once can still be suspended or resized
                 _check_place(template, where, review)
+            if is_ours and kind in owners.GATED and _is_made(new):  # its maker compares it; pods are gated as they come
+                _keep_user(template, new, review)
+                continue
             if is_ours and kind in owners.GATED:
                 _inherit(template, new)
             if is_ours and _waits_at_gates(kind):
@@ -249,6 +253,20 @@ def _is_part(new: Thing) -> bool:
     """Whether something that is queued as a whole made it: it is admitted with that."""
     refs = _dicts(_part(new, "metadata").get("ownerReferences"))
     return any(one.get("controller") and _kind(one) in owners.OWNERS for one in refs)
+
+
+def _is_made(new: Thing) -> bool:
+    """Whether another object controls it."""
+    return any(one.get("controller") for one in _dicts(_part(new, "metadata").get("ownerReferences")))
+
+
+def _keep_user(template: Thing, owner: Thing, review: Review) -> None:
+    """Pods of a template have another user than their owner only where a controller says so: one of Kubernetes, or an
+    operator, which is a service account of another namespace."""
+    said, own = _part(template, "metadata", "annotations").get(USER), _part(owner, "metadata", "annotations").get(USER)
+    spaces = (CONTROLLERS, *[ACCOUNTS] * (not review.user.startswith(f"{ACCOUNTS}{review.namespace}:")))
+    if said not in (None, own) and not (review.is_trusted or review.user.startswith(spaces)):
+        _at(template, ("metadata", "annotations"))[USER] = own
 
 
 def _kind(ref: Said) -> tuple[str, str]:
@@ -349,11 +367,13 @@ def _add_gate(pod: Thing) -> None:
 
 
 def _inherit(template: Thing, owner: Thing) -> None:
-    """A template, of pods or of Jobs, has the queue and our annotations of its owner, where it has none of its own."""
+    """A template, of pods or of Jobs, has the queue and our annotations of its owner, where it has none of its own; its
+    user is always the owner's."""
     for name in ("labels", "annotations"):
         said = {key: text for key, text in _part(owner, "metadata", name).items() if key.startswith(f"{GROUP}/")}
+        user = {USER: said[USER]} if USER in said else {}
         if said:
-            _at(template, ("metadata", name)).update({**said, **_part(template, "metadata", name)})
+            _at(template, ("metadata", name)).update({**said, **_part(template, "metadata", name), **user})
 
 
 def _templates(said: object, path: str = "") -> Iterator[tuple[str, Thing]]:
