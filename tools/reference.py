@@ -14,7 +14,7 @@ import msgspec
 from fairway.api.crds import KINDS
 from fairway.api.types import VERSION
 from fairway.cli.main import COMMANDS, cli
-from fairway.controllers.metrics import Metrics
+from fairway.controllers.metrics import DoorMetrics, Metrics
 from fairway.engine import Cause, Ending, Reason
 from fairway.settings import Settings, _camel
 
@@ -258,7 +258,7 @@ def _comments(path: Path) -> dict[str, str]:
 
 
 def _metrics() -> str:
-    found = list(Metrics().registry.collect())
+    found = [*Metrics().registry.collect(), *DoorMetrics().registry.collect()]
     rows = [(f"`{it.name}{'_total' if it.type == 'counter' else ''}`", it.type, it.documentation) for it in found]
     return _page("Metrics", METRICS, _table(("metric", "type", "meaning"), sorted(rows)))
 

@@ -120,7 +120,7 @@ async def served(*, settled: bool = True) -> AsyncIterator[tuple[Client, "Asks"]
     async with running(door.run()), aiohttp.ClientSession() as session:
         while door.waits_for:
             await clock.sleep(0.02)
-        yield client, Asks(session, client, f"https://127.0.0.1:{port}")
+        yield client, Asks(session, client, f"https://127.0.0.1:{port}", door)
 
 
 @dataclass
@@ -130,6 +130,7 @@ class Asks:
     session: aiohttp.ClientSession
     client: Client
     url: str
+    door: Door
 
     async def post(self, path: str, review: Any) -> tuple[int, bytes]:
         secret = await self.client.get(Ref(kinds.SECRETS, SECRET, "fairway-system"))
@@ -173,6 +174,17 @@ async def test_what_the_webhook_completed_is_valid_as_it_is() -> None:
             made, why, warnings = await asks.review("/mutate", group, kind, new, old)
             again = await asks.review("/validate", group, kind, made or new, old)
             assert again == (made, why, warnings), name
+
+
+async def test_reviews_are_counted_and_what_is_refused_by_its_kind() -> None:
+    async with served() as (_, asks):
+        for path, new in (("/mutate", job()), ("/mutate", limited("soon")), ("/validate", job())):
+            await asks.review(path, "batch", "Job", new, None)
+        await asks.post("/mutate", {})
+        told = asks.door.metrics.exposition().decode()
+    assert 'fairway_webhook_requests_total{code="200",path="/mutate"} 2.0' in told
+    assert 'fairway_webhook_requests_total{code="400",path="/mutate"} 1.0' in told
+    assert 'fairway_webhook_refused_total{kind="Job"} 1.0' in told and "fairway_webhook_seconds_count 4.0" in told
 
 
 async def test_nothing_is_let_in_before_the_queues_are_known() -> None:

@@ -72,4 +72,5 @@ class Front:
             return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
         if request.path != "/metrics":
             return web.Response(status=404)
-        return web.Response(body=self.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        said = self.exposition() + (self.door.metrics.exposition() if self.door else b"")
+        return web.Response(body=said, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -88,6 +88,21 @@ class Metrics:
         return exchange
 
 
+class DoorMetrics:
+    """What the webhook counts: for as long as the process lives, over all lives of the controllers."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        asked, refused = "Admission reviews", "Admission reviews refused, by the kind of the object"
+        self.requests = Counter("fairway_webhook_requests", asked, ("path", "code"), registry=self.registry)
+        self.refused = Counter("fairway_webhook_refused", refused, ("kind",), registry=self.registry)
+        self.seconds = Histogram("fairway_webhook_seconds", "One admission review", registry=self.registry,
+                                 buckets=SHORT)  # fmt: skip
+
+    def exposition(self) -> bytes:
+        return generate_latest(self.registry)
+
+
 def _fill(gauge: Gauge, values: object) -> None:
     gauge.clear()
     for labels, value in dict(values).items():  # type: ignore[call-overload]

@@ -23,6 +23,7 @@ from fairway.api.objects import MANAGED
 from fairway.kube.client import ApiError, Client
 
 from .certificates import Certificates
+from .metrics import DoorMetrics
 from .view import View
 
 MOST_BYTES, STOP_SECONDS = 16 << 20, 1.0
@@ -64,6 +65,7 @@ class Door:
         self._certificates = Certificates(client, namespace, address[0], self._tls)
         self._trusted = {f"system:serviceaccount:{namespace}:{LEASE}"}
         self.view: View | None = None
+        self.metrics = DoorMetrics()
         self.waits_for = "the webhook has no certificate yet"
 
     async def run(self) -> None:
@@ -88,6 +90,13 @@ class Door:
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         if request.path not in ("/mutate", "/validate") or request.method != "POST":
             return web.Response(status=404)
+        started = self._client.clock.now()
+        told = await self._told(request)
+        self.metrics.requests.labels(request.path, str(told.status)).inc()
+        self.metrics.seconds.observe(self._client.clock.now() - started)
+        return told
+
+    async def _told(self, request: web.BaseRequest) -> web.Response:
         if self.view is None:
             return web.Response(status=503, text="the controller is starting")
         try:
@@ -95,6 +104,8 @@ class Door:
         except msgspec.MsgspecError as error:
             return web.Response(status=400, text=f"no AdmissionReview: {error}")
         told = answer(asked, self._review(asked), completes=request.path == "/mutate")
+        if not told["allowed"]:
+            self.metrics.refused.labels(asked.kind.kind).inc()
         said = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told}
         return web.Response(body=msgspec.json.encode(said), content_type="application/json")
 
