@@ -84,8 +84,10 @@ def _jobs(chance: random.Random) -> Jobs:
 
 
 def _pods(chance: random.Random) -> dict[str, Thing]:
-    """Some bare pods, and maybe a group of them."""
-    pods = {name: pod(name, seconds=chance.choice((2, 20)), cpu="1") for name in ("p0", "p1")[: chance.randint(0, 2)]}
+    """Some bare pods, one of which names its queue and so is its own Workload, and maybe a group of them."""
+    named = {"p0": {"fairway.dev/queue": "default"}, "p1": {}}
+    own = list(named.items())[: chance.randint(0, 2)]
+    pods = {name: pod(name, seconds=chance.choice((2, 20)), cpu="1", labels=labels) for name, labels in own}
     if chance.random() < 0.5:
         group = {"fairway.dev/group": "g", "fairway.dev/group-size": "2"}
         pods |= {name: pod(name, seconds=chance.choice((2, 20)), cpu="1", labels=group) for name in ("g-0", "g-1")}
@@ -155,7 +157,7 @@ async def _finished(world: World, names: set[str]) -> list[str]:
     seen: dict[str, Thing] = {}
     while world.clock.now() < START + END:
         seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
-        left = {name for name in names if seen.get(name, {}).get("status", {}).get("phase") != "Succeeded"}
+        left = {name for name in names if await world.phase(name) != "Succeeded"}
         if not left:
             return []
         await world.clock.sleep(5)

@@ -8,7 +8,7 @@ from typing import Any
 from simworld import SETTINGS, World, cluster, job, node, priority
 
 from fairway.clock import VirtualClock, seeded
-from fairway.controllers.workloads import BINDINGS_AT_ONCE
+from fairway.controllers.binder import AT_ONCE
 from fairway.kube.transport import Request, Response
 
 START = 1_800_000_000.0
@@ -48,7 +48,7 @@ def test_the_pods_of_a_gang_are_bound_side_by_side_but_not_all_at_once() -> None
         await world.until(lambda: world.is_in("job-g", "Running"), seconds=5)
         return slow.most
 
-    assert play(story) == BINDINGS_AT_ONCE
+    assert play(story) == AT_ONCE
 
 
 def test_what_is_urgent_is_written_past_a_long_list_of_decisions() -> None:

@@ -210,7 +210,8 @@ def _managed(review: Review) -> None:
         _inherit(_at(new, ("spec", "jobTemplate")), new)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
-        _keep(objects.ATTEMPT, review)
+        for key in (objects.ATTEMPT, objects.POOL, objects.CHARGED):
+            _keep(key, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)

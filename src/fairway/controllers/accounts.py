@@ -158,7 +158,8 @@ class Accounts:
     def _ours(self, queue: str) -> list[WorkloadObject]:
         """The workloads that may owe something to a queue."""
         seen = self.means.view.workloads
-        found = [seen[key] for key in self._keys[queue] if key in seen]
+        self._keys[queue] &= seen.keys()
+        found = [seen[key] for key in self._keys[queue]]
         return [one for one in found if FINALIZER in one.metadata.finalizers and one.status.attempt]
 
     async def _charge(self, queue: str, now: float) -> None:

@@ -35,10 +35,11 @@ from fairway.engine import (
 from fairway.kube.agenda import Agenda
 
 from . import status as life
+from .binder import Binder
 from .means import Means
 from .status import Said, holds, since
 from .waits import Waits
-from .workloads import Life, gpus_of, served
+from .workloads import Life, gpus_of, is_alone, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Decided:
 
 class Writer:
     def __init__(self, means: Means) -> None:
-        self.means, self.life = means, Life(means)
+        self.means, self.life = means, Life(means, Binder(means))
         width = means.settings.writes_at_once
         self.agenda = Agenda(means.client.clock, means.client.chance, width=width, rank=self.rank)
         self._workloads: Mapping[str, Workload] = {}
@@ -155,7 +156,11 @@ class Writer:
     async def _carry_out(self, key: str, decided: Decided) -> None:
         started = self.means.now()
         seen = self.means.view.workloads.get(key)
-        stands = await self.means.write(key, self._made(decided, now=started))
+        is_bound = seen is not None and is_alone(seen) and _is_plain(decided.verdict)
+        if is_bound:
+            stands = await self.life.binder.place(key, decided.verdict.admission)  # type: ignore[union-attr]
+        else:
+            stands = await self.means.write(key, self._made(decided, now=started))
         self.means.metrics.apply.observe(self.means.now() - started)
         if isinstance(decided.verdict, Evict) and self.means.view.workloads.get(key) is seen:
             self.means.facts.forget(key)  # what it loses was never written: nothing will show that it is gone
@@ -163,7 +168,7 @@ class Writer:
         if stands and seen:
             for follower in self._after.pop(key, []):
                 self._decide(follower)
-            self._tell(key, seen, decided)
+            self._tell(key, seen, decided, in_events=not is_bound)
         else:
             self._drop(key)
             self.means.wake()
@@ -206,8 +211,8 @@ class Writer:
         status = life.evict(status, eviction, decided.words, of=cost)
         return life.move(status, to)
 
-    def _tell(self, key: str, seen: WorkloadObject, decided: Decided) -> None:
-        """Events and counts of what was written; `seen` is how it was before."""
+    def _tell(self, key: str, seen: WorkloadObject, decided: Decided, *, in_events: bool) -> None:
+        """Events and counts of what was written; `seen` is how it was before. A pod that was bound at once says so."""
         verdict, queue, metrics = decided.verdict, seen.spec.queue, self.means.metrics
         if isinstance(verdict, Evict) and not holds(seen.status, "Admitted"):
             return  # it gave up a promise
@@ -218,9 +223,14 @@ class Writer:
             metrics.evictions.labels(str(verdict.cause)).inc()
             metrics.lost.inc(_lost(seen, self.means.now()))
         owner = self.means.cases.case(key).owner
-        if owner:
+        if owner and in_events:
             warns = conditions.is_warning(verdict)
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message, is_warning=warns)
+
+
+def _is_plain(verdict: Verdict) -> bool:
+    """Whether it says no more than where: a binding tells it."""
+    return isinstance(verdict, Admit) and not verdict.after and not verdict.backfilled_for
 
 
 def _beneficiary(one: Decided) -> str:

@@ -12,9 +12,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from fairway.api.alone import workload_of_pod
 from fairway.api.forms.form import Form
 from fairway.api.forms.serving import LeaderWorkerSet
-from fairway.api.objects import DEFAULT_SCHEDULER, GROUP_NAME, QUEUE, SCHEDULER, JobObject, Object, PodObject, PodSpec
+from fairway.api.objects import (
+    DEFAULT_SCHEDULER,
+    GROUP_NAME,
+    QUEUE,
+    SCHEDULER,
+    SUBMITTED,
+    JobObject,
+    Object,
+    PodObject,
+    PodSpec,
+)
 from fairway.api.owners import (
     GATED,
     GROUPS,
@@ -28,9 +41,10 @@ from fairway.api.owners import (
     queue_of,
 )
 from fairway.api.pods import is_lost
-from fairway.api.quantities import time
+from fairway.api.quantities import Malformed, time, time_text
+from fairway.api.queues import default_class
 from fairway.api.types import WorkloadObject
-from fairway.api.workloads import key_of
+from fairway.api.workloads import key_of, priority_class
 from fairway.kube.kinds import Kind
 
 from .bind import holds_room
@@ -89,6 +103,29 @@ class Cases:
         """When an owner was made. Its timestamp is in whole seconds: the rest is the order in which they were seen."""
         second = time(created) if created else float(int(now))
         return second + self._first.get(key, 0) % ORDERED / (ORDERED + 1)
+
+    def workload(self, key: str) -> WorkloadObject | None:
+        """The Workload as it is written; what a bare pod stands for where none is, or nothing in it yet."""
+        stored, pods = self.view.stored.get(key), self.pods_of.get(key, {})
+        if len(pods) != 1 or (stored is not None and stored.status.phase):
+            return stored
+        (pod,) = pods.values()
+        if not _is_left_to_us(pod) or not key.endswith(f"/{name_of('Pod', pod.metadata.name)}"):
+            return stored
+        try:
+            read = workload_of_pod(pod)
+        except Malformed:
+            return stored
+        if stored is not None:
+            return replace(stored, status=read.status) if read and read.status.phase else stored
+        return read and self._dated(key, read)
+
+    def _dated(self, key: str, read: WorkloadObject) -> WorkloadObject:
+        """With what its own object would say, too."""
+        meta, name = read.metadata, priority_class(read.spec, default_class(self.view.classes))
+        notes = {SUBMITTED: time_text(self.submitted(key, meta.creation_timestamp, now=0.0))}
+        spec = replace(read.spec, priority_class_name=name)
+        return replace(read, metadata=replace(meta, annotations=notes), spec=spec)
 
     def priority(self, key: str) -> int:
         """Of a workload that no decision knows yet, as far as its owner tells at a glance: what is made first."""

@@ -102,7 +102,9 @@ class Forecasts:
         self._track.tell(snapshot.now, snapshot.pending, found)
         for one in snapshot.pending:
             seen, new = means.view.workloads.get(one.key), found.get(one.key)
-            if seen and is_news(seen.status, new and from_now(new, means.now()), now=snapshot.now):
+            if seen is None or not seen.status.phase:  # why it waits is told first
+                continue
+            if is_news(seen.status, new and from_now(new, means.now()), now=snapshot.now):
                 await means.write(one.key, lambda it, new=new: foretold(it, new and from_now(new, means.now())))  # type: ignore[misc]
                 await means.client.clock.sleep(pause)
 

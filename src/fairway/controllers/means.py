@@ -1,6 +1,6 @@
 """What controllers work with, in one value; and how a status is written so that its outcome is known."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,8 @@ Make = Callable[[WorkloadObject], WorkloadStatus]
 @dataclass(frozen=True, slots=True)
 class Means:
     """What is set last is where the parts meet. `wake`: what the next decision reads has changed. `tend`: a workload
-    gets a turn. `rank`: its place in what is to be written, the least first. `must_charge`: whether its queue is still
+    gets a turn. `rank`: its place in what is to be written, the least first. `remember`: what
+    had no Workload has one. `must_charge`: whether its queue is still
     to charge it; asking makes sure that it does."""
 
     client: Client
@@ -43,6 +44,7 @@ class Means:
     wake: Callable[[], None]
     tend: Callable[[str], None]
     rank: Callable[[str], float]
+    remember: Callable[[str], Awaitable[None]]
     must_charge: Callable[[WorkloadObject], bool]
 
     def now(self) -> float:
@@ -53,15 +55,21 @@ class Means:
 
         A refusal is an observation: False. An answer that leaves it open (none in time, a cut connection, a 5xx) is
         not given up on: a write that may still arrive must not be forgotten. What is there is read back and the write
-        repeated until an answer is plain. So `make` has to leave a status alone that is as it should be.
+        repeated until an answer is plain. So `make` has to leave a status alone that is as it should be. A pod that is
+        its own Workload gets one first, where that is to say what the pod does not.
         """
         while (seen := self.view.workloads.get(key)) and self.election.is_leader():
-            patch = change(seen.status, make(seen))
-            if not patch:
+            stored, status = self.view.stored.get(key), make(seen)
+            if stored is None and status == seen.status:
+                return True
+            patch = change(stored.status, status) if stored else {}
+            if stored and not patch:
                 return True
             try:
-                await self.patch(kinds.WORKLOADS, seen, {"status": patch})
-                return True
+                if stored:
+                    await self.patch(kinds.WORKLOADS, seen, {"status": patch})
+                    return True
+                await self.remember(key)
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and error.status < 500:
                     return False

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from fairway.api import queues
 from fairway.api.decode import change
 from fairway.api.ledger import Use, charge, evicted
+from fairway.api.objects import FINALIZER
 from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
@@ -33,7 +34,7 @@ from .forecast import accuracy
 from .means import Means
 from .meter import Meter
 from .status import Said, since
-from .workloads import FINALIZER, held_by, used, value_of
+from .workloads import held_by, used, value_of
 
 DEFAULT = "default"
 MOST_LEARNED = 200  # runtimes of a queue that are learned from before they are written

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from fairway import LEASE
-from fairway.api.objects import NamespaceObject, Object, PodObject
+from fairway.api.objects import FINALIZER, NamespaceObject, Object, PodObject, PriorityClassObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import UsageMonthObject, WorkloadObject
@@ -48,8 +48,10 @@ from .notify import Notices
 from .queues import Queues
 from .reservations import Reservations
 from .scheduler import Scheduler
+from .status import Said, finish, holds, is_over, since
 from .view import View
 from .webhook import Address, Door
+from .workloads import is_alone
 
 RECORDINGS = 20
 LATE_SECONDS = 2.0  # a line that is this late may be lost in a crash
@@ -103,6 +105,7 @@ class Control:
             wake=lambda: self._scheduler.changed.set(),
             tend=lambda key: self._writer.agenda.note(key),
             rank=lambda key: self._writer.rank(key),
+            remember=lambda key: self._writer.life.remember(key),
             must_charge=lambda said: any([self._queues.must_charge(said), self._accounts.must_charge(said)]),
         )
         policy = policy_of(settings)
@@ -171,6 +174,7 @@ class Control:
         if isinstance(seen, PodObject):
             key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
             self._writer.agenda.note(key)
+            self._stands(key)
             if key in self._view.workloads:
                 self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
@@ -179,19 +183,62 @@ class Control:
             if group_kind(kind) in OWNERS:
                 self._cases.came(key_of_owner(kind, seen), new)
         elif isinstance(seen, WorkloadObject):
-            self._writer.agenda.note(key_of(seen.metadata))
-            self._notices.note(seen)
-            self._accounts.note(old, new)  # type: ignore[arg-type]
-            self._log(happened(old, new))  # type: ignore[arg-type]
+            self._stands(key_of(seen.metadata))
+            return
         elif isinstance(seen, UsageMonthObject):
             self._accounts.note_month(seen.metadata.name)
+        elif isinstance(seen, PriorityClassObject):
+            for key in self._cases.pods_of.keys() - self._view.stored.keys():
+                self._stands(key)
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
         self._reservations.note(kind, seen.metadata.name, is_new=old is None or new is None)
         means.facts.note(kind, old, new)
-        if not (isinstance(old, WorkloadObject) and isinstance(new, WorkloadObject) and is_retold(old, new)):
+        means.wake()
+
+    def _stands(self, key: str) -> None:
+        """A workload may be another now: its object, or the pod that it is."""
+        means, known = self._means, self._view.workloads
+        old, new = known.get(key), self._cases.workload(key)
+        if old == new:
+            return
+        if new is None:
+            del known[key]
+        else:
+            known[key] = new
+        seen = new or old
+        assert seen is not None
+        if is_alone(seen):
+            self._count(old, new)
+        self._writer.agenda.note(key)
+        self._notices.note(seen)
+        self._accounts.note(old, new)
+        self._log(happened(old, new))
+        means.facts.note(kinds.WORKLOADS, old, new)
+        if not (old and new and is_retold(old, new)):
             means.wake()
+
+    def _count(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
+        """What is counted of others as it is written: a pod that is its own Workload started, or went away."""
+        if new is None:
+            assert old is not None
+            self._cases.found(key_of(old.metadata))
+            if self._leads and FINALIZER in old.metadata.finalizers:
+                self._mourn(old)
+        elif self._leads and old and holds(new.status, "Running") and not holds(old.status, "Running"):
+            began = since(new.status, "Admitted")
+            self.metrics.started.labels(new.spec.queue).observe(max(0.0, self._means.now() - (began or 0.0)))
+
+    def _mourn(self, old: WorkloadObject) -> None:
+        """A pod that was its own Workload went away uncharged: it is remembered until it is, by a name of its own."""
+        meta, now = old.metadata, self._means.now()
+        about = structs.replace(meta, name=f"{meta.name} ({meta.uid})", deletion_timestamp=time_text(now))
+        status = old.status if is_over(old.status) else finish(old.status, Said("Deleted"), succeeded=False, now=now)
+        gone = structs.replace(old, metadata=about, status=status)
+        self._view.workloads[key_of(about)] = gone
+        self._accounts.note(None, gone)
+        self._writer.agenda.note(key_of(about))
 
     def _log(self, news: Iterable[Happening]) -> None:
         """What there was at the start is not news."""

@@ -1,8 +1,9 @@
 """The objects as the informers last saw them: one informer per kind, partial structs, nothing decided here.
 
-`told` hears of each change and must not wait. Whoever wrote something waits with `shown` or `caught_up` until it is
-seen. Kinds of owners that others define are watched from when their definition is there until it goes: one that is not
-installed costs no request.
+`told` hears of each change and must not wait. `stored` are the Workloads that are written, `workloads` those and what
+bare pods stand for that have none: whoever hears of changes keeps it so. Whoever wrote something waits with `shown` or
+`caught_up` until it is seen. Kinds of owners that others define are watched from when their definition is there until
+it goes: one that is not installed costs no request.
 """
 
 import asyncio
@@ -49,7 +50,8 @@ class View:
         self.classes = self._store(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
         self.namespaces = self._store(kinds.NAMESPACES, objects.NamespaceObject)
         self.budgets = self._store(kinds.DISRUPTION_BUDGETS, objects.DisruptionBudgetObject)
-        self.workloads = self._store(kinds.WORKLOADS, types.WorkloadObject)
+        self.stored = self._store(kinds.WORKLOADS, types.WorkloadObject)
+        self.workloads: dict[str, types.WorkloadObject] = {}
         self.jobs = self._store(kinds.JOBS, batch.Job)
         self.pods = self._store(kinds.PODS, objects.PodObject)
 

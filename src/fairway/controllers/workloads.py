@@ -5,28 +5,29 @@ seen, so a crash between any two writes is followed by the turn that would have 
 here; they are read off the Workload's status, where the writer of plans put them:
 
     no Workload yet      make one, with the finalizer that holds it until it is charged
+    a bare pod alone     nothing, until something is to be remembered that the pod cannot say
     deleted, or over     wait until its pods are gone and it is charged, then let it go
     evicted              stop the owner; when no pod is left on a node, give up the room (or move into the next)
     admitted             start the owner, bind its pods, say when all of them are up, take note of those lost
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from fairway.api import conditions
+from fairway.api.alone import is_its_own, is_plain
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
 from fairway.api.objects import (
-    ATTEMPT,
     CANCELLED,
+    CHARGED,
     COMPLETIONS,
-    HOSTNAME,
+    FINALIZER,
     MANIFESTS,
     OWNER,
     QUEUE,
@@ -43,17 +44,14 @@ from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, Workload
 from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
 from fairway.kube import kinds
-from fairway.kube.client import ApiError
 from fairway.kube.events import About
 from fairway.kube.kinds import Selection, ref
-from fairway.kube.turnstile import Turnstile
 
 from . import status as life
 from .bind import (
     Place,
     adopted,
     assign,
-    bind,
     by_podset,
     disrupt,
     dropping,
@@ -66,6 +64,7 @@ from .bind import (
     within,
     without,
 )
+from .binder import Binder
 from .cases import Case
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, keep, remake
@@ -73,24 +72,26 @@ from .ranks import ranks_of
 from .retry import RETRYING, pause
 from .status import Said, holds, since
 
-FINALIZER = "fairway.dev/charge"
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 DISRUPTED = "DisruptionTarget"
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
-BINDINGS_AT_ONCE = 64
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
     means: Means
-    bindings: Turnstile = field(default_factory=lambda: Turnstile(BINDINGS_AT_ONCE))
+    binder: Binder
 
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
         said, owner = case.workload, case.owner
         if said is None:
             return await self._make(case)
+        if is_alone(said):
+            return await self._stand_alone(case, said)
+        if said.status.phase and not self.means.view.stored[case.key].status.phase:
+            await self.means.write(case.key, lambda it: it.status)  # what its pod said so far
         if said.metadata.deletion_timestamp is not None or life.is_over(said.status):
             return await self._let_go(case, said)
         if owner is None:
@@ -112,13 +113,33 @@ class Life:
             await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
         return None
 
+    async def _stand_alone(self, case: Case, said: WorkloadObject) -> None:
+        """Of a pod that is its own Workload nothing is written while all goes well, but that it was charged."""
+        if not case.pods:
+            if not self.means.must_charge(said):
+                self.means.view.workloads.pop(case.key, None)  # it is gone, and was remembered for this alone
+            return
+        (pod,) = case.pods
+        is_going = said.metadata.deletion_timestamp is not None
+        if life.is_over(said.status) or (is_going and not holds_room(pod)):
+            if FINALIZER in said.metadata.finalizers and not self.means.must_charge(said):
+                note = {"metadata": {"uid": pod.metadata.uid, "annotations": {CHARGED: "true"}}}
+                await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), note))
+        elif not is_going and pod.spec.node_name and (is_lost(pod.status) or not is_plain(pod)):
+            await self.remember(case.key)
+
+    async def remember(self, key: str) -> None:
+        """Makes the Workload of a pod that had none."""
+        await self._make(self.means.cases.case(key))
+
     # Making and mirroring
 
     async def _make(self, case: Case) -> None:
         """A Workload for an owner that has none, unless it is over, or pods that Fairway bound stand on nodes without
         one: those run on as used room."""
         owner = case.owner
-        if isinstance(owner, PodsOwner) and not all(map(is_of_others, filter(holds_room, owner.pods))):
+        held = filter(holds_room, owner.pods) if isinstance(owner, PodsOwner) else ()
+        if not all(is_of_others(pod) or is_its_own(pod) for pod in held):
             return
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
@@ -257,47 +278,14 @@ class Life:
             if ranks:
                 await ranks.tell(self.means.client, ranks.now(free))
             await take_back(self.means.client, strays(placement, pods))
-            await self._bind(said, ranks.chosen(free) if ranks else free, ranks.notes(ranks.now(free)) if ranks else {})
+            chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
+            await self.binder.bind(said, chosen, notes)
         if not is_up and are_up(case, owner, placed):
             await self._started(case.key, said)
         words = pause(owner, case.pods, self.means.now())
         if words or said.status.reason == RETRYING:
             await self.means.write(case.key, lambda it: life.note(it.status, words, RETRYING))
         return self.means.now() + SETTLE_SECONDS if late else None
-
-    async def _bind(
-        self, said: WorkloadObject, places: Sequence[tuple[PodObject, Place]], notes: Mapping[str, str]
-    ) -> None:
-        """Binds them side by side. Returns when all are seen on their nodes: what is decided next must know who is
-        there. The first failure is raised when nothing is under way any more."""
-        attempt = f"{said.metadata.name}/{said.metadata.uid}/{said.status.attempt}"
-        notes = {ATTEMPT: attempt, **notes}
-        rank = self.means.rank(key_of(said.metadata))
-        each = [self._bind_one(pod, place, notes, rank) for pod, place in places]
-        failed = [one for one in await asyncio.gather(*each, return_exceptions=True) if one]
-        if failed:
-            raise failed[0]
-
-    async def _bind_one(self, pod: PodObject, place: Place, notes: Mapping[str, str], rank: float) -> None:
-        """A refusal was not acted upon; any other answer leaves it open whether the pod is bound."""
-        try:
-            async with self.bindings.turn(rank):
-                await bind(self.means.client, pod, place, notes=notes, hostname=self._hostname(place.node))
-        except ApiError as error:
-            if error.status >= 500:
-                await self._shown(pod)
-            raise
-        except OSError:
-            await self._shown(pod)
-            raise
-        await self._shown(pod)
-
-    async def _shown(self, pod: PodObject) -> None:
-        await self.means.view.shown(ref_of(pod), lambda seen: _is_another(seen, pod))
-
-    def _hostname(self, node: str) -> str:
-        seen = self.means.view.nodes.get(node)
-        return seen.metadata.labels.get(HOSTNAME, "") if seen else ""
 
     async def _started(self, key: str, said: WorkloadObject) -> None:
         now, admitted = self.means.now(), since(said.status, "Admitted")
@@ -444,6 +432,11 @@ def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     return about, CANCELLED, "cancelled while it " + ("waited" if began is None else "ran")
 
 
+def is_alone(said: WorkloadObject) -> bool:
+    """Whether it is read off its pod, and written nowhere."""
+    return not said.metadata.resource_version
+
+
 def is_replica(owner: OwnerReference) -> bool:
     """Whether a workload of this owner is a replica, which may go though the owner stays."""
     return kind_of(owner) in OWNERS and OWNERS[kind_of(owner)].group != ""
@@ -482,7 +475,7 @@ def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
 def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
     """Its status with all that it has used: until it was over or deleted, else until now."""
     if life.is_over(said.status):
-        return said.status
+        return served(said, now=since(said.status, "Finished") or now) if is_alone(said) else said.status
     deleted = said.metadata.deletion_timestamp
     return served(said, now=min(now, time(deleted)) if deleted else now)
 
@@ -504,7 +497,3 @@ def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
     ready = [pod for pod in bound if is_over(pod) or holds(pod.status, "Ready")]
     wanted = min(owner.wanted(), sum(placement.count for placement in placed.podsets))
     return len(ready) == len(bound) and sum(not is_over(pod) for pod in bound) >= wanted
-
-
-def _is_another(seen: Any, old: PodObject) -> bool:
-    return seen is None or seen.metadata.uid != old.metadata.uid or bool(seen.spec.node_name)

@@ -1,0 +1,88 @@
+"""A bare pod that is its own Workload: read off the pod while that carries all there is to remember.
+
+A pod that was bound at once says where it runs, since when and how it ended; an object beside it would say it again.
+So it has none until something is to be remembered that a pod cannot say: why it waits, that it was evicted, whom it
+was told of. What binding writes on it tells it from a pod that has a Workload: the uid in `fairway.dev/attempt` is its
+own. What it used is charged when it is over; `fairway.dev/charged` on it says that this was done.
+"""
+
+from msgspec.structs import replace
+
+from . import conditions as words
+from . import objects, owners
+from .forms.batch import MAIN
+from .objects import ACTIVE, ASSIGNED, ATTEMPT, CHARGED, FINALIZER, GATE, POOL, QUEUE, SCHEDULER, Condition, PodObject
+from .pods import is_disrupted, is_lost
+from .types import AdmissionStatus, NodePods, PodSetNodes, WorkloadObject, WorkloadStatus
+from .workloads import condition
+
+NOTIFY = f"{objects.GROUP}/notify"
+
+
+def is_plain(pod: PodObject) -> bool:
+    """Whether it may be without a Workload: it names its queue, waits for no other scheduler, is in
+    no gang, and wants nothing noted."""
+    meta = pod.metadata
+    is_active = meta.annotations.get(ACTIVE, "true") == "true"
+    is_ours = pod.spec.scheduler_name == SCHEDULER or any(one.name == GATE for one in pod.spec.scheduling_gates)
+    is_wordless = is_active and NOTIFY not in meta.annotations
+    return QUEUE in meta.labels and is_ours and is_wordless and not owners.group_of(meta, pod.spec)
+
+
+def is_its_own(pod: PodObject) -> bool:
+    """Whether Fairway bound it without a Workload."""
+    uid = pod.metadata.uid
+    return bool(pod.spec.node_name and uid) and f"/{uid}/" in pod.metadata.annotations.get(ATTEMPT, "")
+
+
+def attempt(pod: PodObject) -> str:
+    """What says so."""
+    return f"pod-{pod.metadata.name}/{pod.metadata.uid}/1"
+
+
+def workload_of_pod(pod: PodObject) -> WorkloadObject | None:
+    """The Workload that a pod stands for, without a resourceVersion, since it is written nowhere; None where it is to
+    have one of its own, or is none of Fairway's. Raises Malformed."""
+    is_bound = is_its_own(pod)
+    if not is_bound and (pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or not is_plain(pod)):
+        return None
+    made, meta = owners.pod(pod), pod.metadata
+    gone = meta.deletion_timestamp if not is_disrupted(pod.status) else None
+    is_owed = is_bound and CHARGED not in meta.annotations
+    about = replace(
+        made.metadata, uid=meta.uid, deletion_timestamp=gone, finalizers=(FINALIZER,) if is_owed else (),
+        deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
+    )  # fmt: skip
+    return replace(made, metadata=about, status=_status(pod) if is_bound else WorkloadStatus())
+
+
+def _status(pod: PodObject) -> WorkloadStatus:
+    """Of a pod that is bound, or over."""
+    meta, status = pod.metadata, pod.status
+    own = tuple(int(one) for one in meta.annotations.get(ASSIGNED, "").split(",") if one.isdecimal())
+    nodes = (NodePods(pod.spec.node_name, 1, (own,) if own else ()),)
+    at = _since(pod, "PodScheduled") or meta.creation_timestamp
+    told = [Condition("Admitted", "True", "Admitted", "", at)]
+    where = AdmissionStatus(meta.annotations.get(POOL, ""), (PodSetNodes(MAIN, nodes),))
+    found = WorkloadStatus("Admitted", admission=where, attempt=1)
+    is_over = status.phase in ("Succeeded", "Failed") and not is_lost(status) and meta.deletion_timestamp is None
+    if not is_over:
+        ready = _since(pod, "Ready")
+        told += [Condition("Running", "True", "PodsReady", "", ready)] if ready else []
+        return replace(found, phase="Running" if ready else "Admitted", conditions=tuple(told))
+    has_succeeded = status.phase == "Succeeded"
+    reason = "Succeeded" if has_succeeded else "PodFailed"
+    said = words.ended(reason, f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
+    told.append(Condition("Finished", "True", reason, said, _ended(status) or at))
+    return replace(found, phase=status.phase, reason=reason, message=said, conditions=tuple(told))
+
+
+def _ended(status: objects.PodStatus) -> str:
+    """When the last of its containers ended; "" where nobody says so."""
+    ends = (one.state.terminated for one in status.container_statuses)
+    return max((one.finished_at or "" for one in ends if one), default="")
+
+
+def _since(pod: PodObject, kind: str) -> str | None:
+    found = condition(pod.status.conditions, kind)
+    return found.last_transition_time if found and found.status == "True" else None
