@@ -19,6 +19,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
+from .alone import of_pod
 from .main import Problem
 
 
@@ -74,7 +75,10 @@ async def sought(client: Client, namespace: str, job: str) -> Found | None:
     if len(named) > 1:
         which = " or ".join(f"workload/{it.ref.name}" for it in named)
         raise Problem(f"{job!r} is the name of several workloads; say {which}")
-    return named[0] if named else await _new(client, namespace, own) if kind in ("", "job") else None
+    if named:
+        return named[0]
+    made = await of_pod(client, Ref(kinds.PODS, own.removeprefix("pod-"), namespace)) if kind != "job" else None
+    return Found(made) if made else await _new(client, namespace, own) if kind in ("", "job") else None
 
 
 async def _of_other_kinds(client: Client, namespace: str, own: str) -> list[dict[str, Any] | None]:

@@ -18,6 +18,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.runs import Runs, kept
 
+from .alone import get, read
 from .find import Found, exit_code, failure, seen
 from .printer import Choice, Printer, say
 from .runs import runs_of
@@ -129,14 +130,14 @@ class _Follower:
         """None while there is no such workload yet."""
         try:
             kept_ones = await kept(self.client, self.workload)
-            return kept_ones or await runs_of(self.client, Found(await self.client.get(self.workload)))
+            return kept_ones or await runs_of(self.client, Found(await get(self.client, self.workload)))
         except ApiError as error:
             if error.status != 404:
                 raise
             return None
 
     async def _made_printer(self, runs: Runs) -> Printer:
-        spec = (await self.client.get(self.workload)).get("spec") or {}
+        spec = (await get(self.client, self.workload)).get("spec") or {}
         pods = sum(it.get("count", 1) for it in spec.get("podSets") or ())
         is_many = self.choice.rank is None and max(pods, *(it.rank + 1 for it in runs.items)) > 1
         return Printer(self.client, runs.workload, self.choice, has_several=is_many, has_ranks=is_many)
@@ -152,7 +153,8 @@ def evicted(workload: Thing, eviction: Thing) -> str:
 async def end_of(client: Client, ref: Ref, uid: str) -> End:
     """Waits until a Job or a Workload, the one with this uid, is over, and returns how it ended."""
     if ref.kind == kinds.WORKLOADS:
-        return await _end_of_workload(client, ref, uid)
+        own = [_end_of_pod(client, ref, uid)] if ref.name.startswith("pod-") else []
+        return await _first(_end_of_workload(client, ref, uid), *own)
     workload = Ref(kinds.WORKLOADS, name_of(ref.kind.name, ref.name), ref.namespace)
     return await _first(_end_of_job(client, ref, uid), _end_of_workload(client, workload, uid))
 
@@ -186,6 +188,25 @@ async def _end_of_job(client: Client, job: Ref, uid: str) -> End:
                     workload = Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)
                     said = [it for it in await client.list(_named(workload)) if _is_of(it, uid) and _phase(it) in OVER]
                     return await _failed(client, job, uid, said[0]["status"] if said else one)
+    raise AssertionError("what is seen has no end")
+
+
+async def _end_of_pod(client: Client, workload: Ref, uid: str) -> End:
+    """Of a pod that is its own Workload; of one that gets a Workload later, that tells."""
+    pod = Ref(kinds.PODS, workload.name.removeprefix("pod-"), workload.namespace)
+    async with aclosing(seen(client, _named(pod))) as states:
+        async for change, state in states:
+            if state["metadata"]["uid"] != uid:
+                continue
+            if change == "DELETED":
+                later = await client.find(workload)
+                gone = End(1, f"{pod.name} was deleted")
+                return await _end_of_workload(client, workload, later["metadata"]["uid"]) if later else gone
+            made = read(state)
+            if made and _phase(made) == "Succeeded":
+                return End()
+            if made and _phase(made) == "Failed":
+                return await _failed(client, pod, uid, made["status"])
     raise AssertionError("what is seen has no end")
 
 

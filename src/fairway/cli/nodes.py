@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
+import msgspec
 
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
+from .alone import alone
 from .connect import on_cluster
 from .listing import GPU, Listed, natural
 from .output import listing_option, print_names, print_table, show
@@ -35,7 +37,9 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
 async def _workloads(client: Client) -> list[Listed]:
     """All there are; none where the user may not see those of all namespaces."""
     try:
-        return await client.list(Selection(kinds.WORKLOADS), Listed)
+        found = await client.list(Selection(kinds.WORKLOADS), Listed)
+        own = await alone(client, "", {one.key for one in found})
+        return found + [msgspec.convert(one, Listed) for one in own]
     except ApiError as error:
         if error.status != 403:
             raise

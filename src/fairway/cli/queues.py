@@ -17,6 +17,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
+from .alone import alone
 from .connect import on_cluster
 from .leader import warn
 from .listing import GPU, Meta, PodMeta, natural
@@ -121,7 +122,9 @@ async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
     """The tally of each queue; None where the user may not see all workloads."""
     parents = {it["metadata"]["name"]: (it.get("spec") or {}).get("parent", "") for it in items}
     try:
-        return tallies(parents, await client.list(Selection(kinds.WORKLOADS), Held))
+        found = await client.list(Selection(kinds.WORKLOADS), Held)
+        own = await alone(client, "", {(it.metadata.namespace, it.metadata.name) for it in found})
+        return tallies(parents, found + [msgspec.json.decode(msgspec.json.encode(it), type=Held) for it in own])
     except ApiError as error:
         if error.status != 403:
             raise

@@ -9,6 +9,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
+from .alone import alone
 from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .output import print_table
 
@@ -45,12 +46,16 @@ def keys(one: Listed) -> list[tuple[str, str, str]]:
 
 
 async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
-    """The Workloads that a filter takes, in the order of `rank`: as they were sent, and read."""
+    """The Workloads that a filter takes, those that pods stand for too, in the order of `rank`: as they were sent, and
+    read."""
     decode, now = msgspec.json.Decoder(Listed).decode, client.clock.now()
-    found = []
+    listed = []
     async for page in client.pages(Selection(kinds.WORKLOADS, namespace)):
-        found += [(raw, one) for raw in page.items or () if filter.takes(one := decode(raw), now)]
-    return sorted(found, key=lambda it: rank(it[1]))
+        listed += [(raw, decode(raw)) for raw in page.items or ()]
+    for each in await alone(client, namespace, {one.key for _, one in listed}):
+        raw = msgspec.Raw(msgspec.json.encode(each))
+        listed.append((raw, decode(raw)))
+    return sorted((it for it in listed if filter.takes(it[1], now)), key=lambda it: rank(it[1]))
 
 
 class _Named(msgspec.Struct):

@@ -10,8 +10,9 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 import click
 import msgspec
@@ -20,14 +21,18 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
 
+from .alone import pods, read
 from .listing import LESS, Listed, rank
 from .output import table
 from .rows import Filter, Sight, columns
 
 PAUSE_SECONDS = 0.5
+MOST_TOLD = 1000  # changes that wait to be looked at
 Key = tuple[str, str]
 """Namespace and name of a Workload."""
 Known = dict[Key, Listed]
+Told = asyncio.Queue[tuple[int, Key | None]]
+"""Of which source, and what changed there; None: all may have."""
 Until = Callable[[Known], bool]
 
 
@@ -60,30 +65,116 @@ async def watch(client: Client, namespace: str, filter: Filter, until: Until = l
 
 
 async def changes(client: Client, namespace: str, known: Known) -> AsyncGenerator[Key | None, None]:
-    """Keeps `known` current, and yields the key of each change; None after a list: all may have changed. A cut watch
-    begins anew with a list."""
-    decode, selection = msgspec.json.Decoder(Listed).decode, Selection(kinds.WORKLOADS, namespace)
-    while True:
-        found: Known = {}
+    """Keeps `known` current, with what pods stand for, and yields the key of each change; None after a list: all may
+    have changed."""
+    told: Told = asyncio.Queue(MOST_TOLD)
+    sources = (Source(Selection(kinds.WORKLOADS, namespace)), Source(pods(namespace), _of_pod))
+    tasks = [asyncio.create_task(one.follow(client, told, at)) for at, one in enumerate(sources)]
+    listed: set[int] = set()
+    try:
+        while True:
+            at, key = await _next(told, tasks)
+            listed |= {at} if key is None else set()
+            if len(listed) < len(sources):
+                continue
+            written, own = (one.found for one in sources)
+            if key is None:
+                known.clear()
+                known.update(own | written)
+            elif one := written.get(key) or own.get(key):
+                known[key] = one
+            else:
+                known.pop(key, None)
+            yield key
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _next(told: Told, tasks: list["asyncio.Task[None]"]) -> Any:
+    """What is told next; what a source fails with is raised."""
+    asking = asyncio.create_task(told.get())
+    try:
+        await asyncio.wait([asking, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+        return await asking
+    finally:
+        asking.cancel()
+
+
+def _of_workload(one: msgspec.Raw) -> Listed | None:
+    return msgspec.json.decode(one, type=Listed)
+
+
+def _of_pod(one: msgspec.Raw) -> Listed | None:
+    made = read(msgspec.json.decode(one))
+    return msgspec.convert(made, Listed) if made else None
+
+
+@dataclass(slots=True)
+class Source:
+    """Where workloads are read from, and those that are found there."""
+
+    selection: Selection
+    read: Callable[[msgspec.Raw], Listed | None] = _of_workload
+    found: Known = field(default_factory=dict)
+    _names: dict[Key, Key] = field(default_factory=dict)  # of objects → of workloads
+
+    async def follow(self, client: Client, told: Told, at: int) -> None:
+        """Tells the key of each change. A cut watch begins anew with a list; who may not see pods sees none."""
+        while True:
+            try:
+                version = await self._list(client)
+                await told.put((at, None))
+                await self._watch(client, version, told, at)
+            except (ApiError, OSError) as error:
+                if isinstance(error, ApiError) and error.status == 403 and self.selection.kind == kinds.PODS:
+                    return await told.put((at, None))
+                if isinstance(error, ApiError) and error.status != 410:
+                    raise
+
+    async def _list(self, client: Client) -> str:
+        """The version of what is found."""
+        items: list[msgspec.Raw] = []
         version = ""
-        async for page in client.pages(selection):
+        async for page in client.pages(self.selection):
             version = page.metadata.version
-            found |= {one.key: one for one in map(decode, page.items or ())}
-        known.clear()
-        known.update(found)
-        yield None
-        try:
-            async with aclosing(client.watch(selection, version)) as events:
-                async for event in events:
-                    one = decode(event.object)
-                    if event.type == "DELETED":
-                        known.pop(one.key, None)
-                    elif event.type != "BOOKMARK":
-                        known[one.key] = one
-                    yield one.key
-        except (ApiError, OSError) as error:
-            if isinstance(error, ApiError) and error.status != 410:
-                raise
+            items += page.items or ()
+        self.found, self._names = {}, {}
+        for item in items:
+            self._keep(item)
+        return version
+
+    async def _watch(self, client: Client, version: str, told: Told, at: int) -> None:
+        async with aclosing(client.watch(self.selection, version)) as events:
+            async for event in events:
+                is_gone = event.type == "DELETED"
+                key = None if event.type == "BOOKMARK" else self._keep(event.object, is_gone=is_gone)
+                if key:
+                    await told.put((at, key))
+
+    def _keep(self, item: msgspec.Raw, *, is_gone: bool = False) -> Key | None:
+        """The key of the workload that changed, if one did."""
+        meta = msgspec.json.decode(item, type=_Named).metadata
+        one = None if is_gone else self.read(item)
+        key = one.key if one else self._names.pop((meta.namespace, meta.name), None)
+        if key and one:
+            self.found[key], self._names[meta.namespace, meta.name] = one, key
+        elif key:
+            self.found.pop(key, None)
+        return key
+
+
+class _Name(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Name
 
 
 class Screen:

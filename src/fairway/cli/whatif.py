@@ -102,7 +102,19 @@ async def _known(client: Client) -> "list[Part]":
 
     forms = [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
     lists = await asyncio.gather(*(client.list(Selection(kind), form) for kind, form in zip(READ, forms)))
-    return [it for them in lists for it in them]
+    known = [it for them in lists for it in them]
+    return [*known, *_alone(known)]
+
+
+def _alone(known: "list[Part]") -> "list[Part]":
+    """What bare pods stand for that have no Workload."""
+    from fairway.api.alone import workload_of_pod
+    from fairway.api.objects import QUEUE, PodObject
+    from fairway.api.workloads import key_of
+
+    own = [workload_of_pod(it) for it in known if isinstance(it, PodObject) and QUEUE in it.metadata.labels]
+    written = {key_of(it.metadata) for it in _workloads(known)}
+    return [it for it in own if it and key_of(it.metadata) not in written]
 
 
 def _workloads(known: "list[Part]") -> "list[WorkloadObject]":

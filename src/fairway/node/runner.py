@@ -124,7 +124,8 @@ class Runner:
             await self.clock.sleep(TIDY_SECONDS)
             uids, now = None, self.clock.now()
             if now - asked_at >= HOUR:
-                uids, asked_at = {it["metadata"]["uid"] for it in await self.client.list(WORKLOADS)}, now
+                made = {it["metadata"]["uid"] for it in await self.client.list(WORKLOADS)}
+                uids, asked_at = made | self._pods.keys(), now  # a bare pod may be its own Workload
             await self.clock.in_thread(partial(self.archive.tidy, uids, now))
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:

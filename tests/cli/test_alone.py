@@ -1,0 +1,65 @@
+"""Bare pods that have no Workload of their own: commands show and serve them as any, on a cluster of this machine."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from .test_commands import Machine
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    machine.run("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
+    yield machine
+    machine.run("down")
+
+
+def start(machine: Machine, name: str, script: str) -> None:
+    container = {
+        "name": "main", "image": "none", "command": ["sh", "-c", script],
+        "resources": {"requests": {"cpu": "100m", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}},
+    }  # fmt: skip
+    meta = {"name": name, "labels": {"fairway.dev/queue": "default"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}}  # fmt: skip
+    (machine.folder / "pod.json").write_text(json.dumps(pod))
+    machine.kubectl("apply", "-f", str(machine.folder / "pod.json"))
+
+
+def test_a_running_pod_is_shown_by_every_command_and_has_no_workload(machine: Machine) -> None:
+    start(machine, "runs", "echo hello; sleep 1000")
+    machine.run("wait", "runs", "--for", "started")
+    assert machine.kubectl("get", "workloads", "-o", "name").strip() == ""
+    (row,) = [line for line in machine.run("ls").splitlines() if line.startswith("runs ")]
+    assert "running" in row and "default" in row
+    status = json.loads(machine.run("status", "runs", "-o", "json"))
+    assert status["status"]["phase"] == "Running" and status["metadata"]["name"] == "pod-runs"
+    assert status["status"]["admission"]["podSets"][0]["nodes"][0]["devices"]
+    assert "runs" in machine.run("why", "runs")
+    assert json.loads(machine.run("queues", "-o", "json"))["live"]["default"]["admitted"] == 1
+    machine.run("cancel", "runs")
+    assert "runs " not in machine.run("ls")
+
+
+def test_a_pod_that_ended_is_waited_for_and_its_log_is_read(machine: Machine) -> None:
+    start(machine, "ends", "sleep 1; echo done; exit 3")
+    assert machine.run("wait", "ends", status=3).startswith("ends ")
+    assert machine.run("logs", "ends") == "done\n"
+    assert [line.split()[0] for line in machine.run("ls", "--all", "--state", "failed").splitlines()[1:]] == ["ends"]
+    assert machine.kubectl("get", "workloads", "-o", "name").strip() == ""
+
+
+def test_a_log_is_followed_to_the_end_of_its_pod(machine: Machine) -> None:
+    start(machine, "told", "for at in 1 2 3; do echo $at; sleep 0.3; done")
+    assert machine.run("logs", "-f", "told") == "1\n2\n3\n"
+
+
+def test_a_running_pod_that_is_suspended_waits_and_goes_on(machine: Machine) -> None:
+    start(machine, "pauses", "sleep 1000")
+    machine.run("wait", "pauses", "--for", "started")
+    machine.run("suspend", "pauses")
+    machine.run("resume", "pauses")
+    machine.run("wait", "pauses", "--for", "started")
+    machine.run("cancel", "pauses")
