@@ -1,5 +1,7 @@
 """The runs of a workload's programs, from whatever server there is, and as a table."""
 
+from dataclasses import replace
+
 import click
 
 from fairway.kube.client import Client
@@ -12,7 +14,7 @@ from .output import moment_of_day, print_table, size
 async def runs_of(client: Client, found: Found) -> Runs:
     """All that the server keeps, else those of the pods there are."""
     if (known := await kept(client, found.ref)) is not None:
-        return known
+        return replace(known, is_deleted=False)  # a pod that has no Workload is there all the same
     attempt = int(found.status.get("attempt") or 1)
     runs = [run for rank, pod in await pods_of(client, found) for run in runs_in(pod, rank, attempt)]
     return Runs(found.ref, runs, are_kept=False)

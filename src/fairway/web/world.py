@@ -8,12 +8,17 @@ change, and `after` waits for that.
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2s
 from typing import Any
 
 from fairway import LEASE, NAMESPACE
 from fairway.api import objects, types
+from fairway.api.alone import workload_of_pod
+from fairway.api.names import name_of
+from fairway.api.quantities import Malformed
+from fairway.api.workloads import key_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
@@ -59,6 +64,8 @@ class World:
         self.denied: list[str] = []
         self.workloads: dict[str, Workload] = {}
         self.namespaces: Counter[str] = Counter()
+        self._written: dict[str, types.WorkloadObject] = {}
+        self._own: dict[str, types.WorkloadObject] = {}  # what pods stand for
         self._informers: dict[Kind, Informer[Any]] = {}
         self._running: asyncio.Task[None] | None = None
         self._salt = client.chance.token().encode()
@@ -113,6 +120,7 @@ class World:
 
     async def _run(self) -> None:
         self.denied, self._informers, self.workloads = [], {}, {}
+        self._written, self._own = {}, {}
         self.namespaces.clear()
         while True:
             try:
@@ -122,7 +130,8 @@ class World:
                 await self.client.clock.sleep(AGAIN_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             for selection, shape in chosen:
-                tell = self._read if selection.kind == kinds.WORKLOADS else partial(self._tell, selection.kind)
+                readers = {kinds.WORKLOADS: self._read, kinds.PODS: self._read_pod}
+                tell = readers.get(selection.kind) or partial(self._tell, selection.kind)
                 informer = Informer(self.client, selection, shape=shape, changed=tell)
                 self._informers[selection.kind] = informer
                 tasks.create_task(informer.run())
@@ -139,6 +148,8 @@ class World:
             kinds.PRIORITY_CLASSES: objects.PriorityClassObject, kinds.LEASES: LeaseObject,
             kinds.USAGE_DAYS: types.UsageDayObject,
         }  # fmt: skip
+        if await may(self.client, "list", kinds.PODS):
+            yield Selection(kinds.PODS, labels=f"{objects.QUEUE},!batch.kubernetes.io/job-name"), objects.PodObject
         for kind, shape in shapes.items():
             space = NAMESPACE if kind == kinds.LEASES else ""
             if await may(self.client, "list", kind, space):
@@ -149,13 +160,30 @@ class World:
                     yield Selection(kind, self.home), shape
 
     def _read(self, old: types.WorkloadObject | None, new: types.WorkloadObject | None) -> None:
-        if old is not None:
-            gone = self.workloads.pop(f"{old.metadata.namespace}/{old.metadata.name}")
+        for said in filter(None, (old, new)):
+            self._written.pop(key_of(said.metadata), None)
+        if new is not None:
+            self._written[key_of(new.metadata)] = new
+        for key in {key_of(said.metadata) for said in (old, new) if said}:
+            self._show(key)
+
+    def _read_pod(self, old: objects.PodObject | None, new: objects.PodObject | None) -> None:
+        """A bare pod may be its own Workload."""
+        meta = (new or old).metadata  # type: ignore[union-attr]
+        key, made = f"{meta.namespace}/{name_of('Pod', meta.name)}", None
+        with suppress(Malformed):
+            made = workload_of_pod(new) if new else None
+        self._own.pop(key, None)
+        if made is not None:
+            self._own[key] = made
+        self._show(key)
+
+    def _show(self, key: str) -> None:
+        if (gone := self.workloads.pop(key, None)) is not None:
             self.namespaces[gone.namespace] -= 1
             self.namespaces += Counter()  # without those that have none left
-        if new is not None:
-            seen = workload(new)
-            self.workloads[seen.key] = seen
+        if (said := self._written.get(key) or self._own.get(key)) is not None:
+            self.workloads[key] = seen = workload(said)
             self.namespaces[seen.namespace] += 1
         self._mark()
 
