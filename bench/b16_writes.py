@@ -22,7 +22,7 @@ from fairway.kube.kinds import Kind, Selection
 
 JOBS, GANG, MIDDLE = 20, 500, 20
 NODES = 20
-QUIET_SECONDS = 65.0  # longer than what is written late takes to be written
+QUIET_SECONDS = 610.0  # accounts are written every ten minutes, and what was charged is let go
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,17 @@ async def is_charged(world: World) -> bool:
     return bool((await world.queue()).get("status", {}).get("decayedUsage"))
 
 
+async def is_accounted(world: World) -> bool:
+    days = await world.client.list(Selection(kinds.USAGE_DAYS))
+    return any(it.get("status", {}).get("rows") for it in days if it["spec"].get("queue") == "default")
+
+
 def test_a_pod_that_fits_is_bound_and_charged_and_no_more_is_written() -> None:
     async def story(world: World, way: Counted) -> tuple[list[str], list[str], float]:
         await world.apply(alone("a", seconds=20, gpus=2))
         await world.until(lambda: world.is_in("pod-a", "Succeeded"), seconds=30)
         await world.until(lambda: is_charged(world), seconds=90)
-        await world.clock.sleep(10)
+        await world.clock.sleep(610)  # accounts are written every ten minutes
         used = (await world.queue())["status"]["decayedUsage"]["default"]["nvidia.com/gpu"]["value"]
         return way.writes, await workloads(world), used
 
@@ -134,6 +139,7 @@ def test_a_pod_that_its_user_deletes_is_charged_what_it_held(grace: int | None) 
         await world.clock.sleep(50)
         await world.client.delete(kinds.Ref(kinds.PODS, "a", "default"), grace=grace)
         await world.until(lambda: is_charged(world), seconds=10)
+        await world.until(lambda: is_accounted(world), seconds=10)
         used = (await world.queue())["status"]["decayedUsage"]["default"]["nvidia.com/gpu"]["value"]
         return names(await world.pods()), await workloads(world), used
 
