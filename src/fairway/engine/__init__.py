@@ -17,8 +17,8 @@ from .labels import selects as selects
 from .labels import tolerates as tolerates
 from .model import *  # noqa: F403  the model is public as a whole
 from .place import Ask as Ask
+from .place import cache_of as cache_of
 from .place import place as place
-from .place import sight_of as sight_of
 from .plan import RANK as RANK
 from .plan import Admit as Admit
 from .plan import Bar as Bar

@@ -7,11 +7,11 @@ facts of a wait are figures and keys, never words; a counterfactual is tried bef
 from dataclasses import replace
 from itertools import chain
 
-from .candidates import Fields
+from .candidates import CandidateSets
 from .census import census, open_to
 from .cycle import Cycle
 from .eligibility import delay, over_guaranteed, over_limit, refusal
-from .eviction_rules import claims, full_bucket, over_share
+from .eviction_rules import full_bucket, over_share, rules_for
 from .explain import explain
 from .model import CPU, GPU, Workload
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
@@ -72,12 +72,12 @@ def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
     if not pools or cycle.is_shut or not cycle.tries:
         return None
     cycle.tries -= 1
-    keep = cycle.timeline.hold(workload, cycle.ask(workload, cycle.least(workload)), pools)
-    if keep is None or keep.admission is None:
+    window = cycle.timeline.hold(workload, cycle.ask(workload, cycle.least(workload)), pools)
+    if window is None or window.admission is None:
         return None
-    cycle.holds[keep.admission.pool] -= 1
-    cycle.wake(keep.since)
-    return replace(wait(workload, cycle), starts_at=keep.since, held=keep.admission)
+    cycle.holds[window.admission.pool] -= 1
+    cycle.wake(window.since)
+    return replace(wait(workload, cycle), starts_at=window.since, held=window.admission)
 
 
 def wait(workload: Workload, cycle: Cycle) -> Wait:
@@ -112,14 +112,14 @@ def shields(workload: Workload, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...
     when the first is protected, if that is known."""
     found: dict[str, dict[str, float | None]] = {}
     for pool in cycle.open:
-        for claim in claims(workload, pool, cycle):
-            field = cycle.memo.of(Fields).get((claim.cause, claim.likeness, pool))
-            if field is None or claim.is_mixed or claim.cause is Cause.CONSOLIDATED:
+        for rule in rules_for(workload, pool, cycle):
+            candidates = cycle.memo.of(CandidateSets).get((rule.cause, rule.likeness, pool))
+            if candidates is None or rule.is_mixed or rule.cause is Cause.CONSOLIDATED:
                 continue
-            for one, (kind, until) in [*field.shielded, *field.paired(workload)]:
-                if claim.may_lose(one.workload.queue, None):
+            for one, (kind, until) in [*candidates.shielded, *candidates.paired(workload)]:
+                if rule.may_lose(one.workload.queue, None):
                     found.setdefault(kind, {})[one.workload.key] = until
-            if field.has_cores and (full := full_bucket(pool, cycle)):
+            if candidates.has_cores and (full := full_bucket(pool, cycle)):
                 found.setdefault(full[0], {})[""] = full[1]
     return tuple(
         (kind, tuple(sorted(filter(None, ends))), min((end for end in ends.values() if end is not None), default=None))
@@ -140,10 +140,10 @@ def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
 
 def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
     """For whom the room is kept in which it would start."""
-    keeps = cycle.timeline.against(workload) if cycle.timeline.keeps and cycle.open else []
-    if not keeps or (found := cycle.fit(workload, cycle.open)) is None:
+    windows = cycle.timeline.against(workload) if cycle.timeline.windows and cycle.open else []
+    if not windows or (found := cycle.fit(workload, cycle.open)) is None:
         return []
-    first, facts = min(keeps, key=lambda keep: keep.since), _beside_keeps(workload, found[0], cycle)
+    first, facts = min(windows, key=lambda window: window.since), _beside_keeps(workload, found[0], cycle)
     if first.owner:
         return [(Reason.HELD_FOR, replace(facts, blocking=(first.owner,), until=first.since))]
     since = first.since if first.since > cycle.now else None

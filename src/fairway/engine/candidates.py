@@ -3,7 +3,7 @@
 Victims are priced per node, for the room that one more pod needs; a gang takes the cheapest places one after the other.
 Victims leave the draft as they are taken, so every price and every right is judged after those before. Surplus goes
 before any core, the queue most above its share first, then lower priority, lower cost, fewer, younger. Where nodes one
-by one do not do (topology, devices, neighbours), all that a claim reaches is taken in that order, twice as much each
+by one do not do (topology, devices, neighbours), all that a rule reaches is taken in that order, twice as much each
 time, and those taken last are given back as far as that goes. Who was not needed is spared elsewhere (`give`); nothing
 here is kept unless it is kept there.
 """
@@ -21,10 +21,10 @@ from .cycle import Cycle
 from .disruption import Covered, covered
 from .draft import Room
 from .eligibility import over_limit
-from .eviction_rules import Claim, Shield, cost, full_bucket, has_run, paired
-from .feasibility import Kind, Need, feasible
+from .eviction_rules import EvictionRule, Shield, cost, full_bucket, has_run, paired
+from .feasibility import Request, Shape, feasible
 from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSetPlacement, Running, Workload
-from .place import room, sight_of
+from .place import cache_of, room
 from .plan import Cause
 from .pod_affinity import attracts, bound_to_itself, leans_on, near
 from .quota import Account, Demand
@@ -40,12 +40,12 @@ Left = tuple[list[int], list[int]]
 """What is left of one node: amounts by resource and milli-GPU by device slot."""
 Pod = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
-Offer = tuple[Sort, Price, list["Gift"]]
+Offer = tuple[Sort, Price, list["Candidate"]]
 FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0), [])
 
 
 class Victim:
-    """A running workload that somebody has a claim on. `surplus`: how many pods of each podset it can lose and run on;
+    """A running workload that somebody has a rule on. `surplus`: how many pods of each podset it can lose and run on;
     `lost`: those it has lost in this cycle."""
 
     __slots__ = ("amounts", "cost", "lost", "one", "surplus")
@@ -74,10 +74,10 @@ def victim_of(one: Running, cycle: Cycle) -> Victim:
     return victims.get(key) or victims.setdefault(key, Victim(one, cycle))
 
 
-class Gift:
+class Candidate:
     """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
     first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank. `number`: its
-    place in that order among all of its field."""
+    place in that order among all of its set."""
 
     __slots__ = ("budgets", "counted", "key", "number", "order", "pod", "queue", "rows", "victim")
 
@@ -112,60 +112,60 @@ class Gift:
             cycle.evict(self.victim.one, self.counted, times)
 
 
-class Field:
-    """All that a claim reaches in a pool, by node; alike claims of a cycle share it. `markets`: of each class, and how
+class CandidateSet:
+    """All that a rule reaches in a pool, by node; alike rules of a cycle share it. `prices`: of each class, and how
     much of the draft's log was seen when it was last asked for. `alike`: by podsets, where pods look beside them."""
 
-    def __init__(self, claim: Claim, pool: str, cycle: Cycle) -> None:
-        self.claim, self.pool, self.cycle = claim, pool, cycle
-        self.gifts: list[Gift] = []
-        self.by_row: defaultdict[int, list[Gift]] = defaultdict(list)
-        self.markets: dict[tuple[object, ...], tuple[Market, int]] = {}
+    def __init__(self, rule: EvictionRule, pool: str, cycle: Cycle) -> None:
+        self.rule, self.pool, self.cycle = rule, pool, cycle
+        self.all: list[Candidate] = []
+        self.by_row: defaultdict[int, list[Candidate]] = defaultdict(list)
+        self.prices: dict[tuple[object, ...], tuple[Prices, int]] = {}
         self.shielded: list[tuple[Running, Shield]] = []  # those that may not be stopped, and why
-        for one in cycle.standing(claim.within):
+        for one in cycle.standing(rule.within):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
-            if is_there and not is_completed and claim.touches(one) and has_run(one, 0.0, cycle):
+            if is_there and not is_completed and rule.touches(one) and has_run(one, 0.0, cycle):
                 self._enter(one)
-        self.gifts.sort(key=attrgetter("key"), reverse=True)
-        self.gifts.sort(key=attrgetter("order"))
-        self.queues = {gift.queue for gift in self.gifts}
+        self.all.sort(key=attrgetter("key"), reverse=True)
+        self.all.sort(key=attrgetter("order"))
+        self.queues = {candidate.queue for candidate in self.all}
         self.alike: defaultdict[int, list[Running]] = defaultdict(list)
-        for one in {gift.key: gift.victim.one for gift in self.gifts}.values() if cycle.snapshot.is_social else ():
+        for one in {each.key: each.victim.one for each in self.all}.values() if cycle.snapshot.is_social else ():
             self.alike[id(one.workload.podsets)].append(one)
-        self.has_cores = any(gift.pod is None for gift in self.gifts)
-        self.returned = [gift.victim.one for gift in self.gifts if gift.victim.one.workload.evictions]
-        for number, gift in enumerate(self.gifts):
-            gift.number = number
-            for row in gift.rows:
-                self.by_row[row].append(gift)
+        self.has_cores = any(candidate.pod is None for candidate in self.all)
+        self.returned = [candidate.victim.one for candidate in self.all if candidate.victim.one.workload.evictions]
+        for number, candidate in enumerate(self.all):
+            candidate.number = number
+            for row in candidate.rows:
+                self.by_row[row].append(candidate)
 
     def _enter(self, one: Running) -> None:
         cycle, podsets = self.cycle, one.workload.podsets
         victim = victim_of(one, cycle)
         one = victim.one  # who shrank in this cycle is known by the pods it had
-        for placement in one.admission.podsets if victim.surplus and self.claim.takes_surplus else ():
+        for placement in one.admission.podsets if victim.surplus and self.rule.takes_surplus else ():
             if placement.name in victim.surplus:
-                kept = placement.count - victim.surplus[placement.name] if self.claim.keeps_first else 0
+                kept = placement.count - victim.surplus[placement.name] if self.rule.keeps_first else 0
                 for pod, share in islice(pods_of(placement), kept, None):
                     alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
                     counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
-                    gift = Gift(victim, pod, cycle.draft.holdings(podsets, alone), counted)
-                    gift.budgets = covered(cycle.snapshot.disruptions, podsets, alone)
-                    self.gifts.append(gift)
-        shield = self.claim.shield(one) if one.workload.preemptible else ("preemptible: false", None)
+                    candidate = Candidate(victim, pod, cycle.draft.holdings(podsets, alone), counted)
+                    candidate.budgets = covered(cycle.snapshot.disruptions, podsets, alone)
+                    self.all.append(candidate)
+        shield = self.rule.shield(one) if one.workload.preemptible else ("preemptible: false", None)
         if shield:
             self.shielded.append((one, shield))
         else:
-            core = Gift(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
+            core = Candidate(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
             core.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
-            if self.claim.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
+            if self.rule.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
-            self.gifts.append(core)
+            self.all.append(core)
 
     def paired(self, taker: Workload) -> list[tuple[Running, Shield]]:
         """Those whose last eviction was for this workload and is too recent; a hold takes them nevertheless."""
-        those = () if self.claim.cause is Cause.HOLD_TAKEN else self.returned
+        those = () if self.rule.cause is Cause.HOLD_TAKEN else self.returned
         return [(one, shield) for one in those if (shield := paired(one, taker, self.cycle))]
 
     def kin(self, workload: Workload, are_kin: Callable[[PodClass, PodClass], bool] = attracts) -> set[str]:
@@ -176,108 +176,108 @@ class Field:
             if any(are_kin(podset.pod, pod) for podset in those[0].workload.podsets for pod in mine) for one in those
         }
 
-    def stage(self, gifts: Iterable[Gift]) -> int:
-        """The stage (`Sort`) of gifts not taken yet, all together."""
+    def stage(self, candidates: Iterable[Candidate]) -> int:
+        """The stage (`Sort`) of candidates not taken yet, all together."""
         pods, has_core = Counter[Disruption](), False
-        for gift in gifts:
-            has_core |= gift.pod is None
-            pods.update(dict(gift.budgets))
+        for candidate in candidates:
+            has_core |= candidate.pod is None
+            pods.update(dict(candidate.budgets))
         disrupted = self.cycle.disrupted
         return 2 * any(disrupted[one.key] + count > one.allowed for one, count in pods.items()) + has_core
 
-    def in_order(self, taken: Iterable[Gift]) -> list[Gift]:
-        """Gifts taken, the first to take first: of budgets not exceeded, surplus, then the queue most above its share
-        now, then by their own order."""
+    def in_order(self, taken: Iterable[Candidate]) -> list[Candidate]:
+        """Candidates taken, the first to take first: of budgets not exceeded, surplus, then the queue most above its
+        share now, then by their own order."""
         ordered, disrupted = sorted(taken, key=attrgetter("number")), self.cycle.disrupted
-        ranks = {queue: self.claim.rank(queue) for queue in {gift.queue for gift in ordered}}
-        over = {gift.number for gift in ordered if any(disrupted[one.key] > one.allowed for one, _ in gift.budgets)}
-        return sorted(ordered, key=lambda gift: (gift.number in over, gift.pod is None, ranks[gift.queue]))
+        ranks = {queue: self.rule.rank(queue) for queue in {one.queue for one in ordered}}
+        over = {one.number for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
+        return sorted(ordered, key=lambda one: (one.number in over, one.pod is None, ranks[one.queue]))
 
-    def in_turn(self, gifts: Iterable[Gift]) -> Iterator[Gift]:
+    def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """The same order for a caller that takes each before it asks for the next: queues are ranked, and stages found,
-        anew after each. With a mixed claim, a queue that may lose nothing yet is asked again later."""
-        lines: defaultdict[tuple[int, str], list[Gift]] = defaultdict(list)
-        for gift in sorted(gifts, key=attrgetter("number"), reverse=True):
-            lines[self.stage((gift,)), gift.queue].append(gift)
-        heap = [(stage, self.claim.rank(queue), line[-1].number, queue) for (stage, queue), line in lines.items()]
+        anew after each. With a mixed rule, a queue that may lose nothing yet is asked again later."""
+        lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
+        for candidate in sorted(candidates, key=attrgetter("number"), reverse=True):
+            lines[self.stage((candidate,)), candidate.queue].append(candidate)
+        heap = [(stage, self.rule.rank(queue), line[-1].number, queue) for (stage, queue), line in lines.items()]
         heapify(heap)
         refused = list[tuple[int, tuple[float, ...], int, str]]()
         while heap:
             stage, rank, number, queue = heappop(heap)
             if not (line := lines[stage, queue]):
-                continue  # its last gift went to a later stage
-            if (now := self.claim.rank(queue)) != rank:
+                continue  # its last candidate went to a later stage
+            if (now := self.rule.rank(queue)) != rank:
                 heappush(heap, (stage, now, number, queue))
-            elif not self.claim.may_lose(queue, None):
+            elif not self.rule.may_lose(queue, None):
                 refused.append((stage, rank, number, queue))
             elif (later := self.stage(line[-1:])) != stage:
-                insort(lines[later, queue], line.pop(), key=lambda gift: -gift.number)
+                insort(lines[later, queue], line.pop(), key=lambda candidate: -candidate.number)
                 heappush(heap, (later, rank, lines[later, queue][-1].number, queue))
                 if line:
                     heappush(heap, (stage, rank, line[-1].number, queue))
             else:
                 yield line.pop()
-                for entry in refused if self.claim.is_mixed else ():
+                for entry in refused if self.rule.is_mixed else ():
                     heappush(heap, entry)
                 refused.clear()
                 if line:
                     heappush(heap, (stage, rank, line[-1].number, queue))
 
-    def count(self, gift: Gift, times: int) -> None:
+    def count(self, candidate: Candidate, times: int) -> None:
         """Count what it gives in its queues and PodDisruptionBudgets, `times` -1: as if it were gone."""
-        for account in self.cycle.tree.ledgers(gift.queue, self.pool):
+        for account in self.cycle.tree.ledgers(candidate.queue, self.pool):
             for resource in account.resources:
-                account.held[resource] += gift.counted.get(resource, 0) * times
-        for budget, pods in gift.budgets:
+                account.held[resource] += candidate.counted.get(resource, 0) * times
+        for budget, pods in candidate.budgets:
             self.cycle.disrupted[budget.key] -= pods * times
 
-    def is_there(self, gift: Gift) -> bool:
+    def is_there(self, candidate: Candidate) -> bool:
         """Whether it is still to be had."""
-        if self.cycle.draft.running[gift.key].is_leaving:
+        if self.cycle.draft.running[candidate.key].is_leaving:
             return False
-        lost = gift.victim.lost
-        if gift.pod is None or not lost:
+        lost = candidate.victim.lost
+        if candidate.pod is None or not lost:
             return True
-        name = gift.pod[0]
-        return gift.pod not in lost and sum(1 for pod in lost if pod[0] == name) < gift.victim.surplus[name]
+        name = candidate.pod[0]
+        return candidate.pod not in lost and sum(1 for pod in lost if pod[0] == name) < candidate.victim.surplus[name]
 
-    def may_take_all(self, gifts: list[Gift]) -> bool:
+    def may_take_all(self, candidates: list[Candidate]) -> bool:
         """Whether their queues may lose each after those before."""
-        counted = list[Gift]()
-        for gift in gifts:
-            if not self.claim.may_lose(gift.queue, None):
+        counted = list[Candidate]()
+        for candidate in candidates:
+            if not self.rule.may_lose(candidate.queue, None):
                 break
-            self.count(gift, -1)
-            counted.append(gift)
-        for gift in counted:
-            self.count(gift, 1)
-        return len(counted) == len(gifts)
+            self.count(candidate, -1)
+            counted.append(candidate)
+        for candidate in counted:
+            self.count(candidate, 1)
+        return len(counted) == len(candidates)
 
-    def priced(self, gifts: list[Gift]) -> Offer:
-        """The offer of some gifts. Surplus alone has no cost: no workload starts again."""
-        priorities, costs, ages, _, _ = zip(*(gift.order for gift in gifts))
-        has_core, queues = gifts[-1].pod is None, frozenset(gift.queue for gift in gifts)
-        price = max(priorities), sum(costs) if has_core else 0.0, len(gifts), max(ages)
-        return (self.stage(gifts), queues), price, gifts
+    def priced(self, candidates: list[Candidate]) -> Offer:
+        """The offer of some candidates. Surplus alone has no cost: no workload starts again."""
+        priorities, costs, ages, _, _ = zip(*(candidate.order for candidate in candidates))
+        has_core, queues = candidates[-1].pod is None, frozenset(candidate.queue for candidate in candidates)
+        price = max(priorities), sum(costs) if has_core else 0.0, len(candidates), max(ages)
+        return (self.stage(candidates), queues), price, candidates
 
-    def gives(self, gift: Gift, row: int) -> Room:
+    def gives(self, candidate: Candidate, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""
-        if gift.pod is None and gift.victim.lost:
-            podsets = gift.victim.one.workload.podsets
-            return self.cycle.draft.holdings(podsets, gift.victim.rest()).get(row, ((), ()))
-        return gift.rows[row]
+        if candidate.pod is None and candidate.victim.lost:
+            podsets = candidate.victim.one.workload.podsets
+            return self.cycle.draft.holdings(podsets, candidate.victim.rest()).get(row, ((), ()))
+        return candidate.rows[row]
 
 
-class Fields(dict[tuple[object, ...], Field]):
-    """Those of a cycle, by claim and pool."""
+class CandidateSets(dict[tuple[object, ...], CandidateSet]):
+    """Those of a cycle, by rule and pool."""
 
 
-class Market:
+class Prices:
     """Nodes by the price of one more pod of a class, each as it was when it was last looked at. Queues change their
     rank with every victim, so offers are kept by sort and sorts compared when asked."""
 
-    def __init__(self, claim: Claim) -> None:
-        self._claim = claim
+    def __init__(self, rule: EvictionRule) -> None:
+        self._rule = rule
         self._heaps: dict[Sort, list[tuple[Price, int]]] = {}
         self._last: dict[int, tuple[Price, int]] = {}  # of each node; what was put before is void
 
@@ -292,7 +292,7 @@ class Market:
             while heap and self._last.get(heap[0][1]) is not heap[0]:
                 heappop(heap)
             if heap:
-                sorts.append((sort[0], self._claim.ranked(sort[1]), heap[0], sort))
+                sorts.append((sort[0], self._rule.ranked(sort[1]), heap[0], sort))
         if not sorts:
             return None
         *_, sort = min(sorts, key=itemgetter(0, 1, 2))
@@ -304,64 +304,64 @@ class Market:
 class Search:
     """The places that a workload could have if victims went. `planned`: what its own pods will take of each node."""
 
-    def __init__(self, field: Field, workload: Workload, barred: Iterable[str] = ()) -> None:
+    def __init__(self, candidates: CandidateSet, workload: Workload, barred: Iterable[str] = ()) -> None:
         """`barred`: keys of those who are not to be asked."""
-        self.field, self.workload, self.cycle = field, workload, (cycle := field.cycle)
-        self.taken: list[Gift] = []
+        self.candidates, self.workload, self.cycle = candidates, workload, (cycle := candidates.cycle)
+        self.taken: list[Candidate] = []
         self.tried = False  # somebody was taken, and given back
-        self.may_stop = field.claim.cause is Cause.HOLD_TAKEN or full_bucket(field.pool, cycle) is None
-        paired = {one.workload.key for one, _ in field.paired(workload)}
-        started = cycle.draft.started.values() if field.alike else ()
-        kinds = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
-        self.barred = paired.union(barred, *(field.kin(one, leans_on) for one in kinds.values()))
+        self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
+        paired = {one.workload.key for one, _ in candidates.paired(workload)}
+        started = cycle.draft.started.values() if candidates.alike else ()
+        shapes = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
+        self.barred = paired.union(barred, *(candidates.kin(one, leans_on) for one in shapes.values()))
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
         self._planned: dict[int, Left] = {}
-        self._ahead = field.cycle.draft.ahead()
+        self._ahead = candidates.cycle.draft.ahead()
 
     def _allowed(self) -> Mask | None:
         """Nodes that its pods may use: where it may take those beside whom it must stand, it takes their place, and
         makes nobody leave so as to be the first of its kind elsewhere."""
         allowed, podsets = self.cycle.allowed(self.cycle.shunned(self.workload)), self.workload.podsets
         own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
-        for pod in own if self.field.kin(self.workload) - self.barred else ():
-            beside = near(self.cycle.snapshot, sight_of(self.cycle.draft).standing(), pod)
+        for pod in own if self.candidates.kin(self.workload) - self.barred else ():
+            beside = near(self.cycle.snapshot, cache_of(self.cycle.draft).standing(), pod)
             allowed = beside if allowed is None else allowed & beside
         return allowed
 
-    def take(self, gifts: Iterable[Gift]) -> bool:
+    def take(self, candidates: Iterable[Candidate]) -> bool:
         """All of them, each judged after those before; False if one may not be taken."""
-        for gift in gifts:
-            if not self._is_allowed(gift) or not self.field.claim.may_lose(gift.queue, None):
+        for candidate in candidates:
+            if not self._is_allowed(candidate) or not self.candidates.rule.may_lose(candidate.queue, None):
                 return False
-            gift.take(self.cycle)
-            self.taken.append(gift)
+            candidate.take(self.cycle)
+            self.taken.append(candidate)
         return True
 
-    def _is_allowed(self, gift: Gift) -> bool:
+    def _is_allowed(self, candidate: Candidate) -> bool:
         """Whether it is there, is not barred, and the bucket of the pool allows it."""
-        is_free = gift.pod is not None or self.may_stop
-        return is_free and gift.key not in self.barred and self.field.is_there(gift)
+        is_free = candidate.pod is not None or self.may_stop
+        return is_free and candidate.key not in self.barred and self.candidates.is_there(candidate)
 
     def forget(self) -> None:
         """Nothing was taken after all; the draft is undone by its trial."""
-        for gift in self.taken:
-            gift.count(self.cycle, -1)
-            if gift.pod is not None:
-                gift.victim.lost.discard(gift.pod)
+        for candidate in self.taken:
+            candidate.count(self.cycle, -1)
+            if candidate.pod is not None:
+                candidate.victim.lost.discard(candidate.pod)
         self.tried = bool(self.taken)
         self.taken.clear()
-        self.field.markets.clear()
+        self.candidates.prices.clear()
 
     def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
         """Take from those under the same limit, or other bound, until none stands in the way."""
-        accounts = self.cycle.accounts(self.workload, self.field.pool)
-        asked = self.cycle.asked(self.workload, self.field.pool)
+        accounts = self.cycle.accounts(self.workload, self.candidates.pool)
+        asked = self.cycle.asked(self.workload, self.candidates.pool)
         why = over_limit(accounts, asked, of)
-        for gift in self.field.in_turn(self.field.gifts) if why else ():
-            if why and gift.counted.get(why[1].resource) and self.cycle.tree.is_under(gift.queue, why[1].queue):
-                self.take((gift,))
+        for one in self.candidates.in_turn(self.candidates.all) if why else ():
+            if why and one.counted.get(why[1].resource) and self.cycle.tree.is_under(one.queue, why[1].queue):
+                self.take((one,))
                 why = over_limit(accounts, asked, of)
         return why is None
 
@@ -371,24 +371,24 @@ class Search:
         return all(self._cover(podset.pod, count) for podset, count in zip(self.workload.podsets, least))
 
     def may_suffice(self) -> bool:
-        """Whether room would be enough with all that the claim reaches gone; a bound, cheap and on the safe side."""
-        snapshot, pool, free = self.cycle.snapshot, self.field.pool, np.maximum(self._ahead.free, 0)
-        for row, gifts in self.field.by_row.items():
-            for gift in gifts:
-                free[:, row] += gift.rows[row][0]
+        """Whether room would be enough with all that the rule reaches gone; a bound, cheap and on the safe side."""
+        snapshot, pool, free = self.cycle.snapshot, self.candidates.pool, np.maximum(self._ahead.free, 0)
+        for row, candidates in self.candidates.by_row.items():
+            for candidate in candidates:
+                free[:, row] += candidate.rows[row][0]
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
-            need = sight_of(self._ahead).kind(podset.pod, pool).need
+            request = cache_of(self._ahead).shape(podset.pod, pool).request
             mask = feasible(snapshot, podset.pod, pool)
-            fit = [free[column, mask] // amount for column, amount in zip(need.columns, need.amounts)]
-            if not need.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
+            fit = [free[column, mask] // amount for column, amount in zip(request.columns, request.amounts)]
+            if not request.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
                 return False
         return True
 
     def everything(self) -> Iterator[None]:
         """Take all there is, in order; stop and look after one, two, four … more."""
         step = 1
-        for gift in self.field.in_turn(self.field.gifts):
-            self.take((gift,))
+        for candidate in self.candidates.in_turn(self.candidates.all):
+            self.take((candidate,))
             if len(self.taken) >= step:
                 step *= 2
                 yield
@@ -403,70 +403,70 @@ class Search:
             low, high = (low, middle) if suffices() else (middle + 1, high)
         self._keep(whole, high)
 
-    def _keep(self, whole: list[Gift], count: int) -> None:
+    def _keep(self, whole: list[Candidate], count: int) -> None:
         """Have taken just so many."""
-        for gift in reversed(whole[count : len(self.taken)]):
-            gift.give_back(self.cycle)
-        for gift in whole[len(self.taken) : count]:
-            gift.take(self.cycle)
+        for candidate in reversed(whole[count : len(self.taken)]):
+            candidate.give_back(self.cycle)
+        for candidate in whole[len(self.taken) : count]:
+            candidate.take(self.cycle)
         self.taken[:] = whole[:count]
 
     def _cover(self, pod: PodClass, count: int) -> bool:
-        sight = sight_of(self._ahead)
-        kind = sight.kind(pod, self.field.pool)
-        mask = sight.mask(kind)
+        cache = cache_of(self._ahead)
+        shape = cache.shape(pod, self.candidates.pool)
+        mask = cache.mask(shape)
         if self.allowed is not None:
             mask = mask & self.allowed
         if pod.pod_affinity:
-            mask = mask & near(self.cycle.snapshot, sight.standing(), pod)
-        count -= self._use_free(kind, mask, count)
+            mask = mask & near(self.cycle.snapshot, cache.standing(), pod)
+        count -= self._use_free(shape, mask, count)
         if count <= 0:
             return True
-        market = self._market(kind, mask)
-        while count > 0 and (best := market.pop()) is not None:
+        prices = self._prices(shape, mask)
+        while count > 0 and (best := prices.pop()) is not None:
             sort, price, row = best
-            offer = self._offer(kind, row)
+            offer = self._offer(shape, row)
             if offer is None:
                 continue
             if (offer[0], offer[1]) != (sort, price):
-                market.put(offer, row)
+                prices.put(offer, row)
                 continue
             before = len(self.taken)
             if self.take(offer[2]):
-                self._plan(kind.need, row)
+                self._plan(shape.request, row)
                 count -= 1
             if count and len(self.taken) > before:
-                self._look(market, kind, {row, *(at for gift in offer[2] for at in gift.rows if mask[at])})
+                self._look(prices, shape, {row, *(at for candidate in offer[2] for at in candidate.rows if mask[at])})
         return count <= 0
 
-    def _look(self, market: Market, kind: Kind, rows: Iterable[int]) -> None:
+    def _look(self, prices: Prices, shape: Shape, rows: Iterable[int]) -> None:
         """Price these nodes."""
         for row in rows:
-            if row in self.field.by_row and (offer := self._offer(kind, row)) is not None:
-                market.put(offer, row)
+            if row in self.candidates.by_row and (offer := self._offer(shape, row)) is not None:
+                prices.put(offer, row)
 
-    def _market(self, kind: Kind, mask: Mask) -> Market:
-        """The market of a class; what changed since it was last asked for is priced again."""
-        log, markets = self._ahead.log, self.field.markets
-        key = id(kind.pod), self.cycle.shunned(self.workload)
-        market, seen = markets.get(key, (None, 0))
-        if market is None or self.barred:
-            market = Market(self.field.claim)
-            self._look(market, kind, (row for row in self.field.by_row if mask[row]))
+    def _prices(self, shape: Shape, mask: Mask) -> Prices:
+        """Those for a shape; what changed since they were last asked for is priced again."""
+        log, known = self._ahead.log, self.candidates.prices
+        key = id(shape.pod), self.cycle.shunned(self.workload)
+        prices, seen = known.get(key, (None, 0))
+        if prices is None or self.barred:
+            prices = Prices(self.candidates.rule)
+            self._look(prices, shape, (row for row in self.candidates.by_row if mask[row]))
         else:
-            self._look(market, kind, (row for row in sorted(set(log[seen:])) if mask[row]))
-        markets[key] = market, len(log)
-        return market
+            self._look(prices, shape, (row for row in sorted(set(log[seen:])) if mask[row]))
+        known[key] = prices, len(log)
+        return prices
 
-    def _use_free(self, kind: Kind, mask: Mask, count: int) -> int:
+    def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
         """Plan its pods into room that is free; how many of them have a place there."""
         given = 0
-        rooms = np.where(mask, room(self._ahead, kind.pod, self.field.pool), 0)
+        rooms = np.where(mask, room(self._ahead, shape.pod, self.candidates.pool), 0)
         for row in np.flatnonzero(rooms).tolist():
             for _ in range(min(int(rooms[row]), count - given)):
-                if row in self._planned and not fits(kind.need, self._left(row)):
+                if row in self._planned and not fits(shape.request, self._left(row)):
                     break
-                self._plan(kind.need, row)
+                self._plan(shape.request, row)
                 given += 1
         return given
 
@@ -477,78 +477,79 @@ class Search:
             shift(left, self._planned[row], -1)
         return left
 
-    def _plan(self, need: Need, row: int) -> None:
+    def _plan(self, request: Request, row: int) -> None:
         """One more pod will stand there."""
         amounts, devices = self._left(row)
         less = self._planned.setdefault(row, ([0] * len(amounts), [0] * len(devices)))
-        for column, amount in zip(need.columns, need.amounts):
+        for column, amount in zip(request.columns, request.amounts):
             less[0][column] += amount
-        part = need.share or DEVICE
+        part = request.share or DEVICE
         free = sorted((room, slot) for slot, room in enumerate(devices) if room >= part)
-        for _, slot in free[: 1 if need.share else need.devices]:
+        for _, slot in free[: 1 if request.share else request.devices]:
             less[1][slot] += part
 
-    def _offer(self, kind: Kind, row: int) -> Offer | None:
-        """The price of room for one more pod on a node, and who gives it; None where there is no such room. Gifts in
-        their order, without those not needed, or one alone if that is cheaper."""
-        need, field, left = kind.need, self.field, self._left(row)
-        if fits(need, left):
+    def _offer(self, shape: Shape, row: int) -> Offer | None:
+        """The price of room for one more pod on a node, and the candidates that give it; None where there is no such
+        room. Candidates in their order, without those not needed, or one alone if that is cheaper."""
+        request, candidates, left = shape.request, self.candidates, self._left(row)
+        if fits(request, left):
             return FREE
-        there = [gift for gift in field.by_row[row] if self._is_allowed(gift)]
-        picked = self._pick(need, row, there, left)
+        there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
+        picked = self._pick(request, row, there, left)
         if picked is None:
             return None
-        sets = [self._needed(need, left, picked, row)]
+        sets = [self._needed(request, left, picked, row)]
         if len(sets[0]) > 1:
-            loses = {queue: field.claim.may_lose(queue, None) for queue in {gift.queue for gift in there}}
-            cores = (gift for gift in there if gift.pod is None and loses[gift.queue])
-            sets += [[gift] for gift in cores if fits(need, self._left(row), field.gives(gift, row))]
-        return min(map(field.priced, sets), key=lambda offer: (offer[0][0], field.claim.ranked(offer[0][1]), offer[1]))
+            loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
+            cores = (one for one in there if one.pod is None and loses[one.queue])
+            sets += [[one] for one in cores if fits(request, self._left(row), candidates.gives(one, row))]
+        ranked = candidates.rule.ranked
+        return min(map(candidates.priced, sets), key=lambda offer: (offer[0][0], ranked(offer[0][1]), offer[1]))
 
-    def _pick(self, need: Need, row: int, there: list[Gift], left: Left) -> list[Gift] | None:
+    def _pick(self, request: Request, row: int, there: list[Candidate], left: Left) -> list[Candidate] | None:
         """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
         by what they give. A core takes the place of its surplus."""
-        field, picked, is_enough = self.field, list[Gift](), False
-        for gift in field.in_turn(there):
-            for part in [one for one in picked if one.victim is gift.victim] if gift.pod is None else ():
+        candidates, picked, is_enough = self.candidates, list[Candidate](), False
+        for candidate in candidates.in_turn(there):
+            for part in [one for one in picked if one.victim is candidate.victim] if candidate.pod is None else ():
                 picked.remove(part)
-                field.count(part, 1)
+                candidates.count(part, 1)
                 shift(left, part.rows[row], -1)
-            picked.append(gift)
-            field.count(gift, -1)
-            shift(left, field.gives(gift, row), 1)
-            if is_enough := fits(need, left):
+            picked.append(candidate)
+            candidates.count(candidate, -1)
+            shift(left, candidates.gives(candidate, row), 1)
+            if is_enough := fits(request, left):
                 break
-        for gift in picked:
-            field.count(gift, 1)
+        for candidate in picked:
+            candidates.count(candidate, 1)
         return picked if is_enough else None
 
-    def _needed(self, need: Need, left: Left, picked: list[Gift], row: int) -> list[Gift]:
+    def _needed(self, request: Request, left: Left, picked: list[Candidate], row: int) -> list[Candidate]:
         """Without those, the dearest first, that would not have been necessary on this node."""
-        for gift in reversed(picked[:-1]):
-            gives = self.field.gives(gift, row)
+        for candidate in reversed(picked[:-1]):
+            gives = self.candidates.gives(candidate, row)
             shift(left, gives, -1)
-            others = [one for one in picked if one is not gift]
-            if fits(need, left) and (not self.field.claim.is_mixed or self.field.may_take_all(others)):
+            others = [one for one in picked if one is not candidate]
+            if fits(request, left) and (not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)):
                 picked = others
             else:
                 shift(left, gives, 1)
         return picked
 
 
-def fits(need: Need, left: Left, more: Room = ((), ())) -> bool:
+def fits(request: Request, left: Left, more: Room = ((), ())) -> bool:
     """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
     amounts, devices = left
     if any(more):
         shift(left, more, 1)
-    for column, amount in zip(need.columns, need.amounts):
+    for column, amount in zip(request.columns, request.amounts):
         if amounts[column] < amount:
             return False
-    if need.share:
-        return any(room >= need.share for room in devices)
-    if not need.devices or not devices or devices[0] == -1:
+    if request.share:
+        return any(room >= request.share for room in devices)
+    if not request.devices or not devices or devices[0] == -1:
         return True
-    return sum(1 for room in devices if room >= DEVICE) >= need.devices
+    return sum(1 for room in devices if room >= DEVICE) >= request.devices
 
 
 def shift(left: Left, by: Room, times: int) -> None:

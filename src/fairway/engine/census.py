@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .draft import Draft
-from .feasibility import Counts, Kind, matches, pool_row, satisfies, taints_of, usable
+from .feasibility import Counts, Shape, matches, pool_row, satisfies, taints_of, usable
 from .labels import CLUSTER, CORDON, NAME, READINESS, required, tolerates
 from .memo import remember
 from .model import Expression, PodSet, Term
-from .place import Ask, sight_of
+from .place import Ask, cache_of
 from .plan import Bar, Census, Obstacle
 from .pod_affinity import attracts, near, parted, skews
 from .snapshot import Mask, Snapshot
@@ -41,16 +41,16 @@ def census(draft: Draft, ask: Ask, pool: str, *, before: Mask | None = None) -> 
     parts = [(podset, size) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
     if not parts or (row := pool_row(draft.snapshot, pool)) < 0:
         return None
-    kinds = [sight_of(draft).kind(podset.pod, pool) for podset, _ in parts]
-    shares = [int(room_for(draft, ask, kind).sum()) / size for kind, (_, size) in zip(kinds, parts)]
+    shapes = [cache_of(draft).shape(podset.pod, pool) for podset, _ in parts]
+    shares = [int(room_for(draft, ask, shape).sum()) / size for shape, (_, size) in zip(shapes, parts)]
     tightest = int(np.argmin(shares))
     podset, size = parts[tightest]
-    nodes, left, lasting = _ruled_out(draft.snapshot, kinds[tightest], row)
+    nodes, left, lasting = _ruled_out(draft.snapshot, shapes[tightest], row)
     found: dict[tuple[Bar, object], Obstacle] = {(one.bar, one.about): one for one in lasting}
-    for hurdle in _passing(draft, ask, kinds[tightest], before):
+    for hurdle in _passing(draft, ask, shapes[tightest], before):
         left = _meet(hurdle, left, found)
     name = podset.name if len(parts) > 1 else ""
-    room = int(room_for(draft, ask, kinds[tightest])[left].sum())
+    room = int(room_for(draft, ask, shapes[tightest])[left].sum())
     return Census(nodes, int(np.count_nonzero(left)), room, size, tuple(found.values()), name)
 
 
@@ -58,15 +58,15 @@ class RuledOut(dict[object, tuple[int, Mask, tuple[Obstacle, ...]]]):
     """Nodes of a pool, those that nothing lasting rules out, and what does the others; kept with the nodes."""
 
 
-def _ruled_out(snapshot: Snapshot, kind: Kind, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
+def _ruled_out(snapshot: Snapshot, shape: Shape, row: int) -> tuple[int, Mask, tuple[Obstacle, ...]]:
     """The number of nodes of the pool, those that nothing lasting rules out, and what does the others; kept as long as
     the nodes stay."""
-    pod, known = kind.pod, snapshot.memo.of(RuledOut)
-    key = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, kind.need, row
+    pod, known = shape.pod, snapshot.memo.of(RuledOut)
+    key = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, shape.request, row
     if key not in known:
         left, found = snapshot.pool_of == row, dict[tuple[Bar, object], Obstacle]()
         nodes = int(np.count_nonzero(left))
-        for hurdle in _lasting(snapshot, kind):
+        for hurdle in _lasting(snapshot, shape):
             left = _meet(hurdle, left, found)
         remember(known, key, (nodes, left, tuple(found.values())))
     return known[key]
@@ -74,14 +74,14 @@ def _ruled_out(snapshot: Snapshot, kind: Kind, row: int) -> tuple[int, Mask, tup
 
 def open_to(draft: Draft, ask: Ask, pool: str) -> Mask:
     """Nodes with room for a pod of any podset."""
-    kinds = [sight_of(draft).kind(podset.pod, pool) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
-    mask: Mask = np.logical_or.reduce([room_for(draft, ask, kind) > 0 for kind in kinds])
+    shapes = [cache_of(draft).shape(podset.pod, pool) for podset, size in zip(ask.workload.podsets, ask.counts) if size]
+    mask: Mask = np.logical_or.reduce([room_for(draft, ask, shape) > 0 for shape in shapes])
     return mask
 
 
-def room_for(draft: Draft, ask: Ask, kind: Kind) -> Counts:
+def room_for(draft: Draft, ask: Ask, shape: Shape) -> Counts:
     """int64[node]: pods that each node which the ask allows could take now."""
-    room = sight_of(draft).room(kind)
+    room = cache_of(draft).room(shape)
     return room if ask.allowed is None else np.where(ask.allowed, room, 0)
 
 
@@ -97,25 +97,25 @@ def _meet(hurdle: Hurdle, left: Mask, found: dict[tuple[Bar, object], Obstacle])
     return left & ~hit
 
 
-def _passing(draft: Draft, ask: Ask, kind: Kind, before: Mask | None) -> Iterator[Hurdle]:
+def _passing(draft: Draft, ask: Ask, shape: Shape, before: Mask | None) -> Iterator[Hurdle]:
     """What rules nodes out for now."""
     if ask.allowed is not None:
         yield Hurdle(Bar.FAILED_BEFORE, "", ~ask.allowed)
-    yield from _beside(draft, kind, ask.workload.podsets)
-    room = sight_of(draft).room(kind)
+    yield from _beside(draft, shape, ask.workload.podsets)
+    room = cache_of(draft).room(shape)
     if before is not None:
         yield Hurdle(Bar.KEPT, "", before & (room <= 0))
-    yield from (Hurdle(Bar.BUSY, *one) for one in _short(kind, draft.snapshot, draft.free))
+    yield from (Hurdle(Bar.BUSY, *one) for one in _short(shape, draft.snapshot, draft.free))
     yield Hurdle(Bar.DEVICES, "", room <= 0)
 
 
-def _lasting(snapshot: Snapshot, kind: Kind) -> Iterator[Hurdle]:
+def _lasting(snapshot: Snapshot, shape: Shape) -> Iterator[Hurdle]:
     """What rules nodes out whatever runs on them."""
-    pod = kind.pod
+    pod = shape.pod
     yield from _out_of_use(snapshot, ~usable(snapshot, pod))
-    codes, kinds = taints_of(snapshot)
+    codes, shapes = taints_of(snapshot)
     refused = [[one for one in taints if one.effect != "PreferNoSchedule" and not tolerates(pod.tolerations, one)]
-               for taints in kinds]  # fmt: skip
+               for taints in shapes]  # fmt: skip
     for taint in sorted(set(chain(*refused)), key=lambda one: (one.key not in STATES, one.key, one.value, one.effect)):
         mask = np.array([taint in taints for taints in refused], np.bool_)[codes]
         yield Hurdle(STATES.get(taint.key, Bar.TAINT), "" if taint.key in STATES else str(taint), mask)
@@ -125,7 +125,7 @@ def _lasting(snapshot: Snapshot, kind: Kind) -> Iterator[Hurdle]:
     yield from _outside(snapshot, Bar.AFFINITY, pod.affinity) if pod.affinity else ()
     for terms in pod.volumes:
         yield from _outside(snapshot, Bar.VOLUME, terms)
-    yield from (Hurdle(Bar.TOO_SMALL, *one) for one in _short(kind, snapshot, snapshot.capacity))
+    yield from (Hurdle(Bar.TOO_SMALL, *one) for one in _short(shape, snapshot, snapshot.capacity))
 
 
 def _out_of_use(snapshot: Snapshot, out: Mask) -> Iterator[Hurdle]:
@@ -148,15 +148,15 @@ def _outside(snapshot: Snapshot, bar: Bar, terms: tuple[Term, ...]) -> Iterator[
     yield Hurdle(bar, ", ".join(names), ~matches(snapshot, terms))
 
 
-def _short(kind: Kind, snapshot: Snapshot, amounts: Counts) -> Iterator[tuple[str, Mask, int, Counts]]:
+def _short(shape: Shape, snapshot: Snapshot, amounts: Counts) -> Iterator[tuple[str, Mask, int, Counts]]:
     """Resource by resource, accelerators first: where there is less of it than a pod takes."""
-    for column, amount in sorted(zip(kind.need.columns, kind.need.amounts), reverse=True):
+    for column, amount in sorted(zip(shape.request.columns, shape.request.amounts), reverse=True):
         yield snapshot.resources[column], amounts[column] < amount, amount, amounts[column]
 
 
-def _beside(draft: Draft, kind: Kind, podsets: Iterable[PodSet]) -> Iterator[Hurdle]:
+def _beside(draft: Draft, shape: Shape, podsets: Iterable[PodSet]) -> Iterator[Hurdle]:
     """What the pods that stand rule out: host ports, anti-affinity either way, affinity, spread."""
-    snapshot, standing, pod = draft.snapshot, sight_of(draft).standing(), kind.pod
+    snapshot, standing, pod = draft.snapshot, cache_of(draft).standing(), shape.pod
     for key, mask in parted(snapshot, standing, pod):
         bar = Bar.PORT if key == NAME else Bar.CLAIM if key == CLUSTER else Bar.ANTI_AFFINITY
         yield Hurdle(bar, key if bar is Bar.ANTI_AFFINITY else "", mask)
@@ -165,5 +165,5 @@ def _beside(draft: Draft, kind: Kind, podsets: Iterable[PodSet]) -> Iterator[Hur
     if terms and not is_led:
         names = ", ".join(sorted({one.topology_key for one in terms}))
         yield Hurdle(Bar.POD_AFFINITY, names, ~near(snapshot, standing, pod))
-    for spread, mask in skews(snapshot, standing, kind, sight_of(draft).leaving()):
+    for spread, mask in skews(snapshot, standing, shape, cache_of(draft).leaving()):
         yield Hurdle(Bar.SPREAD, spread.topology_key, mask)

@@ -69,9 +69,9 @@ class Cycle:
         """Wake when time alone changes what is asked or kept: windows begin and end, who waits too long goes first, and
         a policy comes to value somebody otherwise."""
         self.wake(self.snapshot.alters_at)
-        for keep in self.timeline.keeps:
-            self.wake(keep.since)
-            self.wake(keep.until)
+        for window in self.timeline.windows:
+            self.wake(window.since)
+            self.wake(window.until)
         if any(queue.max_wait is not None for queue in self.snapshot.queues.values()):
             for one in self.snapshot.pending:
                 self.wake(one.submitted + self.tree.inherited(one.queue, attrgetter("max_wait"), inf))
@@ -216,21 +216,22 @@ class Cycle:
         draft = self.draft
         last = draft.last
         admission = last if last.podsets is placed and last.pool == pool else Admission(pool, placed)
-        risks = self.timeline.stay(workload, admission) if self.timeline.keeps else ""
+        risks = self.timeline.stay(workload, admission) if self.timeline.windows else ""
         draft.start(workload, admission)
-        return Admit(workload.key, admission, draft.leavers(workload.podsets, admission) if draft.later else (), risks)
+        after = draft.waits_for(workload.podsets, admission) if draft.later else ()
+        return Admit(workload.key, admission, after, risks)
 
     def find(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
         """The first pool and places in which it fits without delaying what is kept; else, if it is preemptible, at its
         own risk. Who does not fit where nothing is kept is not tried further."""
         bare = self.fit(workload, pools)
-        if bare is None or not self.timeline.keeps:
+        if bare is None or not self.timeline.windows:
             return bare
         takes_risk = workload.preemptible and self.timeline.pays(workload, pools)
         for at_risk in (False, True)[: 1 + takes_risk]:
-            with self.timeline.kept(workload, at_risk=at_risk) as keeps:
-                within = [one for one in pools if self.has_quota(workload, one, at_risk=at_risk)] if keeps else pools
-                if found := self.fit(workload, tuple(within)) if keeps else bare:
+            with self.timeline.kept(workload, at_risk=at_risk) as windows:
+                within = [one for one in pools if self.has_quota(workload, one, at_risk=at_risk)] if windows else pools
+                if found := self.fit(workload, tuple(within)) if windows else bare:
                     return found
         return None
 
@@ -265,5 +266,5 @@ class Cycle:
         if one.is_leaving:
             return Keep(one.workload.key)
         still = {key for key in one.waits_for if key in self.draft.running and self.draft.running[key].is_leaving}
-        after = tuple(sorted(still.union(self.draft.leavers(one.workload.podsets, one.admission))))
+        after = tuple(sorted(still.union(self.draft.waits_for(one.workload.podsets, one.admission))))
         return Admit(one.workload.key, one.admission, after, one.backfilled_for)

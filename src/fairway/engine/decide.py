@@ -14,7 +14,7 @@ from .model import Workload
 from .plan import Admit, Plan, Verdict, Wait, kept
 from .policy import Policy
 from .queueing import Line, Order, lines_of, positions
-from .reclaim import make_room
+from .reclaim import reclaim
 from .snapshot import Snapshot
 
 
@@ -54,7 +54,7 @@ def _begin(cycle: Cycle) -> tuple[dict[str, Line], list[Workload]]:
 def _turn(workload: Workload, cycle: Cycle) -> Verdict:
     return (
         admit(workload, cycle)  # in the room there is, without delaying a hold
-        or make_room(workload, cycle)  # in the room others can be moved from or made to give back
+        or reclaim(workload, cycle)  # in the room others can be moved from or made to give back
         or hold(workload, cycle)  # keep room coming free, and say when
         or wait(workload, cycle)  # and say why
     )

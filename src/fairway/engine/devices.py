@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from .feasibility import PLENTY, Counts, Ground, Kind, Need, Where, chooses, count_room, pick
+from .feasibility import PLENTY, Counts, Ground, Request, Shape, Where, chooses, count_room, pick
 from .model import GPU, Device, Node, NodeShare, PodClass
 from .resources import DEVICE
 
@@ -19,89 +19,89 @@ Offers = dict[int, dict[str, int]]
 """What is left in each NUMA group of a node."""
 
 
-def device_room(ground: Ground, kind: Kind, rows: Where) -> Counts:
+def device_room(ground: Ground, shape: Shape, rows: Where) -> Counts:
     """Pods that the devices of these nodes allow; PLENTY where they set no bound."""
-    pod, need, _ = kind
+    pod, request, _ = shape
     free = ground.device_free[rows]
     if pod.alignment_required:
         nodes = np.arange(len(ground.snapshot.nodes))[rows]
-        return np.array([_aligned(ground, kind, row) for row in nodes.tolist()], np.int64)
-    if need.share:
-        parts: Counts = np.maximum(free // need.share, 0).sum(axis=1, dtype=np.int64)
+        return np.array([_aligned(ground, shape, row) for row in nodes.tolist()], np.int64)
+    if request.share:
+        parts: Counts = np.maximum(free // request.share, 0).sum(axis=1, dtype=np.int64)
         return parts
-    if not need.devices or not free.shape[1]:
+    if not request.devices or not free.shape[1]:
         return np.full(len(free), PLENTY, np.int64)
-    whole: Counts = (free == DEVICE).sum(axis=1, dtype=np.int64) // need.devices
+    whole: Counts = (free == DEVICE).sum(axis=1, dtype=np.int64) // request.devices
     return np.where(free[:, 0] >= 0, whole, PLENTY)
 
 
-def room_of(ground: Ground, kind: Kind, rows: Where) -> Counts:
+def room_of(ground: Ground, shape: Shape, rows: Where) -> Counts:
     """Pods of the class that each of these nodes could take now, constraints apart."""
-    pod, need, _ = kind
-    room = count_room(ground, need, rows)
-    if need.devices or need.share or pod.alignment_required:
-        room = np.minimum(room, device_room(ground, kind, rows))
+    pod, request, _ = shape
+    room = count_room(ground, request, rows)
+    if request.devices or request.share or pod.alignment_required:
+        room = np.minimum(room, device_room(ground, shape, rows))
     return np.minimum(room, 1) if pod.host_ports else room
 
 
-def shared_room(ground: Ground, need: Need, rows: Where) -> Counts:
+def shared_room(ground: Ground, request: Request, rows: Where) -> Counts:
     """Pods that the devices already shared could take."""
     free = ground.device_free[rows]
-    parts: Counts = np.where((free > 0) & (free < DEVICE), free // need.share, 0).sum(axis=1, dtype=np.int64)
+    parts: Counts = np.where((free > 0) & (free < DEVICE), free // request.share, 0).sum(axis=1, dtype=np.int64)
     return parts
 
 
-def tightest(ground: Ground, need: Need, rows: Where) -> Counts:
+def tightest(ground: Ground, request: Request, rows: Where) -> Counts:
     """The least room of a shared device that fits, per node; DEVICE where only a free one does."""
     free = ground.device_free[rows]
-    least: Counts = np.where((free >= need.share) & (free < DEVICE), free, DEVICE).min(axis=1, initial=DEVICE)
+    least: Counts = np.where((free >= request.share) & (free < DEVICE), free, DEVICE).min(axis=1, initial=DEVICE)
     return least
 
 
-def choose(ground: Ground, kind: Kind, row: int, *, count: int) -> NodeShare | None:
+def choose(ground: Ground, shape: Shape, row: int, *, count: int) -> NodeShare | None:
     """So many pods on a node with the devices of each; None if they do not fit it. The ground is not changed."""
-    pod, need, _ = kind
+    pod, request, _ = shape
     node = ground.snapshot.nodes[row]
-    if not (need.devices or need.share) or not chooses(node):
+    if not (request.devices or request.share) or not chooses(node):
         return NodeShare(node.name, count)
     free, numa = ground.device_free[row].tolist(), _offers_of(ground, row)
     chosen = []
     for _ in range(count):
-        slots = _shared_slot(node, free, need) if need.share else _whole_slots(node, free, pod, need, numa)
+        slots = _shared_slot(node, free, request) if request.share else _whole_slots(node, free, pod, request, numa)
         if slots is None:
             return None
         for slot in slots:
-            free[slot] -= need.share or DEVICE
+            free[slot] -= request.share or DEVICE
         _charge(pod, numa.get(node.devices[slots[0]].numa))
         chosen.append(tuple(node.devices[slot].index for slot in slots))
     return NodeShare(node.name, count, tuple(chosen))
 
 
-def _shared_slot(node: Node, free: list[int], need: Need) -> Slots | None:
+def _shared_slot(node: Node, free: list[int], request: Request) -> Slots | None:
     """The device with the least room that fits."""
-    fits = [(free[slot], slot) for slot in range(len(node.devices)) if free[slot] >= need.share]
+    fits = [(free[slot], slot) for slot in range(len(node.devices)) if free[slot] >= request.share]
     return (min(fits)[1],) if fits else None
 
 
-def _whole_slots(node: Node, free: list[int], pod: PodClass, need: Need, numa: Offers) -> Slots | None:
+def _whole_slots(node: Node, free: list[int], pod: PodClass, request: Request, numa: Offers) -> Slots | None:
     """Free devices: of the tightest group that holds them all, the finest kind of group first, in a NUMA group that has
     the CPU as well if one has; else of the fewest groups."""
     whole = [slot for slot, one in enumerate(node.devices)
              if free[slot] == DEVICE and (one.numa >= 0 or not pod.alignment_required)]
-    if len(whole) < need.devices:
+    if len(whole) < request.devices:
         return None
     fits = [group for group_of in ((_pair, _numa) if pod.alignment_required else (_pair, _nvlink, _numa))
-            for group in sorted(_grouped(node, whole, group_of), key=len) if len(group) >= need.devices]
+            for group in sorted(_grouped(node, whole, group_of), key=len) if len(group) >= request.devices]
     for group in fits:
         if _offers(numa.get(node.devices[group[0]].numa, {}), pod):
-            return group[: need.devices]
+            return group[: request.devices]
     if fits or pod.alignment_required:
-        return None if pod.alignment_required else fits[0][: need.devices]
+        return None if pod.alignment_required else fits[0][: request.devices]
     groups = _grouped(node, whole, _pair)
     if rest := set(whole).difference(*groups):
         groups.append(tuple(sorted(rest)))
     sizes = np.array([len(group) for group in groups], np.int64)
-    taken = pick(sizes, need.devices, np.argsort(sizes, kind="stable"))
+    taken = pick(sizes, request.devices, np.argsort(sizes, kind="stable"))
     return tuple(sorted(slot for at, count in taken for slot in groups[at][:count]))
 
 
@@ -158,17 +158,18 @@ def _times(offered: dict[str, int], pod: PodClass, *, but: str) -> int:
     return max(min(rooms, default=PLENTY), 0)
 
 
-def _aligned(ground: Ground, kind: Kind, row: int) -> int:
+def _aligned(ground: Ground, shape: Shape, row: int) -> int:
     """Pods that one NUMA group each can hold whole: devices, CPU and NIC."""
-    (pod, need, _), node = kind, ground.snapshot.nodes[row]
+    (pod, request, _), node = shape, ground.snapshot.nodes[row]
     offers, free = _offers_of(ground, row), ground.device_free[row].tolist()
-    if not chooses(node) or not (need.devices or need.share):
-        if not offers or (need.share and not chooses(node)):
+    if not chooses(node) or not (request.devices or request.share):
+        if not offers or (request.share and not chooses(node)):
             return 0 if node.chooser == "Kubelet" else PLENTY
         return sum(_times(offered, pod, but="") for offered in offers.values())
     total = 0
     for slots in _grouped(node, range(len(node.devices)), _numa):
         rooms = [free[slot] for slot in slots]
-        pods = sum(max(room, 0) // need.share for room in rooms) if need.share else rooms.count(DEVICE) // need.devices
+        whole = rooms.count(DEVICE) // max(request.devices, 1)
+        pods = sum(max(room, 0) // request.share for room in rooms) if request.share else whole
         total += min(pods, _times(offers.get(node.devices[slots[0]].numa, {}), pod, but=GPU))
     return total

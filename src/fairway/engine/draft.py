@@ -217,10 +217,10 @@ class Draft:
                     keys.add(key)
                     self.note(partial(keys.discard, key))
 
-    def leavers(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
+    def waits_for(self, podsets: tuple[PodSet, ...], admission: Admission) -> tuple[str, ...]:
         """The workloads that must go before these places are free: those that leave its nodes, where what its pods
         request is held twice, and those beside which its pods may not stand."""
-        waits, memory = self.unborne(podsets, admission), self._memory.get(admission.pool, 0)
+        waits, memory = self.repelled_by(podsets, admission), self._memory.get(admission.pool, 0)
         for pod, row, _, devices in self._shares(podsets, admission):
             if self.exits.get(row):
                 is_short = self.free[self._vector(pod, memory) > 0, row] < 0
@@ -228,7 +228,7 @@ class Draft:
                     waits |= self.exits[row]
         return tuple(sorted(key for key in waits if not self._remains(key)))
 
-    def unborne(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
+    def repelled_by(self, podsets: tuple[PodSet, ...], admission: Admission) -> set[str]:
         """Those that leave and beside which its pods may not stand, or which keep them from being first of a group."""
         rows: dict[PodClass, list[int]] = {}
         for pod, row, _, _ in self._shares(podsets, admission) if self.residents else ():

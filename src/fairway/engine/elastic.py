@@ -8,16 +8,16 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 
-from .candidates import Field, Fields, Search
+from .candidates import CandidateSet, CandidateSets, Search
 from .cycle import Cycle
 from .eligibility import over_budget, over_limit, refusal
-from .eviction_rules import Claim, claims
+from .eviction_rules import EvictionRule, rules_for
 from .model import Admission, NodeShare, PodSet, PodSetPlacement, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Resize
 from .queueing import Order
 from .quota import Demand
-from .reclaim import is_fair, tell
+from .reclaim import is_fair, record_victims
 from .resources import counts_of
 
 MOST_TRIES = 64
@@ -52,7 +52,7 @@ def idle(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> Placement
 
 
 class Surplus:
-    """What the elastic have beyond their minimum, for those who grow by the rights of `claims`: from lower priorities
+    """What the elastic have beyond their minimum, for those who grow by the rights of `rules`: from lower priorities
     of their queue and from queues above their share. Nobody is stopped. Only the last ranks go, so that who grows again
     elsewhere loses no more, and nobody who changed in this plan changes for a second reason. `changed`: for whom."""
 
@@ -65,11 +65,12 @@ class Surplus:
     def give(self, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
         """A place for one more pod of a workload that runs, where others lose one."""
         cycle, pool, one = self._cycle, self._cycle.admission(workload).pool, self._alone(workload, counts)
-        for claim in claims(one, pool, cycle) if workload.key in cycle.draft.running and self._tries else ():
-            is_right = claim.cause in (Cause.RECLAIMED, Cause.PREEMPTED) and not claim.is_mixed
-            if is_right and (field := self._field(claim, pool)).gifts:
+        for rule in rules_for(one, pool, cycle) if workload.key in cycle.draft.running and self._tries else ():
+            is_right = rule.cause in (Cause.RECLAIMED, Cause.PREEMPTED) and not rule.is_mixed
+            if is_right and (candidates := self._candidates(rule, pool)).all:
                 self._tries -= 1
-                if (placed := self._take(Search(field, one, self._others(workload)), workload, counts)) is not None:
+                search = Search(candidates, one, self._others(workload))
+                if (placed := self._take(search, workload, counts)) is not None:
                     return placed
         return None
 
@@ -85,15 +86,15 @@ class Surplus:
             self._pods[key] = (replace(workload.podsets[at], count=1, min_count=1),)
         return replace(workload, podsets=self._pods[key], preemptible=True)
 
-    def _field(self, claim: Claim, pool: str) -> Field:
-        key = "surplus", claim.cause, claim.likeness, pool
-        fields = self._cycle.memo.of(Fields)
-        if key not in fields:
-            before = claim.touches
+    def _candidates(self, rule: EvictionRule, pool: str) -> CandidateSet:
+        key = "surplus", rule.cause, rule.likeness, pool
+        sets = self._cycle.memo.of(CandidateSets)
+        if key not in sets:
+            before = rule.touches
             touches = lambda one: one.workload.key not in self._decided and before(one)  # noqa: E731
-            claim = replace(claim, touches=touches, shield=lambda _: ("", None), keeps_first=True)
-            fields[key] = Field(claim, pool, self._cycle)
-        return fields[key]
+            rule = replace(rule, touches=touches, shield=lambda _: ("", None), keeps_first=True)
+            sets[key] = CandidateSet(rule, pool, self._cycle)
+        return sets[key]
 
     def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
         """A place in what is taken or was given before, if that and what is idle is all it needs."""
@@ -105,8 +106,8 @@ class Surplus:
                     placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
             if placed and self._is_fair(search, workload, placed):
                 trial.keep()
-                tell(search)
-                self.changed |= dict.fromkeys((gift.key for gift in search.taken), workload.key)
+                record_victims(search)
+                self.changed |= dict.fromkeys((candidate.key for candidate in search.taken), workload.key)
                 return placed
         search.forget()
         return None
@@ -114,10 +115,10 @@ class Surplus:
     def _is_fair(self, search: Search, workload: Workload, placed: Placements) -> bool:
         """Whether it waits for nobody but those who shrink for it, now or before."""
         draft, stands = self._cycle.draft, self._cycle.admission(workload)
-        givers = {gift.key for gift in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
+        givers = {one.key for one in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
         with draft.trial():
             draft.resize(workload.key, joined(workload, stands, placed))
-            waits = draft.leavers(workload.podsets, Admission(stands.pool, placed))
+            waits = draft.waits_for(workload.podsets, Admission(stands.pool, placed))
             return is_fair(search) and givers.issuperset(waits)
 
 

@@ -1,6 +1,6 @@
 """By what right a workload may make others give back room, and what protects them.
 
-A claim names its cause, whom it may touch at all, whether that one's queue may still lose, and in which order victims
+A rule names its cause, whom it may touch at all, whether that one's queue may still lose, and in which order victims
 are taken. Four rights: a hold takes back what backfilled into it at its own risk; a move needs the leave of both
 queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue. Where
 neither does alone, both together may: without its own lower priorities a queue may be within its share again.
@@ -31,11 +31,11 @@ TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class EvictionRule:
     """`touches`: whether it may be a victim, as things stood at the start; `shield`: what keeps it from being stopped,
     so that only its surplus may go; `may_lose`: whether a queue may lose a workload now, or, with amounts, could have
     lost those as the last, now that the asking one has started; `rank`: a queue and those above it by how far they are
-    above their share, from the common ancestor down, the most first; `likeness`: claims alike touch the same;
+    above their share, from the common ancestor down, the most first; `likeness`: rules alike touch the same;
     `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only
     queue it touches, if it is one."""
 
@@ -55,7 +55,7 @@ class Claim:
         return max(map(self.rank, queues), default=())
 
 
-def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
+def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]:
     """Its rights in a pool, in the order in which they are used."""
     found = []
     if workload.key in cycle.backfilled:
@@ -72,13 +72,13 @@ def claims(workload: Workload, pool: str, cycle: Cycle) -> list[Claim]:
     return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]
 
 
-def _take_back(workload: Workload, cycle: Cycle) -> Claim:
+def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:
     """What started into its hold at its own risk, whatever its queue, priority or protection."""
 
     def touches(one: Running) -> bool:
         return one.backfilled_for == workload.key
 
-    return Claim(Cause.HOLD_TAKEN, (workload.key,), touches, _unshielded, _always, _level)
+    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), touches, _unshielded, _always, _level)
 
 
 def _always(*_: object) -> bool:
@@ -93,7 +93,7 @@ def _level(queue: str) -> tuple[float, ...]:
     return ()
 
 
-def _move(cycle: Cycle) -> Claim:
+def _move(cycle: Cycle) -> EvictionRule:
     """Preemptible workloads of any queues that allow it; nothing is shrunk."""
 
     def touches(one: Running) -> bool:
@@ -103,10 +103,10 @@ def _move(cycle: Cycle) -> Claim:
         least: float = cycle.tree.inherited(one.workload.queue, attrgetter("min_runtime"), MIN_RUNTIME)
         return young(one, least, cycle)
 
-    return Claim(Cause.CONSOLIDATED, (), touches, shield, _always, _level, takes_surplus=False)
+    return EvictionRule(Cause.CONSOLIDATED, (), touches, shield, _always, _level, takes_surplus=False)
 
 
-def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
+def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     """The same queue, strictly lower priority, and behind it if both waited; it needs no share."""
     is_within = within_guaranteed(workload, pool, cycle)
 
@@ -123,10 +123,10 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> Claim:
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     likeness = workload.queue, workload.priority, place, is_within
-    return Claim(Cause.PREEMPTED, likeness, touches, shield, _always, _level, within=workload.queue)
+    return EvictionRule(Cause.PREEMPTED, likeness, touches, shield, _always, _level, within=workload.queue)
 
 
-def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
+def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     """Another queue, judged at the level under the lowest common ancestor."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
     is_within = within_guaranteed(workload, pool, cycle)
@@ -165,10 +165,10 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> Claim:
         return tuple(-saturation(accounts) for accounts in other.way) if other else ()
 
     likeness = workload.queue, id(workload.podsets), is_within
-    return Claim(Cause.RECLAIMED, likeness, touches, shield, may_lose, rank)
+    return EvictionRule(Cause.RECLAIMED, likeness, touches, shield, may_lose, rank)
 
 
-def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Claim:
+def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[], bool]) -> EvictionRule:
     """Lower priorities of its queue first; once it is within its share without them, what others owe."""
 
     def touches(one: Running) -> bool:
@@ -185,7 +185,7 @@ def _both(preempt: Claim, reclaim: Claim, is_entitled: Callable[[], bool]) -> Cl
         return () if queue == reclaim.likeness[0] else reclaim.rank(queue)
 
     likeness = preempt.likeness, reclaim.likeness
-    return Claim(Cause.PREEMPTED, likeness, touches, shield, may_lose, rank, is_mixed=True)
+    return EvictionRule(Cause.PREEMPTED, likeness, touches, shield, may_lose, rank, is_mixed=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ import numpy as np
 from .census import census, room_for
 from .devices import device_room
 from .draft import Draft
-from .feasibility import Counts, Kind, Need, count_room, labels_of, open_nodes, pool_row
+from .feasibility import Counts, Request, Shape, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
 from .model import PODS, Node
-from .place import Ask, place, sight_of
+from .place import Ask, cache_of, place
 from .plan import RANK, Facts, Reason, Why
 from .pod_affinity import follows
 from .resources import DEVICE
@@ -26,7 +26,7 @@ from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
 TIE = 1e-9  # where all lack alike, pod slots tell the least
-Part = tuple[str, Kind, int]
+Part = tuple[str, Shape, int]
 """Name, class and number of the pods asked for of a podset."""
 
 
@@ -70,7 +70,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     if unknown := [level for level in asked if level not in tree_of(snapshot, pool).levels]:
         return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
     empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
-    waits_for_others = any(follows(kind.pod) for _, kind, _ in _parts(draft, ask, pool))
+    waits_for_others = any(follows(shape.pod) for _, shape, _ in _parts(draft, ask, pool))
     if not _fits_empty(empty, bare, pool) and not waits_for_others and not _grows(empty, ask, pool):
         reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
@@ -79,29 +79,29 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     if claim := _claim_in_use(draft, ask):
         return Reason.CLAIM_IN_USE, Facts(pool=pool, detail=claim)
     facts = _facts(draft, ask, pool)
-    if facts.level and all(room_for(draft, ask, kind).sum() >= size for _, kind, size in _parts(draft, ask, pool)):
+    if facts.level and all(room_for(draft, ask, shape).sum() >= size for _, shape, size in _parts(draft, ask, pool)):
         return Reason.NO_DOMAIN, facts
     return (Reason.NO_ROOM if facts.missing else Reason.FRAGMENTED), facts
 
 
 def _claim_in_use(draft: Draft, ask: Ask) -> str:
     """The first of its ReadWriteOncePod claims that a pod uses already; "" for none."""
-    used = {claim for pod, on in sight_of(draft).standing().items() if pod.exclusive and on.any()
+    used = {claim for pod, on in cache_of(draft).standing().items() if pod.exclusive and on.any()
             for claim in pod.exclusive}
     own = (claim for podset in ask.workload.podsets for claim in podset.pod.exclusive)
     return next((claim.partition("/")[2] for claim in own if claim in used), "")
 
 
 def _parts(draft: Draft, ask: Ask, pool: str) -> list[Part]:
-    sight, podsets = sight_of(draft), ask.workload.podsets
-    return [(one.name, sight.kind(one.pod, pool), size) for one, size in zip(podsets, ask.counts) if size]
+    cache, podsets = cache_of(draft), ask.workload.podsets
+    return [(one.name, cache.shape(one.pod, pool), size) for one, size in zip(podsets, ask.counts) if size]
 
 
 def _emptied(draft: Draft) -> Draft:
     """The same nodes with nothing on them, all ready; kept, with what was found out, as long as the nodes stay."""
     snapshot, memo = draft.snapshot, draft.snapshot.memo.of(Explained)
     key = snapshot.resources, snapshot.is_social
-    if memo.emptied is None or memo.emptied[0] != key or len(sight_of(memo.emptied[1]).kinds) > MOST_KEPT:
+    if memo.emptied is None or memo.emptied[0] != key or len(cache_of(memo.emptied[1]).shapes) > MOST_KEPT:
         devices = np.full_like(snapshot.device_free, -1)
         for row in np.flatnonzero((snapshot.device_free >= 0).any(axis=1)):
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
@@ -130,30 +130,30 @@ def _fits_empty(empty: Draft, ask: Ask, pool: str) -> bool:
 def _grows(empty: Draft, ask: Ask, pool: str) -> bool:
     """Whether each podset would fit if the pool had all the nodes of its shape that it may have."""
     snapshot, row = empty.snapshot, pool_row(empty.snapshot, pool)
-    shape = dict(snapshot.pools[row].shape)
+    offered = dict(snapshot.pools[row].shape)
     more = (snapshot.pools[row].max_nodes or 0) - int(np.count_nonzero(snapshot.pool_of == row))
-    if not shape or more <= 0:
+    if not offered or more <= 0:
         return False
     return all(
-        int(room_for(empty, ask, kind).sum()) + more * _pods_in(shape, empty, kind.need) >= size
-        for _, kind, size in _parts(empty, ask, pool)
+        int(room_for(empty, ask, shape).sum()) + more * _pods_in(offered, empty, shape.request) >= size
+        for _, shape, size in _parts(empty, ask, pool)
     )
 
 
-def _pods_in(shape: dict[str, int], draft: Draft, need: Need) -> int:
-    names = [draft.snapshot.resources[column] for column in need.columns]
-    room = [shape.get(name, 0) // amount for name, amount in zip(names, need.amounts) if name != PODS]
+def _pods_in(offered: dict[str, int], draft: Draft, request: Request) -> int:
+    names = [draft.snapshot.resources[column] for column in request.columns]
+    room = [offered.get(name, 0) // amount for name, amount in zip(names, request.amounts) if name != PODS]
     return min(room, default=1)
 
 
 def _lacks_devices(empty: Draft, ask: Ask, pool: str) -> bool:
     """Whether amounts alone would let every podset fit, and devices do not."""
-    parts = [(kind, size, np.where(sight_of(empty).mask(kind), count_room(empty, kind.need, ...), 0))
-             for _, kind, size in _parts(empty, ask, pool)]
-    if any(kind.pod.gpu_memory and not kind.need.is_known for kind, _, _ in parts):
+    parts = [(shape, size, np.where(cache_of(empty).mask(shape), count_room(empty, shape.request, ...), 0))
+             for _, shape, size in _parts(empty, ask, pool)]
+    if any(shape.pod.gpu_memory and not shape.request.is_known for shape, _, _ in parts):
         return True
     return all(plain.sum() >= size for _, size, plain in parts) and any(
-        np.minimum(plain, device_room(empty, kind, ...)).sum() < size for kind, size, plain in parts
+        np.minimum(plain, device_room(empty, shape, ...)).sum() < size for shape, size, plain in parts
     )
 
 
@@ -161,9 +161,9 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     """The scarcest resource and where the most of it is; missing: what the sum over allowed nodes lacks."""
     snapshot, parts = draft.snapshot, _parts(draft, ask, pool)
     asked = np.zeros(len(snapshot.resources), np.int64)
-    for _, kind, size in parts:
-        asked[list(kind.need.columns)] += np.array(kind.need.amounts, np.int64) * size
-    open_nodes = np.logical_or.reduce([_open(draft, kind) for _, kind, _ in parts])
+    for _, shape, size in parts:
+        asked[list(shape.request.columns)] += np.array(shape.request.amounts, np.int64) * size
+    open_nodes = np.logical_or.reduce([_open(draft, shape) for _, shape, _ in parts])
     if ask.allowed is not None:
         open_nodes = open_nodes & ask.allowed
     free = np.where(open_nodes, np.maximum(draft.free, 0), 0)
@@ -181,12 +181,12 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     )
 
 
-def _open(draft: Draft, kind: Kind) -> Mask:
+def _open(draft: Draft, shape: Shape) -> Mask:
     """Nodes that could take the pod if they were empty, else those as well whose devices never serve it, else those too
     small for it."""
-    mask = sight_of(draft).mask(kind)
-    serving = mask & (sight_of(_emptied(draft)).room(kind) > 0)
-    return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, kind.pod, kind.pool))
+    mask = cache_of(draft).mask(shape)
+    serving = mask & (cache_of(_emptied(draft)).room(shape) > 0)
+    return next((one for one in (serving, mask) if one.any()), open_nodes(draft.snapshot, shape.pod, shape.pool))
 
 
 def _level(ask: Ask) -> str:

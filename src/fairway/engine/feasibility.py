@@ -44,7 +44,7 @@ class Ground(Protocol):
     def groups(self) -> Mapping[tuple[int, int], Mapping[str, int]]: ...
 
 
-class Need(NamedTuple):
+class Request(NamedTuple):
     """What a pod of a class takes in a pool: rows of `free` and amounts, its pod slot included; whole devices, or
     milli-GPU of a shared one. `packed`: the row that packing looks at, and `size` the amount of it. `is_known`: all it
     asks for has a row."""
@@ -58,11 +58,11 @@ class Need(NamedTuple):
     is_known: bool
 
 
-class Kind(NamedTuple):
+class Shape(NamedTuple):
     """Pods alike, in a pool."""
 
     pod: PodClass
-    need: Need
+    request: Request
     pool: str
 
 
@@ -162,8 +162,8 @@ def taints_of(snapshot: Snapshot) -> tuple[NDArray[np.int32], tuple[tuple[Taint,
 
 def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> Counts:
     """How many taints of these effects each node has that the pod does not tolerate."""
-    codes_of, kinds = taints_of(snapshot)
-    counts = [sum(one.effect in effects and not tolerates(pod.tolerations, one) for one in kind) for kind in kinds]
+    codes_of, shapes = taints_of(snapshot)
+    counts = [sum(one.effect in effects and not tolerates(pod.tolerations, one) for one in shape) for shape in shapes]
     found: Counts = np.array(counts or [0], np.int64)[codes_of]
     return found
 
@@ -206,13 +206,13 @@ def open_nodes(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
 def feasible(snapshot: Snapshot, pod: PodClass, pool: str) -> Mask:
     """Nodes that could take the pod if they were empty: open to it and large enough."""
     mask = open_nodes(snapshot, pod, pool)
-    need = need_of(snapshot, pod, pool)
-    for column, amount in zip(need.columns, need.amounts):
+    request = request_of(snapshot, pod, pool)
+    for column, amount in zip(request.columns, request.amounts):
         mask &= snapshot.capacity[column] >= amount
-    return mask if need.is_known else np.zeros_like(mask)
+    return mask if request.is_known else np.zeros_like(mask)
 
 
-def need_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Need:
+def request_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Request:
     row = pool_row(snapshot, pool)
     memory = snapshot.gpu_memory[row] if row >= 0 else 0
     takes = {name: amount for name, amount in taken(pod, memory).items() if amount > 0}
@@ -224,16 +224,16 @@ def need_of(snapshot: Snapshot, pod: PodClass, pool: str) -> Need:
     accelerators = sorted(column for column in columns if "/" in snapshot.resources[column])
     packed = accelerators[0] if accelerators else 0
     size = takes.get(snapshot.resources[packed], 0)
-    return Need(columns, tuple(takes[name] for name in known), whole, share, packed, size, is_known)
+    return Request(columns, tuple(takes[name] for name in known), whole, share, packed, size, is_known)
 
 
-def count_room(ground: Ground, need: Need, rows: Where) -> Counts:
+def count_room(ground: Ground, request: Request, rows: Where) -> Counts:
     """Pods that the free amounts of these nodes allow, devices apart."""
     room: Counts | None = None
-    for column, amount in zip(need.columns, need.amounts):
+    for column, amount in zip(request.columns, request.amounts):
         pods = ground.free[column, rows] // amount
         room = pods if room is None else np.minimum(room, pods)
-    if room is None or not need.is_known:
+    if room is None or not request.is_known:
         return np.zeros_like(ground.free[0, rows])
     return np.maximum(room, 0)
 

@@ -14,7 +14,7 @@ from .labels import repels
 from .memo import ByWorkload, remember
 from .model import Admission, Running
 from .plan import Cause, Ending, Evict, Finish, Verdict
-from .reclaim import elsewhere
+from .reclaim import find_new_place
 from .snapshot import Snapshot
 
 PATIENCE = 60.0
@@ -107,9 +107,9 @@ def _fails(one: Running, cycle: Cycle) -> Evict | None:
     if len(nodes) < len(rows):
         return Evict(key, Cause.NODE_LOST)
     if not all(node.is_ready for node in nodes) and _is_lost(one, snapshot):
-        return Evict(key, Cause.NODE_LOST, admission=elsewhere(one, cycle))
+        return Evict(key, Cause.NODE_LOST, admission=find_new_place(one, cycle))
     drains = any(node.is_unhealthy or node.is_leaving for node in nodes)
-    return Evict(key, Cause.DRAINED, admission=elsewhere(one, cycle)) if drains else None
+    return Evict(key, Cause.DRAINED, admission=find_new_place(one, cycle)) if drains else None
 
 
 def _is_lost(one: Running, snapshot: Snapshot) -> bool:

@@ -1,9 +1,9 @@
 """Choose nodes for a workload: all of the pods asked for, or none.
 
 A gang is one batched placement per podset: room per node, nodes in order, a cumulative sum. A podset whose pods look at
-the pods beside them (affinity, spread) goes pod by pod instead. Podsets are laid on one scene, those with the fewest
+the pods beside them (affinity, spread) goes pod by pod instead. Podsets are laid on one overlay, those with the fewest
 places first; a topology of the whole workload is a region in which all of them must fit. Workloads of one pod take the
-first node with room in the order of scores (`sight.Run`), which means the same at less cost. The draft is not changed.
+first node with room in the order of scores (`Slots`), which means the same at less cost. The draft is not changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,10 +17,10 @@ import numpy as np
 
 from .devices import choose, room_of, shared_room
 from .draft import Draft
-from .feasibility import Counts, Kind, Piece, Rows, labels_of, open_nodes, pick, pool_row
+from .feasibility import Counts, Piece, Rows, Shape, labels_of, open_nodes, pick, pool_row
 from .memo import remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
-from .placement_cache import Ranking, Run, Scene, Sight
+from .placement_cache import Overlay, PlacementCache, Ranking, Slots
 from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .resources import DEVICE
 from .scoring import WISH, Values, linear, strategy_of
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
     name: str
     size: int
-    kind: Kind
+    shape: Shape
     allowed: Mask | None
     topology: Topology
     strategy: str
@@ -63,40 +63,40 @@ class Part(NamedTuple):
 
 def room(draft: Draft, pod: PodClass, pool: str) -> Counts:
     """int64[node]: pods of the class that each node could take now, devices included. Not to be written."""
-    sight = sight_of(draft)
-    return sight.room(sight.kind(pod, pool))
+    cache = cache_of(draft)
+    return cache.room(cache.shape(pod, pool))
 
 
-def sight_of(draft: Draft) -> Sight:
-    return draft.memo.of(Sight, draft)
+def cache_of(draft: Draft) -> PlacementCache:
+    return draft.memo.of(PlacementCache, draft)
 
 
 def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     """Where the pods asked for go, podset by podset, or None if they do not all fit. What already stands beside is not
     repeated; a podset without pods to place is left out."""
-    sight = sight_of(draft)
-    if _is_short(sight, ask, pool):
+    cache = cache_of(draft)
+    if _is_short(cache, ask, pool):
         return None
-    run = _run(sight, ask, pool)
-    return _gang(sight, ask, pool) if run is None else run.next()
+    run = _run(cache, ask, pool)
+    return _gang(cache, ask, pool) if run is None else run.next()
 
 
-def _is_short(sight: Sight, ask: Ask, pool: str) -> bool:
+def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
     """Whether a podset asks for more than is free in sum, which is so for most who wait."""
     for podset, count in zip(ask.workload.podsets, ask.counts):
-        need = sight.kind(podset.pod, pool).need
-        if need.size * count > sight.spare(pool, need.packed):
+        request = cache.shape(podset.pod, pool).request
+        if request.size * count > cache.spare(pool, request.packed):
             return True
     return False
 
 
 def again(draft: Draft, ask: Ask, pool: str) -> Callable[[], Placements | None]:
     """`place` for an ask that comes again and again, looked up once."""
-    run = _run(sight_of(draft), ask, pool)
+    run = _run(cache_of(draft), ask, pool)
     return partial(place, draft, ask, pool) if run is None else run.next
 
 
-def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
+def _run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
     """The short way for a class of single pods, once its nodes are asked for again; None where places depend on more
     than a linear score and room."""
     workload, counts = ask.workload, ask.counts
@@ -104,67 +104,68 @@ def _run(sight: Sight, ask: Ask, pool: str) -> Run | None:
     if len(counts) != 1 or counts[0] != 1 or wide.required or wide.preferred or wide.segments:
         return None
     key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
-    run = sight.runs.get(key) or _new_run(sight, ask, pool)
+    run = cache.runs.get(key) or _new_run(cache, ask, pool)
     if run is not None:
-        sight.runs[key] = run
+        cache.runs[key] = run
     return run
 
 
-def _new_run(sight: Sight, ask: Ask, pool: str) -> Run | None:
-    snapshot, podset = sight.draft.snapshot, ask.workload.podsets[0]
-    kind, row = sight.kind(podset.pod, pool), pool_row(snapshot, pool)
+def _new_run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
+    snapshot, podset = cache.draft.snapshot, ask.workload.podsets[0]
+    shape, row = cache.shape(podset.pod, pool), pool_row(snapshot, pool)
     strategy = strategy_of(ask.workload, ask.strategy, snapshot.pools[row].strategy) if row >= 0 else ""
     packs_domains = strategy == "Binpack" and snapshot.pools[row].levels
     is_plain = strategy in ("Binpack", "Spread") and not packs_domains and podset.topology == ANYWHERE
-    if not is_plain or snapshot.is_social or kind.need.share or kind.pod.alignment_required or not kind.need.is_known:
+    is_counted = shape.request.is_known and not (shape.request.share or shape.pod.alignment_required)
+    if not is_plain or not is_counted or snapshot.is_social:
         return None
-    pod = kind.pod
+    pod = shape.pod
     nodes = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, pod.preferences
-    key = pool, id(ask.allowed), nodes, kind.need.packed, strategy
-    if key not in sight.rankings:
-        if len(snapshot.nodes) > FEW and key not in sight.met:
-            remember(sight.met, key, ask.allowed)
+    key = pool, id(ask.allowed), nodes, shape.request.packed, strategy
+    if key not in cache.rankings:
+        if len(snapshot.nodes) > FEW and key not in cache.met:
+            remember(cache.met, key, ask.allowed)
             return None
         mask = open_nodes(snapshot, pod, pool)
-        score = linear(snapshot, kind, -1.0 if strategy == "Binpack" else 1.0)
-        sight.rankings[key] = Ranking(sight.draft, mask if ask.allowed is None else mask & ask.allowed, score)
-    return Run(sight.rankings[key], kind, ask.workload.podsets, ask.allowed)
+        score = linear(snapshot, shape, -1.0 if strategy == "Binpack" else 1.0)
+        cache.rankings[key] = Ranking(cache.draft, mask if ask.allowed is None else mask & ask.allowed, score)
+    return Slots(cache.rankings[key], shape, ask.workload.podsets, ask.allowed)
 
 
-def _gang(sight: Sight, ask: Ask, pool: str) -> Placements | None:
-    snapshot, row = sight.draft.snapshot, pool_row(sight.draft.snapshot, pool)
+def _gang(cache: PlacementCache, ask: Ask, pool: str) -> Placements | None:
+    snapshot, row = cache.draft.snapshot, pool_row(cache.draft.snapshot, pool)
     if row < 0:
         return None
     tree, wide = tree_of(snapshot, pool), ask.workload.topology
-    parts = _parts(sight, ask, pool, snapshot.pools[row].strategy)
+    parts = _parts(cache, ask, pool, snapshot.pools[row].strategy)
     if not set(levels_asked(wide, *(part.topology for part in parts))) <= set(tree.levels):
         return None
-    scene, anchors = Scene(sight), _anchors(sight, ask)
+    overlay, anchors = Overlay(cache), _anchors(cache, ask)
     if len(parts) == 1 and parts[0].topology == ANYWHERE:
         parts, wide = [parts[0]._replace(topology=wide, anchors=anchors)], ANYWHERE
     if wide == ANYWHERE:
-        return _together(scene, tree, parts)
+        return _together(overlay, tree, parts)
     size, whole = (sum(column) for column in zip(*((part.size, part.whole) for part in parts)))
     wide = replace(wide, segments=())
-    for region in _regions(scene, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors, whole=whole)):
-        if (placed := _together(scene, tree, [_within(part, region) for part in parts])) is not None:
+    for region in _regions(overlay, tree, parts, Wanted(size, wide, _NOTHING, _NOTHING, anchors=anchors, whole=whole)):
+        if (placed := _together(overlay, tree, [_within(part, region) for part in parts])) is not None:
             return placed
     return None
 
 
-def _parts(sight: Sight, ask: Ask, pool: str, strategy: str) -> list[Part]:
+def _parts(cache: PlacementCache, ask: Ask, pool: str, strategy: str) -> list[Part]:
     """The podsets that have pods to place."""
     chosen = strategy_of(ask.workload, ask.strategy, strategy)
     return [
-        Part(podset.name, count, sight.kind(podset.pod, pool), ask.allowed, podset.topology, chosen,
-             _anchors(sight, ask, podset.name), podset.count)
+        Part(podset.name, count, cache.shape(podset.pod, pool), ask.allowed, podset.topology, chosen,
+             _anchors(cache, ask, podset.name), podset.count)
         for podset, count in zip(ask.workload.podsets, ask.counts) if count
     ]
 
 
-def _anchors(sight: Sight, ask: Ask, name: str = "") -> Rows | None:
+def _anchors(cache: PlacementCache, ask: Ask, name: str = "") -> Rows | None:
     """The row of each pod of the podset, or of all, that stands already."""
-    row_of = sight.draft.snapshot.row_of
+    row_of = cache.draft.snapshot.row_of
     held = [one.nodes for one in ask.beside.podsets if name in ("", one.name)] if ask.beside else ()
     shares = [share for nodes in held for share in nodes if share.node in row_of]
     return np.repeat([row_of[one.node] for one in shares], [one.count for one in shares]) if shares else None
@@ -176,11 +177,11 @@ def _within(part: Part, region: Mask | None) -> Part:
     return part._replace(allowed=region if part.allowed is None else part.allowed & region)
 
 
-def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
+def _regions(overlay: Overlay, tree: Tree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
     """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
-    rooms = [_room(scene, part, parts) for part in parts]
+    rooms = [_room(overlay, part, parts) for part in parts]
     fields = [domain_rooms(tree, one) for one in rooms]
-    free = scene.free[max(part.kind.need.packed for part in parts)]
+    free = overlay.free[max(part.shape.request.packed for part in parts)]
     wanted = wanted._replace(room=np.sum(rooms, axis=0), free=free)
     for level, domain in starts(field_of(tree, wanted), wanted):
         if level < 0:
@@ -189,23 +190,23 @@ def _regions(scene: Scene, tree: Tree, parts: list[Part], wanted: Wanted) -> Ite
             yield tree.codes[level] == domain
 
 
-def _together(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
+def _together(overlay: Overlay, tree: Tree, parts: list[Part]) -> Placements | None:
     """All podsets: those first beside whom others must stand, then the one with the fewest places for its pods. If they
     do not fit so, the other way round, then with those that must meet in one domain, then spread instead of packed or
     packed instead of spread: that is a wish, and one podset may leave the other no place by it; then out of each
     other's way."""
-    rooms = {part.name: _room(scene, part, parts) for part in parts}
+    rooms = {part.name: _room(overlay, part, parts) for part in parts}
     scarcity = {part.name: int(rooms[part.name].sum()) // part.size for part in parts}
     if not all(scarcity.values()):
         return None
     if len(parts) == 1:
-        return _in_order(scene, tree, parts)
+        return _in_order(overlay, tree, parts)
     order = sorted(parts, key=lambda part: (_follows(part, parts), scarcity[part.name]))
     other = "Spread" if all(part.strategy == "Binpack" for part in parts) else "Binpack"
     turned = [part._replace(strategy=other) for part in order]
     aside = (_aside(some, rooms) for some in (order, order[::-1]))
-    for some in chain((order, order[::-1]), _meetings(scene, order, rooms), (turned, turned[::-1]), aside):
-        if (placed := _in_order(scene.fork(), tree, some)) is not None:
+    for some in chain((order, order[::-1]), _meetings(overlay, order, rooms), (turned, turned[::-1]), aside):
+        if (placed := _in_order(overlay.fork(), tree, some)) is not None:
             return tuple(sorted(placed, key=lambda one: [part.name for part in parts].index(one.name)))
     return None
 
@@ -222,23 +223,23 @@ def _aside(parts: list[Part], rooms: Mapping[str, Counts]) -> list[Part]:
 
 def _follows(part: Part, parts: Iterable[Part]) -> bool:
     """Whether its pods must stand beside those of another podset."""
-    return any(attracts(one.kind.pod, part.kind.pod) for one in parts if one.name != part.name)
+    return any(attracts(one.shape.pod, part.shape.pod) for one in parts if one.name != part.name)
 
 
-def _meetings(scene: Scene, parts: list[Part], rooms: Mapping[str, Counts]) -> Iterator[list[Part]]:
+def _meetings(overlay: Overlay, parts: list[Part], rooms: Mapping[str, Counts]) -> Iterator[list[Part]]:
     """The podsets with those of which one must stand beside another in one domain, the tightest first."""
     led = [part for part in parts if _follows(part, parts)]
     involved = [part for part in parts if part in led or any(_follows(one, (one, part)) for one in led)]
-    keys = [term.topology_key for part in led for term in part.kind.pod.pod_affinity if not term.anti]
+    keys = [term.topology_key for part in led for term in part.shape.pod.pod_affinity if not term.anti]
     for key in dict.fromkeys(keys):
         sizes = [part.size for part in involved]
-        for domain in islice(_domains(scene, key, [rooms[part.name] for part in involved], sizes), MOST_MEETINGS):
+        for domain in islice(_domains(overlay, key, [rooms[part.name] for part in involved], sizes), MOST_MEETINGS):
             yield [_within(part, domain) if part in involved else part for part in parts]
 
 
-def _domains(scene: Scene, key: str, rooms: list[Counts], sizes: list[int]) -> Iterator[Mask]:
+def _domains(overlay: Overlay, key: str, rooms: list[Counts], sizes: list[int]) -> Iterator[Mask]:
     """Domains of a topology key that could hold so many pods of each, the tightest first."""
-    codes, values = labels_of(scene.snapshot, key)
+    codes, values = labels_of(overlay.snapshot, key)
     totals = [np.bincount(codes + 1, weights=room, minlength=len(values) + 1)[1:] for room in rooms]
     fits = np.all([total >= size for total, size in zip(totals, sizes)], axis=0)
     for domain in np.argsort(np.sum(totals, axis=0), kind="stable").tolist():
@@ -246,77 +247,77 @@ def _domains(scene: Scene, key: str, rooms: list[Counts], sizes: list[int]) -> I
             yield codes == domain
 
 
-def _in_order(scene: Scene, tree: Tree, parts: list[Part]) -> Placements | None:
-    """One podset after the other, each taking its room of the scene."""
+def _in_order(overlay: Overlay, tree: Tree, parts: list[Part]) -> Placements | None:
+    """One podset after the other, each taking its room of the overlay."""
     placed = []
     for part in parts:
-        is_single = looks_beside(part.kind.pod) or is_drawn(part.kind.pod, scene.standing)
-        pieces = _singly(scene, tree, part) if is_single else _batched(scene, tree, part)
-        whole = _shares(scene, part.kind, pieces or [])
+        is_single = looks_beside(part.shape.pod) or is_drawn(part.shape.pod, overlay.standing)
+        pieces = _singly(overlay, tree, part) if is_single else _batched(overlay, tree, part)
+        whole = _shares(overlay, part.shape, pieces or [])
         if pieces is None or len(whole) < len(pieces):
             return None
         if part is not parts[-1]:
-            scene.take(part.kind, pieces, whole)
+            overlay.take(part.shape, pieces, whole)
         placed.append(PodSetPlacement(part.name, whole))
     return tuple(placed)
 
 
-def _shares(scene: Scene, kind: Kind, pieces: list[Piece]) -> tuple[NodeShare, ...]:
+def _shares(overlay: Overlay, shape: Shape, pieces: list[Piece]) -> tuple[NodeShare, ...]:
     """With devices, as far as there are any; a node that comes twice has fewer left the second time."""
     is_repeated = len({row for row, _ in pieces}) < len(pieces)
-    ahead, shares = scene.fork() if is_repeated else scene, list[NodeShare]()
+    ahead, shares = overlay.fork() if is_repeated else overlay, list[NodeShare]()
     for row, count in pieces:
-        if (share := choose(ahead, kind, row, count=count)) is None:
+        if (share := choose(ahead, shape, row, count=count)) is None:
             break
         shares.append(share)
         if is_repeated:
-            ahead.take(kind, [(row, count)], (share,))
+            ahead.take(shape, [(row, count)], (share,))
     return tuple(shares)
 
 
-def _room(scene: Scene, part: Part, others: Iterable[Part] = ()) -> Counts:
+def _room(overlay: Overlay, part: Part, others: Iterable[Part] = ()) -> Counts:
     """Room of the podset's pods on the nodes it is allowed to use; beside pods of the others that come with it there
     may be more."""
-    pods = scene.room(part.kind)
+    pods = overlay.room(part.shape)
     if part.allowed is not None:
         pods = np.where(part.allowed, pods, 0)
-    if scene.standing:
+    if overlay.standing:
         opens = apart if _follows(part, others) else bears
-        pods = np.where(opens(scene.snapshot, scene.standing, part.kind), pods, 0)
+        pods = np.where(opens(overlay.snapshot, overlay.standing, part.shape), pods, 0)
     return pods
 
 
-def _batched(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
+def _batched(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
-    is_flat = (part.strategy != "Binpack" or part.kind.need.share > 0) and not part.topology.segments
-    filling = Filling(scene, part, is_tight=bool(levels_asked(part.topology)))
-    wish = linear(scene.snapshot, part.kind, 1.0).base
-    wanted = _wanted(scene, part, _room(scene, part))
+    is_flat = (part.strategy != "Binpack" or part.shape.request.share > 0) and not part.topology.segments
+    filling = Filling(overlay, part, is_tight=bool(levels_asked(part.topology)))
+    wish = linear(overlay.snapshot, part.shape, 1.0).base
+    wanted = _wanted(overlay, part, _room(overlay, part))
     return lay(tree, wanted._replace(fill=filling.fill, wish=wish if np.ptp(wish) else None, is_flat=is_flat))
 
 
-def _wanted(scene: Scene, part: Part, pods: Counts) -> Wanted:
-    free = scene.free[part.kind.need.packed]
+def _wanted(overlay: Overlay, part: Part, pods: Counts) -> Wanted:
+    free = overlay.free[part.shape.request.packed]
     return Wanted(part.size, part.topology, pods, free, anchors=part.anchors, whole=part.whole)
 
 
-def _singly(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
+def _singly(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
     """Pod by pod, each where the ones before it let it stand, in the first domain that holds them all."""
-    pods = _room(scene, part)
-    wanted = _wanted(scene, part, pods)._replace(topology=replace(part.topology, segments=()))
+    pods = _room(overlay, part)
+    wanted = _wanted(overlay, part, pods)._replace(topology=replace(part.topology, segments=()))
     for level, domain in starts(field_of(tree, wanted), wanted):
         inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
         if part.topology.segments:
-            if (pieces := _by_segment(scene.fork(), tree, _within(part, inside > 0))) is not None:
+            if (pieces := _by_segment(overlay.fork(), tree, _within(part, inside > 0))) is not None:
                 return pieces
             continue
-        for region in (inside, *_homes(scene, part, inside)):
-            if (rows := _one_by_one(scene.fork(), part, region.copy())) is not None:
+        for region in (inside, *_homes(overlay, part, inside)):
+            if (rows := _one_by_one(overlay.fork(), part, region.copy())) is not None:
                 return [(row, rows.count(row)) for row in tree.rows.tolist() if row in rows]
     return None
 
 
-def _by_segment(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
+def _by_segment(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
     """Segment after segment, each in one domain of its level; one that was begun goes on where it stands."""
     outer, *inner = part.topology.segments
     begun = 0 if part.anchors is None else len(part.anchors) % outer.size
@@ -324,39 +325,39 @@ def _by_segment(scene: Scene, tree: Tree, part: Part) -> list[Piece] | None:
     whole, topology = list[Piece](), Topology(outer.level, "", tuple(inner))
     while left:
         size = min(outer.size - begun, left)
-        pieces = _singly(scene, tree, part._replace(size=size, topology=topology, anchors=anchors))
+        pieces = _singly(overlay, tree, part._replace(size=size, topology=topology, anchors=anchors))
         if pieces is None:
             return None
         for row, count in pieces:
-            if (share := choose(scene, part.kind, row, count=count)) is None:
+            if (share := choose(overlay, part.shape, row, count=count)) is None:
                 return None
-            scene.take(part.kind, [(row, count)], (share,))
+            overlay.take(part.shape, [(row, count)], (share,))
         whole, left, begun, anchors = whole + pieces, left - size, 0, None
     return whole
 
 
-def _homes(scene: Scene, part: Part, pods: Counts) -> Iterator[Counts]:
+def _homes(overlay: Overlay, part: Part, pods: Counts) -> Iterator[Counts]:
     """Where the pods must stand together by their own affinity."""
-    for key in bound_to_itself(part.kind.pod):
-        for domain in _domains(scene, key, [pods], [part.size]):
+    for key in bound_to_itself(part.shape.pod):
+        for domain in _domains(overlay, key, [pods], [part.size]):
             yield np.where(domain, pods, 0)
 
 
-def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
+def _one_by_one(overlay: Overlay, part: Part, pods: Counts) -> list[int] | None:
     """The row of each pod, in the order placed. `pods` is used up."""
-    kind, leaving, rows = part.kind, scene.sight.leaving() if part.kind.pod.spread else {}, list[int]()
+    shape, leaving, rows = part.shape, overlay.cache.leaving() if part.shape.pod.spread else {}, list[int]()
     while len(rows) < part.size:
-        fits = np.flatnonzero((pods > 0) & admits(scene.snapshot, scene.standing, kind, leaving))
+        fits = np.flatnonzero((pods > 0) & admits(overlay.snapshot, overlay.standing, shape, leaving))
         if not len(fits):
             return None
-        liked = WISH * likes(scene.snapshot, scene.standing, kind, leaving)[fits]
-        row = int(fits[np.argmax(scene.values(kind, part.strategy, fits) + liked)])
-        share = choose(scene, kind, row, count=1)
+        liked = WISH * likes(overlay.snapshot, overlay.standing, shape, leaving)[fits]
+        row = int(fits[np.argmax(overlay.values(shape, part.strategy, fits) + liked)])
+        share = choose(overlay, shape, row, count=1)
         if share is None:
             pods[row] = 0
             continue
-        scene.take(kind, [(row, 1)], (share,))
-        pods[row] = min(pods[row] - 1, room_of(scene, kind, np.array([row]))[0])
+        overlay.take(shape, [(row, 1)], (share,))
+        pods[row] = min(pods[row] - 1, room_of(overlay, shape, np.array([row]))[0])
         rows.append(row)
     return rows
 
@@ -364,24 +365,24 @@ def _one_by_one(scene: Scene, part: Part, pods: Counts) -> list[int] | None:
 class Filling:
     """How the nodes of one narrowest domain are filled: as few as possible (`is_tight`), or in the order of scores."""
 
-    def __init__(self, scene: Scene, part: Part, *, is_tight: bool) -> None:
-        self.scene, self.part, self.is_tight = scene, part, is_tight
+    def __init__(self, overlay: Overlay, part: Part, *, is_tight: bool) -> None:
+        self.overlay, self.part, self.is_tight = overlay, part, is_tight
 
     def fill(self, rows: Rows, pods: Counts, count: int) -> list[Piece]:
         """Rows, in the order given, and counts; the rows hold them all."""
         if len(rows) == 1:
             return [(int(rows[0]), count)]
         rows, pods = rows[pods > 0], pods[pods > 0]
-        kind = self.part.kind
-        values = self.scene.values(kind, self.part.strategy, rows)
+        shape = self.part.shape
+        values = self.overlay.values(shape, self.part.strategy, rows)
         if count == 1:
             return [(int(rows[np.lexsort((rows, -values))[0]]), 1)]
         chosen, fill = np.zeros_like(pods), self._one_each if self.part.strategy == "Spread" else self._whole
-        if kind.need.share and self.part.strategy in ("Binpack", "Spread"):  # shared devices come first, on any node
-            shared = np.minimum(shared_room(self.scene, kind.need, rows), pods)
+        if shape.request.share and self.part.strategy in ("Binpack", "Spread"):  # shared devices first
+            shared = np.minimum(shared_room(self.overlay, shape.request, rows), pods)
             chosen = _along(np.lexsort((rows, -values)), shared, min(count, int(shared.sum())))
-            base, column, slope = linear(self.scene.snapshot, kind, 1.0 if self.part.strategy == "Spread" else -1.0)
-            values = base[rows] + slope * (self.scene.free[column, rows] - chosen * kind.need.size)
+            base, column, slope = linear(self.overlay.snapshot, shape, 1.0 if self.part.strategy == "Spread" else -1.0)
+            values = base[rows] + slope * (self.overlay.free[column, rows] - chosen * shape.request.size)
         chosen = chosen + fill(rows, pods - chosen, values, count - int(chosen.sum()))
         used = np.flatnonzero(chosen)
         return list(zip(rows[used].tolist(), chosen[used].tolist()))
@@ -399,9 +400,9 @@ class Filling:
 
     def _one_each(self, rows: Rows, pods: Counts, values: Values, count: int) -> Counts:
         """Each pod where the most is free after those before it; of fractions as many at once as share a device."""
-        need, chosen = self.part.kind.need, np.zeros_like(pods)
-        step = linear(self.scene.snapshot, self.part.kind, 1.0).slope * need.size
-        several = DEVICE // need.share if need.share else 1
+        request, chosen = self.part.shape.request, np.zeros_like(pods)
+        step = linear(self.overlay.snapshot, self.part.shape, 1.0).slope * request.size
+        several = DEVICE // request.share if request.share else 1
         heap = list(zip(np.where(pods > 0, -values, np.inf).tolist(), rows.tolist(), range(len(rows)), pods.tolist()))
         heapify(heap)
         while count:

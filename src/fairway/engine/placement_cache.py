@@ -17,7 +17,7 @@ import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import Counts, Kind, Piece, Rows, chooses, feasible, need_of, pool_row
+from .feasibility import Counts, Piece, Rows, Shape, chooses, feasible, pool_row, request_of
 from .memo import remember
 from .model import NodeShare, PodClass, PodSet, PodSetPlacement
 from .pod_affinity import looks_beside
@@ -41,15 +41,15 @@ LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
 
-class Sight:
+class PlacementCache:
     """One draft as placement sees it."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self.kinds: dict[tuple[int, str], Kind] = {}
+        self.shapes: dict[tuple[int, str], Shape] = {}
         self.masks: dict[tuple[int, str], Mask] = {}
         self.rankings: dict[object, Ranking] = {}
-        self.runs: dict[object, Run] = {}
+        self.runs: dict[object, Slots] = {}
         self.met: dict[object, Mask | None] = {}  # nodes asked for once; the key tells the mask by identity
         self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
         self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
@@ -58,17 +58,17 @@ class Sight:
         self._standing: dict[PodClass, Counts] = {}
         self._counted = 0
 
-    def kind(self, pod: PodClass, pool: str) -> Kind:
+    def shape(self, pod: PodClass, pool: str) -> Shape:
         """The class in a pool; told by identity, which the value kept here keeps from being reused."""
         key = id(pod), pool
-        if key not in self.kinds:
-            self.kinds[key] = Kind(pod, need_of(self.draft.snapshot, pod, pool), pool)
-        return self.kinds[key]
+        if key not in self.shapes:
+            self.shapes[key] = Shape(pod, request_of(self.draft.snapshot, pod, pool), pool)
+        return self.shapes[key]
 
-    def mask(self, kind: Kind) -> Mask:
-        key = id(kind.pod), kind.pool
+    def mask(self, shape: Shape) -> Mask:
+        key = id(shape.pod), shape.pool
         if key not in self.masks:
-            return remember(self.masks, key, feasible(self.draft.snapshot, kind.pod, kind.pool))
+            return remember(self.masks, key, feasible(self.draft.snapshot, shape.pod, shape.pool))
         return self.masks[key]
 
     def spare(self, pool: str, column: int) -> int:
@@ -80,27 +80,27 @@ class Sight:
             known = self._spare[key] = int(np.maximum(draft.free[column, rows], 0).sum()), draft.returns
         return known[0]
 
-    def room(self, kind: Kind) -> Counts:
+    def room(self, shape: Shape) -> Counts:
         """int64[node]: pods of the class that each node could take now. Not to be written."""
-        key, draft = (id(kind.pod), kind.pool), self.draft
-        mask = self.mask(kind)
+        key, draft = (id(shape.pod), shape.pool), self.draft
+        mask = self.mask(shape)
         if key not in self._rooms:
-            room = np.where(mask, room_of(draft, kind, ...), 0)
+            room = np.where(mask, room_of(draft, shape, ...), 0)
         else:
             room, seen = self._rooms[key]
             if len(rows := self._changed(seen)):
-                room[rows] = np.where(mask[rows], room_of(draft, kind, rows), 0)
+                room[rows] = np.where(mask[rows], room_of(draft, shape, rows), 0)
         return remember(self._rooms, key, (room, len(draft.log)))[0]
 
-    def values(self, kind: Kind, strategy: str) -> Values:
+    def values(self, shape: Shape, strategy: str) -> Values:
         """float64[node]: the score of each node. Not to be written."""
-        key, draft = (id(kind.pod), kind.pool, strategy), self.draft
+        key, draft = (id(shape.pod), shape.pool, strategy), self.draft
         if key not in self._values:
-            values = total(self.scores(strategy), draft, kind, np.arange(len(draft.snapshot.nodes)))
+            values = total(self.scores(strategy), draft, shape, np.arange(len(draft.snapshot.nodes)))
         else:
             values, seen = self._values[key]
             if len(rows := self._changed(seen)):
-                values[rows] = total(self.scores(strategy), draft, kind, rows)
+                values[rows] = total(self.scores(strategy), draft, shape, rows)
         return remember(self._values, key, (values, len(draft.log)))[0]
 
     def scores(self, strategy: str) -> Scores:
@@ -111,13 +111,13 @@ class Sight:
             self._typical = typical_of(self.draft.snapshot, self._asked())
         return ((1.0, partial(by_typical, self._typical)),)
 
-    def _asked(self) -> Iterator[Kind]:
+    def _asked(self) -> Iterator[Shape]:
         """The class of each pod that waits or runs, in the pool it may use first."""
         snapshot = self.draft.snapshot
         for workload in chain(snapshot.pending, (one.workload for one in snapshot.running)):
             pool = workload.pools[0] if workload.pools else snapshot.pools[0].name
             for podset in workload.podsets:
-                yield from repeat(self.kind(podset.pod, pool), podset.count)
+                yield from repeat(self.shape(podset.pod, pool), podset.count)
 
     def _changed(self, seen: int) -> Rows:
         """Rows written since; what was only counted is written first."""
@@ -201,18 +201,18 @@ class Ranking:
             self._sort()
 
 
-class Run:
+class Slots:
     """A class of single pods on its way through a ranking. Where it came to last stays the best place while nothing but
     its own pods changed the draft: they make the node fuller, and so better."""
 
-    def __init__(self, ranking: Ranking, kind: Kind, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
+    def __init__(self, ranking: Ranking, shape: Shape, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
         """`podsets` and `allowed` are told by identity and so kept."""
-        self.ranking, self.kind, self.podsets, self.allowed = ranking, kind, podsets, allowed
-        self.needs = tuple(zip(kind.need.columns, kind.need.amounts))
+        self.ranking, self.shape, self.podsets, self.allowed = ranking, shape, podsets, allowed
+        self.needs = tuple(zip(shape.request.columns, shape.request.amounts))
         self.packs = ranking.linear.slope < 0
         # When packing, what sorts before the bound has less free than is asked for, if anything is.
-        is_bound = self.packs and kind.need.size > 0
-        self.bound = ranking.least - ranking.linear.slope * kind.need.size if is_bound else -np.inf, -1
+        is_bound = self.packs and shape.request.size > 0
+        self.bound = ranking.least - ranking.linear.slope * shape.request.size if is_bound else -np.inf, -1
         self.at, self.epoch, self.seen = 0, 0, -1
         self.left: int | None = None  # pods for which the place found is good, once it is asked
         self.row: int | None = None
@@ -233,7 +233,7 @@ class Run:
 
     def _count(self) -> int:
         """Pods that the place found had room for. Nothing but one of them was written since."""
-        if self.row is None or self.kind.need.devices:
+        if self.row is None or self.shape.request.devices:
             return 0
         free = self.ranking.free
         self.left = 1 + min(free[column, self.row] // amount for column, amount in self.needs)
@@ -244,8 +244,8 @@ class Run:
         self.seen, self.left, self.found = len(draft.log), None, None
         if self.row is None:
             return None
-        if self.kind.need.devices and chooses(draft.snapshot.nodes[self.row]):
-            share = choose(draft, self.kind, self.row, count=1)
+        if self.shape.request.devices and chooses(draft.snapshot.nodes[self.row]):
+            share = choose(draft, self.shape, self.row, count=1)
             self.found = (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
             return self.found
         self.found = self.made.get(self.row)
@@ -281,7 +281,7 @@ class Run:
                 return position
         for start in range(near, end, 1024):
             chunk = np.array(rows[start : start + 1024], np.intp)
-            for offset in np.flatnonzero(room_of(ranking.draft, self.kind, chunk)).tolist():
+            for offset in np.flatnonzero(room_of(ranking.draft, self.shape, chunk)).tolist():
                 if rows[start + offset] not in moved:
                     return start + int(offset)
         return end
@@ -292,62 +292,62 @@ class Run:
         for column, amount in self.needs:
             if free[column, row] < amount:
                 return False
-        if self.kind.need.devices:
+        if self.shape.request.devices:
             devices = self.ranking.draft.device_free[row].tolist()
-            return not devices or devices[0] < 0 or devices.count(DEVICE) >= self.kind.need.devices
+            return not devices or devices[0] < 0 or devices.count(DEVICE) >= self.shape.request.devices
         return True
 
 
-class Scene:
+class Overlay:
     """A draft's room as it would be with the pods placed so far; the draft itself is not changed."""
 
-    def __init__(self, sight: Sight) -> None:
-        self.sight, self.snapshot = sight, sight.draft.snapshot
-        self.free, self.device_free = sight.draft.free, sight.draft.device_free
-        self.groups: Mapping[tuple[int, int], Mapping[str, int]] = sight.draft.groups
-        self.standing: dict[PodClass, Counts] = dict(sight.standing())
+    def __init__(self, cache: PlacementCache) -> None:
+        self.cache, self.snapshot = cache, cache.draft.snapshot
+        self.free, self.device_free = cache.draft.free, cache.draft.device_free
+        self.groups: Mapping[tuple[int, int], Mapping[str, int]] = cache.draft.groups
+        self.standing: dict[PodClass, Counts] = dict(cache.standing())
         self._own: set[PodClass] = set()
         self._is_copy = False
 
-    def fork(self) -> "Scene":
+    def fork(self) -> "Overlay":
         other = copy(self)
         other.standing, other._own, other._is_copy = dict(self.standing), set(), False
         return other
 
-    def values(self, kind: Kind, strategy: str, rows: Rows) -> Values:
+    def values(self, shape: Shape, strategy: str, rows: Rows) -> Values:
         """The score of these nodes."""
         if not self._is_copy:
-            return self.sight.values(kind, strategy)[rows]
-        return total(self.sight.scores(strategy), self, kind, rows)
+            return self.cache.values(shape, strategy)[rows]
+        return total(self.cache.scores(strategy), self, shape, rows)
 
-    def room(self, kind: Kind) -> Counts:
+    def room(self, shape: Shape) -> Counts:
         if not self._is_copy:
-            return self.sight.room(kind)
-        return np.where(self.sight.mask(kind), room_of(self, kind, ...), 0)
+            return self.cache.room(shape)
+        return np.where(self.cache.mask(shape), room_of(self, shape, ...), 0)
 
-    def take(self, kind: Kind, pieces: list[Piece], shares: tuple[NodeShare, ...]) -> None:
+    def take(self, shape: Shape, pieces: list[Piece], shares: tuple[NodeShare, ...]) -> None:
         """Put pods there."""
         if not self._is_copy:
             self.free, self.device_free, self._is_copy = self.free.copy(), self.device_free.copy(), True
         rows, counts = (np.array(part, np.int64) for part in zip(*pieces))
-        for column, amount in zip(kind.need.columns, kind.need.amounts):
+        for column, amount in zip(shape.request.columns, shape.request.amounts):
             np.subtract.at(self.free[column], rows, counts * amount)
         for (row, _), share in zip(pieces, shares):
-            self._take_devices(kind, row, share)
-        if self.snapshot.is_social or looks_beside(kind.pod):
-            if kind.pod not in self._own:
-                self._own.add(kind.pod)
-                before = self.standing.get(kind.pod)
-                self.standing[kind.pod] = np.zeros(self.free.shape[1], np.int64) if before is None else before.copy()
-            np.add.at(self.standing[kind.pod], rows, counts)
+            self._take_devices(shape, row, share)
+        if self.snapshot.is_social or looks_beside(shape.pod):
+            if shape.pod not in self._own:
+                self._own.add(shape.pod)
+                before = self.standing.get(shape.pod)
+                self.standing[shape.pod] = np.zeros(self.free.shape[1], np.int64) if before is None else before.copy()
+            np.add.at(self.standing[shape.pod], rows, counts)
 
-    def _take_devices(self, kind: Kind, row: int, share: NodeShare) -> None:
+    def _take_devices(self, shape: Shape, row: int, share: NodeShare) -> None:
         devices = self.snapshot.nodes[row].devices
         for indices in share.devices:
             slots = [slot for slot, device in enumerate(devices) if device.index in indices]
-            self.device_free[row, slots] -= kind.need.share or DEVICE
+            self.device_free[row, slots] -= shape.request.share or DEVICE
             if self.snapshot.nodes[row].numa:
-                self._hold(kind.pod, (row, devices[slots[0]].numa))
+                self._hold(shape.pod, (row, devices[slots[0]].numa))
 
     def _hold(self, pod: PodClass, group: tuple[int, int]) -> None:
         """Count a pod in a NUMA group."""

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from .feasibility import Counts, Kind, labels_of, pool_row, selected, tolerated
+from .feasibility import Counts, Shape, labels_of, pool_row, selected, tolerated
 from .labels import CLUSTER, NAME, clash, means, required, selects
 from .model import PodAffinity, PodClass, Spread
 from .scoring import Values
@@ -38,33 +38,33 @@ def bound_to_itself(pod: PodClass) -> list[str]:
     return [term.topology_key for term in required(pod, anti=False) if means(term, pod, pod)]
 
 
-def admits(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Mask:
+def admits(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standing) -> Mask:
     """Nodes where no required term forbids the pod, nor a hard spread, which does not count those that are leaving."""
-    mask = bears(snapshot, standing, kind)
-    for _, skewed in skews(snapshot, standing, kind, leaving):
+    mask = bears(snapshot, standing, shape)
+    for _, skewed in skews(snapshot, standing, shape, leaving):
         mask &= ~skewed
     return mask
 
 
-def skews(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Iterator[tuple[Spread, Mask]]:
+def skews(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standing) -> Iterator[tuple[Spread, Mask]]:
     """The nodes that each hard spread rules out; the pods that are leaving do not count."""
-    for spread in kind.pod.spread:
+    for spread in shape.pod.spread:
         if spread.hard:
-            counts = _spread_over(standing, kind.pod, spread) - _spread_over(leaving, kind.pod, spread)
-            yield spread, ~_level(snapshot, counts, kind, spread)
+            counts = _spread_over(standing, shape.pod, spread) - _spread_over(leaving, shape.pod, spread)
+            yield spread, ~_level(snapshot, counts, shape, spread)
 
 
-def bears(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
+def bears(snapshot: Snapshot, standing: Standing, shape: Shape) -> Mask:
     """Nodes where no required term forbids the pod. More pods of its kind do not open others, as they do with a
     spread."""
-    mask, terms = apart(snapshot, standing, kind), required(kind.pod, anti=False)
-    return mask & _attracted(snapshot, standing, kind.pod, terms) if terms else mask
+    mask, terms = apart(snapshot, standing, shape), required(shape.pod, anti=False)
+    return mask & _attracted(snapshot, standing, shape.pod, terms) if terms else mask
 
 
-def apart(snapshot: Snapshot, standing: Standing, kind: Kind) -> Mask:
+def apart(snapshot: Snapshot, standing: Standing, shape: Shape) -> Mask:
     """Nodes where no port is taken and nobody keeps away from another."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for _, taken in parted(snapshot, standing, kind.pod):
+    for _, taken in parted(snapshot, standing, shape.pod):
         mask &= ~taken
     return mask
 
@@ -104,9 +104,9 @@ def is_friend(other: PodClass, pod: PodClass) -> bool:
     return bool(terms) and all(means(term, pod, other) for term in terms)
 
 
-def likes(snapshot: Snapshot, standing: Standing, kind: Kind, leaving: Standing) -> Values:
+def likes(snapshot: Snapshot, standing: Standing, shape: Shape, leaving: Standing) -> Values:
     """How much preferred terms, its own and those of pods that stand, and soft spread favour each node: 0..1 each."""
-    pod, drawn, evenness = kind.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
+    pod, drawn, evenness = shape.pod, np.zeros(len(snapshot.nodes)), np.zeros(len(snapshot.nodes))
     for term in pod.pod_affinity:
         if term.weight is not None:
             beside = _beside(snapshot, term.topology_key, _count(standing, partial(means, term, pod)))
@@ -177,11 +177,11 @@ def _spread_over(standing: Standing, pod: PodClass, spread: Spread) -> Counts:
     return _count(standing, lambda one: one.namespace == pod.namespace and selects(spread.selector, dict(one.labels)))
 
 
-def _level(snapshot: Snapshot, counts: Counts, kind: Kind, spread: Spread) -> Mask:
+def _level(snapshot: Snapshot, counts: Counts, shape: Shape, spread: Spread) -> Mask:
     """Domains that one more pod would not put more than the skew above the emptiest, by these counts. Of the nodes
     those count that carry the keys of all hard constraints, are of the pool and, by policy, selected and tolerated."""
-    pod, codes = kind.pod, labels_of(snapshot, spread.topology_key).codes
-    counted = snapshot.pool_of == pool_row(snapshot, kind.pool)
+    pod, codes = shape.pod, labels_of(snapshot, spread.topology_key).codes
+    counted = snapshot.pool_of == pool_row(snapshot, shape.pool)
     for one in pod.spread:
         counted &= (labels_of(snapshot, one.topology_key).codes >= 0) | (not one.hard)
     if spread.honor_affinity:

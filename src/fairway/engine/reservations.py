@@ -3,10 +3,10 @@
 An end is when a workload must be gone: its enforced time limit, else the time that nine in ten of its kind had ended
 by; none is known for the others, and nothing is promised on their leaving. A hold is the earliest moment at which a
 blocked workload fits if all whose end is known by then are gone, and the room it takes there. A reservation is room of
-a pool, or nodes, kept in its window. Both are a Keep: from `since` until `until`, so much of these nodes is spoken for.
-Keeps whose times overlap add up.
+a pool, or nodes, kept in its time. Both are a Window: from `since` until `until`, so much of these nodes is reserved.
+Windows whose times overlap add up.
 
-A workload may start now if it ends before a Keep begins, or uses what the Keeps leave. A preemptible one may start
+A workload may start now if it ends before a window begins, or uses what the windows leave. A preemptible one may start
 into the room of a hold at its own risk: the plan says for whom (`backfilled_for`), and that one may evict it; so it is
 with one that is only trusted, by what was learned, to end by then. It may use the room of a reservation if it can be
 gone, grace included, when that begins. A hold counts in quota from its start on, as it does in room.
@@ -38,10 +38,10 @@ Rooms = dict[int, tuple[Room, Room]]
 
 
 @dataclass(slots=True, eq=False)
-class Keep:
+class Window:
     """Room spoken for from `since` until `until`, and again each `period`. `owner`: key of the held workload, or "" and
     `queue`, whose workloads a reservation is for ("" nobody), with `members`, those below it. `left`: what is free of a
-    row then, the room of other Keeps not taken off; `takes`: what of that others may not use. `pool`: that of a
+    row then, the room of other windows not taken off; `takes`: what of that others may not use. `pool`: that of a
     reserved amount. `workload`: that of a hold; `spare`: what the hold leaves of bounds of quota, by account, whether
     it is the guarantee, and resource."""
 
@@ -67,14 +67,14 @@ class Keep:
             return self.since
         return self.since + self.period * ((at - self.until) // self.period + 1) if self.period < inf else inf
 
-    def meets(self, other: "Keep") -> bool:
+    def meets(self, other: "Window") -> bool:
         return self.since < other.until and other.since < self.until
 
     def is_on(self, at: float) -> bool:
         return self.since <= at < self.until
 
 
-def window(one: Reservation, now: float) -> tuple[float, float] | None:
+def occurrence(one: Reservation, now: float) -> tuple[float, float] | None:
     """The occurrence of a reservation that is on, or the next one; None when it is over."""
     period = PERIOD.get(one.repeat)
     if period is None:
@@ -101,7 +101,7 @@ class Timeline:
 
     def __init__(self, draft: Draft, limit: Limit) -> None:
         self.draft, self._limit = draft, limit
-        self.keeps: list[Keep] = []
+        self.windows: list[Window] = []
         self._gpus = draft.snapshot.resources.index(GPU)
         for one in sorted(draft.snapshot.reservations, key=lambda one: (not one.nodes, one.start, one.name)):
             self._reserve(one)
@@ -117,19 +117,19 @@ class Timeline:
 
     # What may not be used
 
-    def against(self, workload: Workload, *, at_risk: bool = False, begins: float | None = None) -> list[Keep]:
-        """The Keeps that it could delay if it began then (default: now), not its own. A preemptible workload delays a
+    def against(self, workload: Workload, *, at_risk: bool = False, begins: float | None = None) -> list[Window]:
+        """The windows that it could delay if it began then (default: now), not its own. A preemptible workload delays a
         reservation only from so long before as its grace lasts. `at_risk`: all but the first hold of each pool, whose
         owner alone may take back what starts into it."""
-        if not self.keeps:
+        if not self.windows:
             return []
         begins = self.draft.snapshot.now if begins is None else begins
         end, gone_by = self.end(workload, begins), begins + workload.grace
-        keeps = [keep for keep in self.keeps if keep.opens(begins) < end and not keep.is_for(workload)]
+        windows = [window for window in self.windows if window.opens(begins) < end and not window.is_for(workload)]
         if not workload.preemptible:
-            return keeps
+            return windows
         opened = self._firsts() if at_risk else set[str]()
-        return [keep for keep in keeps if keep.owner not in opened and (keep.owner or keep.opens(begins) <= gone_by)]
+        return [one for one in windows if one.owner not in opened and (one.owner or one.opens(begins) <= gone_by)]
 
     def pays(self, workload: Workload, pools: tuple[str, ...]) -> bool:
         """Whether a start at its own risk into the first holds of these pools is expected to keep more work than it
@@ -141,8 +141,8 @@ class Timeline:
         if now - max(taken, default=-inf) < most:
             return False
         firsts = self._firsts()
-        begins = [keep.since for keep in self.keeps if keep.owner in firsts and keep.admission
-                  and keep.admission.pool in pools and not keep.is_for(workload)]  # fmt: skip
+        begins = [window.since for window in self.windows if window.owner in firsts and window.admission
+                  and window.admission.pool in pools and not window.is_for(workload)]  # fmt: skip
         left = max(0.0, min(begins, default=inf) - now)
         lost = min(left % every if every else left if every is None else 0.0, HOUR)
         runtimes = [self.draft.tree.learned.quantile(workload, part) for part in PARTS]
@@ -151,31 +151,31 @@ class Timeline:
 
     def _firsts(self) -> set[str]:
         """The owners of the first hold of each pool."""
-        first = {keep.admission.pool: keep.owner for keep in reversed(self.keeps) if keep.admission}
+        first = {window.admission.pool: window.owner for window in reversed(self.windows) if window.admission}
         return set(first.values())
 
     @contextmanager
-    def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Keep]]:
-        """Inside, what the workload may not use is out of sight; gives the Keeps it could delay."""
-        keeps = self.against(workload, at_risk=at_risk)
-        if not keeps:
-            yield keeps
+    def kept(self, workload: Workload, *, at_risk: bool = False) -> Iterator[list[Window]]:
+        """Inside, what the workload may not use is out of sight; gives the windows it could delay."""
+        windows = self.against(workload, at_risk=at_risk)
+        if not windows:
+            yield windows
             return
         with self.draft.trial():
-            self._cover(keeps)
-            yield keeps
+            self._cover(windows)
+            yield windows
 
-    def _cover(self, keeps: list[Keep], lefts: Mapping[Keep, Rooms] | None = None) -> None:
-        """Leave no more in sight than these Keeps leave together; a trial undoes it. `lefts`: what is left by then."""
-        for keep in keeps:
-            for row, left in (lefts[keep] if lefts else keep.left).items():
-                self.draft.cover(row, *self._left(keep, row, left, keeps))
+    def _cover(self, windows: list[Window], lefts: Mapping[Window, Rooms] | None = None) -> None:
+        """Leave no more in sight than these windows leave together; a trial undoes it. `lefts`: what will be left."""
+        for window in windows:
+            for row, left in (lefts[window] if lefts else window.left).items():
+                self.draft.cover(row, *self._left(window, row, left, windows))
 
-    def _left(self, keep: Keep, row: int, left: tuple[Room, Room], keeps: Iterable[Keep]) -> tuple[Room, Room]:
-        """What is left of a row when a Keep begins, beside those that are on by then."""
+    def _left(self, window: Window, row: int, left: tuple[Room, Room], windows: Iterable[Window]) -> tuple[Room, Room]:
+        """What is left of a row when a window begins, beside those that are on by then."""
         amounts, devices = left
-        for one in keeps:
-            if row in one.takes and (one is keep or one.is_on(keep.since)):
+        for one in windows:
+            if row in one.takes and (one is window or one.is_on(window.since)):
                 amounts, devices = amounts - one.takes[row][0], devices - one.takes[row][1]
         return amounts, devices if amounts[self._gpus] > 0 else np.zeros_like(devices)
 
@@ -184,36 +184,36 @@ class Timeline:
         accounts = self.draft.tree.ledgers(workload.queue, pool)
         return not accounts or all(
             not amounts.get(resource) or amounts[resource] <= left
-            for keep in self.against(workload, at_risk=at_risk)
-            for (account, is_fixed, resource), left in keep.spare.items()
+            for window in self.against(workload, at_risk=at_risk)
+            for (account, is_fixed, resource), left in window.spare.items()
             if account in accounts and not (is_fixed and workload.preemptible)
         )
 
     def stay(self, workload: Workload, admission: Admission) -> str:
-        """Count what it takes of the room and quota that Keeps leave, now that it starts; a trial undoes it. Returns
+        """Count what it takes of the room and quota that windows leave, now that it starts; a trial undoes it. Returns
         the owner of the first hold into whose room it starts, "" where it takes nothing of any: what was learned says
         when it will be gone, and nothing but that owner makes it go."""
         owner, footprint = "", list(self.draft.footprint(workload.podsets, admission))
         against, is_bound = self.against(workload), self._limit(workload) is not None
         rest = sum((amounts for _, amounts, _ in footprint), np.zeros_like(self.draft.snapshot.free[:, 0]))
-        for keep in self.keeps:
-            if keep.is_for(workload):
-                if not keep.owner and keep.pool in ("", admission.pool):
-                    rest = self._fill(keep, footprint, rest)
+        for window in self.windows:
+            if window.is_for(workload):
+                if not window.owner and window.pool in ("", admission.pool):
+                    rest = self._fill(window, footprint, rest)
                 continue
-            stays = keep in against
+            stays = window in against
             if not stays and (is_bound or not workload.preemptible):
                 continue
-            others = against if stays else [*against, keep]
+            others = against if stays else [*against, window]
             for row, amounts, devices in footprint:
-                if row in keep.left:
-                    left = keep.left[row][0] - amounts, keep.left[row][1] - devices
-                    if keep.owner and not owner and self._is_short(row, self._left(keep, row, left, others)):
-                        owner = keep.owner
+                if row in window.left:
+                    left = window.left[row][0] - amounts, window.left[row][1] - devices
+                    if window.owner and not owner and self._is_short(row, self._left(window, row, left, others)):
+                        owner = window.owner
                     if stays:
-                        self._set(keep.left, row, left)
-            if stays and self._spend(keep, workload, admission):
-                owner = owner or keep.owner
+                        self._set(window.left, row, left)
+            if stays and self._spend(window, workload, admission):
+                owner = owner or window.owner
         return owner
 
     def _is_short(self, row: int, left: tuple[Room, Room]) -> bool:
@@ -221,32 +221,32 @@ class Timeline:
         has_devices = self.draft.snapshot.device_free[row] != -1
         return bool((left[0] < 0).any() or (has_devices & (left[1] < 0)).any())
 
-    def _spend(self, keep: Keep, workload: Workload, admission: Admission) -> bool:
+    def _spend(self, window: Window, workload: Workload, admission: Admission) -> bool:
         """Count what it takes of the quota that a hold leaves; whether that is too much."""
         tree, is_over, counts = self.draft.tree, False, counts_of(workload.podsets, admission)
         accounts = tree.ledgers(workload.queue, admission.pool)
-        for key in [key for key in keep.spare if key[0] in accounts and not (key[1] and workload.preemptible)]:
-            before = keep.spare[key]
-            keep.spare[key] -= tree.amounts(workload.podsets, counts, admission.pool).get(key[2], 0)
-            self.draft.note(partial(keep.spare.__setitem__, key, before))
-            is_over |= keep.spare[key] < min(before, 0)
+        for key in [key for key in window.spare if key[0] in accounts and not (key[1] and workload.preemptible)]:
+            before = window.spare[key]
+            window.spare[key] -= tree.amounts(workload.podsets, counts, admission.pool).get(key[2], 0)
+            self.draft.note(partial(window.spare.__setitem__, key, before))
+            is_over |= window.spare[key] < min(before, 0)
         return is_over
 
-    def _fill(self, keep: Keep, footprint: list[tuple[int, Room, Room]], rest: Room) -> Room:
+    def _fill(self, window: Window, footprint: list[tuple[int, Room, Room]], rest: Room) -> Room:
         """A workload that a reservation is for starts: the room that is kept shrinks by what it takes, wherever it runs
         in the pool; what is left of that for other reservations of its queue."""
         for row, amounts, devices in footprint:
-            if row in keep.left:
-                self._set(keep.left, row, (keep.left[row][0] - amounts, keep.left[row][1] - devices))
-                if not keep.pool:
-                    takes = np.maximum(keep.takes[row][0] - amounts, 0)
-                    self._set(keep.takes, row, (takes, keep.takes[row][1]))
+            if row in window.left:
+                self._set(window.left, row, (window.left[row][0] - amounts, window.left[row][1] - devices))
+                if not window.pool:
+                    takes = np.maximum(window.takes[row][0] - amounts, 0)
+                    self._set(window.takes, row, (takes, window.takes[row][1]))
         own = {row for row, _, _ in footprint}
-        for row in sorted(keep.takes, key=lambda row: (row not in own, row)) if keep.pool else ():
-            used = np.minimum(keep.takes[row][0], np.maximum(rest, 0))
+        for row in sorted(window.takes, key=lambda row: (row not in own, row)) if window.pool else ():
+            used = np.minimum(window.takes[row][0], np.maximum(rest, 0))
             if used.any():
                 rest = rest - used
-                self._set(keep.takes, row, (keep.takes[row][0] - used, keep.takes[row][1]))
+                self._set(window.takes, row, (window.takes[row][0] - used, window.takes[row][1]))
         return rest
 
     def _set(self, rooms: Rooms, row: int, value: tuple[Room, Room]) -> None:
@@ -255,25 +255,25 @@ class Timeline:
 
     # Holds
 
-    def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Keep | None:
+    def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Window | None:
         """The earliest moment at which it fits, and where; from then on that room is kept. None where none is known."""
-        found = [keep for pool in pools if (keep := self._earliest(workload, ask, pool)) is not None]
+        found = [window for pool in pools if (window := self._earliest(workload, ask, pool)) is not None]
         if not found:
             return None
-        keep = min(found, key=lambda one: one.since)
-        for other in self.keeps:
-            if keep.admission and keep.meets(other):
-                self._spend(other, workload, keep.admission)
-        self.keeps.append(keep)
-        return keep
+        window = min(found, key=lambda one: one.since)
+        for other in self.windows:
+            if window.admission and window.meets(other):
+                self._spend(other, workload, window.admission)
+        self.windows.append(window)
+        return window
 
     def _moments(self, owner: str) -> list[tuple[float, str]]:
-        """When running and starting workloads will be gone, as far as known, and ("") when Keeps end; earliest first.
+        """When running and starting workloads will be gone, as far as known, and ("") when windows end; earliest first.
         What backfilled into the hold of `owner` is gone once `owner` takes it back."""
         now = self.draft.snapshot.now
         ends = [(self._gone(one, owner), key) for key, one in self.draft.running.items()]
         ends += [(self.end(workload), key) for key, (workload, _) in self.draft.started.items()]
-        ends += [(keep.until, "") for keep in self.keeps]
+        ends += [(window.until, "") for window in self.windows]
         return sorted((max(end, now), key) for end, key in ends if end < inf)
 
     def _gone(self, one: Running, owner: str = "") -> float:
@@ -283,28 +283,28 @@ class Timeline:
             return self.draft.snapshot.now + one.workload.grace
         return self.end(one.workload, one.admitted_at)
 
-    def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Keep | None:
+    def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Window | None:
         """Let those go whose end is known, earliest first: at once as many as it takes for the sum to do, then moment
-        by moment until it fits, beside the Keeps that it would meet from then on."""
+        by moment until it fits, beside the windows that it would meet from then on."""
         draft, moments = self.draft, self._moments(workload.key)
         with draft.trial():
-            lefts = {keep: dict(keep.left) for keep in self.keeps}
+            lefts = {window: dict(window.left) for window in self.windows}
             at = self._enough(ask, pool, moments)
             for row, (since, key) in enumerate(moments):
                 if key:
                     self._let_go(key, since, lefts)
                 is_last = row + 1 == len(moments) or moments[row + 1][0] > since
                 if row >= at and is_last and (placed := self._place(ask, pool, since, lefts)) is not None:
-                    return self._keep(workload, Admission(pool, placed), since)
+                    return self._window(workload, Admission(pool, placed), since)
         return None
 
-    def _place(self, ask: Ask, pool: str, begins: float, lefts: Mapping[Keep, Rooms]) -> Placements | None:
-        """Where it fits at that moment, beside the Keeps that it would delay if it began then."""
-        workload, keeps = ask.workload, self.against(ask.workload, begins=begins)
+    def _place(self, ask: Ask, pool: str, begins: float, lefts: Mapping[Window, Rooms]) -> Placements | None:
+        """Where it fits at that moment, beside the windows that it would delay if it began then."""
+        workload, windows = ask.workload, self.against(ask.workload, begins=begins)
         with self.draft.trial():
             if self._bounds(workload, pool, begins, ask.counts) is None:
                 return None
-            self._cover(keeps, lefts)
+            self._cover(windows, lefts)
             return place(self.draft, ask, pool)
 
     def _bounds(
@@ -314,13 +314,13 @@ class Timeline:
         None if any is broken."""
         tree, end = self.draft.tree, self.end(workload, begins)
         accounts, spare = tree.ledgers(workload.queue, pool), dict[tuple[Account, bool, str], int]()
-        holds = [keep for keep in self.keeps if keep.owner and keep.since < end and begins < keep.until]
+        holds = [window for window in self.windows if window.owner and window.since < end and begins < window.until]
         for account in accounts:
             for is_fixed, bounds in ((False, account.limit), (True, account.guaranteed)):
                 held = account.fixed if is_fixed else account.held
                 for name in bounds if not (is_fixed and workload.preemptible) else ():
                     spare[account, is_fixed, name] = bounds[name] - held[name]
-        for one, at, pods in ((workload, pool, counts), *(self._held(keep) for keep in holds)):
+        for one, at, pods in ((workload, pool, counts), *(self._held(window) for window in holds)):
             amounts, theirs = tree.amounts(one.podsets, pods, at), tree.ledgers(one.queue, at)
             for key in spare:
                 if key[0] in theirs and not (key[1] and one.preemptible):
@@ -328,23 +328,23 @@ class Timeline:
         asked = tree.amounts(workload.podsets, counts, pool)
         return None if any(left < 0 and asked.get(name) for (_, _, name), left in spare.items()) else spare
 
-    def _held(self, keep: Keep) -> tuple[Workload, str, tuple[int, ...]]:
+    def _held(self, window: Window) -> tuple[Workload, str, tuple[int, ...]]:
         """The workload of a hold, its pool, and its pods."""
-        assert keep.admission is not None and keep.workload is not None
-        return keep.workload, keep.admission.pool, counts_of(keep.workload.podsets, keep.admission)
+        assert window.admission is not None and window.workload is not None
+        return window.workload, window.admission.pool, counts_of(window.workload.podsets, window.admission)
 
-    def _let_go(self, key: str, at: float, lefts: Mapping[Keep, Rooms]) -> None:
-        """It is gone; what Keeps leave grows by what it held. A hold counted on the going of all before it begins, and
+    def _let_go(self, key: str, at: float, lefts: Mapping[Window, Rooms]) -> None:
+        """It is gone; what windows leave grows by what it held. A hold counted on the end of all before it begins, and
         of what backfilled into it; a reservation wants what its own queue gives up."""
         draft = self.draft
         workload, admission = draft.started.get(key) or (draft.running[key].workload, draft.running[key].admission)
         footprint = list(draft.footprint(workload.podsets, admission)) if lefts else []
         risks = draft.running[key].backfilled_for if key in draft.running else ""
-        counted = {id(keep) for keep in self.against(workload)} if key in draft.started else None
+        counted = {id(window) for window in self.against(workload)} if key in draft.started else None
         draft.vanish(key)
-        for keep, rooms in lefts.items():
-            grows = at > keep.since and keep.owner != risks if keep.owner else not keep.is_for(workload)
-            if grows and (counted is None or id(keep) in counted):
+        for window, rooms in lefts.items():
+            grows = at > window.since and window.owner != risks if window.owner else not window.is_for(workload)
+            if grows and (counted is None or id(window) in counted):
                 for row, amounts, devices in footprint:
                     if row in rooms:
                         rooms[row] = rooms[row][0] + amounts, rooms[row][1] + devices
@@ -361,7 +361,7 @@ class Timeline:
                 return at
         return len(moments)
 
-    def _keep(self, workload: Workload, admission: Admission, since: float) -> Keep:
+    def _window(self, workload: Workload, admission: Admission, since: float) -> Window:
         counts = counts_of(workload.podsets, admission)
         spare = self._bounds(workload, admission.pool, since, counts) or {}
         takes = Rooms()
@@ -370,7 +370,7 @@ class Timeline:
             takes[row] = (before[0] + amounts, before[1] + devices) if before else (amounts, devices)
         left = {row: (self.draft.free[:, row].copy(), self.draft.device_free[row].copy()) for row in sorted(takes)}
         until = self.end(workload, since)
-        return Keep(since, workload.key, workload.queue, left, takes, admission, until=until, workload=workload,
+        return Window(since, workload.key, workload.queue, left, takes, admission, until=until, workload=workload,
                     spare=spare)  # fmt: skip
 
     # Reservations
@@ -378,26 +378,26 @@ class Timeline:
     def _reserve(self, one: Reservation) -> None:
         """Nodes by name, or as much of a pool as is reserved."""
         snapshot, tree = self.draft.snapshot, self.draft.tree
-        if (when := window(one, snapshot.now)) is None:
+        if (when := occurrence(one, snapshot.now)) is None:
             return
         members = frozenset(name for name in tree.branches if one.queue and tree.is_under(name, one.queue))
-        keep = Keep(when[0], "", one.queue, {}, {}, None, members, when[1], PERIOD.get(one.repeat, inf))
-        own, soon, movable = self._holdings(keep)
+        window = Window(when[0], "", one.queue, {}, {}, None, members, when[1], PERIOD.get(one.repeat, inf))
+        own, soon, movable = self._holdings(window)
         rows = [snapshot.row_of[name] for name in one.nodes if name in snapshot.row_of]
         taken = np.zeros_like(snapshot.free)
         taken[:, rows] = snapshot.capacity[:, rows]
         if one.amount and one.pool in tree.pools:
-            keep.pool = one.pool
-            taken += self._portion(one, keep, (own, soon, movable))
+            window.pool = one.pool
+            taken += self._portion(one, window, (own, soon, movable))
         takes = np.maximum(taken - own, 0)
         for row in np.flatnonzero(taken.any(axis=0)).tolist():
             devices = np.maximum(self.draft.device_free[row], 0)
-            keep.left[row] = self.draft.free[:, row].copy(), devices
-            keep.takes[row] = takes[:, row], np.zeros_like(devices)
-        if keep.takes:
-            self.keeps.append(keep)
+            window.left[row] = self.draft.free[:, row].copy(), devices
+            window.takes[row] = takes[:, row], np.zeros_like(devices)
+        if window.takes:
+            self.windows.append(window)
 
-    def _portion(self, one: Reservation, keep: Keep, held: tuple[Room, Room, Room]) -> Room:
+    def _portion(self, one: Reservation, window: Window, held: tuple[Room, Room, Room]) -> Room:
         """int64[resource, node]: what is reserved of a pool, where it costs least, in whole devices: what its queue
         holds, what is free and not reserved for that time, what is given up by then, what preemptible workloads hold.
         Room that others cannot be made to give up is not counted on."""
@@ -409,7 +409,7 @@ class Timeline:
         wanted = np.array([asked[name] for name in names], np.int64)
         unit = np.array([[DEVICE if name == GPU else 1] for name in names], np.int64)
         free = snapshot.free.copy()
-        for other in (one for one in self.keeps if one.meets(keep)):
+        for other in (one for one in self.windows if one.meets(window)):
             for row, (amounts, _) in other.takes.items():
                 free[:, row] -= amounts
         rooms = [own + np.maximum(room, 0) for room in (own * 0, free, free + soon, free + soon + movable)]
@@ -419,14 +419,14 @@ class Timeline:
             whole[column, rows] = amounts
         return whole
 
-    def _holdings(self, keep: Keep) -> tuple[Room, Room, Room]:
+    def _holdings(self, window: Window) -> tuple[Room, Room, Room]:
         """int64[resource, node]: what members of a reservation hold, what other workloads give up by themselves before
         it begins, and what other preemptible workloads hold."""
         own, soon, movable = (np.zeros_like(self.draft.snapshot.free) for _ in range(3))
         for one in self.draft.running.values():
-            if keep.is_for(one.workload) and not one.is_leaving:
+            if window.is_for(one.workload) and not one.is_leaving:
                 room = own
-            elif one.is_leaving or self._gone(one) <= keep.since:
+            elif one.is_leaving or self._gone(one) <= window.since:
                 room = soon
             elif one.workload.preemptible:
                 room = movable
@@ -440,21 +440,21 @@ class Timeline:
         """Who must go and from when on, youngest first, because a reservation begins before its grace is over:
         preemptible workloads of other queues on room that would be missing."""
         found, now = dict[str, float](), self.draft.snapshot.now
-        reserved = [keep for keep in self.keeps if not keep.owner]
+        reserved = [window for window in self.windows if not window.owner]
         ordered = sorted(self.draft.running.values(), key=lambda one: (-(one.admitted_at or 0.0), one.workload.key))
-        for keep in reserved:
-            lefts = {row: self._left(keep, row, left, reserved)[0] for row, left in keep.left.items()}
+        for window in reserved:
+            lefts = {row: self._left(window, row, left, reserved)[0] for row, left in window.left.items()}
             missing = {row: -amounts for row, amounts in lefts.items() if (amounts < 0).any()}
             stays = list[Running]()
             for one in ordered if missing else ():
-                if one.is_leaving or self._gone(one) <= keep.since:
+                if one.is_leaving or self._gone(one) <= window.since:
                     for row, amounts, _ in self.draft.footprint(one.workload.podsets, one.admission):
                         if row in missing:
                             missing[row] = missing[row] - amounts
-                elif one.workload.preemptible and not keep.is_for(one.workload):
+                elif one.workload.preemptible and not window.is_for(one.workload):
                     stays.append(one)
             for one in stays:
-                workload, due = one.workload, keep.since - one.workload.grace
+                workload, due = one.workload, window.since - one.workload.grace
                 for row, amounts, _ in self.draft.footprint(workload.podsets, one.admission):
                     if row in missing and ((missing[row] > 0) & (amounts > 0)).any():
                         missing[row] = missing[row] - amounts * (due <= now)

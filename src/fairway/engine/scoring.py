@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .devices import tightest
-from .feasibility import Counts, Ground, Kind, Rows, allowed_nodes, matches, untolerated
+from .feasibility import Counts, Ground, Rows, Shape, allowed_nodes, matches, untolerated
 from .memo import remember
 from .model import GPU, Workload
 from .resources import DEVICE
 from .snapshot import Mask, Snapshot
 
 Values = NDArray[np.float64]
-Score = Callable[[Ground, Kind, Rows], Values]
+Score = Callable[[Ground, Shape, Rows], Values]
 Scores = tuple[tuple[float, Score], ...]
 
 WISH = 10.0
@@ -70,10 +70,10 @@ def strategy_of(workload: Workload, asked: str, pool: str) -> str:
     return "Spread" if workload.kind == "Inference" else pool
 
 
-def linear(snapshot: Snapshot, kind: Kind, sign: float) -> Linear:
+def linear(snapshot: Snapshot, shape: Shape, sign: float) -> Linear:
     """Packing (-1) or spreading (+1) by the resource that matters: GPUs, else the first accelerator asked for, else
     CPU, and then nodes without GPUs first."""
-    column, base = kind.need.packed, wishes(snapshot, kind)
+    column, base = shape.request.packed, wishes(snapshot, shape)
     if column == 0:
         base = base + bare(snapshot)
     return Linear(base, column, sign / (largest(snapshot, column) + 1))
@@ -87,55 +87,55 @@ def largest(snapshot: Snapshot, column: int) -> int:
     return largest[column]
 
 
-def total(scores: Scores, ground: Ground, kind: Kind, rows: Rows) -> Values:
+def total(scores: Scores, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """The weighted sum, wishes included."""
-    values = wishes(ground.snapshot, kind)[rows]
+    values = wishes(ground.snapshot, shape)[rows]
     for weight, score in scores:
-        values = values + weight * score(ground, kind, rows)
+        values = values + weight * score(ground, shape, rows)
     return values
 
 
-def _slope(ground: Ground, kind: Kind, rows: Rows, sign: float) -> Values:
+def _slope(ground: Ground, shape: Shape, rows: Rows, sign: float) -> Values:
     """For a fraction the shared device with the least room that fits comes first."""
-    column = kind.need.packed
+    column = shape.request.packed
     values: Values = sign / (largest(ground.snapshot, column) + 1) * ground.free[column, rows]
-    if kind.need.share:
-        room = tightest(ground, kind.need, rows)
+    if shape.request.share:
+        room = tightest(ground, shape.request, rows)
         return np.where(room < DEVICE, 2 - room / DEVICE, values)
     return values if column else bare(ground.snapshot)[rows] + values
 
 
-def binpack(ground: Ground, kind: Kind, rows: Rows) -> Values:
+def binpack(ground: Ground, shape: Shape, rows: Rows) -> Values:
     """The fewest free GPUs first; without GPUs nodes that have none, then the least CPU."""
-    return _slope(ground, kind, rows, -1.0)
+    return _slope(ground, shape, rows, -1.0)
 
 
-def spread(ground: Ground, kind: Kind, rows: Rows) -> Values:
+def spread(ground: Ground, shape: Shape, rows: Rows) -> Values:
     """The most free first."""
-    return _slope(ground, kind, rows, 1.0)
+    return _slope(ground, shape, rows, 1.0)
 
 
-def typical_of(snapshot: Snapshot, kinds: Iterable[Kind]) -> Typical:
+def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
     """The most frequent kinds, until they are 95 % of all."""
-    first: dict[object, Kind] = {}
+    first: dict[object, Shape] = {}
     seen: Counter[object] = Counter()
-    for kind in kinds:
-        pod, asked = kind.pod, dict(zip(kind.need.columns, kind.need.amounts))
-        key: object = asked.get(0, 0), kind.need.devices, kind.need.share, pod.node_selector, pod.affinity
-        first.setdefault(key, kind)
+    for shape in shapes:
+        pod, asked = shape.pod, dict(zip(shape.request.columns, shape.request.amounts))
+        key: object = asked.get(0, 0), shape.request.devices, shape.request.share, pod.node_selector, pod.affinity
+        first.setdefault(key, shape)
         seen[key] += 1
     common, left = [], 0.95 * seen.total()
     for key, count in seen.most_common():
         if left > 0:
             common.append((first[key], count))
         left -= count
-    needs = [(kind.need, dict(zip(kind.need.columns, kind.need.amounts))) for kind, _ in common]
+    needs = [(shape.request, dict(zip(shape.request.columns, shape.request.amounts))) for shape, _ in common]
     frequency = np.array([count for _, count in common], np.float64)
-    milli = [need.share or DEVICE * (need.devices > 0) for need, _ in needs]
+    milli = [request.share or DEVICE * (request.devices > 0) for request, _ in needs]
     sizes = sorted(set(milli))
-    devices = np.array([max(need.devices, 1) for need, _ in needs], np.int64)
+    devices = np.array([max(request.devices, 1) for request, _ in needs], np.int64)
     sized = np.array(milli, np.int64)
-    masks = np.array([allowed_nodes(snapshot, kind.pod, kind.pool) for kind, _ in common], np.bool_)
+    masks = np.array([allowed_nodes(snapshot, shape.pod, shape.pool) for shape, _ in common], np.bool_)
     open_to = masks.reshape(len(common), len(snapshot.nodes))
     frequency /= max(frequency.sum(), 1)
     return Typical(
@@ -159,23 +159,24 @@ def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
     return sought
 
 
-def less_fragmented(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+def less_fragmented(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD: how little of the node's free GPUs the pod would make useless for typical pods, in whole per cent. That
     small differences are ties matters: without, openb packs 0.5 points worse. Of nodes that are equal for a pod without
     GPUs the one with the least left, where the paper takes the first by name."""
-    scores, takes_gpus = _percent(_kept(typical, ground, kind, rows)), kind.need.devices or kind.need.share
-    return scores if takes_gpus else scores + TIE * best_fit(ground, kind, rows)
+    scores, takes_gpus = _percent(_kept(typical, ground, shape, rows)), shape.request.devices or shape.request.share
+    return scores if takes_gpus else scores + TIE * best_fit(ground, shape, rows)
 
 
-def kept_useful(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+def kept_useful(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
     less what is sought there by others who cannot go elsewhere; in whole per cent."""
-    asked, both = dict(zip(kind.need.columns, kind.need.amounts)), np.ix_([0, 3], rows.tolist())
+    asked, both = dict(zip(shape.request.columns, shape.request.amounts)), np.ix_([0, 3], rows.tolist())
     free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
     taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)
     stranded = _beyond((free - taken) / whole) - _beyond(free / whole)
-    sought = typical.sought[rows] * bool(kind.need.devices or kind.need.share)  # pods without GPUs take none of it
-    return _percent(_kept(typical, ground, kind, rows) - STRANDED * stranded - SOUGHT * sought)
+    takes = bool(shape.request.devices or shape.request.share)  # pods without GPUs take none of it
+    sought = typical.sought[rows] * takes
+    return _percent(_kept(typical, ground, shape, rows) - STRANDED * stranded - SOUGHT * sought)
 
 
 def _beyond(parts: Values) -> Values:
@@ -190,18 +191,18 @@ def _percent(values: Values) -> Values:
     return whole
 
 
-def _kept(typical: Typical, ground: Ground, kind: Kind, rows: Rows) -> Values:
+def _kept(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's gradient, in 0..1. A fraction takes the device with the least room that fits: to try each is no better."""
     cpu, devices = ground.free[0, rows], _devices(ground, rows)
-    left = cpu - dict(zip(kind.need.columns, kind.need.amounts)).get(0, 0)
-    if kind.need.share:
-        size = kind.need.share
+    left = cpu - dict(zip(shape.request.columns, shape.request.amounts)).get(0, 0)
+    if shape.request.share:
+        size = shape.request.share
         least = np.argmin(np.where(devices >= size, devices, 2 * DEVICE), axis=1)
         after = devices.copy()
         after[np.arange(len(rows)), least] -= size
     else:
         whole = devices == DEVICE
-        after = np.where(whole & (np.cumsum(whole, axis=1) <= kind.need.devices), 0, devices)
+        after = np.where(whole & (np.cumsum(whole, axis=1) <= shape.request.devices), 0, devices)
     open_to = typical.open[:, rows]
     more = (_fragments(typical, after, left, open_to) - _fragments(typical, devices, cpu, open_to)) / DEVICE
     score: Values = 1 / (1 + np.exp(more))
@@ -229,7 +230,7 @@ def _devices(ground: Ground, rows: Rows) -> Counts:
     return devices
 
 
-def best_fit(ground: Ground, kind: Kind, rows: Rows) -> Values:
+def best_fit(ground: Ground, shape: Shape, rows: Rows) -> Values:
     """The least left of CPU and GPU together, each as a part of the largest node's."""
     left = np.zeros(len(rows))
     for column in (0, 3):
@@ -246,26 +247,26 @@ def bare(snapshot: Snapshot) -> Values:
     return values["bare"]
 
 
-def wishes(snapshot: Snapshot, kind: Kind) -> Values:
+def wishes(snapshot: Snapshot, shape: Shape) -> Values:
     """What matters whatever the strategy: preferred node affinity, PreferNoSchedule taints, measured load."""
-    values, key = snapshot.memo.of(NodeScores).values, ("wishes", kind.pod.preferences, kind.pod.tolerations)
+    values, key = snapshot.memo.of(NodeScores).values, ("wishes", shape.pod.preferences, shape.pod.tolerations)
     if key not in values:
-        wished = WISH * (_preferred(snapshot, kind) + _unmarked(snapshot, kind)) + _calm(snapshot)
+        wished = WISH * (_preferred(snapshot, shape) + _unmarked(snapshot, shape)) + _calm(snapshot)
         return remember(values, key, wished)
     return values[key]
 
 
-def _preferred(snapshot: Snapshot, kind: Kind) -> Values:
+def _preferred(snapshot: Snapshot, shape: Shape) -> Values:
     """The weight of the preferred node affinity terms that hold, as a part of all."""
     values = np.zeros(len(snapshot.nodes))
-    for wish in kind.pod.preferences:
+    for wish in shape.pod.preferences:
         values += wish.weight * matches(snapshot, (wish.term,))
-    return values / max(sum(wish.weight for wish in kind.pod.preferences), 1)
+    return values / max(sum(wish.weight for wish in shape.pod.preferences), 1)
 
 
-def _unmarked(snapshot: Snapshot, kind: Kind) -> Values:
+def _unmarked(snapshot: Snapshot, shape: Shape) -> Values:
     """0 without PreferNoSchedule taints that the pod does not tolerate, less for each."""
-    return 1 / (1.0 + untolerated(snapshot, kind.pod, ("PreferNoSchedule",))) - 1
+    return 1 / (1.0 + untolerated(snapshot, shape.pod, ("PreferNoSchedule",))) - 1
 
 
 def _calm(snapshot: Snapshot) -> Values:

@@ -70,7 +70,7 @@ class Streams(dict[tuple[str, int], Stream]):
 
 def is_quiet(cycle: Cycle) -> bool:
     """Nobody leaves, and no room is kept."""
-    return cycle.draft.later is None and not cycle.timeline.keeps
+    return cycle.draft.later is None and not cycle.timeline.windows
 
 
 def may_stream(workload: Workload, cycle: Cycle) -> bool:

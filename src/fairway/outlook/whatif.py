@@ -31,8 +31,8 @@ from fairway.engine import (
     Workload,
     World,
     amounts,
+    cache_of,
     decide,
-    sight_of,
     starts_now,
     state_of,
 )
@@ -106,12 +106,12 @@ class Trial:
 
     def _has_room(self, changed: Workload, without: Sequence[Running]) -> bool:
         """Whether in some pool each podset has room, quota, order and the other podsets apart."""
-        draft, sight = self._draft, sight_of(self._draft)
+        draft, cache = self._draft, cache_of(self._draft)
         with draft.trial():
             for one in without:
                 draft.vanish(one.workload.key)
             return any(
-                all(int(sight.room(sight.kind(one.pod, pool)).sum()) >= one.min_count for one in changed.podsets)
+                all(int(cache.room(cache.shape(one.pod, pool)).sum()) >= one.min_count for one in changed.podsets)
                 for pool in draft.tree.pools_of(changed.queue, changed.pools)
             )
 
