@@ -28,7 +28,7 @@ from bench.replays import FREE, loads, told
 
 from fairway import engine
 from fairway.engine import Admit, Ledger, PodClass, Workload
-from fairway.outlook import HORIZONS, WINDOW, Forecast, Outcome, Question, Track, forecast, horizon, learned
+from fairway.outlook import HORIZONS, WINDOW, Calibration, Forecast, Outcome, Question, forecast, horizon, learned
 from fairway.policies import PRESETS
 from fairway.sim.load import Load, apart, workload_of
 from fairway.sim.world import World
@@ -84,7 +84,7 @@ class Teller:
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
         self.stretches = defaultdict[str, float](lambda: Ledger().stretch)
-        self.track = Track()
+        self.track = Calibration()
         self.said: list[Told] = []
         self.starts: dict[str, float] = {}  # the first of each
 

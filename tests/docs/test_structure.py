@@ -1,6 +1,7 @@
 """The structure that ARCHITECTURE.md promises, read from the imports and definitions of every module."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -52,6 +53,15 @@ def is_offered(node: ast.ImportFrom) -> bool:
     return node.module in FACED and offered(node.module).keys() >= set(names)
 
 
+def defined(module: str) -> Iterator[str]:
+    for node in TREES[module].body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
 def test_no_module_imports_one_that_imports_it() -> None:
     graph = {module: set(imported(module)) - {module} for module in TREES}
     try:
@@ -82,3 +92,10 @@ def test_the_referee_shares_only_values_with_what_decides() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "fairway.engine" for alias in node.names
     }  # fmt: skip
     assert taken <= VALUES
+
+
+@pytest.mark.parametrize("package", FACED)
+def test_a_package_defines_no_name_twice(package: str) -> None:
+    modules = [module for module in TREES if package_of(module) == package]
+    names = Counter(name for module in modules for name in defined(module) if not name.startswith("_"))
+    assert [name for name, count in names.items() if count > 1] == []

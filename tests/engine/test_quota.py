@@ -5,12 +5,12 @@ from builders import NOW, job, node, queue, runs, world
 
 from fairway.engine.model import GPU, Decayed, Ledger, Quota, Share
 from fairway.engine.policy import Policy
-from fairway.engine.quota import Tree
+from fairway.engine.quota import QueueTree
 from fairway.engine.state import snapshot_of
 
 
-def tree(*things, k: float = 0.5, half_life: float = 7 * 86400.0, **fields) -> Tree:
-    return Tree(snapshot_of(world(*things, **fields)), Policy(usage_weight=k, half_life=half_life))
+def tree(*things, k: float = 0.5, half_life: float = 7 * 86400.0, **fields) -> QueueTree:
+    return QueueTree(snapshot_of(world(*things, **fields)), Policy(usage_weight=k, half_life=half_life))
 
 
 def gpu_shares(*things, **fields) -> dict[str, float]:

@@ -5,7 +5,7 @@ import pytest
 from builders import job
 
 from fairway.outlook import Forecast
-from fairway.outlook.calibration import SOON, Outcome, Track, horizon, learned, stretched
+from fairway.outlook.calibration import SOON, Calibration, Outcome, horizon, learned, stretched
 
 
 def test_how_far_ahead_it_was_told_is_a_word() -> None:
@@ -15,7 +15,7 @@ def test_how_far_ahead_it_was_told_is_a_word() -> None:
 
 
 def test_the_first_from_each_distance_is_what_counts() -> None:
-    track, line = Track(), [job("a")]
+    track, line = Calibration(), [job("a")]
     for now, p50 in ((0.0, 5_000.0), (1_000.0, 4_500.0), (1_100.0, 5_000.0)):
         track.tell(now, line, {"ns/a": Forecast(p50, p50 + 100)})
     assert track.started("ns/a", 4_600.0) == [Outcome("6h", 400.0, True), Outcome("1h", 100.0, True)]
@@ -23,7 +23,7 @@ def test_the_first_from_each_distance_is_what_counts() -> None:
 
 
 def test_who_waits_beyond_its_p90_is_late_once() -> None:
-    track = Track()
+    track = Calibration()
     track.tell(0.0, [job("a")], {"ns/a": Forecast(700.0, 900.0)})
     assert track.waits_on("ns/a", 900.0) == track.waits_on("ns/b", 900.0) == []
     late, again = track.waits_on("ns/a", 901.0), track.waits_on("ns/a", 902.0)
@@ -34,13 +34,13 @@ def test_who_waits_beyond_its_p90_is_late_once() -> None:
 
 
 def test_who_starts_at_once_was_in_time() -> None:
-    track = Track()
+    track = Calibration()
     track.tell(0.0, [job("a")], {"ns/a": Forecast(0.0, 0.0)})
     assert [one.is_covered for one in track.started("ns/a", SOON)] == [True]
 
 
 def test_what_was_told_to_many_of_a_queue_at_once_counts_as_one() -> None:
-    track, line = Track(), [*(job(f"j{n}") for n in range(8)), job("b", queue="other")]
+    track, line = Calibration(), [*(job(f"j{n}") for n in range(8)), job("b", queue="other")]
     track.tell(0.0, line, {one.key: Forecast(60.0, 90.0) for one in line})
     outcomes = [one for each in line[:8] for one in track.started(each.key, 100.0)]
     assert [one.part for one in outcomes] == [1 / 8] * 8
@@ -49,7 +49,7 @@ def test_what_was_told_to_many_of_a_queue_at_once_counts_as_one() -> None:
 
 
 def test_who_will_not_start_is_forgotten() -> None:
-    track = Track()
+    track = Calibration()
     track.tell(0.0, [job("a"), job("b")], {"ns/a": Forecast(60.0, 90.0)})
     assert list(track) == ["ns/a"]
     track.forget("ns/a")

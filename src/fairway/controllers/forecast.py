@@ -24,7 +24,7 @@ from fairway.api.types import Forecast as ForecastStatus
 from fairway.api.types import ForecastAccuracy, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import recent
 from fairway.engine import Plan, Policy, Snapshot, Wait, world_of
-from fairway.outlook import HORIZONS, Forecast, Outcome, Track, forecast
+from fairway.outlook import HORIZONS, Calibration, Forecast, Outcome, forecast
 
 from .means import Means
 from .status import holds, is_over, since
@@ -44,7 +44,7 @@ class Forecasts:
 
     def __init__(self, means: Means, policy: Policy, learn: Learn, learned: Callable[[Snapshot], Snapshot]) -> None:
         self.means, self.policy, self.learn, self.learned = means, policy, learn, learned
-        self._track = Track()
+        self._track = Calibration()
         self._starts: Counter[str] = Counter()
         self._covered: Counter[str] = Counter()
         self._is_due = asyncio.Event()

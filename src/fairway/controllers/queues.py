@@ -24,7 +24,7 @@ from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
-from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts, astray, learn
+from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts, invalid_parent, learn
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.outlook import Outcome, learned
@@ -255,7 +255,7 @@ def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> di
     admitted = summed(snapshot, Counter((one.workload.queue,) for one in snapshot.running))
     held, due = _by_queue(usage), _by_queue(plan.shares)
     return {
-        name: Picture(pending[name,], admitted[name,], held[name], due[name], astray(name, snapshot.queues))
+        name: Picture(pending[name,], admitted[name,], held[name], due[name], invalid_parent(name, snapshot.queues))
         for name in snapshot.queues
     }
 

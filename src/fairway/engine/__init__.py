@@ -42,9 +42,9 @@ from .policy import DAY as DAY
 from .policy import FAIRWAY as FAIRWAY
 from .policy import Policy as Policy
 from .queueing import level as level
-from .quota import Tree as Tree
-from .quota import astray as astray
-from .reservations import window as window
+from .quota import QueueTree as QueueTree
+from .quota import invalid_parent as invalid_parent
+from .reservations import occurrence as occurrence
 from .resources import DEVICE as DEVICE
 from .resources import capacity_of as capacity_of
 from .resources import counted as counted
@@ -60,9 +60,9 @@ from .runtimes import Group as Group
 from .runtimes import Lengths as Lengths
 from .runtimes import gpus as gpus
 from .runtimes import groups as groups
+from .runtimes import job_family as job_family
 from .runtimes import known_group as known_group
 from .runtimes import learn as learn
-from .runtimes import stem as stem
 from .scoring import Values as Values
 from .snapshot import Columns as Columns
 from .snapshot import Mask as Mask

@@ -113,7 +113,7 @@ def shields(workload: Workload, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...
     found: dict[str, dict[str, float | None]] = {}
     for pool in cycle.open:
         for rule in rules_for(workload, pool, cycle):
-            candidates = cycle.memo.of(CandidateSets).get((rule.cause, rule.likeness, pool))
+            candidates = cycle.memo.of(CandidateSets).get((rule.cause, rule.equivalence, pool))
             if candidates is None or rule.is_mixed or rule.cause is Cause.CONSOLIDATED:
                 continue
             for one, (kind, until) in [*candidates.shielded, *candidates.paired(workload)]:

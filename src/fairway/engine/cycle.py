@@ -1,7 +1,7 @@
 """One cycle at work: the draft, the order, what is kept for later, and the verdicts so far.
 
 It holds what the steps of `decide` share and nothing that lasts longer. Things alike are found once: the pods a
-podset starts with, the nodes excluded, the pools of a queue, and why a likeness waits.
+podset starts with, the nodes excluded, the pools of a queue, and why a equivalence key waits.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ SHARED = RANK[Reason.BUDGET_SPENT]
 HOPELESS = frozenset((Reason.LEVEL_UNKNOWN, Reason.NEVER_FITS))
 """These do, too."""
 
-MOST_TRIES = 64
+MOST_HOLD_TRIES = 64
 """Times for hold that are looked for in one cycle."""
 
 
@@ -49,7 +49,7 @@ class Cycle:
         self.memo = Memo()  # what the steps found out in this cycle
         self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.told: dict[tuple[object, ...], Why] = {}  # what was found out about who does not fit
-        self.tries = MOST_TRIES
+        self.tries = MOST_HOLD_TRIES
         self._waiting: dict[str, tuple[str, ...]] | None = None
         self._plain: dict[str, bool] = {}
         self._endless: dict[str, bool] = {}

@@ -13,7 +13,7 @@ from .lifecycle import release, replace_lost
 from .model import Workload
 from .plan import Admit, Plan, Verdict, Wait, kept
 from .policy import Policy
-from .queueing import Line, Order, lines_of, positions
+from .queueing import Order, PendingQueue, pending_queues, positions
 from .reclaim import reclaim
 from .snapshot import Snapshot
 
@@ -22,7 +22,7 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     """One verdict for each pending and each running workload; same input, equal plan; the input is not changed."""
     cycle = Cycle(snapshot, policy)
     lines, lost = _begin(cycle)
-    for workload in Order(cycle.draft, lines, cycle.wish).heads(cycle.draft.started):
+    for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
         cycle.verdicts[workload.key] = _turn(workload, cycle)
     for workload in lost:
         cycle.say(admit(workload, cycle) or wait(workload, cycle))
@@ -34,7 +34,7 @@ def starts_now(snapshot: Snapshot, policy: Policy, key: str) -> bool:
     """Whether `decide` starts a waiting workload without waiting for others to stop. Ends with that workload's turn."""
     cycle = Cycle(snapshot, policy)
     lines, _ = _begin(cycle)
-    for workload in Order(cycle.draft, lines, cycle.wish).heads(cycle.draft.started):
+    for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
         if workload.key == key:
             verdict = admit(workload, cycle)
             return isinstance(verdict, Admit) and not verdict.after
@@ -42,13 +42,13 @@ def starts_now(snapshot: Snapshot, policy: Policy, key: str) -> bool:
     return False
 
 
-def _begin(cycle: Cycle) -> tuple[dict[str, Line], list[Workload]]:
+def _begin(cycle: Cycle) -> tuple[dict[str, PendingQueue], list[Workload]]:
     """Decides what must stop or come back. The lines of what waits, and the workloads that are in none."""
     cycle.foresee()  # windows, and which workloads will have waited too long
     release(cycle)  # time limits, drains, lost nodes, windows that open
     replace_lost(cycle)  # pods lost from running gangs
     waiting = [one for one in cycle.snapshot.pending if one.key not in cycle.verdicts]
-    return lines_of(cycle.tree, waiting, cycle.policy, cycle.is_blocked)
+    return pending_queues(cycle.tree, waiting, cycle.policy, cycle.is_blocked)
 
 
 def _turn(workload: Workload, cycle: Cycle) -> Verdict:
@@ -67,7 +67,7 @@ class LastWaits:
         self.waits: dict[str, Wait] = {}
 
 
-def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
+def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
     """All verdicts in the order decided, each wait with its position in its line; who was not asked for waits as, or
     behind, another; who runs on is kept. What has not changed is the same value as in the cycle before: whoever
     compares plans is done with it at once."""
@@ -79,7 +79,7 @@ def plan_of(cycle: Cycle, lines: dict[str, Line]) -> Plan:
             found = before[key].facts if key in before and before[key].facts == verdict.facts else verdict.facts
             verdicts[key] = waits[key] = replace(verdict, facts=found, position=places.get(key, 0))
     for line in lines.values():
-        for workload, first in line.followers:
+        for workload, first in line.equivalents:
             key, told, known = workload.key, waits[first.key], before.get(workload.key)
             reason, facts = follow(workload, first, cycle) if line.is_strict else (told.reason, told.facts)
             if not (known and known.facts is facts and known.reason is reason and known.position == places[key]):

@@ -14,7 +14,7 @@ from .feasibility import PLENTY, Counts, Ground, Request, Shape, Where, chooses,
 from .model import GPU, Device, Node, NodeShare, PodClass
 from .resources import DEVICE
 
-Slots = tuple[int, ...]
+DeviceSlots = tuple[int, ...]
 Offers = dict[int, dict[str, int]]
 """What is left in each NUMA group of a node."""
 
@@ -77,13 +77,13 @@ def choose(ground: Ground, shape: Shape, row: int, *, count: int) -> NodeShare |
     return NodeShare(node.name, count, tuple(chosen))
 
 
-def _shared_slot(node: Node, free: list[int], request: Request) -> Slots | None:
+def _shared_slot(node: Node, free: list[int], request: Request) -> DeviceSlots | None:
     """The device with the least room that fits."""
     fits = [(free[slot], slot) for slot in range(len(node.devices)) if free[slot] >= request.share]
     return (min(fits)[1],) if fits else None
 
 
-def _whole_slots(node: Node, free: list[int], pod: PodClass, request: Request, numa: Offers) -> Slots | None:
+def _whole_slots(node: Node, free: list[int], pod: PodClass, request: Request, numa: Offers) -> DeviceSlots | None:
     """Free devices: of the tightest group that holds them all, the finest kind of group first, in a NUMA group that has
     the CPU as well if one has; else of the fewest groups."""
     whole = [slot for slot, one in enumerate(node.devices)
@@ -121,9 +121,9 @@ def _numa(device: Device) -> tuple[int, ...]:
     return (device.numa,)
 
 
-def _grouped(node: Node, slots: Iterable[int], group_of: Grouping) -> list[Slots]:
+def _grouped(node: Node, slots: Iterable[int], group_of: Grouping) -> list[DeviceSlots]:
     """Slots by group, those of no known group left out."""
-    groups: dict[tuple[int, ...], Slots] = {}
+    groups: dict[tuple[int, ...], DeviceSlots] = {}
     for slot in slots:
         if max(group := group_of(node.devices[slot])) >= 0:
             groups[group] = (*groups.get(group, ()), slot)

@@ -22,14 +22,14 @@ from .memo import Memo
 from .model import Admission, PodClass, PodSet, Running, Workload
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
-from .quota import Tree
+from .quota import QueueTree
 from .resources import DEVICE, counts_of, device_memory, shared, taken
 from .snapshot import Columns, Snapshot
 
 NOWHERE = Admission("", ())
 Room = tuple[Sequence[int], Sequence[int]]
 """Amounts by resource, and milli-GPU by device slot (none at all: no device), of one node."""
-Standing = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
+PodsAt = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
 """Class, row, number of pods, and the devices of each pod where known."""
 
 
@@ -46,7 +46,7 @@ class Draft:
     def __init__(self, snapshot: Snapshot, policy: Policy = FAIRWAY, *, now: "Draft | None" = None) -> None:
         """A draft of the snapshot; with `now`, the one that looks at the same room later."""
         self.snapshot, self.policy = snapshot, policy
-        self.tree: Tree = now.tree if now else Tree(snapshot, policy)
+        self.tree: QueueTree = now.tree if now else QueueTree(snapshot, policy)
         self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
         self.shrunk: dict[str, Admission] = {}  # who lost pods in this draft, and what it had
@@ -295,7 +295,7 @@ class Draft:
             for one in devices:
                 self._write_devices(pod, row, one, times, memory)
 
-    def _shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[Standing]:
+    def _shares(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[PodsAt]:
         pods = {podset.name: podset.pod for podset in podsets}
         for placement in admission.podsets:
             if placement.name in pods:

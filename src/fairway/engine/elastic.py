@@ -8,7 +8,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 
-from .candidates import CandidateSet, CandidateSets, Search
+from .candidates import CandidateSet, CandidateSets
 from .cycle import Cycle
 from .eligibility import over_budget, over_limit, refusal
 from .eviction_rules import EvictionRule, rules_for
@@ -19,8 +19,9 @@ from .queueing import Order
 from .quota import Demand
 from .reclaim import is_fair, record_victims
 from .resources import counts_of
+from .search import Search
 
-MOST_TRIES = 64
+MOST_SURPLUS_TRIES = 64
 """Times in a cycle that somebody looks for surplus of others."""
 
 Stuck = set[tuple[str, int]]
@@ -57,7 +58,7 @@ class Surplus:
     elsewhere loses no more, and nobody who changed in this plan changes for a second reason. `changed`: for whom."""
 
     def __init__(self, cycle: Cycle) -> None:
-        self._cycle, self._tries = cycle, MOST_TRIES
+        self._cycle, self._tries = cycle, MOST_SURPLUS_TRIES
         self._decided = frozenset(cycle.verdicts)
         self._pods: dict[tuple[int, int], tuple[PodSet, ...]] = {}
         self.changed: dict[str, str] = {}
@@ -87,7 +88,7 @@ class Surplus:
         return replace(workload, podsets=self._pods[key], preemptible=True)
 
     def _candidates(self, rule: EvictionRule, pool: str) -> CandidateSet:
-        key = "surplus", rule.cause, rule.likeness, pool
+        key = "surplus", rule.cause, rule.equivalence, pool
         sets = self._cycle.memo.of(CandidateSets)
         if key not in sets:
             before = rule.touches
@@ -186,7 +187,7 @@ def grow(cycle: Cycle) -> None:
     if not lines:
         return
     grown, surplus = set[str](), Surplus(cycle)
-    for workload in Order(draft, lines, lambda one: _wish(one, stuck, cycle), is_steady=False).heads(grown):
+    for workload in Order(draft, lines, lambda one: _wish(one, stuck, cycle), is_steady=False).in_order(grown):
         grown.discard(workload.key)
         more = next_pod(workload, stuck, cycle)
         if workload.key not in draft.shrunk and (placed := _placed(workload, more, surplus, cycle)):

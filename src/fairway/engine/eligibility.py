@@ -13,7 +13,7 @@ from .cycle import Cycle
 from .model import GPU, Queue, Workload
 from .plan import Dependency, Facts, Reason, Rule, Spending, Why
 from .policy import DAY
-from .quota import Account, Branch, Demand, astray
+from .quota import Account, Branch, Demand, invalid_parent
 from .reservations import CERTAIN
 from .resources import DEVICE, counts_of
 
@@ -27,7 +27,7 @@ def refusal(workload: Workload, cycle: Cycle) -> Why | None:
     if branch is None:
         return Reason.QUEUE_NOT_FOUND, Facts(queue=workload.queue)
     if not branch.path:
-        _, why = astray(workload.queue, cycle.snapshot.queues) or ("", "")
+        _, why = invalid_parent(workload.queue, cycle.snapshot.queues) or ("", "")
         return Reason.QUEUE_INVALID, Facts(queue=workload.queue, detail=why)
     if branch.children:
         below = sorted(one.queue.name for one in branch.children)

@@ -35,12 +35,12 @@ class EvictionRule:
     """`touches`: whether it may be a victim, as things stood at the start; `shield`: what keeps it from being stopped,
     so that only its surplus may go; `may_lose`: whether a queue may lose a workload now, or, with amounts, could have
     lost those as the last, now that the asking one has started; `rank`: a queue and those above it by how far they are
-    above their share, from the common ancestor down, the most first; `likeness`: rules alike touch the same;
+    above their share, from the common ancestor down, the most first; `equivalence`: rules alike touch the same;
     `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only
     queue it touches, if it is one."""
 
     cause: Cause
-    likeness: tuple[object, ...]
+    equivalence: tuple[object, ...]
     touches: Callable[[Running], bool]
     shield: Callable[[Running], Shield | None]
     may_lose: Callable[[str, Demand | None], bool]
@@ -122,8 +122,8 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
 
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
-    likeness = workload.queue, workload.priority, place, is_within
-    return EvictionRule(Cause.PREEMPTED, likeness, touches, shield, _always, _level, within=workload.queue)
+    equivalence = workload.queue, workload.priority, place, is_within
+    return EvictionRule(Cause.PREEMPTED, equivalence, touches, shield, _always, _level, within=workload.queue)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
@@ -155,7 +155,7 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         )
         return any(
             account.held[resource] + lost.get(resource, 0)
-            > (account.guaranteed.get(resource, 0) if is_owed else account.due(resource))
+            > (account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource))
             for account in other.theirs
             for resource in account.resources
         )
@@ -164,8 +164,8 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         other = rival(queue)
         return tuple(-saturation(accounts) for accounts in other.way) if other else ()
 
-    likeness = workload.queue, id(workload.podsets), is_within
-    return EvictionRule(Cause.RECLAIMED, likeness, touches, shield, may_lose, rank)
+    equivalence = workload.queue, id(workload.podsets), is_within
+    return EvictionRule(Cause.RECLAIMED, equivalence, touches, shield, may_lose, rank)
 
 
 def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[], bool]) -> EvictionRule:
@@ -178,14 +178,14 @@ def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[]
         return preempt.shield(one) if preempt.touches(one) else reclaim.shield(one)
 
     def may_lose(queue: str, last: Demand | None) -> bool:
-        is_own, has_started = queue == reclaim.likeness[0], last is not None
+        is_own, has_started = queue == reclaim.equivalence[0], last is not None
         return is_own or ((has_started or is_entitled()) and reclaim.may_lose(queue, last))
 
     def rank(queue: str) -> tuple[float, ...]:
-        return () if queue == reclaim.likeness[0] else reclaim.rank(queue)
+        return () if queue == reclaim.equivalence[0] else reclaim.rank(queue)
 
-    likeness = preempt.likeness, reclaim.likeness
-    return EvictionRule(Cause.PREEMPTED, likeness, touches, shield, may_lose, rank, is_mixed=True)
+    equivalence = preempt.equivalence, reclaim.equivalence
+    return EvictionRule(Cause.PREEMPTED, equivalence, touches, shield, may_lose, rank, is_mixed=True)
 
 
 @dataclass(frozen=True, slots=True)

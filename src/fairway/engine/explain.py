@@ -25,8 +25,8 @@ from .resources import DEVICE
 from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
-TIE = 1e-9  # where all lack alike, pod slots tell the least
-Part = tuple[str, Shape, int]
+NEARLY = 1e-9  # where all lack alike, pod slots tell the least
+Sized = tuple[str, Shape, int]
 """Name, class and number of the pods asked for of a podset."""
 
 
@@ -92,7 +92,7 @@ def _claim_in_use(draft: Draft, ask: Ask) -> str:
     return next((claim.partition("/")[2] for claim in own if claim in used), "")
 
 
-def _parts(draft: Draft, ask: Ask, pool: str) -> list[Part]:
+def _parts(draft: Draft, ask: Ask, pool: str) -> list[Sized]:
     cache, podsets = cache_of(draft), ask.workload.podsets
     return [(one.name, cache.shape(one.pod, pool), size) for one, size in zip(podsets, ask.counts) if size]
 
@@ -169,7 +169,7 @@ def _facts(draft: Draft, ask: Ask, pool: str) -> Facts:
     free = np.where(open_nodes, np.maximum(draft.free, 0), 0)
     short = asked - free.sum(axis=1)
     lacking = np.where(asked > 0, short / np.maximum(asked, 1), -np.inf)
-    lacking -= np.array([name == PODS for name in snapshot.resources]) * TIE
+    lacking -= np.array([name == PODS for name in snapshot.resources]) * NEARLY
     column = len(lacking) - 1 - int(np.argmax(lacking[::-1]))  # of equals the accelerator
     level = _level(ask)
     most, domain = _most_free(draft, pool, level, free[column]) if open_nodes.any() else (None, "")

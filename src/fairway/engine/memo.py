@@ -14,7 +14,7 @@ SPARE = 1 << 10
 """Workloads that are gone and still remembered."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Part = TypeVar("Part")
+Made = TypeVar("Made")
 Given = ParamSpec("Given")
 
 
@@ -26,12 +26,12 @@ class Memo:
     def __init__(self) -> None:
         self._parts: dict[object, object] = {}
 
-    def of(self, part: Callable[Given, Part], *args: Given.args, **kwargs: Given.kwargs) -> Part:
+    def of(self, part: Callable[Given, Made], *args: Given.args, **kwargs: Given.kwargs) -> Made:
         """The part of this class; made with the arguments at the first call."""
         found = self._parts.get(part)
         if found is None:
             found = self._parts[part] = part(*args, **kwargs)
-        return cast(Part, found)
+        return cast(Made, found)
 
     def forget_workloads(self, *, most: int) -> None:
         """Forgets what is kept by the identity of workloads where there is much more of it than there are workloads."""

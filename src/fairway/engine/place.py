@@ -25,7 +25,7 @@ from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_dr
 from .resources import DEVICE
 from .scoring import WISH, Values, linear, strategy_of
 from .snapshot import Mask
-from .topology import Tree, Wanted, domain_rooms, field_of, lay, levels_asked, starts, tree_of
+from .topology import DomainTree, Wanted, domain_rooms, domains_of, lay, levels_asked, starts, tree_of
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
@@ -177,20 +177,20 @@ def _within(part: Part, region: Mask | None) -> Part:
     return part._replace(allowed=region if part.allowed is None else part.allowed & region)
 
 
-def _regions(overlay: Overlay, tree: Tree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
+def _regions(overlay: Overlay, tree: DomainTree, parts: list[Part], wanted: Wanted) -> Iterator[Mask | None]:
     """Domains in which each podset by itself would fit, the narrowest level asked for first, the least room first."""
     rooms = [_room(overlay, part, parts) for part in parts]
     fields = [domain_rooms(tree, one) for one in rooms]
     free = overlay.free[max(part.shape.request.packed for part in parts)]
     wanted = wanted._replace(room=np.sum(rooms, axis=0), free=free)
-    for level, domain in starts(field_of(tree, wanted), wanted):
+    for level, domain in starts(domains_of(tree, wanted), wanted):
         if level < 0:
             yield None
         elif all(field[level][domain] >= part.size for field, part in zip(fields, parts)):
             yield tree.codes[level] == domain
 
 
-def _together(overlay: Overlay, tree: Tree, parts: list[Part]) -> Placements | None:
+def _together(overlay: Overlay, tree: DomainTree, parts: list[Part]) -> Placements | None:
     """All podsets: those first beside whom others must stand, then the one with the fewest places for its pods. If they
     do not fit so, the other way round, then with those that must meet in one domain, then spread instead of packed or
     packed instead of spread: that is a wish, and one podset may leave the other no place by it; then out of each
@@ -247,7 +247,7 @@ def _domains(overlay: Overlay, key: str, rooms: list[Counts], sizes: list[int]) 
             yield codes == domain
 
 
-def _in_order(overlay: Overlay, tree: Tree, parts: list[Part]) -> Placements | None:
+def _in_order(overlay: Overlay, tree: DomainTree, parts: list[Part]) -> Placements | None:
     """One podset after the other, each taking its room of the overlay."""
     placed = []
     for part in parts:
@@ -287,7 +287,7 @@ def _room(overlay: Overlay, part: Part, others: Iterable[Part] = ()) -> Counts:
     return pods
 
 
-def _batched(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
+def _batched(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Pods that do not look at each other, in one go."""
     is_flat = (part.strategy != "Binpack" or part.shape.request.share > 0) and not part.topology.segments
     filling = Filling(overlay, part, is_tight=bool(levels_asked(part.topology)))
@@ -301,11 +301,11 @@ def _wanted(overlay: Overlay, part: Part, pods: Counts) -> Wanted:
     return Wanted(part.size, part.topology, pods, free, anchors=part.anchors, whole=part.whole)
 
 
-def _singly(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
+def _singly(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Pod by pod, each where the ones before it let it stand, in the first domain that holds them all."""
     pods = _room(overlay, part)
     wanted = _wanted(overlay, part, pods)._replace(topology=replace(part.topology, segments=()))
-    for level, domain in starts(field_of(tree, wanted), wanted):
+    for level, domain in starts(domains_of(tree, wanted), wanted):
         inside = pods if level < 0 else np.where(tree.codes[level] == domain, pods, 0)
         if part.topology.segments:
             if (pieces := _by_segment(overlay.fork(), tree, _within(part, inside > 0))) is not None:
@@ -317,7 +317,7 @@ def _singly(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
     return None
 
 
-def _by_segment(overlay: Overlay, tree: Tree, part: Part) -> list[Piece] | None:
+def _by_segment(overlay: Overlay, tree: DomainTree, part: Part) -> list[Piece] | None:
     """Segment after segment, each in one domain of its level; one that was begun goes on where it stands."""
     outer, *inner = part.topology.segments
     begun = 0 if part.anchors is None else len(part.anchors) % outer.size

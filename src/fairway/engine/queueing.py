@@ -20,9 +20,9 @@ from .draft import Draft
 from .memo import ByWorkload, Memo
 from .model import Workload
 from .policy import DAY, Policy
-from .quota import ALL, Branch, Demand, Tree
+from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
-from .runtimes import stem
+from .runtimes import job_family
 from .snapshot import largest_node
 
 NO_SHARE = 1e9
@@ -34,7 +34,7 @@ BUSIEST = 16
 LONGEST = 365 * DAY
 """What runs for an unknown time counts so."""
 
-Ordering = Callable[[list[Workload], Tree], None]
+Ordering = Callable[[list[Workload], QueueTree], None]
 """Sorts a line in place; what is equal stays in the order of submission, then name."""
 
 
@@ -44,17 +44,17 @@ class Stands(Protocol):
     def __call__(self, workload: Workload, *, is_strict: bool) -> bool: ...
 
 
-Term = tuple[dict[str, int], str, int, int, int]
+KeyTerm = tuple[dict[str, int], str, int, int, int]
 """Held amounts, the resource, what the head adds, the share, what is guaranteed."""
 
-Key = tuple[bool, bool, int, bool, float, float, float, float, str]
+QueueKey = tuple[bool, bool, int, bool, float, float, float, float, str]
 
 
-def by_submission(line: list[Workload], tree: Tree) -> None:
+def by_submission(line: list[Workload], tree: QueueTree) -> None:
     """First come, first served."""
 
 
-def by_priority(line: list[Workload], tree: Tree) -> None:
+def by_priority(line: list[Workload], tree: QueueTree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
@@ -68,17 +68,17 @@ def by_priority(line: list[Workload], tree: Tree) -> None:
     line.sort(key=attrgetter("priority"), reverse=True)
 
 
-def by_runtime(line: list[Workload], tree: Tree) -> None:
+def by_runtime(line: list[Workload], tree: QueueTree) -> None:
     """The shortest by what can be trusted: the enforced limit or what was learned; a claim only lengthens it."""
     line.sort(key=lambda one: runtime(one, tree))
 
 
-def by_service(line: list[Workload], tree: Tree) -> None:
+def by_service(line: list[Workload], tree: QueueTree) -> None:
     """The least attained service, in powers of two, so that equals are not interleaved for ever (Tiresias)."""
     line.sort(key=lambda one: level(one.attained))
 
 
-def by_user(line: list[Workload], tree: Tree) -> None:
+def by_user(line: list[Workload], tree: QueueTree) -> None:
     """The user furthest below an equal part of the queue's decayed usage; then the higher priority (Slurm's S/U)."""
     users = dict(tree.branches[line[0].queue].queue.ledger.users) if line else {}
     used = {user: tree.decayed(one) for user, one in users.items()}
@@ -94,7 +94,7 @@ ORDERS: dict[str, Ordering] = {
 }
 
 
-def runtime(workload: Workload, tree: Tree) -> float:
+def runtime(workload: Workload, tree: QueueTree) -> float:
     """How long it runs, as far as can be trusted: by its limit, by what was learned, else by what its queue expects;
     infinite where nothing is known."""
     limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
@@ -103,22 +103,22 @@ def runtime(workload: Workload, tree: Tree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def sort_by_need(line: list[Workload], tree: Tree) -> None:
+def sort_by_need(line: list[Workload], tree: QueueTree) -> None:
     """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
     workload has waited."""
     known_as, known, sizes = tree.learned.known_as, tree.needs, list[float]()
     for one in line:
-        _, kin, like = known_as(one)
+        _, runtime_group, like = known_as(one)
         size = known.get(like)
         if size is None:
-            size = known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(kin.gpus, 1.0))
+            size = known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(runtime_group.gpus, 1.0))
         sizes.append(size)
     waited = tree.snapshot.now - np.array([one.submitted for one in line])
     needs = np.floor(np.array(sizes) - waited / (tree.policy.halving * tree.patience[line[0].queue]))
     line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
 
-def patience(line: Sequence[Workload], tree: Tree) -> float:
+def patience(line: Sequence[Workload], tree: QueueTree) -> float:
     """Seconds in which waiting counts: as long as room of the queue is taken by one workload, on the mean, or as those
     in line have waited, on the mean, where that is longer, up to BUSIEST times. No constant would fit both minutes and
     weeks."""
@@ -127,15 +127,15 @@ def patience(line: Sequence[Workload], tree: Tree) -> float:
     return max(1.0, span, min(waited, BUSIEST * span))
 
 
-def overdue(line: Sequence[Workload], tree: Tree) -> Workload | None:
+def overdue(line: Sequence[Workload], tree: QueueTree) -> Workload | None:
     """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
     together only if they are kept for it."""
     since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
     most = largest_node(tree.snapshot) / DEVICE
-    if all(tree.learned.kin(one).gpus <= most for one in {id(one.podsets): one for one in line}.values()):
+    if all(tree.learned.runtime_group(one).gpus <= most for one in {id(one.podsets): one for one in line}.values()):
         return None
     old = takewhile(lambda one: one.submitted <= since, line)
-    return next((one for one in old if tree.learned.kin(one).gpus > most), None)
+    return next((one for one in old if tree.learned.runtime_group(one).gpus > most), None)
 
 
 def level(amount: float) -> int:
@@ -143,7 +143,7 @@ def level(amount: float) -> int:
     return int(log2(amount)) + 1 if amount >= 1 else 0
 
 
-def laxity(workload: Workload, tree: Tree) -> float:
+def laxity(workload: Workload, tree: QueueTree) -> float:
     """Slack before the deadline if it started now; infinite without one."""
     if workload.deadline is None:
         return inf
@@ -151,28 +151,29 @@ def laxity(workload: Workload, tree: Tree) -> float:
     return workload.deadline - tree.snapshot.now - (workload.expected_runtime or 0.0 if known == inf else known)
 
 
-def is_aged(workload: Workload, tree: Tree) -> bool:
+def is_aged(workload: Workload, tree: QueueTree) -> bool:
     """It has waited longer than its queue lets anybody wait."""
     longest: float = tree.inherited(workload.queue, attrgetter("max_wait"), inf)
     return tree.snapshot.now - workload.submitted >= longest
 
 
-LIKENESS = ("priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace",
-            "gates")
-ALIKE = attrgetter(*LIKENESS)
+ALIKE = attrgetter(
+    "priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace", "gates"
+)
 
 
-class Line:
-    """What waits in one leaf, in order. `blocked`: the first of each likeness that got no start. `likeness`: numbers
-    what the verdict of a blocked workload depends on, apart from its line."""
+class PendingQueue:
+    """What waits in one leaf, in order. `blocked`: the first of each equivalence key that got no start. `equivalence`:
+    numbers what the verdict of a blocked workload depends on, apart from its line. `equivalents`: each workload that
+    waits as, or behind, another, with that one."""
 
-    __slots__ = ("at", "blocked", "count", "followers", "is_strict", "likeness", "stands", "waiting")
+    __slots__ = ("at", "blocked", "count", "equivalence", "equivalents", "is_strict", "stands", "waiting")
 
-    def __init__(self, waiting: list[Workload], stands: Stands, likeness: "Likeness", *, is_strict: bool) -> None:
-        self.waiting, self.is_strict, self.stands, self.likeness = waiting, is_strict, stands, likeness
+    def __init__(self, waiting: list[Workload], stands: Stands, equivalence: "Equivalence", *, is_strict: bool) -> None:
+        self.waiting, self.is_strict, self.stands, self.equivalence = waiting, is_strict, stands, equivalence
         self.at, self.count = 0, len(waiting)
         self.blocked: dict[int, Workload] = {}
-        self.followers: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
+        self.equivalents: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
 
     def head(self) -> Workload | None:
         return self.waiting[self.at] if self.at < self.count else None
@@ -190,44 +191,44 @@ class Line:
     def _block(self, head: Workload) -> None:
         if self.stands(head, is_strict=self.is_strict):
             if self.is_strict:
-                self.followers += [(one, head) for one in self.waiting[self.at :]]
+                self.equivalents += [(one, head) for one in self.waiting[self.at :]]
                 self.at = self.count
             else:
-                self.blocked[self.likeness.of(head)[1]] = head
+                self.blocked[self.equivalence.of(head)[1]] = head
 
     def _skip(self) -> None:
         """Past all that are like one that was blocked; they follow it."""
-        likeness_of, blocked, followers = self.likeness.of, self.blocked, self.followers
+        equivalence_of, blocked, equivalents = self.equivalence.of, self.blocked, self.equivalents
         for at in range(self.at, self.count):
-            one, likeness, is_plain = likeness_of(self.waiting[at])
-            like = blocked.get(likeness)
+            one, equivalence, is_plain = equivalence_of(self.waiting[at])
+            like = blocked.get(equivalence)
             if like is None or not is_plain:
                 self.at = at
                 return
-            followers.append((one, like))
+            equivalents.append((one, like))
         self.at = self.count
 
 
 class Named(ByWorkload[int, tuple[Workload, int, bool]]):
-    """Likenesses of workloads whose names matter, by identity."""
+    """Equivalences of workloads whose names matter, by identity."""
 
 
 class Unnamed(ByWorkload[int, tuple[Workload, int, bool]]):
-    """Likenesses of workloads whose names do not matter, by identity."""
+    """Equivalences of workloads whose names do not matter, by identity."""
 
 
-class Likenesses(ByWorkload[object, int]):
+class EquivalenceNumbers(ByWorkload[object, int]):
     """Their numbers."""
 
 
-class Likeness:
+class Equivalence:
     """Which workloads are alike, as numbers. They are kept from cycle to cycle by the identity of the workload, which
     is kept with them. `is_learned`: names matter, since runtimes were learned by name."""
 
     __slots__ = ("_kept", "_numbers", "is_learned")
 
     def __init__(self, memo: Memo, *, is_learned: bool) -> None:
-        self.is_learned, self._numbers = is_learned, memo.of(Likenesses)
+        self.is_learned, self._numbers = is_learned, memo.of(EquivalenceNumbers)
         self._kept: ByWorkload[int, tuple[Workload, int, bool]] = memo.of(Named if is_learned else Unnamed)
 
     def of(self, one: Workload) -> tuple[Workload, int, bool]:
@@ -235,30 +236,30 @@ class Likeness:
         return self._kept.get(id(one)) or self._found(one)
 
     def _found(self, one: Workload) -> tuple[Workload, int, bool]:
-        kin = (one.user, stem(one.name)) if self.is_learned else ()
-        like = id(one.podsets), id(one.topology), ALIKE(one), kin
+        runtime_group = (one.user, job_family(one.name)) if self.is_learned else ()
+        like = id(one.podsets), id(one.topology), ALIKE(one), runtime_group
         number = self._numbers.setdefault(like, len(self._numbers))
         self._kept[id(one)] = found = one, number, not (one.backs_off_until or one.after) and one.is_active
         return found
 
 
-class Seat:
+class QueueNode:
     """A queue with something waiting in it or below: its head, its key among its siblings, its children by name and
     their keys, the first first.
     `terms`: of each governed resource what is held, by how much the head would add, and the marks it is held against;
     the same as long as the heads are alike."""
 
-    __slots__ = ("branch", "children", "head", "key", "keys", "likeness", "line", "parent", "size", "terms")
+    __slots__ = ("branch", "children", "equivalence", "head", "key", "keys", "line", "parent", "size", "terms")
 
-    def __init__(self, branch: Branch | None, parent: "Seat | None") -> None:
+    def __init__(self, branch: Branch | None, parent: "QueueNode | None") -> None:
         self.branch, self.parent = branch, parent
         self.line: Queued | None = None
         self.head: Workload | None = None
-        self.key: Key | None = None
-        self.keys: list[Key] = []
-        self.children: dict[str, Seat] = {}
-        self.likeness: tuple[object, ...] = ()
-        self.terms: tuple[Term, ...] = ()
+        self.key: QueueKey | None = None
+        self.keys: list[QueueKey] = []
+        self.children: dict[str, QueueNode] = {}
+        self.equivalence: tuple[object, ...] = ()
+        self.terms: tuple[KeyTerm, ...] = ()
         self.size = 0.0
 
 
@@ -282,43 +283,43 @@ class Order:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
-        self._top = Seat(None, None)
-        self._seats: dict[str, Seat] = {}
+        self._top = QueueNode(None, None)
+        self._nodes: dict[str, QueueNode] = {}
         for name, line in sorted(lines.items()):
-            seat = self._seat(self._tree.branches[name])
-            seat.line, seat.head = line, line.head()
-        for seat in [seat for seat in self._seats.values() if seat.line is not None]:
-            self._key_up(seat)
+            node = self._node(self._tree.branches[name])
+            node.line, node.head = line, line.head()
+        for node in [node for node in self._nodes.values() if node.line is not None]:
+            self._key_up(node)
 
-    def heads(self, started: Container[str]) -> Iterator[Workload]:
+    def in_order(self, started: Container[str]) -> Iterator[Workload]:
         """Who is next, given all verdicts so far; `started` tells who got what it asked for."""
         touched, top = self._tree.touched, self._top
         while top.head is not None:
-            seat = top
-            while seat.line is None:
-                seat = seat.children[seat.keys[0][-1]]
-            workload = seat.head
+            node = top
+            while node.line is None:
+                node = node.children[node.keys[0][-1]]
+            workload = node.head
             assert workload is not None
             yield workload
-            seat.head = seat.line.pass_on(has_started=workload.key in started)
+            node.head = node.line.pass_on(has_started=workload.key in started)
             if touched:
                 for name in sorted(touched - {workload.queue}):
-                    if name in self._seats:
-                        self._key_up(self._seats[name])
+                    if name in self._nodes:
+                        self._key_up(self._nodes[name])
                 touched.clear()
-            self._key_up(seat)
+            self._key_up(node)
 
-    def _seat(self, branch: Branch) -> Seat:
-        """The seat of a queue, made with those of its ancestors."""
+    def _node(self, branch: Branch) -> QueueNode:
+        """The node of a queue, made with those of its ancestors."""
         name = branch.queue.name
-        if name not in self._seats:
-            parent = self._seat(branch.line[1]) if len(branch.line) > 1 else self._top
-            self._seats[name] = parent.children[name] = Seat(branch, parent)
-        return self._seats[name]
+        if name not in self._nodes:
+            parent = self._node(branch.line[1]) if len(branch.line) > 1 else self._top
+            self._nodes[name] = parent.children[name] = QueueNode(branch, parent)
+        return self._nodes[name]
 
-    def _key_up(self, seat: Seat) -> None:
+    def _key_up(self, node: QueueNode) -> None:
         """Key a queue, whose head is known, and its ancestors anew; an only child needs no key."""
-        at = seat
+        at = node
         while (parent := at.parent) is not None:
             keys, head, before = parent.keys, at.head, at.key
             if before is None or head is None or len(parent.children) > 1:
@@ -330,16 +331,16 @@ class Order:
             parent.head = parent.children[keys[0][-1]].head if keys else None
             at = parent
 
-    def _key(self, seat: Seat, head: Workload) -> Key:
+    def _key(self, node: QueueNode, head: Workload) -> QueueKey:
         """The nine keys; the smaller goes first. What is not governed takes no part."""
-        assert seat.branch is not None
-        likeness = id(head.podsets), head.pools, self._has_pools and head.queue
-        if likeness != seat.likeness or not self._is_steady:
-            self._read(seat, head)
-            seat.likeness = likeness
+        assert node.branch is not None
+        equivalence = id(head.podsets), head.pools, self._has_pools and head.queue
+        if equivalence != node.equivalence or not self._is_steady:
+            self._read(node, head)
+            node.equivalence = equivalence
         above = beyond = starves = False
         dominant = bare = 0.0
-        for held, resource, more, share, owed in seat.terms:
+        for held, resource, more, share, owed in node.terms:
             now: float = held[resource]
             then: float = now + more
             if now > share:
@@ -356,25 +357,25 @@ class Order:
                 dominant = then
             if now > bare:
                 bare = now
-        queue = seat.branch.queue
-        return above, beyond, -queue.priority, starves, dominant, bare, seat.size, queue.created, queue.name
+        queue = node.branch.queue
+        return above, beyond, -queue.priority, starves, dominant, bare, node.size, queue.created, queue.name
 
-    def _read(self, seat: Seat, head: Workload) -> None:
+    def _read(self, node: QueueNode, head: Workload) -> None:
         """Look up what the key of a queue with such a head is made of."""
-        assert seat.branch is not None
+        assert node.branch is not None
         (pool, asked), terms, size = self._asks(head), [], 0.0
         for name in (pool, ALL):
-            if account := seat.branch.accounts.get(name):
+            if account := node.branch.accounts.get(name):
                 for resource in account.resources:
                     share, owed = account.share[resource], account.guaranteed.get(resource, 0)
                     terms.append((account.held, resource, asked.get(resource, 0), share, owed))
                     size = max(size, share / max(1, self._tree.capacity[name].get(resource, 0)))
-        seat.terms, seat.size = tuple(terms), size
+        node.terms, node.size = tuple(terms), size
 
 
-def lines_of(
-    tree: Tree, pending: Iterable[Workload], policy: Policy, stands: Stands
-) -> tuple[dict[str, Line], list[Workload]]:
+def pending_queues(
+    tree: QueueTree, pending: Iterable[Workload], policy: Policy, stands: Stands
+) -> tuple[dict[str, PendingQueue], list[Workload]]:
     """What waits, by leaf, and what waits in no leaf. A policy with an order of its own has one line of all that may
     use the same pools, by the first of their leaves."""
     waiting: defaultdict[str, list[Workload]] = defaultdict(list)
@@ -388,17 +389,17 @@ def lines_of(
         queue = tree.branches[name].queue
         sort(line, queue.order, tree)
         is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
-        likeness = Likeness(tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
-        lines[name] = Line(line, stands, likeness, is_strict=is_strict)
+        equivalence = Equivalence(tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
+        lines[name] = PendingQueue(line, stands, equivalence, is_strict=is_strict)
     return lines, lost
 
 
-def _is_leaf(name: str, tree: Tree) -> bool:
+def _is_leaf(name: str, tree: QueueTree) -> bool:
     branch = tree.branches.get(name)
     return branch is not None and bool(branch.path) and not branch.children
 
 
-def _joined(leaves: Mapping[str, list[Workload]], tree: Tree) -> dict[str, list[Workload]]:
+def _joined(leaves: Mapping[str, list[Workload]], tree: QueueTree) -> dict[str, list[Workload]]:
     first: dict[tuple[str, ...], str] = {}
     lines: defaultdict[str, list[Workload]] = defaultdict(list)
     for name in sorted(leaves):
@@ -407,7 +408,7 @@ def _joined(leaves: Mapping[str, list[Workload]], tree: Tree) -> dict[str, list[
     return lines
 
 
-def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, int]:
+def positions(lines: Mapping[str, PendingQueue], started: Container[str]) -> dict[str, int]:
     """The place of each that still waits in its line, from 1."""
     places: dict[str, int] = {}
     for line in lines.values():
@@ -418,7 +419,7 @@ def positions(lines: Mapping[str, Line], started: Container[str]) -> dict[str, i
     return places
 
 
-def sort(waiting: list[Workload], order: str, tree: Tree) -> None:
+def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:
     """By submission and name, then as the policy, else the queue says, then those that have waited too long first."""
     waiting.sort(key=attrgetter("key"))
     waiting.sort(key=attrgetter("submitted"))
@@ -430,7 +431,7 @@ def sort(waiting: list[Workload], order: str, tree: Tree) -> None:
         waiting.sort(key=lambda one: not is_aged(one, tree))
 
 
-def precedes(one: Workload, other: Workload, tree: Tree) -> bool:
+def precedes(one: Workload, other: Workload, tree: QueueTree) -> bool:
     """Whether it would be the first of the two if both waited in its line."""
     pair = [one, other]
     sort(pair, tree.branches[one.queue].queue.order, tree)

@@ -23,14 +23,14 @@ ALL = "*"
 NEVER = 1 << 62
 EPSILON = 1e-6  # what adding floats may lose, in base units
 Demand = Mapping[str, int]
-Value = TypeVar("Value")
+Inherited = TypeVar("Inherited")
 
 
 class Account:
     """The quotas of one queue for one pool; each has the weight of its resources. `fixed`: the part of `held` that
     cannot be preempted; `wanted`: held and waited for."""
 
-    __slots__ = ("fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "wanted", "weight")
+    __slots__ = ("demand", "fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "weight")
 
     def __init__(self, queue: Queue, pool: str, live: Demand) -> None:
         self.queue, self.pool = queue, pool
@@ -42,13 +42,13 @@ class Account:
                 self.limit |= {name: absolute(share, live.get(name, 0)) for name, share in quota.limit}
         self.resources = tuple(sorted({*self.guaranteed, *self.limit}))
         self.held = dict.fromkeys(self.resources, 0)
-        self.fixed, self.wanted, self.share = self.held.copy(), self.held.copy(), self.held.copy()
+        self.fixed, self.demand, self.share = self.held.copy(), self.held.copy(), self.held.copy()
 
     def asked(self, resource: str) -> int:
         """Its demand: what it holds and what waits, capped by its limit."""
-        return min(self.wanted[resource], self.limit.get(resource, NEVER))
+        return min(self.demand[resource], self.limit.get(resource, NEVER))
 
-    def due(self, resource: str) -> int:
+    def entitlement(self, resource: str) -> int:
         """Up to this it loses nothing: max(guaranteed, share)."""
         return max(self.guaranteed.get(resource, 0), self.share[resource])
 
@@ -92,7 +92,7 @@ class Branch:
         return next(pairs, None)
 
 
-def astray(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:
+def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:
     """Why the parents of a queue lead to no root, in a word and in a clause; None where they do."""
     passed = [name]
     while above := queues[passed[-1]].parent:
@@ -108,7 +108,7 @@ class Offered(dict[object, dict[str, Demand]]):
     """What usable nodes have of each resource, by pool; kept with the nodes."""
 
 
-class Tree:
+class QueueTree:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot, self.policy = snapshot, policy
         self.branches = {name: Branch(queue) for name, queue in sorted(snapshot.queues.items())}
@@ -214,7 +214,7 @@ class Tree:
                     short.append((one.workload, admission.pool, missing))
         for branch in self.branches.values():
             for account in branch.accounts.values():
-                account.wanted = account.held.copy()
+                account.demand = account.held.copy()
         for workload, pool, missing in short:
             self._wait(workload.queue, (pool,), workload, missing)
         pending = self.snapshot.pending if governed else ()
@@ -237,7 +237,7 @@ class Tree:
             for account in (at.accounts[name] for at in self.branches[queue].path if name in at.accounts):
                 for resource in account.resources:
                     before = account.asked(resource)
-                    account.wanted[resource] += more.get(resource, 0)
+                    account.demand[resource] += more.get(resource, 0)
                     more[resource] = account.asked(resource) - before
 
     def unmet(self, after: tuple[str, ...]) -> str:
@@ -252,8 +252,8 @@ class Tree:
         if key not in self._allowed:
             path = self.branches[queue].path if queue in self.branches else ()
             listed = [names for names in (pools, *(at.queue.pools for at in path)) if names]
-            wanted = (name for name in (*listed, self.pools)[0] if name in self.pools)
-            self._allowed[key] = tuple(name for name in wanted if all(name in names for names in listed))
+            demand = (name for name in (*listed, self.pools)[0] if name in self.pools)
+            self._allowed[key] = tuple(name for name in demand if all(name in names for names in listed))
         return self._allowed[key]
 
     def time_limit(self, workload: Workload) -> float | None:
@@ -276,7 +276,7 @@ class Tree:
         """Whether what the queue holds counts in the queue of that name."""
         return queue in self.branches and any(at.queue.name == name for at in self.branches[queue].path)
 
-    def inherited(self, queue: str, of: Callable[[Queue], Value | None], default: Value) -> Value:
+    def inherited(self, queue: str, of: Callable[[Queue], Inherited | None], default: Inherited) -> Inherited:
         """The nearest queue's word on a setting, its own first."""
         path = self.branches[queue].path if queue in self.branches else ()
         return next((value for one in path if (value := of(one.queue)) is not None), default)
@@ -338,9 +338,9 @@ class Tree:
             one.share[resource] = amount
         for priority in sorted({one.queue.priority for one in accounts}, reverse=True):
             group = [one for one in accounts if one.queue.priority == priority]
-            asked += self._pour(group, resource, max(0, total - asked))
+            asked += self._water_fill(group, resource, max(0, total - asked))
 
-    def _pour(self, accounts: list[Account], resource: str, rest: int) -> int:
+    def _water_fill(self, accounts: list[Account], resource: str, rest: int) -> int:
         """Fill those that still ask, round by round; what was given. Who asks for less than its part gets just that."""
         start, unit = rest, UNIT.get(resource, 1)
         parts: dict[Account, float] = {}

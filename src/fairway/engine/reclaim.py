@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from .candidates import Candidate, CandidateSet, CandidateSets, Search
+from .candidates import Candidate, CandidateSet, CandidateSets
 from .cycle import Cycle
 from .disruption import covered
 from .eligibility import over_guaranteed, over_limit
@@ -21,6 +21,7 @@ from .plan import Admit, Cause, Evict, Resize, Verdict
 from .pod_affinity import bound_to_itself
 from .quota import Account, Demand
 from .resources import counts_of
+from .search import Search
 from .snapshot import Mask
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
@@ -43,7 +44,7 @@ def reclaim(workload: Workload, cycle: Cycle) -> Verdict | None:
         for rule in rules_for(workload, pool, cycle):
             if (rule.cause is Cause.CONSOLIDATED and is_limited) or (rule.is_mixed and not givers):
                 continue
-            key = rule.cause, rule.likeness, pool
+            key = rule.cause, rule.equivalence, pool
             sets = cycle.memo.of(CandidateSets)
             if (candidates := sets.get(key)) is None:
                 candidates = sets[key] = CandidateSet(rule, pool, cycle)
@@ -58,8 +59,8 @@ def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
     not asked again to move; where a queue above it would be too saturated, its own branch gives first; where the
     cheapest victim used up what its queue may lose, others are tried without it. Those beside whom it must stand are
     only asked where nobody else suffices."""
-    kin = candidates.kin(workload)
-    barred, stuck, bounds, tries = kin, set[str](), LIMITS, MOST_TRIES.get(candidates.rule.cause, 1)
+    neighbours = candidates.neighbours(workload)
+    barred, stuck, bounds, tries = neighbours, set[str](), LIMITS, MOST_TRIES.get(candidates.rule.cause, 1)
     while tries > 0:
         search, hopeless = Search(candidates, workload, barred), candidates.cycle.hopeless.copy()
         with candidates.cycle.draft.trial() as trial:
@@ -74,10 +75,10 @@ def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
             barred = barred if is_unfair else barred | stuck
         candidates.cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
         search.forget()
-        if not search.tried and not kin:
+        if not search.tried and not neighbours:
             return None
-        if kin:
-            kin, barred, bounds = set[str](), set[str](), LIMITS
+        if neighbours:
+            neighbours, barred, bounds = set[str](), set[str](), LIMITS
         else:
             tries -= 1
     return None

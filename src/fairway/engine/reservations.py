@@ -19,9 +19,9 @@ from functools import partial
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .draft import Draft
+from .feasibility import Counts
 from .model import GPU, Admission, Reservation, Running, Workload
 from .place import Ask, Placements, place
 from .plan import Cause
@@ -32,8 +32,7 @@ from .runtimes import HOUR
 CERTAIN, PARTS = 0.9, (0.1, 0.3, 0.5, 0.7, 0.9)
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
 Limit = Callable[[Workload], float | None]
-Room = NDArray[np.int64]
-Rooms = dict[int, tuple[Room, Room]]
+Rooms = dict[int, tuple[Counts, Counts]]
 """Row → amounts by resource column, milli-GPU by device slot."""
 
 
@@ -83,7 +82,7 @@ def occurrence(one: Reservation, now: float) -> tuple[float, float] | None:
     return one.start + passed * period, one.start + passed * period + one.duration
 
 
-def portion(wanted: Room, rooms: list[Room]) -> Room:
+def portion(wanted: Counts, rooms: list[Counts]) -> Counts:
     """int64[resource, node]: as much as is wanted of each resource, of the first room (int64[resource, node]) first, of
     each room from the nodes with most of it; nodes with as much in their order."""
     taken = np.zeros((len(wanted), 0) if not rooms else rooms[0].shape, np.int64)
@@ -171,7 +170,9 @@ class Timeline:
             for row, left in (lefts[window] if lefts else window.left).items():
                 self.draft.cover(row, *self._left(window, row, left, windows))
 
-    def _left(self, window: Window, row: int, left: tuple[Room, Room], windows: Iterable[Window]) -> tuple[Room, Room]:
+    def _left(
+        self, window: Window, row: int, left: tuple[Counts, Counts], windows: Iterable[Window]
+    ) -> tuple[Counts, Counts]:
         """What is left of a row when a window begins, beside those that are on by then."""
         amounts, devices = left
         for one in windows:
@@ -216,7 +217,7 @@ class Timeline:
                 owner = owner or window.owner
         return owner
 
-    def _is_short(self, row: int, left: tuple[Room, Room]) -> bool:
+    def _is_short(self, row: int, left: tuple[Counts, Counts]) -> bool:
         """Whether less than nothing is left, of devices where they are told apart."""
         has_devices = self.draft.snapshot.device_free[row] != -1
         return bool((left[0] < 0).any() or (has_devices & (left[1] < 0)).any())
@@ -232,7 +233,7 @@ class Timeline:
             is_over |= window.spare[key] < min(before, 0)
         return is_over
 
-    def _fill(self, window: Window, footprint: list[tuple[int, Room, Room]], rest: Room) -> Room:
+    def _fill(self, window: Window, footprint: list[tuple[int, Counts, Counts]], rest: Counts) -> Counts:
         """A workload that a reservation is for starts: the room that is kept shrinks by what it takes, wherever it runs
         in the pool; what is left of that for other reservations of its queue."""
         for row, amounts, devices in footprint:
@@ -249,7 +250,7 @@ class Timeline:
                 self._set(window.takes, row, (window.takes[row][0] - used, window.takes[row][1]))
         return rest
 
-    def _set(self, rooms: Rooms, row: int, value: tuple[Room, Room]) -> None:
+    def _set(self, rooms: Rooms, row: int, value: tuple[Counts, Counts]) -> None:
         self.draft.note(partial(rooms.__setitem__, row, rooms[row]))
         rooms[row] = value
 
@@ -397,7 +398,7 @@ class Timeline:
         if window.takes:
             self.windows.append(window)
 
-    def _portion(self, one: Reservation, window: Window, held: tuple[Room, Room, Room]) -> Room:
+    def _portion(self, one: Reservation, window: Window, held: tuple[Counts, Counts, Counts]) -> Counts:
         """int64[resource, node]: what is reserved of a pool, where it costs least, in whole devices: what its queue
         holds, what is free and not reserved for that time, what is given up by then, what preemptible workloads hold.
         Room that others cannot be made to give up is not counted on."""
@@ -419,7 +420,7 @@ class Timeline:
             whole[column, rows] = amounts
         return whole
 
-    def _holdings(self, window: Window) -> tuple[Room, Room, Room]:
+    def _holdings(self, window: Window) -> tuple[Counts, Counts, Counts]:
         """int64[resource, node]: what members of a reservation hold, what other workloads give up by themselves before
         it begins, and what other preemptible workloads hold."""
         own, soon, movable = (np.zeros_like(self.draft.snapshot.free) for _ in range(3))

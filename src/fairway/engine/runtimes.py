@@ -143,7 +143,7 @@ def _is_enough(sketch: Sketch) -> bool:
     return False
 
 
-class Kin(NamedTuple):
+class RuntimeGroup(NamedTuple):
     """Of a workload: its groups, narrowest first, and the GPUs of all its pods."""
 
     groups: tuple[Group, ...]
@@ -153,12 +153,12 @@ class Kin(NamedTuple):
 def groups(workload: Workload) -> tuple[Group, ...]:
     """Narrowest first: its batch; its name, and all of its queue, also by how many GPUs are asked for, in powers of
     two."""
-    return kin_of(workload).groups
+    return runtime_group_of(workload).groups
 
 
-def kin_of(workload: Workload) -> Kin:
+def runtime_group_of(workload: Workload) -> RuntimeGroup:
     held = gpus(workload)
-    return Kin(_groups(workload.user, stem(workload.name), held, int(workload.submitted // HOUR)), held)
+    return RuntimeGroup(_groups(workload.user, job_family(workload.name), held, int(workload.submitted // HOUR)), held)
 
 
 @lru_cache(1 << 16)
@@ -174,7 +174,7 @@ def gpus(workload: Workload) -> float:
 
 
 @lru_cache(1 << 16)
-def stem(name: str) -> str:
+def job_family(name: str) -> str:
     """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
     `job-train`."""
     return SUFFIX.sub("", name)
@@ -188,11 +188,11 @@ class Known(NamedTuple):
     least: float
 
 
-class Kins(ByWorkload[int, tuple[Workload, Kin, int]]):
+class RuntimeGroups(ByWorkload[int, tuple[Workload, RuntimeGroup, int]]):
     """Workload, kin and number, by identity."""
 
 
-class KinNumbers(ByWorkload[object, int]):
+class RuntimeGroupNumbers(ByWorkload[object, int]):
     """Numbers of those that are expected to run alike."""
 
 
@@ -208,7 +208,8 @@ class Learned:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, memo = snapshot, snapshot.memo
-        self._kins, self._numbers, self._sketches = memo.of(Kins), memo.of(KinNumbers), memo.of(Sketches)
+        self._runtime_groups, self._numbers = memo.of(RuntimeGroups), memo.of(RuntimeGroupNumbers)
+        self._sketches = memo.of(Sketches)
         self._known: dict[tuple[str, Group], Known | None] = {}
 
     @cached_property
@@ -223,7 +224,7 @@ class Learned:
         now, runtimes = self._snapshot.now, self._runtimes
         for one in self._snapshot.running:
             if one.admitted_at is not None and (queue := one.workload.queue) in runtimes:
-                for group in self.kin(one.workload).groups[: self.aged]:
+                for group in self.runtime_group(one.workload).groups[: self.aged]:
                     ages[queue, group].append(now - one.admitted_at)
         return ages
 
@@ -252,26 +253,26 @@ class Learned:
     def unknown_batch(self, workload: Workload) -> Group | None:
         """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
         where nothing was learned at all."""
-        known, batch = self._of(workload), self.kin(workload).groups[0]
+        known, batch = self._of(workload), self.runtime_group(workload).groups[0]
         return batch if known and known.group != batch else None
 
-    def kin(self, workload: Workload) -> Kin:
+    def runtime_group(self, workload: Workload) -> RuntimeGroup:
         return self.known_as(workload)[1]
 
-    def known_as(self, workload: Workload) -> tuple[Workload, Kin, int]:
+    def known_as(self, workload: Workload) -> tuple[Workload, RuntimeGroup, int]:
         """The workload, its kin, and a number that it shares with those that are expected to run alike."""
-        return self._kins.get(id(workload)) or self._found(workload)
+        return self._runtime_groups.get(id(workload)) or self._found(workload)
 
-    def _found(self, one: Workload) -> tuple[Workload, Kin, int]:
-        kin, numbers = kin_of(one), self._numbers
-        like = one.queue, kin.groups[0], kin.gpus, one.time_limit, one.expected_runtime
-        self._kins[id(one)] = found = one, kin, numbers.setdefault(like, len(numbers))
+    def _found(self, one: Workload) -> tuple[Workload, RuntimeGroup, int]:
+        runtime_group, numbers = runtime_group_of(one), self._numbers
+        like = one.queue, runtime_group.groups[0], runtime_group.gpus, one.time_limit, one.expected_runtime
+        self._runtime_groups[id(one)] = found = one, runtime_group, numbers.setdefault(like, len(numbers))
         return found
 
     def _of(self, workload: Workload) -> Known | None:
         if workload.queue not in self._runtimes:
             return None
-        names = self.kin(workload).groups
+        names = self.runtime_group(workload).groups
         kind = workload.queue, names[0]
         if kind not in self._known:
             self._known[kind] = self._look_up(workload.queue, names)

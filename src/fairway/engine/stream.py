@@ -13,7 +13,7 @@ from .model import Admission, Workload
 from .place import Placements, again
 from .plan import Admit
 
-ALIKE = attrgetter(
+SAME_START = attrgetter(
     "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind", "topology"
 )
 """What a start in room that is idle, and kept for nobody, depends on beside the podsets and the queue."""
@@ -26,7 +26,7 @@ class Stream:
 
     def __init__(self, first: Workload, admission: Admission, cycle: Cycle) -> None:
         self.pool, self.podsets = admission.pool, first.podsets
-        self.draft, self.alike = cycle.draft, ALIKE(first)
+        self.draft, self.alike = cycle.draft, SAME_START(first)
         self.ask = cycle.ask(first, cycle.least(first))
         self.next: Callable[[], Placements | None] | None = None  # looked up when a second one comes
         self.placed: Placements = admission.podsets
@@ -39,7 +39,7 @@ class Stream:
 
     def admit(self, workload: Workload) -> Admit | None:
         """Start one more, if it is alike and there is a place for it."""
-        if ALIKE(workload) != self.alike:
+        if SAME_START(workload) != self.alike:
             return None
         for held, name, most in self.bounds:
             if held[name] > most:

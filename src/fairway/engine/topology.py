@@ -33,7 +33,7 @@ def nowhere(rows: Rows, rooms: Counts, count: int) -> list[Piece]:
     return []
 
 
-class Tree(NamedTuple):
+class DomainTree(NamedTuple):
     """`codes[i]`: int32[node], the domain of level i a node is in, nameless ones included, -1 outside the pool.
     `first[i]`: where the children of each domain of level i-1 begin among those of level i; for i = 0 of the root, for
     the last i the nodes in `rows`. `is_named[i]`: bool[domain]."""
@@ -62,22 +62,22 @@ class Wanted(NamedTuple):
     whole: int = 0
 
 
-class Field(NamedTuple):
+class Domains(NamedTuple):
     """The tree with what its domains can hold, level by level: pods, in whole segments; what is free on nodes with
     room; and how much each domain is wished for."""
 
-    tree: Tree
+    tree: DomainTree
     rooms: list[Counts]
     free: list[Counts]
     wishes: list[Values] | None
 
 
-class Trees(dict[str, Tree]):
+class DomainTrees(dict[str, DomainTree]):
     """By pool; kept with the nodes."""
 
 
-def tree_of(snapshot: Snapshot, pool: str) -> Tree:
-    trees = snapshot.memo.of(Trees)
+def tree_of(snapshot: Snapshot, pool: str) -> DomainTree:
+    trees = snapshot.memo.of(DomainTrees)
     if pool not in trees:
         row = pool_row(snapshot, pool)
         levels = snapshot.pools[row].levels if row >= 0 else ()
@@ -85,7 +85,7 @@ def tree_of(snapshot: Snapshot, pool: str) -> Tree:
     return trees[pool]
 
 
-def _grow(snapshot: Snapshot, levels: tuple[str, ...], rows: Rows) -> Tree:
+def _grow(snapshot: Snapshot, levels: tuple[str, ...], rows: Rows) -> DomainTree:
     codes, first, named = [], [], []
     above, parents = np.zeros(len(rows), np.int64), 1
     for level in levels:
@@ -101,7 +101,7 @@ def _grow(snapshot: Snapshot, levels: tuple[str, ...], rows: Rows) -> Tree:
         codes.append(code)
     order = np.argsort(above, kind="stable")
     first.append(np.searchsorted(above[order], np.arange(parents + 1)))
-    return Tree(levels, tuple(codes), tuple(first), tuple(named), rows[order])
+    return DomainTree(levels, tuple(codes), tuple(first), tuple(named), rows[order])
 
 
 def levels_asked(*topologies: Topology) -> list[str]:
@@ -109,7 +109,7 @@ def levels_asked(*topologies: Topology) -> list[str]:
     return [level for levels in asked for level in levels if level]
 
 
-def field_of(tree: Tree, wanted: Wanted) -> Field:
+def domains_of(tree: DomainTree, wanted: Wanted) -> Domains:
     """What is in no domain of the required level has no room, in whichever narrower one it is."""
     room, segments = wanted.room, wanted.topology.segments
     if wanted.topology.required:
@@ -117,10 +117,10 @@ def field_of(tree: Tree, wanted: Wanted) -> Field:
         if not tree.is_named[index].all():  # else there is none such
             room = np.where(np.append(tree.is_named[index], False)[tree.codes[index]], room, 0)
     free = domain_rooms(tree, np.where(room > 0, wanted.free, 0))
-    return Field(tree, domain_rooms(tree, room, segments), free, _wishes(tree, wanted))
+    return Domains(tree, domain_rooms(tree, room, segments), free, _wishes(tree, wanted))
 
 
-def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
+def lay(tree: DomainTree, wanted: Wanted) -> list[Piece] | None:
     """Rows and counts in rank order, or None where no domain holds the podset. Every level asked for is in the tree.
     A last segment that is not full lies in one domain of its level as well, and has the last ranks."""
     segments = wanted.topology.segments
@@ -129,9 +129,9 @@ def lay(tree: Tree, wanted: Wanted) -> list[Piece] | None:
     rest = wanted.size % segments[0].size if segments else 0
     whole = wanted._replace(size=wanted.size - rest)
     plain = wanted.topology if whole.size else replace(wanted.topology, segments=())  # less than one is no whole one
-    field = field_of(tree, wanted._replace(topology=plain))
-    for level, domain in starts(field, whole):
-        pieces = _descend(field, whole, (level, domain), whole.size)
+    domains = domains_of(tree, wanted._replace(topology=plain))
+    for level, domain in starts(domains, whole):
+        pieces = _descend(domains, whole, (level, domain), whole.size)
         if not rest:
             return pieces
         inside = wanted.room if level < 0 else np.where(tree.codes[level] == domain, wanted.room, 0)
@@ -146,7 +146,7 @@ def _last_segment(wanted: Wanted, inside: Counts, pieces: list[Piece]) -> Wanted
     return wanted._replace(size=wanted.size % outer.size, topology=topology, room=_less(inside, pieces), anchors=None)
 
 
-def _complete(tree: Tree, wanted: Wanted, stands: Rows, begun: int) -> list[Piece] | None:
+def _complete(tree: DomainTree, wanted: Wanted, stands: Rows, begun: int) -> list[Piece] | None:
     """Ranks go on in the segment of which so many stand already, and then as usual."""
     outer, *inner = wanted.topology.segments
     codes = tree.codes[tree.levels.index(outer.level)]
@@ -168,7 +168,7 @@ def _less(room: Counts, pieces: list[Piece]) -> Counts:
     return left
 
 
-def domain_rooms(tree: Tree, room: Counts, segments: tuple[Segment, ...] = ()) -> list[Counts]:
+def domain_rooms(tree: DomainTree, room: Counts, segments: tuple[Segment, ...] = ()) -> list[Counts]:
     """Pods that each domain can hold, level by level; at a segment's level whole segments of named domains."""
     sizes = {segment.level: segment.size for segment in segments}
     rooms: list[Counts] = []
@@ -182,7 +182,7 @@ def domain_rooms(tree: Tree, room: Counts, segments: tuple[Segment, ...] = ()) -
     return rooms
 
 
-def _wishes(tree: Tree, wanted: Wanted) -> list[Values] | None:
+def _wishes(tree: DomainTree, wanted: Wanted) -> list[Values] | None:
     """The best wish for a node with room, in each domain."""
     if wanted.wish is None:
         return None
@@ -194,35 +194,35 @@ def _wishes(tree: Tree, wanted: Wanted) -> list[Values] | None:
     return wishes
 
 
-def starts(field: Field, wanted: Wanted) -> Iterator[tuple[int, int]]:
+def starts(domains: Domains, wanted: Wanted) -> Iterator[tuple[int, int]]:
     """Level and domain to lay the podset in, the best first: of the narrowest level asked for, then, for a preference,
     of wider ones up to the required; last, where nothing is required, the whole pool as level -1. One pod by itself
     has what it prefers anywhere, and is packed like one that asks for nothing."""
-    tree, topology = field.tree, wanted.topology
+    tree, topology = domains.tree, wanted.topology
     required, preferred = (tree.levels.index(one) if one else -1 for one in (topology.required, topology.preferred))
     if wanted.size == 1 and wanted.anchors is None:
         preferred = required
     for level in range(max(required, preferred), max(required, 0) - 1, -1):
-        fits = tree.is_named[level] & (field.rooms[level] >= max(wanted.size, 1))
+        fits = tree.is_named[level] & (domains.rooms[level] >= max(wanted.size, 1))
         if wanted.anchors is not None:
             fits &= np.isin(np.arange(len(fits)), tree.codes[level][wanted.anchors])
         ids = np.flatnonzero(fits)
-        ids = ids[_tightest_first(field, level, ids)]
-        ids = ids[np.argsort(field.rooms[level][ids] < wanted.whole, kind="stable")]  # an elastic one grows there
+        ids = ids[_tightest_first(domains, level, ids)]
+        ids = ids[np.argsort(domains.rooms[level][ids] < wanted.whole, kind="stable")]  # an elastic one grows there
         for domain in ids.tolist():
             yield level, domain
-    if required < 0 and (field.rooms[0] if field.rooms else wanted.room[tree.rows]).sum() >= wanted.size:
+    if required < 0 and (domains.rooms[0] if domains.rooms else wanted.room[tree.rows]).sum() >= wanted.size:
         yield -1, 0
 
 
-def _tightest_first(field: Field, level: int, ids: Rows) -> Rows:
-    rooms, free = field.rooms[level][ids], field.free[level][ids]
-    return np.lexsort((free, rooms) if field.wishes is None else (free, rooms, -field.wishes[level][ids]))
+def _tightest_first(domains: Domains, level: int, ids: Rows) -> Rows:
+    rooms, free = domains.rooms[level][ids], domains.free[level][ids]
+    return np.lexsort((free, rooms) if domains.wishes is None else (free, rooms, -domains.wishes[level][ids]))
 
 
-def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -> list[Piece]:
+def _descend(domains: Domains, wanted: Wanted, start: tuple[int, int], count: int) -> list[Piece]:
     """Lay so many pods in a domain that holds them: in one child where one does, else over the fewest."""
-    tree, below, domain = field.tree, start[0] + 1, start[1]
+    tree, below, domain = domains.tree, start[0] + 1, start[1]
     low, high = tree.first[below][domain], tree.first[below][domain + 1]
     if not count:
         return []
@@ -233,12 +233,12 @@ def _descend(field: Field, wanted: Wanted, start: tuple[int, int], count: int) -
     if below == len(tree.levels):
         rows = tree.rows[low:high]
         return wanted.fill(rows, wanted.room[rows], count)
-    rooms = field.rooms[below][low:high]
+    rooms = domains.rooms[below][low:high]
     if count == rooms.sum() and not wanted.topology.segments:  # all of it: every child is full
         parts = list(enumerate(rooms.tolist()))
     else:
-        parts = pick(rooms, count, _tightest_first(field, below, np.arange(low, high)))
+        parts = pick(rooms, count, _tightest_first(domains, below, np.arange(low, high)))
     pieces: list[Piece] = []
     for child, part in parts:
-        pieces += _descend(field, wanted, (below, int(low) + child), part)
+        pieces += _descend(domains, wanted, (below, int(low) + child), part)
     return pieces

@@ -1,8 +1,8 @@
 """`decide` run forward: forecasts, what became of them, and what would let a workload start."""
 
 from .calibration import HORIZONS as HORIZONS
+from .calibration import Calibration as Calibration
 from .calibration import Outcome as Outcome
-from .calibration import Track as Track
 from .calibration import horizon as horizon
 from .calibration import learned as learned
 from .forecast import DARK as DARK

@@ -51,7 +51,7 @@ class Outcome:
     part: float = 1.0
 
 
-class Track:
+class Calibration:
     """What those that wait were told, by key and horizon."""
 
     def __init__(self) -> None:

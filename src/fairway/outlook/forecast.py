@@ -42,19 +42,19 @@ from fairway.engine import (
     Ledger,
     Mask,
     Policy,
+    QueueTree,
     Reason,
     Snapshot,
-    Tree,
     Values,
     Wait,
     Workload,
     World,
     could_hold,
     decide,
+    job_family,
     open_pools,
     snapshot_of,
     state_of,
-    stem,
     world_of,
 )
 
@@ -117,7 +117,7 @@ class End(NamedTuple):
 class Runtimes:
     """How long workloads run, as a distribution of each, but for those whose runtime is known, in seconds."""
 
-    def __init__(self, tree: Tree, snapshot: Snapshot, known: Mapping[str, float]) -> None:
+    def __init__(self, tree: QueueTree, snapshot: Snapshot, known: Mapping[str, float]) -> None:
         self._tree, self.foreseen, self._known = tree, Foreseen(snapshot), known
 
     def left(self, workload: Workload, part: float, *, ran: float = 0.0) -> float:
@@ -365,7 +365,7 @@ def _bursts(workloads: Iterable[Workload]) -> list[list[Workload]]:
     """Similar workloads that came within BURST_SECONDS."""
     groups: defaultdict[tuple[object, ...], list[Workload]] = defaultdict(list)
     for one in workloads:
-        groups[one.queue, one.user, stem(one.name), one.submitted // BURST_SECONDS].append(one)
+        groups[one.queue, one.user, job_family(one.name), one.submitted // BURST_SECONDS].append(one)
     return list(groups.values())
 
 

@@ -46,7 +46,7 @@ from fairway.referee import check
 Work = Callable[[Workload], float]
 
 MOST_EVICTIONS = 10  # that a workload remembers
-MOST_CYCLES = 64  # at one moment; a plan that does not settle is a defect, not a long wait
+MOST_CYCLES_AT_ONCE = 64  # at one moment; a plan that does not settle is a defect, not a long wait
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class Forward:
 
     def _settle(self) -> Iterator[Step]:
         """Cycles of this moment: a plan that changed something is followed by another."""
-        for _ in range(MOST_CYCLES):
+        for _ in range(MOST_CYCLES_AT_ONCE):
             snapshot = self.policy.seen(self.state.snapshot(self.now))
             plan = decide(snapshot, self.policy)
             faults = tuple(check(snapshot, plan)) if self._is_checked else ()

@@ -4,9 +4,9 @@ Tried, one at a time: without some of the workloads that run; fewer pods of a lo
 without its required topology; a time limit that ends before the time from which the room is kept; another of the pools,
 where it names some; at last another queue that takes it. A start that has to wait for others to stop counts as none.
 
-Work is bounded by counts: the workloads share as many decisions as LOOKS allows, a decision looking at each node and
-each workload once. Nothing is decided where the nodes lack the room. Changes that are left when the decisions are used
-up are not tried. A decision ends with the workload's turn.
+Work is bounded by counts: the workloads share as many decisions as MOST_LOOKS allows, a decision looking at each node
+and each workload once. Nothing is decided where the nodes lack the room. Changes that are left when the decisions are
+used up are not tried. A decision ends with the workload's turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ from fairway.engine import (
 )
 
 MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
-LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
+MOST_LOOKS, DECISION = 50_000, 64  # looks for one workload; what a decision costs beside its nodes and workloads
 MINUTE = 60.0
 Holds = Callable[[int], bool]
 
@@ -55,7 +55,7 @@ class WhatIf:
         self._world, self._state, self._policy = world, state_of(world), replace(policy, tells_why=False)
         self._draft = Draft(self._policy.seen(self._state.snapshot(world.now)), self._policy)
         seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
-        self._decisions = LOOKS // seen // waits
+        self._decisions = MOST_LOOKS // seen // waits
 
     def plan(self) -> Plan:
         """What is decided as it is."""

@@ -28,33 +28,33 @@ from fairway.engine import (
 )
 
 from .layout import DECIDED, LEAVES, Item, memory_of
-from .plan_view import Case, pods_of
+from .plan_view import PlanView, pods_of
 
 Found = Iterator[tuple[str, str]]
 """Keys of workloads that break a rule, and how."""
 
 
-def gangs(case: Case) -> Found:
-    for form in sorted(case.laid.odd):
-        for item in (case.laid.items[at] for at in case.laid.members[form]):
+def gangs(view: PlanView) -> Found:
+    for form in sorted(view.laid.odd):
+        for item in (view.laid.items[at] for at in view.laid.members[form]):
             if item.role in ("new", "moved"):
                 yield item.key, str({one.name: one.count for one in item.admission.podsets})
 
 
-def pools(case: Case) -> Found:
-    laid, rows = case.laid, {pool.name: row for row, pool in enumerate(case.snapshot.pools)}
+def pools(view: PlanView) -> Found:
+    laid, rows = view.laid, {pool.name: row for row, pool in enumerate(view.snapshot.pools)}
     pool = np.array([rows.get(form.admission.pool, -2) for form in laid.forms], np.int64)
-    for item, entry in laid.decided(np.append(case.snapshot.pool_of, -3)[laid.row] != pool[laid.form]):
+    for item, entry in laid.decided(np.append(view.snapshot.pool_of, -3)[laid.row] != pool[laid.form]):
         yield item.key, f"{laid.shares[entry].node} is not in it"
-    is_choosy = any(queue.pools for queue in case.snapshot.queues.values())
-    for item in case.starts if is_choosy else case.special:
-        listed = (item[0].pools, next((queue.pools for queue in case.path(item[0]) if queue.pools), ()))
+    is_choosy = any(queue.pools for queue in view.snapshot.queues.values())
+    for item in view.starts if is_choosy else view.special:
+        listed = (item[0].pools, next((queue.pools for queue in view.path(item[0]) if queue.pools), ()))
         if item.role in ("new", "moved") and any(names and item.admission.pool not in names for names in listed):
             yield item.key, f"{item.admission.pool} is not allowed"
 
 
-def nodes(case: Case) -> Found:
-    laid, snapshot = case.laid, case.snapshot
+def nodes(view: PlanView) -> Found:
+    laid, snapshot = view.laid, view.snapshot
     is_tainted = np.array([row >= 0 and bool(snapshot.nodes[row].taints) for row in laid.row.tolist()], np.bool_)
     is_picky = np.array([bool(pod.node_selector or pod.affinity or pod.volumes) for pod, _ in laid.kinds], np.bool_)
     for item, entry in laid.decided(~np.append(snapshot.is_usable, True)[laid.row]):
@@ -92,22 +92,22 @@ def _matches(terms: Sequence[Term], node: Node, labels: dict[str, str]) -> bool:
 # Room and devices
 
 
-def rooms(case: Case) -> Found:
-    snapshot, count = case.snapshot, len(case.snapshot.nodes)
-    for key, cell in overdrawn(case, range(snapshot.free.size)):
+def rooms(view: PlanView) -> Found:
+    snapshot, count = view.snapshot, len(view.snapshot.nodes)
+    for key, cell in overdrawn(view, range(snapshot.free.size)):
         yield key, f"{snapshot.nodes[cell % count].name} has no more {snapshot.resources[cell // count]}"
 
 
-def overdrawn(case: Case, cells: range) -> Iterator[tuple[str, int]]:
+def overdrawn(view: PlanView, cells: range) -> Iterator[tuple[str, int]]:
     """Who takes what is not there, and of which cell: when those they wait for are gone and all who need no others have
     started, or when all are gone."""
-    if not case.is_short.any():
+    if not view.is_short.any():
         return
-    is_short = case.is_short.copy()
+    is_short = view.is_short.copy()
     is_short[: cells.start] = is_short[cells.stop :] = False
-    for cell, takers in case.laid.takers(is_short).items():
-        free, leaving, sound = int(case.free[cell]), defaultdict[str, int](int), list[tuple[int, tuple[str, ...]]]()
-        takes = [(case.laid.items[at], amount) for at, amount in takers]
+    for cell, takers in view.laid.takers(is_short).items():
+        free, leaving, sound = int(view.free[cell]), defaultdict[str, int](int), list[tuple[int, tuple[str, ...]]]()
+        takes = [(view.laid.items[at], amount) for at, amount in takers]
         for item, amount in takes:
             leaving[item.key] += amount * (item.role in LEAVES)
         for item, amount in takes:
@@ -121,8 +121,8 @@ def overdrawn(case: Case, cells: range) -> Iterator[tuple[str, int]]:
                 sound.append((amount, item.after))
 
 
-def devices(case: Case) -> Found:
-    laid, snapshot = case.laid, case.snapshot
+def devices(view: PlanView) -> Found:
+    laid, snapshot = view.laid, view.snapshot
     asked = laid.needs[laid.kind, snapshot.resources.index(GPU)] > 0
     for item, entry in laid.decided((laid.row >= 0) & (asked | (laid.given > 0))):
         node, share, (pod, pool) = snapshot.nodes[laid.row[entry]], laid.shares[entry], laid.kinds[laid.kind[entry]]
@@ -130,7 +130,7 @@ def devices(case: Case) -> Found:
         if why := misgiven(node, pod, shared(pod, memory_of(snapshot, pool)), given):
             yield item.key, f"{node.name}: {why}"
     first, (_, slots) = snapshot.free.size, snapshot.device_free.shape
-    for key, cell in overdrawn(case, range(first, len(case.free))):
+    for key, cell in overdrawn(view, range(first, len(view.free))):
         node = snapshot.nodes[(cell - first) // slots]
         yield key, f"{node.name} device {node.devices[(cell - first) % slots].index} is taken"
 
@@ -149,10 +149,10 @@ def misgiven(node: Node, pod: PodClass, part: int, given: tuple[tuple[int, ...],
     return f"no whole, healthy device {min(broken)}" if broken else ""
 
 
-def alignments(case: Case) -> Found:
-    laid, snapshot, (_, slots) = case.laid, case.snapshot, case.snapshot.device_free.shape
-    kept = {name for wait in case.of(Wait) if wait.held for name in wait.held.nodes}
-    is_idle = case.free - case.taken == DEVICE
+def alignments(view: PlanView) -> Found:
+    laid, snapshot, (_, slots) = view.laid, view.snapshot, view.snapshot.device_free.shape
+    kept = {name for wait in view.of(Wait) if wait.held for name in wait.held.nodes}
+    is_idle = view.free - view.taken == DEVICE
     for item, entry in laid.decided((laid.given > 0) & (laid.row >= 0)):
         row, pod = int(laid.row[entry]), laid.kinds[laid.kind[entry]][0]
         node, first = snapshot.nodes[row], snapshot.free.size + row * slots
@@ -185,11 +185,11 @@ def misaligned(node: Node, pod: PodClass, own: Sequence[int], idle: Collection[i
 # Domains
 
 
-def topologies(case: Case) -> Found:
-    snapshot, alike = case.snapshot, {id(form[0].podsets): form[0].podsets for form in case.laid.forms}
+def topologies(view: PlanView) -> Found:
+    snapshot, alike = view.snapshot, {id(form[0].podsets): form[0].podsets for form in view.laid.forms}
     bound = {key for key, podsets in alike.items()
              if any(one.topology.required or one.topology.segments for one in podsets)}
-    for item in case.starts if bound else case.special:
+    for item in view.starts if bound else view.special:
         if (item[0].topology.required or id(item[0].podsets) in bound) and item.role != "told":
             pool = item.admission.pool
             for level in sorted({level for level, names in blocks(item) if is_split(snapshot, pool, level, names)}):

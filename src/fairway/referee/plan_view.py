@@ -41,7 +41,7 @@ Path = tuple[Queue, ...]
 """The way from a queue to its root, itself first; () where that is a circle, or where there is no such queue."""
 
 
-class Case:
+class PlanView:
     """`starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that hold their room
     until they are gone. `stands`: pods that run now, those told to leave too. `told`: the starts promised before.
     `unsettled`: who was leaving or promised before."""

@@ -13,28 +13,28 @@ from fairway.engine import Columns, PodClass, Spread, clash, means, required, se
 
 from .layout import Item, Layout
 from .placement import Found, unfit
-from .plan_view import Case
+from .plan_view import PlanView
 
 APART = "host port", "anti-affinity", "claim"
 
 
-def neighbours(case: Case) -> Found:
+def neighbours(view: PlanView) -> Found:
     """Those that leave may have been seen beside a pod or not: both pass, but who starts waits for whom it cannot bear.
     Spread binds who comes, so those that move may come later; who grows pod by pod may come behind any that grows."""
-    if not case.snapshot.is_social:
+    if not view.snapshot.is_social:
         return
-    company = Company(case)
-    stays = company.count(case.stands) - company.count([one for one in case.leaves if one.role == "evicted"])
-    for pod in case.snapshot.pods:
-        if pod.node in case.snapshot.row_of and not pod.is_leaving:
-            stays[company.index[pod.pod], case.snapshot.row_of[pod.node]] += 1
-    going, moved = company.count(case.leaves), np.zeros_like(stays)
-    cores, rests = case.turns
+    company = AffinityRules(view)
+    stays = company.count(view.stands) - company.count([one for one in view.leaves if one.role == "evicted"])
+    for pod in view.snapshot.pods:
+        if pod.node in view.snapshot.row_of and not pod.is_leaving:
+            stays[company.index[pod.pod], view.snapshot.row_of[pod.node]] += 1
+    going, moved = company.count(view.leaves), np.zeros_like(stays)
+    cores, rests = view.turns
     minimums = stays + company.count(cores)
     whole = minimums + company.count(rests)
     for turn, item in enumerate([*cores, *rests]):
         pods, before = company.count([item]), stays if turn < len(cores) else minimums
-        unnamed = company.leaving(case, item.after) if item.role == "new" else 0
+        unnamed = company.leaving(view, item.after) if item.role == "new" else 0
         stays, moved = stays + pods, moved + pods * (item.role == "moved")
         for kind, row in np.argwhere(pods).tolist() if item.role != "told" else ():
             alone = before.copy()  # with those of its own kind, but not yet others
@@ -45,18 +45,18 @@ def neighbours(case: Case) -> Found:
                 why.append(company.disturbed(stays - moved, kind, item.admission.pool, row))
             closely = [company.disturbed(one + unnamed, kind, item.admission.pool, row) in APART for one in seen]
             if all(why) or all(closely):
-                yield item.key, f"{why[0] or 'who leaves'} on {case.snapshot.nodes[row].name}"
+                yield item.key, f"{why[0] or 'who leaves'} on {view.snapshot.nodes[row].name}"
 
 
-class Company:
+class AffinityRules:
     """Pods by class and node: `index` is the row of a class in an int64[class, node]."""
 
-    def __init__(self, case: Case) -> None:
-        self.snapshot = case.snapshot
-        pods = [podset.pod for one in (*case.starts, *case.leaves, *case.stands) for podset in one.workload.podsets]
-        self.classes = list(dict.fromkeys([*pods, *(one.pod for one in case.snapshot.pods)]))
+    def __init__(self, view: PlanView) -> None:
+        self.snapshot = view.snapshot
+        pods = [podset.pod for one in (*view.starts, *view.leaves, *view.stands) for podset in one.workload.podsets]
+        self.classes = list(dict.fromkeys([*pods, *(one.pod for one in view.snapshot.pods)]))
         self.index = {pod: row for row, pod in enumerate(self.classes)}
-        self.labels = [dict(node.labels) for node in case.snapshot.nodes]
+        self.labels = [dict(node.labels) for node in view.snapshot.nodes]
 
     def count(self, items: Sequence[Item]) -> Columns:
         """int64[class, node]: pods of these items."""
@@ -66,12 +66,12 @@ class Company:
         np.add.at(found, (of[laid.kind[here]], laid.row[here]), (laid.count * times[laid.form])[here])
         return found
 
-    def leaving(self, case: Case, after: tuple[str, ...]) -> Columns:
+    def leaving(self, view: PlanView, after: tuple[str, ...]) -> Columns:
         """int64[class, node]: pods that leave, without those of `after`."""
-        found = self.count([one for one in case.leaves if one.key not in after])
-        for pod in case.snapshot.pods:
-            if pod.is_leaving and pod.key not in after and pod.node in case.snapshot.row_of:
-                found[self.index[pod.pod], case.snapshot.row_of[pod.node]] += 1
+        found = self.count([one for one in view.leaves if one.key not in after])
+        for pod in view.snapshot.pods:
+            if pod.is_leaving and pod.key not in after and pod.node in view.snapshot.row_of:
+                found[self.index[pod.pod], view.snapshot.row_of[pod.node]] += 1
         return found
 
     def sum(self, counts: Columns, meant: Callable[[PodClass], bool]) -> Columns:

@@ -32,7 +32,7 @@ from fairway.engine import (
 
 from .layout import Item, Layout, with_profiles
 from .placement import Found
-from .plan_view import DAY, Case, halves
+from .plan_view import DAY, PlanView, halves
 
 CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_ALLOWED, Reason.QUEUE_STOPPED,
                      Reason.BACKING_OFF, Reason.DEPENDENCY_PENDING, Reason.SCHEDULING_GATED, Reason.CLAIM_MISSING,
@@ -46,44 +46,44 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 # Doors
 
 
-def doors(case: Case) -> Found:
-    is_odd = not open_queues(case).issuperset(item[0].queue for item in case.starts)
-    is_odd |= bool(case.unready)
-    for item in case.starts if is_odd else case.special:
-        if item.role == "new" and (why := refusal(case, item[0]) or ("" if item[0].is_active else "inactive")):
+def doors(view: PlanView) -> Found:
+    is_odd = not open_queues(view).issuperset(item[0].queue for item in view.starts)
+    is_odd |= bool(view.unready)
+    for item in view.starts if is_odd else view.special:
+        if item.role == "new" and (why := refusal(view, item[0]) or ("" if item[0].is_active else "inactive")):
             yield item.key, why
 
 
-def reasons(case: Case) -> Found:
-    opened, waiting, unready = open_queues(case), case.waiting, case.unready
-    for wait in case.of(Wait):
+def reasons(view: PlanView) -> Found:
+    opened, waiting, unready = open_queues(view), view.waiting, view.unready
+    for wait in view.of(Wait):
         asker, told = waiting.get(wait.workload), wait.reason
         if asker and asker.is_active and not asker.refused:
             is_plain = asker.queue in opened and asker.backs_off_until is None and not asker.after
             is_plain &= wait.workload not in unready
-            why = None if is_plain else refusal(case, asker)
+            why = None if is_plain else refusal(view, asker)
             if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
                 yield wait.workload, f"{told}, but {why}"
 
 
-def open_queues(case: Case) -> set[str]:
+def open_queues(view: PlanView) -> set[str]:
     """Those that take everybody."""
-    return {name for name, path in case.paths.items()
-            if path and name not in case.parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)}
+    return {name for name, path in view.paths.items()
+            if path and name not in view.parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)}
 
 
-def refusal(case: Case, workload: Workload) -> Reason | None:
+def refusal(view: PlanView, workload: Workload) -> Reason | None:
     """The first reason, of those told from the workload and its queues alone, why it may not be admitted."""
-    path, ended = case.paths.get(workload.queue), case.snapshot.ended
+    path, ended = view.paths.get(workload.queue), view.snapshot.ended
     if path is None:
         return Reason.QUEUE_NOT_FOUND
-    if not path or workload.queue in case.parents:
+    if not path or workload.queue in view.parents:
         return Reason.QUEUE_INVALID
     if not all(takes(queue, workload) for queue in path):
         return Reason.NOT_ALLOWED
     if any(queue.stop != "None" for queue in path):
         return Reason.QUEUE_STOPPED
-    if workload.backs_off_until is not None and workload.backs_off_until > case.snapshot.now:
+    if workload.backs_off_until is not None and workload.backs_off_until > view.snapshot.now:
         return Reason.REFUSED if workload.refused else Reason.BACKING_OFF
     if not all(key in ended and ended[key].succeeded for key in workload.after):
         return Reason.DEPENDENCY_PENDING
@@ -113,8 +113,8 @@ class Books:
     """Quotas by row: `names`: queue, pool as named and resource; what is `owed`, the `limit`, the `share` that the plan
     states, the `whole` of what is live in the pool, and what is `held`, with all below the queue."""
 
-    def __init__(self, case: Case) -> None:
-        self.case, snapshot = case, case.snapshot
+    def __init__(self, view: PlanView) -> None:
+        self.view, snapshot = view, view.snapshot
         live = {pool.name: live_of(snapshot, snapshot.pool_of == row) for row, pool in enumerate(snapshot.pools)}
         live["*"] = live_of(snapshot, snapshot.pool_of >= 0)
         self.names: list[tuple[str, str, str]] = []
@@ -130,7 +130,7 @@ class Books:
                     amounts = (one.amount * (whole if one.is_relative else 1000) // 1000 for one in bounds)
                     self._rows[name].append(len(self.names))
                     self.names.append((name, quota.pool, resource))
-                    table.append((column, *amounts, case.plan.shares.get(self.names[-1], 0), whole))
+                    table.append((column, *amounts, view.plan.shares.get(self.names[-1], 0), whole))
         self.column, self.owed, self.limit, self.share, self.whole = np.array(table, np.int64).reshape(-1, 5).T
         self.queue = np.array([queue for queue, _, _ in self.names], np.str_)
         self.held = np.zeros(len(self.names), np.int64)
@@ -139,7 +139,7 @@ class Books:
         """int64[row]: where these amounts of a workload count."""
         key, found = (workload.queue, pool), np.zeros_like(self.held)
         if key not in self._under:
-            above = chain.from_iterable(self._rows.get(queue.name, ()) for queue in self.case.path(workload))
+            above = chain.from_iterable(self._rows.get(queue.name, ()) for queue in self.view.path(workload))
             self._under[key] = np.array([row for row in above if self.names[row][1] in ("*", pool)], np.int64)
         rows = self._under[key]
         found[rows] = amounts[self.column[rows]]
@@ -160,9 +160,9 @@ class Books:
         return total
 
 
-def governs(case: Case, queue: Queue) -> bool:
+def governs(view: PlanView, queue: Queue) -> bool:
     """Whether it has a quota of anything in a pool that is there; without any a parent is transparent."""
-    known = {"*", *(pool.name for pool in case.snapshot.pools)}
+    known = {"*", *(pool.name for pool in view.snapshot.pools)}
     return any(one.pool in known and (one.guaranteed or one.limit) for one in queue.quotas)
 
 
@@ -171,38 +171,38 @@ def live_of(snapshot: Snapshot, mask: Mask) -> Columns:
     return with_profiles(snapshot, snapshot.capacity[:, snapshot.is_usable & mask].sum(axis=1))
 
 
-def limits(case: Case) -> Found:
-    if any(quota.limit for queue in case.snapshot.queues.values() for quota in queue.quotas):
-        books, laid = Books(case), case.laid
-        books.held += books.sum(case.standing, range(len(case.stands))) - books.sum(laid, laid.of("evicted"))
+def limits(view: PlanView) -> Found:
+    if any(quota.limit for queue in view.snapshot.queues.values() for quota in queue.quotas):
+        books, laid = Books(view), view.laid
+        books.held += books.sum(view.standing, range(len(view.stands))) - books.sum(laid, laid.of("evicted"))
         books.held += books.sum(laid, laid.of("moved", "told"))
-        missing = Layout(case.snapshot, list(lost(case)))
+        missing = Layout(view.snapshot, list(lost(view)))
         books.held += books.sum(missing, range(len(missing.items)))
         yield from beyond(books, books.limit, laid, laid.of("new", "more"))
 
 
-def lost(case: Case) -> Iterator[Item]:
+def lost(view: PlanView) -> Iterator[Item]:
     """Pods of those kept that may come back yet."""
-    for one in case.snapshot.running:
-        if one.lost and not one.is_leaving and isinstance(case.verdicts.get(one.workload.key), Keep):
+    for one in view.snapshot.running:
+        if one.lost and not one.is_leaving and isinstance(view.verdicts.get(one.workload.key), Keep):
             placements = tuple(PodSetPlacement(name, (NodeShare("", count),)) for name, count in one.lost)
             yield Item(one.workload, Admission(one.admission.pool, placements), "stands")
 
 
-def cores(case: Case) -> Found:
+def cores(view: PlanView) -> Found:
     """The non-preemptible count by their first minCount pods."""
-    fixed = [item for item in case.starts if not item[0].preemptible and item.role in ("new", "told")]
+    fixed = [item for item in view.starts if not item[0].preemptible and item.role in ("new", "told")]
     if not any(item.role == "new" for item in fixed):
         return
-    gone = {item.key for item in case.leaves}
-    fixed += [item for item in case.stands if not item[0].preemptible and item.key not in gone]
-    books, laid = Books(case), core_layout(case, fixed)
+    gone = {item.key for item in view.leaves}
+    fixed += [item for item in view.stands if not item[0].preemptible and item.key not in gone]
+    books, laid = Books(view), core_layout(view, fixed)
     books.held += books.sum(laid, laid.of("stands", "told"))
     yield from beyond(books, books.owed, laid, laid.of("new"))
 
 
-def core_layout(case: Case, items: Sequence[Item]) -> Layout:
-    return Layout(case.snapshot, [halves(item)[0] for item in items])
+def core_layout(view: PlanView, items: Sequence[Item]) -> Layout:
+    return Layout(view.snapshot, [halves(item)[0] for item in items])
 
 
 def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> Found:
@@ -217,63 +217,63 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
             books.held += part
 
 
-def budgets(case: Case) -> Found:
+def budgets(view: PlanView) -> Found:
     """What those who run on can come to counts as spent, with what they lost, and what was promised."""
-    bounded = [queue for queue in case.snapshot.queues.values() if queue.budget is not None]
+    bounded = [queue for queue in view.snapshot.queues.values() if queue.budget is not None]
     if not bounded:
         return
-    gone, now = {item.key for item in case.leaves}, case.snapshot.now
-    stands = [*costs(case, case.standing), *costs(case, Layout(case.snapshot, list(lost(case))))]
-    starts = [pair for pair in costs(case, case.laid) if pair[0].role in ("told", "new", "more")]
-    owed = {one.workload.key for one in case.snapshot.running if one.lost or one.is_promised}
+    gone, now = {item.key for item in view.leaves}, view.snapshot.now
+    stands = [*costs(view, view.standing), *costs(view, Layout(view.snapshot, list(lost(view))))]
+    starts = [pair for pair in costs(view, view.laid) if pair[0].role in ("told", "new", "more")]
+    owed = {one.workload.key for one in view.snapshot.running if one.lost or one.is_promised}
     for queue in bounded:
         since, period, most = queue.ledger.budget_since, queue.budget_period, queue.budget or 0
         spent = 0.0 if since is not None and period and now >= since + period else queue.ledger.budget_spent
-        spent += sum(cost for item, cost in stands if item.key not in gone and queue in case.path(item.workload))
+        spent += sum(cost for item, cost in stands if item.key not in gone and queue in view.path(item.workload))
         for item, cost in starts:
-            if cost and queue in case.path(item.workload):
+            if cost and queue in view.path(item.workload):
                 if item.key not in owed and spent + cost > most:
                     yield item.key, queue.name
                 else:
                     spent += cost
 
 
-def costs(case: Case, laid: Layout) -> list[tuple[Item, float]]:
+def costs(view: PlanView, laid: Layout) -> list[tuple[Item, float]]:
     """GPU-seconds of each item up to its time limit; without one a day, or, where runtimes were learned, none."""
-    gpus = laid.counted[laid.form_of, case.snapshot.resources.index(GPU)] / DEVICE
-    return [(item, float(held) * _lasts(case, item)) for item, held in zip(laid.items, gpus)]
+    gpus = laid.counted[laid.form_of, view.snapshot.resources.index(GPU)] / DEVICE
+    return [(item, float(held) * _lasts(view, item)) for item, held in zip(laid.items, gpus)]
 
 
-def _lasts(case: Case, item: Item) -> float:
-    if (limit := case.time_limit(item.workload)) is not None:
+def _lasts(view: PlanView, item: Item) -> float:
+    if (limit := view.time_limit(item.workload)) is not None:
         return limit
-    if any(queue.ledger.runtimes for queue in case.path(item.workload)):
+    if any(queue.ledger.runtimes for queue in view.path(item.workload)):
         return 0.0
-    one = case.running.get(item.key)
+    one = view.running.get(item.key)
     since = None if one is None else one.admitted_at
-    return DAY if since is None else max(DAY, case.snapshot.now - since)
+    return DAY if since is None else max(DAY, view.snapshot.now - since)
 
 
 # Shares
 
 
-def misdealt(case: Case) -> str:
+def invalid_share(view: PlanView) -> str:
     """The first queue whose share no division allows: siblings get no more than their parent is due, there and in all
     pools, each at most its demand and at least what it holds of its guaranteed."""
-    snapshot, books = case.snapshot, Books(case)
+    snapshot, books = view.snapshot, Books(view)
     if not books.names:
         return ""
-    held = books.sum(case.standing, range(len(case.stands))) + books.sum(case.laid, case.told)
-    wanting = Layout(snapshot, [*case.leaves, *unmet(case)])
+    held = books.sum(view.standing, range(len(view.stands))) + books.sum(view.laid, view.told)
+    wanting = Layout(snapshot, [*view.leaves, *unmet(view)])
     asked = held + books.sum(wanting, range(len(wanting.items)))
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
-        owners = (one.name for one in case.paths[queue][1:] if governs(case, one))  # other parents are transparent
+        owners = (one.name for one in view.paths[queue][1:] if governs(view, one))  # other parents are transparent
         groups[next(owners, ""), pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
         around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)
-        above, *wider = (nearest(case, parent, name, resource) for name in (pool, *around))
+        above, *wider = (nearest(view, parent, name, resource) for name in (pool, *around))
         whole, owed, share = books.whole[rows[0]], books.owed[rows], books.share[rows]
         bounds = (whole if above is None else above, *wider)
         total, is_short = min(due for due in bounds if due is not None), owed.sum() > whole
@@ -284,24 +284,24 @@ def misdealt(case: Case) -> str:
     return books.names[is_wrong.argmax()][0] if is_wrong.any() else ""
 
 
-def nearest(case: Case, parent: str, pool: str, resource: str) -> int | None:
+def nearest(view: PlanView, parent: str, pool: str, resource: str) -> int | None:
     """The share of the nearest queue that has one, from the parent up."""
-    shares = (case.plan.shares.get((queue.name, pool, resource)) for queue in case.paths.get(parent, ()))
+    shares = (view.plan.shares.get((queue.name, pool, resource)) for queue in view.paths.get(parent, ()))
     return next((share for share in shares if share is not None), None)
 
 
-def unmet(case: Case) -> list[Item]:
+def unmet(view: PlanView) -> list[Item]:
     """What is asked for and not given, nowhere in particular: by all that wait and are not stopped, in the pools that
     they may use, and by those that run with fewer pods than they could have."""
-    snapshot, stopped = case.snapshot, (Reason.QUEUE_STOPPED, Reason.DEPENDENCY_PENDING)
+    snapshot, stopped = view.snapshot, (Reason.QUEUE_STOPPED, Reason.DEPENDENCY_PENDING)
     missing: dict[object, Admission] = {}
     def lacks(one: Workload, pool: str, counts: Iterable[int]) -> Iterator[Item]:
         pods = tuple(podset.count - count for podset, count in zip(one.podsets, counts))
         if any(pods):
             podsets = tuple(PodSetPlacement(it.name, (NodeShare("", n),)) for it, n in zip(one.podsets, pods))
             yield Item(one, missing.setdefault((id(one.podsets), pool, pods), Admission(pool, podsets)), "stands")
-    asking = [one for one in snapshot.pending if refusal(case, one) not in stopped]
+    asking = [one for one in snapshot.pending if refusal(view, one) not in stopped]
     waiting = (lacks(one, pool.name, repeat(0)) for one in asking for pool in snapshot.pools
-               if all(pool.name in names for names in (one.pools, *(at.pools for at in case.path(one))) if names))
+               if all(pool.name in names for names in (one.pools, *(at.pools for at in view.path(one))) if names))
     running = ((one.workload, one.admission) for one in snapshot.running)
     return [*chain(*waiting, *(lacks(one, held.pool, counts_of(one.podsets, held)) for one, held in running))]

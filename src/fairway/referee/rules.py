@@ -27,55 +27,55 @@ from fairway.engine import (
 )
 
 from .placement import Found, alignments, devices, gangs, nodes, pools, rooms, topologies
-from .plan_view import Case, pods_of
+from .plan_view import PlanView, pods_of
 from .pod_affinity import neighbours
 from .queues import budgets, cores, doors, limits, reasons
 from .victim_rules import evictions
 from .windows import holds, reservations
 
 
-def total(case: Case) -> Found:
-    known = case.waiting.keys() | case.running.keys()
-    if known != case.verdicts.keys():
-        yield from ((key, "no verdict") for key in sorted(known - case.verdicts.keys()))
-        yield from ((key, "unknown workload") for key in sorted(case.verdicts.keys() - known))
-    if len(case.verdicts) < len(case.plan.verdicts):
-        times = Counter(verdict.workload for verdict in case.plan.verdicts)
+def total(view: PlanView) -> Found:
+    known = view.waiting.keys() | view.running.keys()
+    if known != view.verdicts.keys():
+        yield from ((key, "no verdict") for key in sorted(known - view.verdicts.keys()))
+        yield from ((key, "unknown workload") for key in sorted(view.verdicts.keys() - known))
+    if len(view.verdicts) < len(view.plan.verdicts):
+        times = Counter(verdict.workload for verdict in view.plan.verdicts)
         yield from ((key, f"{count} verdicts") for key, count in times.items() if count > 1)
 
 
-def kinds(case: Case) -> Found:
+def kinds(view: PlanView) -> Found:
     """Pending: Admit, Wait, or Finish for what it came after. Running: Keep, Evict, Resize, Finish; leaving: Keep.
     Promised: the same admission, after those it waited for that are still leaving."""
-    leaving = {one.workload.key for one in case.unsettled if one.is_leaving}
-    promised = {one.workload.key for one in case.unsettled} - leaving
-    stands, waiting = case.running.keys() - leaving - promised, case.waiting.keys()
+    leaving = {one.workload.key for one in view.unsettled if one.is_leaving}
+    promised = {one.workload.key for one in view.unsettled} - leaving
+    stands, waiting = view.running.keys() - leaving - promised, view.waiting.keys()
     allowed: dict[type[Verdict], set[str]] = {
         Admit: waiting | promised, Wait: set(waiting), Keep: stands | leaving, Resize: stands,
         Evict: stands | promised, Finish: stands | promised | waiting,
     }
-    for verdict in case.plan.verdicts:
+    for verdict in view.plan.verdicts:
         if verdict.workload not in allowed[type(verdict)]:
             yield verdict.workload, type(verdict).__name__
-    leaves = {item.key for item in case.leaves}
+    leaves = {item.key for item in view.leaves}
     for key in sorted(promised):
-        told, one = case.verdicts.get(key), case.running[key]
+        told, one = view.verdicts.get(key), view.running[key]
         if isinstance(told, Admit):
             is_after = leaves.intersection(one.waits_for) <= set(told.after) <= leaves
             if not is_after or told.admission != one.admission:
                 yield key, "not what was promised"
 
 
-def afters(case: Case) -> Found:
-    going = {item.key for item in case.leaves}
-    for item in case.special:
+def afters(view: PlanView) -> Found:
+    going = {item.key for item in view.leaves}
+    for item in view.special:
         if item.role == "new" and not going.issuperset(item.after):
             yield item.key, ", ".join(sorted(set(item.after) - going))
 
 
-def resizes(case: Case) -> Found:
-    for verdict in case.of(Resize):
-        if (one := case.running.get(verdict.workload)) is None:
+def resizes(view: PlanView) -> Found:
+    for verdict in view.of(Resize):
+        if (one := view.running.get(verdict.workload)) is None:
             continue
         podsets, before, after = one.workload.podsets, one.admission, verdict.admission
         names = [podset.name for podset in podsets]
@@ -91,14 +91,14 @@ def resizes(case: Case) -> Found:
                 yield verdict.workload, f"{placement.name} is moved"
 
 
-def disruptions(case: Case) -> Found:
+def disruptions(view: PlanView) -> Found:
     """Evictions for other workloads that exceed a PodDisruptionBudget name it; one names a budget of its pods only."""
-    for budget in case.snapshot.disruptions:
-        pods = {one.workload: _under(budget, case.running[one.workload]) for one in case.of(Evict)
-                if one.workload in case.running}
-        named = [one.workload for one in case.of(Evict) if one.budget == budget.key]
+    for budget in view.snapshot.disruptions:
+        pods = {one.workload: _under(budget, view.running[one.workload]) for one in view.of(Evict)
+                if one.workload in view.running}
+        named = [one.workload for one in view.of(Evict) if one.budget == budget.key]
         yield from ((key, f"{budget.key} is not its own") for key in named if not pods.get(key))
-        preempted = [one.workload for one in case.of(Evict) if one.cause in (Cause.PREEMPTED, Cause.RECLAIMED)]
+        preempted = [one.workload for one in view.of(Evict) if one.cause in (Cause.PREEMPTED, Cause.RECLAIMED)]
         if not named and sum(pods.get(key, 0) for key in preempted) > budget.allowed:
             yield from ((key, f"{budget.key} is not named") for key in preempted if pods.get(key))
 
@@ -110,20 +110,20 @@ def _under(budget: Disruption, one: Running) -> int:
                and selects(budget.selector, dict(podset.pod.labels)))
 
 
-def finishes(case: Case) -> Found:
-    now, doomed = case.snapshot.now, _doomed(case) if case.of(Finish) else set()
-    for verdict in case.of(Finish):
-        one = case.running.get(verdict.workload)
-        limit = case.time_limit(one.workload) if one else None
+def finishes(view: PlanView) -> Found:
+    now, doomed = view.snapshot.now, _doomed(view) if view.of(Finish) else set()
+    for verdict in view.of(Finish):
+        one = view.running.get(verdict.workload)
+        limit = view.time_limit(one.workload) if one else None
         is_over = one and limit is not None and one.admitted_at is not None and now >= one.admitted_at + limit
         if not (is_over if verdict.ending is Ending.TIME_LIMIT else verdict.workload in doomed):
             yield verdict.workload, str(verdict.ending)
 
 
-def _doomed(case: Case) -> set[str]:
+def _doomed(view: PlanView) -> set[str]:
     """Who waits for one that failed, and who waits for those."""
-    followers = [one for one in case.waiting.values() if one.after]
-    failed = {key for key, one in case.snapshot.ended.items() if not one.succeeded}
+    followers = [one for one in view.waiting.values() if one.after]
+    failed = {key for key, one in view.snapshot.ended.items() if not one.succeeded}
     found = set[str]()
     while more := {one.key for one in followers if not failed.isdisjoint(one.after)} - found:
         found |= more
@@ -131,7 +131,7 @@ def _doomed(case: Case) -> set[str]:
     return found
 
 
-Rules = Mapping[str, Callable[[Case], Found]]
+Rules = Mapping[str, Callable[[PlanView], Found]]
 OF_VERDICTS: Rules = {
     "Total": total,  # every pending and every running workload has exactly one verdict, and nobody else has one
     "Kind": kinds,  # a verdict that the workload's state allows; what was promised is said again, unchanged
@@ -168,7 +168,7 @@ RULES = (*OF_VERDICTS, *OF_STARTS, *OF_VICTIMS)
 
 def check(snapshot: Snapshot, plan: Plan) -> list[Fault]:
     """The faults of a plan; none in a plan that may be carried out."""
-    case = Case(snapshot, plan)
-    rules = {**OF_VERDICTS, **(OF_STARTS if case.starts else {})}
-    found = ((key, rule, detail) for rule, broken in rules.items() for key, detail in broken(case))
-    return [Fault(*fault) for fault in (*found, *evictions(case))]
+    view = PlanView(snapshot, plan)
+    rules = {**OF_VERDICTS, **(OF_STARTS if view.starts else {})}
+    found = ((key, rule, detail) for rule, broken in rules.items() for key, detail in broken(view))
+    return [Fault(*fault) for fault in (*found, *evictions(view))]

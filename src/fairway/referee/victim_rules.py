@@ -16,8 +16,8 @@ import numpy as np
 from fairway.engine import GPU, Cause, Columns, Evict, NodeShare, PodSetPlacement, Pool, Resize, Running
 
 from .layout import Item, Layout
-from .plan_view import DAY, Case, inherited
-from .queues import Books, governs, misdealt
+from .plan_view import DAY, PlanView, inherited
+from .queues import Books, governs, invalid_share
 
 MIN_RUNTIME, MAX_EVICTIONS, HOUR = 600.0, 6, 3600.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
@@ -26,17 +26,17 @@ Breach = tuple[str, str, str]
 """Who breaks a rule, which, and how."""
 
 
-def evictions(case: Case) -> Iterator[Breach]:
+def evictions(view: PlanView) -> Iterator[Breach]:
     """Every victim: for whom, by what right, unprotected, and needed."""
     taken: dict[str, list[Taking]] = defaultdict(list)
-    verdicts: list[Taking] = [*case.of(Evict), *case.of(Resize)]
-    waits = {item.key: item.after for item in case.special if item.role in ("new", "more")}
+    verdicts: list[Taking] = [*view.of(Evict), *view.of(Resize)]
+    waits = {item.key: item.after for item in view.special if item.role in ("new", "more")}
     for verdict in verdicts:
-        one = case.running.get(verdict.workload)
+        one = view.running.get(verdict.workload)
         if one is None or one.is_leaving:
             continue
         if isinstance(verdict, Evict) and verdict.cause not in FOR_ANOTHER:
-            if not is_due(case, one, verdict.cause):
+            if not is_due(view, one, verdict.cause):
                 yield verdict.workload, "Victim", f"not {verdict.cause}"
         elif isinstance(verdict, Evict) or sum(dict(verdict.after).values()) < sum(dict(verdict.before).values()):
             if verdict.workload in waits.get(verdict.beneficiary, ()):
@@ -44,14 +44,14 @@ def evictions(case: Case) -> Iterator[Breach]:
             else:
                 yield verdict.workload, "Vain", verdict.beneficiary
     if taken:
-        yield from Court(case, taken).judge()
+        yield from VictimRules(view, taken).judge()
 
 
-def is_due(case: Case, one: Running, cause: Cause) -> bool:
+def is_due(view: PlanView, one: Running, cause: Cause) -> bool:
     """Whether a workload must leave for no other's sake."""
-    path, used, row_of = case.path(one.workload), one.admission.nodes, case.snapshot.row_of
-    nodes = [case.snapshot.nodes[row_of[name]] for name in used if name in row_of]
-    others = [kept for kept in case.snapshot.reservations if kept.queue not in {queue.name for queue in path}]
+    path, used, row_of = view.path(one.workload), one.admission.nodes, view.snapshot.row_of
+    nodes = [view.snapshot.nodes[row_of[name]] for name in used if name in row_of]
+    others = [kept for kept in view.snapshot.reservations if kept.queue not in {queue.name for queue in path}]
     is_lost = len(nodes) < len(used) or any(node.is_unhealthy or not node.is_ready for node in nodes)
     drains = any(node.is_leaving for node in nodes) or any(queue.stop == "Drain" for queue in path)
     return {
@@ -63,13 +63,13 @@ def is_due(case: Case, one: Running, cause: Cause) -> bool:
     }.get(cause, True)
 
 
-class Court:
+class VictimRules:
     """The starts in order, each with the room (`left` of each cell) and the queues (`books`) as it finds them."""
 
-    def __init__(self, case: Case, taken: dict[str, list[Taking]]) -> None:
-        self.case, self.taken, self.starts = case, taken, [*chain(*case.turns)]
-        self.laid = Layout(case.snapshot, [*self.starts, *case.leaves])
-        self.books, self.left, self.misdealt = Books(case), case.free.copy(), misdealt(case)
+    def __init__(self, view: PlanView, taken: dict[str, list[Taking]]) -> None:
+        self.view, self.taken, self.starts = view, taken, [*chain(*view.turns)]
+        self.laid = Layout(view.snapshot, [*self.starts, *view.leaves])
+        self.books, self.left, self.invalid_share = Books(view), view.free.copy(), invalid_share(view)
         self.parts: dict[int, Columns] = {}
         self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(self.starts)}
         self.ahead = {item.key: at for at, item in reversed(list(enumerate(self.starts)))}
@@ -77,7 +77,7 @@ class Court:
         self.moved: dict[str, int] = {}  # who counts where it goes already
         self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
         unnamed = [at for at in self.laid.of("evicted") if self.laid.items[at].key not in self.heirs]
-        self.books.held += self.books.sum(case.standing, range(len(case.stands))) - self.books.sum(self.laid, unnamed)
+        self.books.held += self.books.sum(view.standing, range(len(view.stands))) - self.books.sum(self.laid, unnamed)
 
     def judge(self) -> Iterator[Breach]:
         named = set(self.heirs)
@@ -98,12 +98,12 @@ class Court:
     def _overdraws(self, item: Item, verdicts: Sequence[Taking]) -> Iterator[Breach]:
         """The token bucket of the pool: once it is full, no further workload has others stopped."""
         stopped = [one for one in verdicts if isinstance(one, Evict) and one.cause is not Cause.HOLD_TAKEN]
-        pool = next((one for one in self.case.snapshot.pools if one.name == item.admission.pool), None)
+        pool = next((one for one in self.view.snapshot.pools if one.name == item.admission.pool), None)
         if not stopped or pool is None or pool.eviction_gpus is None:
             return
-        if self.evicted.setdefault(pool.name, drained(self.case, pool)) >= pool.eviction_gpus:
+        if self.evicted.setdefault(pool.name, drained(self.view, pool)) >= pool.eviction_gpus:
             yield stopped[0].workload, "Victim", f"the evictionBudget of {pool.name} is used up"
-        gpu = self.case.snapshot.resources.index(GPU)
+        gpu = self.view.snapshot.resources.index(GPU)
         forms = (self.laid.form_of[self.leaves[one.workload]] for one in stopped)
         self.evicted[pool.name] += sum(int(self.laid.counted[form, gpu]) for form in forms)
 
@@ -126,7 +126,7 @@ class Court:
     def _hear(self, at: int, item: Item, verdicts: Sequence[Taking]) -> Iterator[Breach]:
         reclaimed = []
         for verdict in verdicts:
-            one = self.case.running[verdict.workload]
+            one = self.view.running[verdict.workload]
             if why := self._wrong(at, item, one, verdict):
                 yield verdict.workload, "Victim", why
             elif cause_of(item, one, verdict) is Cause.RECLAIMED:
@@ -140,7 +140,7 @@ class Court:
         """Why a workload may not be taken for another."""
         taker, victim, is_whole = item.workload, one.workload, isinstance(verdict, Evict)
         is_own, cause = taker.queue == victim.queue, cause_of(item, one, verdict)
-        paths = [self.case.path(one) for one in (taker, victim)]
+        paths = [self.view.path(one) for one in (taker, victim)]
         rights = {
             Cause.HOLD_TAKEN: one.backfilled_for == taker.key,
             Cause.PREEMPTED: is_own and victim.priority < taker.priority,
@@ -157,14 +157,14 @@ class Court:
     def _protected(self, at: int, item: Item, one: Running, cause: Cause) -> str:
         """What protects it from being stopped: a minRuntime that was set and the pair rule from all; the default
         minRuntime and maxEvictions only from takers beyond their guarantee."""
-        now, victim, is_moved = self.case.snapshot.now, one.workload, cause is Cause.CONSOLIDATED
+        now, victim, is_moved = self.view.snapshot.now, one.workload, cause is Cause.CONSOLIDATED
         last = victim.evictions[-1] if victim.evictions else None
         if not is_moved and last and last.beneficiary == item.key and now - last.time < HOUR:
             return "the same pair again"
         lost = [self.leaves[victim.key]] if any(podset.is_elastic for podset in victim.podsets) else []
         is_within = self.is_within(at, lost)  # what it lost of its surplus before is not told
         usual = 0.0 if is_within else MIN_RUNTIME
-        path, other = self.case.path(victim), self.case.path(item.workload)
+        path, other = self.view.path(victim), self.view.path(item.workload)
         top = path[next((at for at, queue in enumerate(path[1:]) if queue in other), len(path) - 1) :]
         least = inherited(path, "preempt_min_runtime", 0.0) if cause is Cause.PREEMPTED else min(
             inherited(way, "min_runtime", usual) for way in (path, top))
@@ -191,7 +191,7 @@ class Court:
         """int64[row]: the least that one pod of an item counts, of those that count at all."""
         item, admission = self.laid.items[at], self.laid.items[at].admission
         pods = [PodSetPlacement(one.name, (NodeShare(one.nodes[0].node, 1),)) for one in admission.podsets]
-        laid = Layout(self.case.snapshot, [item._replace(admission=replace(admission, podsets=(one,))) for one in pods])
+        laid = Layout(self.view.snapshot, [item._replace(admission=replace(admission, podsets=(one,))) for one in pods])
         counted = [part for one in range(len(pods)) if (part := self.books.part(laid, one)).any()]
         least: Columns = np.min(counted or [np.zeros_like(self.books.held)], axis=0)
         return least
@@ -205,7 +205,7 @@ class Court:
             return
         heirs = ((gone, self.heirs.get(gone, item.key)) for gone in item.after)
         later = {gone: heir for gone, heir in heirs if heir != item.key and heir in self.ahead}
-        if any(one.is_elastic for gone in later for one in self.case.running[gone].workload.podsets):
+        if any(one.is_elastic for gone in later for one in self.view.running[gone].workload.podsets):
             return  # its surplus may have been given before it went, and the plan does not say how much
         changes = [(at, 1), *((self.ahead[heir], 1) for heir in set(later.values()))]
         changes += [(self.leaves[key], -1) for key in item.after if key in self.leaves]
@@ -231,8 +231,8 @@ class Court:
         it is due before it loses the last (and largest) of them. Who gave it surplus, and then more to another, is told
         for that one."""
         books, part = self.books, self._asked(at)
-        if self.misdealt:
-            yield item.key, "Entitled", f"no division gives {self.misdealt} that share"
+        if self.invalid_share:
+            yield item.key, "Entitled", f"no division gives {self.invalid_share} that share"
         heirs = {key: self.heirs.get(key, item.key) for key in item.after}
         later = [self.leaves[key] for key, heir in heirs.items() if heir != item.key and heir in self.ahead]
         after = books.held + part - self.gone([*victims, *later])
@@ -241,8 +241,8 @@ class Court:
         due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
         branches: dict[str, list[int]] = defaultdict(list)
         for one in reclaimed:
-            theirs = [queue.name for queue in self.case.path(self.laid.items[one].workload)
-                      if queue not in self.case.path(item.workload) and governs(self.case, queue)]
+            theirs = [queue.name for queue in self.view.path(self.laid.items[one].workload)
+                      if queue not in self.view.path(item.workload) and governs(self.view, queue)]
             branches[theirs[-1] if theirs else ""].append(one)
         for branch, lost in branches.items():
             is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due
@@ -250,12 +250,12 @@ class Court:
                 yield self.laid.items[reclaimed[-1]].key, "Entitled", f"{branch} is not above what it is due"
 
 
-def drained(case: Case, pool: Pool) -> float:
+def drained(view: PlanView, pool: Pool) -> float:
     """Milli-GPU in a pool's token bucket before this plan."""
-    ledgers = (queue.ledger.evicted for queue in case.snapshot.queues.values())
+    ledgers = (queue.ledger.evicted for queue in view.snapshot.queues.values())
     entries = sorted((one.time, one.value) for ledger in ledgers for name, one in ledger if name == pool.name)
     rate, level, then = (pool.eviction_gpus or 0) / pool.eviction_period, 0.0, 0.0
-    for time, value in (*entries, (case.snapshot.now, 0.0)):
+    for time, value in (*entries, (view.snapshot.now, 0.0)):
         level, then = max(0.0, level - rate * (time - then)) + value, time
     return level
 

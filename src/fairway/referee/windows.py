@@ -8,51 +8,51 @@ from fairway.engine import DEVICE, GPU, Admit, Columns, Reservation, Wait, Workl
 
 from .layout import Item, Layout
 from .placement import Found
-from .plan_view import DAY, Case
+from .plan_view import DAY, PlanView
 from .queues import Books
 
 
-def holds(case: Case) -> Found:
+def holds(view: PlanView) -> Found:
     """A hold is for room that is known to come free, and that no other hold is for at that time; so with limits."""
-    waits = [wait for wait in case.of(Wait) if wait.held and wait.starts_at and wait.workload in case.waiting]
+    waits = [wait for wait in view.of(Wait) if wait.held and wait.starts_at and wait.workload in view.waiting]
     for wait in waits:
-        beside = [other for other in waits if other is not wait and meets(case, other, wait.starts_at or 0)]
-        items = [Item(case.waiting[it.workload], it.held, "new") for it in (wait, *beside) if it.held]
-        held = Layout(case.snapshot, items)
-        yield from delays(case, wait, held)
-        books = Books(case)
+        beside = [other for other in waits if other is not wait and meets(view, other, wait.starts_at or 0)]
+        items = [Item(view.waiting[it.workload], it.held, "new") for it in (wait, *beside) if it.held]
+        held = Layout(view.snapshot, items)
+        yield from delays(view, wait, held)
+        books = Books(view)
         if beside and ((books.part(held, 0) > 0) & (books.sum(held, range(len(items))) > books.limit)).any():
             yield wait.workload, "its queue's limit is held for another then"
 
 
-def meets(case: Case, other: Wait, time: float) -> bool:
+def meets(view: PlanView, other: Wait, time: float) -> bool:
     """Whether a hold begins before then and nothing says that it is over by then."""
-    starts, workload = other.starts_at or 0, case.waiting[other.workload]
-    if (limit := case.time_limit(workload)) is not None:
+    starts, workload = other.starts_at or 0, view.waiting[other.workload]
+    if (limit := view.time_limit(workload)) is not None:
         return starts <= time < starts + limit
-    return starts <= time and not any(queue.ledger.runtimes for queue in case.path(workload))
+    return starts <= time and not any(queue.ledger.runtimes for queue in view.path(workload))
 
 
-def delays(case: Case, wait: Wait, held: Layout) -> Found:
+def delays(view: PlanView, wait: Wait, held: Layout) -> Found:
     """Who takes room of a hold, the first of `held`, and stays too long; only what stands on its nodes is looked at."""
-    laid, items, size, names = case.laid, case.laid.items, case.snapshot.free.size, held.items[0].admission.nodes
+    laid, items, size, names = view.laid, view.laid.items, view.snapshot.free.size, held.items[0].admission.nodes
     owners = {item.key for item in held.items}
-    late = [at for at, item in enumerate(case.starts) if stays(case, item, wait, owners)]
-    near = case.standing_on(names)
-    ending = Layout(case.snapshot, [item for item in near if not stays(case, item, wait, owners)])
+    late = [at for at, item in enumerate(view.starts) if stays(view, item, wait, owners)]
+    near = view.standing_on(names)
+    ending = Layout(view.snapshot, [item for item in near if not stays(view, item, wait, owners)])
     gone = {item.key for item in ending.items}
-    leaving = [at for at in range(len(case.starts), len(items)) if items[at].key not in gone]
+    leaving = [at for at in range(len(view.starts), len(items)) if items[at].key not in gone]
     before = [at for at in late if items[at].role in ("moved", "told")]
     taken = held.total([0])[:size]
     given = ending.total(range(len(ending.items))) + laid.total(leaving) - laid.total(before)
-    free = (case.free + given)[:size] - held.total(range(len(held.items)))[:size]
+    free = (view.free + given)[:size] - held.total(range(len(held.items)))[:size]
     if ((free < 0) & (taken > 0)).any():
         yield wait.workload, "its room is not known to come free"
-    at_risk = {it.workload for it in case.of(Admit) if it.backfilled_for in owners}
+    at_risk = {it.workload for it in view.of(Admit) if it.backfilled_for in owners}
     new = [at for at in late if at not in before and not (items[at].key in at_risk and items[at][0].preemptible)]
     takes = laid.total(new)[:size]
     is_short = (takes > free) & (takes > 0) & (taken > 0)
-    for cell, takers in laid.takers(np.pad(is_short, (0, len(case.free) - size))).items():
+    for cell, takers in laid.takers(np.pad(is_short, (0, len(view.free) - size))).items():
         left = int(free[cell])
         for at, amount in ((at, amount) for at, amount in takers if at in new):
             if amount > left:
@@ -61,80 +61,80 @@ def delays(case: Case, wait: Wait, held: Layout) -> Found:
                 left -= amount
 
 
-def stays(case: Case, item: Item, hold: Wait, owners: set[str]) -> bool:
+def stays(view: PlanView, item: Item, hold: Wait, owners: set[str]) -> bool:
     """Whether nothing says that it ends by then: no enforced limit, nothing learned; claims do not count. `owners`:
     those of holds that have begun by then."""
-    one, now = case.running.get(item.key), case.snapshot.now
+    one, now = view.running.get(item.key), view.snapshot.now
     if one is not None and one.backfilled_for in owners:
         return False  # the held workload may take it back
     since = now if one is None or one.admitted_at is None else one.admitted_at
-    if (limit := case.time_limit(item.workload)) is not None:
+    if (limit := view.time_limit(item.workload)) is not None:
         return since + limit > (hold.starts_at or 0)
-    return not any(queue.ledger.runtimes for queue in case.path(item.workload))
+    return not any(queue.ledger.runtimes for queue in view.path(item.workload))
 
 
-def reservations(case: Case) -> Found:
+def reservations(view: PlanView) -> Found:
     """In its window only the queue of a reservation uses what is reserved; before it only who is gone in time. Windows
     that overlap add up."""
-    windows = [(kept, opens) for kept in case.snapshot.reservations if (opens := window(case, kept)) is not None]
-    pods = [pod for pod, _ in (*case.laid.kinds, *case.standing.kinds)] if windows else []
+    windows = [(kept, opens) for kept in view.snapshot.reservations if (opens := window(view, kept)) is not None]
+    pods = [pod for pod, _ in (*view.laid.kinds, *view.standing.kinds)] if windows else []
     is_whole = not any(pod.gpu_fraction or pod.gpu_memory for pod in pods)  # parts of devices leave no whole ones
     for kept, start in windows:
         on = [other for other, opens in windows if opens <= start < opens + other.duration]
         beside = [other for other in on if other.pool == kept.pool]
-        room = spare(case, kept.pool, start) - sum((wanted(case, other) for other in beside if other.amount), 0)
-        for item in case.starts:
-            if item.role != "new" or is_gone(case, item, start) or is_member(case, kept, item.workload):
+        room = spare(view, kept.pool, start) - sum((wanted(view, other) for other in beside if other.amount), 0)
+        for item in view.starts:
+            if item.role != "new" or is_gone(view, item, start) or is_member(view, kept, item.workload):
                 continue
             if item.admission.nodes.intersection(kept.nodes):
                 yield item.key, kept.name
-            part = Layout(case.snapshot, [item]).counted[0] if kept.amount and item.admission.pool == kept.pool else 0
-            if is_whole and ((room < 0) & (part > 0) & (amounts_of(case, kept) > 0)).any():
+            part = Layout(view.snapshot, [item]).counted[0] if kept.amount and item.admission.pool == kept.pool else 0
+            if is_whole and ((room < 0) & (part > 0) & (amounts_of(view, kept) > 0)).any():
                 yield item.key, kept.name
 
 
-def window(case: Case, kept: Reservation) -> float | None:
+def window(view: PlanView, kept: Reservation) -> float | None:
     """When the window begins that is open or comes next; None when all are over."""
-    now, period, start = case.snapshot.now, {"Daily": DAY, "Weekly": 7 * DAY}.get(kept.repeat), kept.start
+    now, period, start = view.snapshot.now, {"Daily": DAY, "Weekly": 7 * DAY}.get(kept.repeat), kept.start
     if period and start + kept.duration <= now:
         start += period * ((now - start - kept.duration) // period + 1)
     return start if start + kept.duration > now else None
 
 
-def is_gone(case: Case, item: Item, start: float) -> bool:
+def is_gone(view: PlanView, item: Item, start: float) -> bool:
     """Whether it can be gone when a window begins that is not open yet."""
-    now, limit = case.snapshot.now, case.time_limit(item.workload)
-    is_learned = any(queue.ledger.runtimes for queue in case.path(item.workload))
+    now, limit = view.snapshot.now, view.time_limit(item.workload)
+    is_learned = any(queue.ledger.runtimes for queue in view.path(item.workload))
     return start > now and (item.workload.preemptible or (now + limit <= start if limit is not None else is_learned))
 
 
-def is_member(case: Case, kept: Reservation, workload: Workload) -> bool:
-    return kept.queue in {queue.name for queue in case.path(workload)}
+def is_member(view: PlanView, kept: Reservation, workload: Workload) -> bool:
+    return kept.queue in {queue.name for queue in view.path(workload)}
 
 
-def amounts_of(case: Case, kept: Reservation) -> Columns:
+def amounts_of(view: PlanView, kept: Reservation) -> Columns:
     """int64[resource]: what is reserved of a pool."""
-    return np.array([dict(kept.amount).get(name, 0) for name in case.snapshot.resources], np.int64)
+    return np.array([dict(kept.amount).get(name, 0) for name in view.snapshot.resources], np.int64)
 
 
-def wanted(case: Case, kept: Reservation) -> Columns:
+def wanted(view: PlanView, kept: Reservation) -> Columns:
     """int64[resource]: what its queue does not use yet of what is reserved."""
-    gone = {item.key for item in case.leaves}
-    items = [item for item in (*case.stands, *case.starts) if item.admission.pool == kept.pool
-             and is_member(case, kept, item.workload) and (item.role != "stands" or item.key not in gone)]
-    laid = Layout(case.snapshot, items)
+    gone = {item.key for item in view.leaves}
+    items = [item for item in (*view.stands, *view.starts) if item.admission.pool == kept.pool
+             and is_member(view, kept, item.workload) and (item.role != "stands" or item.key not in gone)]
+    laid = Layout(view.snapshot, items)
     used = laid.counted[laid.form_of].sum(axis=0) if items else 0
-    return np.maximum(amounts_of(case, kept) - used, 0)
+    return np.maximum(amounts_of(view, kept) - used, 0)
 
 
-def spare(case: Case, pool: str, start: float) -> Columns:
+def spare(view: PlanView, pool: str, start: float) -> Columns:
     """int64[resource]: what usable nodes of a pool have, in whole devices, with all gone that could be by then."""
-    snapshot, size = case.snapshot, case.snapshot.free.size
-    leaves = case.laid.total([at for at, item in enumerate(case.laid.items) if at >= len(case.starts)])
-    gone = {item.key for item in case.leaves}
-    may_go = [at for at, item in enumerate(case.stands)
-              if item.key not in gone and (item.workload.preemptible or ends(case, item) <= start)]
-    free = (case.free - case.taken + leaves + case.standing.total(may_go))[:size].reshape(snapshot.free.shape)
+    snapshot, size = view.snapshot, view.snapshot.free.size
+    leaves = view.laid.total([at for at, item in enumerate(view.laid.items) if at >= len(view.starts)])
+    gone = {item.key for item in view.leaves}
+    may_go = [at for at, item in enumerate(view.stands)
+              if item.key not in gone and (item.workload.preemptible or ends(view, item) <= start)]
+    free = (view.free - view.taken + leaves + view.standing.total(may_go))[:size].reshape(snapshot.free.shape)
     rows = [one.name for one in snapshot.pools].index(pool) if pool in {one.name for one in snapshot.pools} else -2
     there = np.maximum(free[:, (snapshot.pool_of == rows) & snapshot.is_usable], 0)
     unit = np.array([[DEVICE if name == GPU else 1] for name in snapshot.resources], np.int64)
@@ -142,9 +142,9 @@ def spare(case: Case, pool: str, start: float) -> Columns:
     return total
 
 
-def ends(case: Case, item: Item) -> float:
+def ends(view: PlanView, item: Item) -> float:
     """When one that stands is over at the latest; what was learned may say sooner."""
-    one, limit = case.running[item.key], case.time_limit(item.workload)
-    if any(queue.ledger.runtimes for queue in case.path(item.workload)):
+    one, limit = view.running[item.key], view.time_limit(item.workload)
+    if any(queue.ledger.runtimes for queue in view.path(item.workload)):
         return -inf
-    return inf if limit is None else (case.snapshot.now if one.admitted_at is None else one.admitted_at) + limit
+    return inf if limit is None else (view.snapshot.now if one.admitted_at is None else one.admitted_at) + limit

@@ -1,0 +1,284 @@
+"""Search for the candidates in whose room a workload fits: cheapest first.
+
+Candidates are priced per node, for the room that one more pod needs; a gang takes the cheapest places one after the
+other. They leave the draft as they are taken, so every price and every right is judged after those before. Where nodes
+one by one do not do (topology, devices, neighbours), all that a rule reaches is taken in order, twice as much each
+time, and those taken last are given back as far as that goes. What was not needed is spared by `reclaim`; nothing is
+kept unless it is kept there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+
+import numpy as np
+
+from .candidates import FREE, Candidate, CandidateSet, Left, Offer, Prices
+from .draft import Room
+from .eligibility import over_limit
+from .eviction_rules import full_bucket
+from .feasibility import Request, Shape, feasible
+from .model import PodClass, Workload
+from .place import cache_of, room
+from .plan import Cause
+from .pod_affinity import bound_to_itself, leans_on, near
+from .quota import Account, Demand
+from .resources import DEVICE
+from .snapshot import Mask
+
+
+class Search:
+    """The places that a workload could have if victims went. `planned`: what its own pods will take of each node."""
+
+    def __init__(self, candidates: CandidateSet, workload: Workload, barred: Iterable[str] = ()) -> None:
+        """`barred`: keys of those who are not to be asked."""
+        self.candidates, self.workload, self.cycle = candidates, workload, (cycle := candidates.cycle)
+        self.taken: list[Candidate] = []
+        self.tried = False  # somebody was taken, and given back
+        self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
+        paired = {one.workload.key for one, _ in candidates.paired(workload)}
+        started = cycle.draft.started.values() if candidates.alike else ()
+        shapes = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
+        self.barred = paired.union(barred, *(candidates.neighbours(one, leans_on) for one in shapes.values()))
+        self.allowed = self._allowed()
+        if paired:
+            self.cycle.paired.add(workload.key)
+        self._planned: dict[int, Left] = {}
+        self._ahead = candidates.cycle.draft.ahead()
+
+    def _allowed(self) -> Mask | None:
+        """Nodes that its pods may use: where it may take those beside whom it must stand, it takes their place, and
+        makes nobody leave so as to be the first of its kind elsewhere."""
+        allowed, podsets = self.cycle.allowed(self.cycle.shunned(self.workload)), self.workload.podsets
+        own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
+        for pod in own if self.candidates.neighbours(self.workload) - self.barred else ():
+            beside = near(self.cycle.snapshot, cache_of(self.cycle.draft).standing(), pod)
+            allowed = beside if allowed is None else allowed & beside
+        return allowed
+
+    def take(self, candidates: Iterable[Candidate]) -> bool:
+        """All of them, each judged after those before; False if one may not be taken."""
+        for candidate in candidates:
+            if not self._is_allowed(candidate) or not self.candidates.rule.may_lose(candidate.queue, None):
+                return False
+            candidate.take(self.cycle)
+            self.taken.append(candidate)
+        return True
+
+    def _is_allowed(self, candidate: Candidate) -> bool:
+        """Whether it is there, is not barred, and the bucket of the pool allows it."""
+        is_free = candidate.pod is not None or self.may_stop
+        return is_free and candidate.key not in self.barred and self.candidates.is_there(candidate)
+
+    def forget(self) -> None:
+        """Nothing was taken after all; the draft is undone by its trial."""
+        for candidate in self.taken:
+            candidate.count(self.cycle, -1)
+            if candidate.pod is not None:
+                candidate.victim.lost.discard(candidate.pod)
+        self.tried = bool(self.taken)
+        self.taken.clear()
+        self.candidates.prices.clear()
+
+    def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
+        """Take from those under the same limit, or other bound, until none stands in the way."""
+        accounts = self.cycle.accounts(self.workload, self.candidates.pool)
+        asked = self.cycle.asked(self.workload, self.candidates.pool)
+        why = over_limit(accounts, asked, of)
+        for one in self.candidates.in_turn(self.candidates.all) if why else ():
+            if why and one.counted.get(why[1].resource) and self.cycle.tree.is_under(one.queue, why[1].queue):
+                self.take((one,))
+                why = over_limit(accounts, asked, of)
+        return why is None
+
+    def cover(self) -> bool:
+        """Take, podset by podset, the cheapest places until every pod has one."""
+        least = self.cycle.least(self.workload)
+        return all(self._cover(podset.pod, count) for podset, count in zip(self.workload.podsets, least))
+
+    def may_suffice(self) -> bool:
+        """Whether room would be enough with all that the rule reaches gone; a bound, cheap and on the safe side."""
+        snapshot, pool, free = self.cycle.snapshot, self.candidates.pool, np.maximum(self._ahead.free, 0)
+        for row, candidates in self.candidates.by_row.items():
+            for candidate in candidates:
+                free[:, row] += candidate.rows[row][0]
+        for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
+            request = cache_of(self._ahead).shape(podset.pod, pool).request
+            mask = feasible(snapshot, podset.pod, pool)
+            fit = [free[column, mask] // amount for column, amount in zip(request.columns, request.amounts)]
+            if not request.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
+                return False
+        return True
+
+    def everything(self) -> Iterator[None]:
+        """Take all there is, in order; stop and look after one, two, four … more."""
+        step = 1
+        for candidate in self.candidates.in_turn(self.candidates.all):
+            self.take((candidate,))
+            if len(self.taken) >= step:
+                step *= 2
+                yield
+        yield
+
+    def cut(self, suffices: Callable[[], bool]) -> None:
+        """Give those back who were taken last, as many as go: nobody goes before one who is first in the order."""
+        whole, low, high = list(self.taken), 0, len(self.taken)
+        while low < high:
+            middle = (low + high) // 2
+            self._keep(whole, middle)
+            low, high = (low, middle) if suffices() else (middle + 1, high)
+        self._keep(whole, high)
+
+    def _keep(self, whole: list[Candidate], count: int) -> None:
+        """Have taken just so many."""
+        for candidate in reversed(whole[count : len(self.taken)]):
+            candidate.give_back(self.cycle)
+        for candidate in whole[len(self.taken) : count]:
+            candidate.take(self.cycle)
+        self.taken[:] = whole[:count]
+
+    def _cover(self, pod: PodClass, count: int) -> bool:
+        cache = cache_of(self._ahead)
+        shape = cache.shape(pod, self.candidates.pool)
+        mask = cache.mask(shape)
+        if self.allowed is not None:
+            mask = mask & self.allowed
+        if pod.pod_affinity:
+            mask = mask & near(self.cycle.snapshot, cache.standing(), pod)
+        count -= self._use_free(shape, mask, count)
+        if count <= 0:
+            return True
+        prices = self._prices(shape, mask)
+        while count > 0 and (best := prices.pop()) is not None:
+            sort, price, row = best
+            offer = self._offer(shape, row)
+            if offer is None:
+                continue
+            if (offer[0], offer[1]) != (sort, price):
+                prices.put(offer, row)
+                continue
+            before = len(self.taken)
+            if self.take(offer[2]):
+                self._plan(shape.request, row)
+                count -= 1
+            if count and len(self.taken) > before:
+                self._look(prices, shape, {row, *(at for candidate in offer[2] for at in candidate.rows if mask[at])})
+        return count <= 0
+
+    def _look(self, prices: Prices, shape: Shape, rows: Iterable[int]) -> None:
+        """Price these nodes."""
+        for row in rows:
+            if row in self.candidates.by_row and (offer := self._offer(shape, row)) is not None:
+                prices.put(offer, row)
+
+    def _prices(self, shape: Shape, mask: Mask) -> Prices:
+        """Those for a shape; what changed since they were last asked for is priced again."""
+        log, known = self._ahead.log, self.candidates.prices
+        key = id(shape.pod), self.cycle.shunned(self.workload)
+        prices, seen = known.get(key, (None, 0))
+        if prices is None or self.barred:
+            prices = Prices(self.candidates.rule)
+            self._look(prices, shape, (row for row in self.candidates.by_row if mask[row]))
+        else:
+            self._look(prices, shape, (row for row in sorted(set(log[seen:])) if mask[row]))
+        known[key] = prices, len(log)
+        return prices
+
+    def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
+        """Plan its pods into room that is free; how many of them have a place there."""
+        given = 0
+        rooms = np.where(mask, room(self._ahead, shape.pod, self.candidates.pool), 0)
+        for row in np.flatnonzero(rooms).tolist():
+            for _ in range(min(int(rooms[row]), count - given)):
+                if row in self._planned and not fits(shape.request, self._left(row)):
+                    break
+                self._plan(shape.request, row)
+                given += 1
+        return given
+
+    def _left(self, row: int) -> Left:
+        """What of a node is not planned for yet."""
+        left = self._ahead.free[:, row].tolist(), self._ahead.device_free[row].tolist()
+        if row in self._planned:
+            shift(left, self._planned[row], -1)
+        return left
+
+    def _plan(self, request: Request, row: int) -> None:
+        """One more pod will stand there."""
+        amounts, devices = self._left(row)
+        less = self._planned.setdefault(row, ([0] * len(amounts), [0] * len(devices)))
+        for column, amount in zip(request.columns, request.amounts):
+            less[0][column] += amount
+        part = request.share or DEVICE
+        free = sorted((room, slot) for slot, room in enumerate(devices) if room >= part)
+        for _, slot in free[: 1 if request.share else request.devices]:
+            less[1][slot] += part
+
+    def _offer(self, shape: Shape, row: int) -> Offer | None:
+        """The price of room for one more pod on a node, and the candidates that give it; None where there is no such
+        room. Candidates in their order, without those not needed, or one alone if that is cheaper."""
+        request, candidates, left = shape.request, self.candidates, self._left(row)
+        if fits(request, left):
+            return FREE
+        there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
+        picked = self._pick(request, row, there, left)
+        if picked is None:
+            return None
+        sets = [self._needed(request, left, picked, row)]
+        if len(sets[0]) > 1:
+            loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
+            cores = (one for one in there if one.pod is None and loses[one.queue])
+            sets += [[one] for one in cores if fits(request, self._left(row), candidates.gives(one, row))]
+        ranked = candidates.rule.ranked
+        return min(map(candidates.priced, sets), key=lambda offer: (offer[0][0], ranked(offer[0][1]), offer[1]))
+
+    def _pick(self, request: Request, row: int, there: list[Candidate], left: Left) -> list[Candidate] | None:
+        """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
+        by what they give. A core takes the place of its surplus."""
+        candidates, picked, is_enough = self.candidates, list[Candidate](), False
+        for candidate in candidates.in_turn(there):
+            for part in [one for one in picked if one.victim is candidate.victim] if candidate.pod is None else ():
+                picked.remove(part)
+                candidates.count(part, 1)
+                shift(left, part.rows[row], -1)
+            picked.append(candidate)
+            candidates.count(candidate, -1)
+            shift(left, candidates.gives(candidate, row), 1)
+            if is_enough := fits(request, left):
+                break
+        for candidate in picked:
+            candidates.count(candidate, 1)
+        return picked if is_enough else None
+
+    def _needed(self, request: Request, left: Left, picked: list[Candidate], row: int) -> list[Candidate]:
+        """Without those, the dearest first, that would not have been necessary on this node."""
+        for candidate in reversed(picked[:-1]):
+            gives = self.candidates.gives(candidate, row)
+            shift(left, gives, -1)
+            others = [one for one in picked if one is not candidate]
+            if fits(request, left) and (not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)):
+                picked = others
+            else:
+                shift(left, gives, 1)
+        return picked
+
+
+def fits(request: Request, left: Left, more: Room = ((), ())) -> bool:
+    """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
+    amounts, devices = left
+    if any(more):
+        shift(left, more, 1)
+    for column, amount in zip(request.columns, request.amounts):
+        if amounts[column] < amount:
+            return False
+    if request.share:
+        return any(room >= request.share for room in devices)
+    if not request.devices or not devices or devices[0] == -1:
+        return True
+    return sum(1 for room in devices if room >= DEVICE) >= request.devices
+
+
+def shift(left: Left, by: Room, times: int) -> None:
+    for mine, more in zip(left, by):
+        for at, amount in enumerate(more):
+            if amount:
+                mine[at] += amount * times
