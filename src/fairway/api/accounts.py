@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from fairway.engine import stem
+from fairway.engine import job_family
 
 from .quantities import time, time_text
 from .types import EvictionRecord, UsageDayStatus, UsageLoss, UsageMark, UsageRow, WorkloadObject
@@ -93,7 +93,7 @@ def claims(said: WorkloadObject, days: Days) -> Iterator[tuple[str, str, Claim]]
     places = {(day, queue) for day, own in days.items() for queue in own} | lost.keys()
     for day, queue in sorted(places):
         pools, evictions = days.get(day, {}).get(queue, {}), tuple(lost.get((day, queue), ()))
-        yield day, queue, Claim(said.metadata.uid, said.spec.user, stem(said.metadata.name), pools, evictions)
+        yield day, queue, Claim(said.metadata.uid, said.spec.user, job_family(said.metadata.name), pools, evictions)
 
 
 @dataclass(frozen=True, slots=True)

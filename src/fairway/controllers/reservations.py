@@ -13,7 +13,7 @@ from fairway.api.conditions import missing
 from fairway.api.decode import change
 from fairway.api.quantities import Malformed
 from fairway.api.types import ReservationObject, ReservationStatus
-from fairway.engine import window
+from fairway.engine import occurrence
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.events import About
@@ -52,7 +52,7 @@ class Reservations:
         if not self.means.election.is_leader():
             return self.means.now() + 1.0
         try:
-            when = window(queues.reservation(seen), now := self.means.now())
+            when = occurrence(queues.reservation(seen), now := self.means.now())
         except Malformed:
             return None  # the door refuses such, where there is one
         made = self._status(seen, "Over" if when is None else "Waiting" if now < when[0] else "Open")

@@ -304,7 +304,7 @@ def line_of(snapshot: Snapshot, policy: Policy) -> tuple[list[Workload], dict[st
     return [pending[it.workload] for it in may], holds
 
 
-def _stuck(snapshot: Snapshot, tree: Tree) -> set[str]:
+def _stuck(snapshot: Snapshot, tree: QueueTree) -> set[str]:
     """Keys of the waiting workloads that come after one which neither runs nor waits and has not succeeded (suspended,
     say, or missing), after each other, or after any of these."""
     runs = {one.workload.key for one in snapshot.running}

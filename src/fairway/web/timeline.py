@@ -14,7 +14,7 @@ from math import floor
 from fairway.api import types
 from fairway.api.quantities import Malformed
 from fairway.api.queues import reservation
-from fairway.engine.model import Reservation
+from fairway.engine import Reservation
 
 from .ends import Ends
 from .now import queue_choices
