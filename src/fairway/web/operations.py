@@ -1,11 +1,12 @@
 """The view Operations: what is wrong, and what changed since a while ago; each with the line that looks closer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fairway.api.nodes import node as node_of
 
-from .now import deciding, problem
+from .floor import problem
+from .now import deciding
 from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .workload_page import beneficiary
@@ -41,11 +42,12 @@ class Change:
 
 def page(world: World, ask: Ask) -> Page:
     after = ask.now - SINCE.get(ask.get("since"), SINCE[""])
-    changes = [it for it in _changes(world, ask) if it.at >= after and ask.get("what") in ("", it.what)]
+    lately = (it for it in world.workloads.values() if _last(it) >= after)
+    changes = [it for it in _changes(world, ask, lately) if it.at >= after and ask.get("what") in ("", it.what)]
     changes.sort(key=lambda it: (-it.at, it.key))
     part = window(ask, changes)
     facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied}
-    return drawn("operations", "Operations", facts, {"changes": {it.key: it for it in part["items"]}})
+    return drawn("operations", "Operations", facts, {"changes": {it.key: it for it in part["items"]}}, ask.before)
 
 
 def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
@@ -75,9 +77,14 @@ def _of(it: Workload, what: str, says: str, command: str) -> Trouble:
     return Trouble(what, it.name, f"/workload/{it.key}", it.since, says, line, "start/troubleshooting.md")
 
 
-def _changes(world: World, ask: Ask) -> Iterator[Change]:
+def _last(it: Workload) -> float:
+    """When something happened to it last."""
+    return max(it.ended or 0.0, it.began or 0.0, it.evictions[-1].time if it.evictions else 0.0)
+
+
+def _changes(world: World, ask: Ask, them: Iterable[Workload]) -> Iterator[Change]:
     """Starts, ends and evictions that the objects still tell of."""
-    for it in world.workloads.values():
+    for it in them:
         is_seen = ask.sight.sees(it.namespace)
         name = it.key if is_seen else world.mask(it.key)
         for at, one in enumerate(it.evictions):

@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from fairway.api.quantities import time_text
+
 from .access import Sight
 
 WINDOW = 200
@@ -20,13 +22,31 @@ WINDOW = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """`values`: what each row was drawn from; not sent."""
+
+    title: str
+    frame: str
+    lists: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def whole(self) -> dict[str, Any]:
+        lists = {name: {"order": list(rows), "rows": dict(rows)} for name, rows in self.lists.items()}
+        return {"title": self.title, "frame": self.frame, "lists": lists}
+
+
+EMPTY = Page("", "")
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """What is asked for: the path without its first slash, and the query."""
+    """What is asked for: the path without its first slash, and the query. `before`: the page as it was drawn last."""
 
     path: str
     query: Mapping[str, str]
     sight: Sight
     now: float
+    before: Page = EMPTY
 
     def get(self, name: str) -> str:
         return self.query.get(name, "").strip()
@@ -43,21 +63,8 @@ class Ask:
         return f"/{self.path}" + (f"?{urlencode(query)}" if query else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    title: str
-    frame: str
-    lists: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def whole(self) -> dict[str, Any]:
-        lists = {name: {"order": list(rows), "rows": dict(rows)} for name, rows in self.lists.items()}
-        return {"title": self.title, "frame": self.frame, "lists": lists}
-
-
 def difference(old: Page, new: Page) -> dict[str, Any] | None:
     """What makes the new page of the old one; None where they are equal."""
-    if old == new:
-        return None
     lists = {}
     for name, rows in new.lists.items():
         before = old.lists.get(name, {})
@@ -66,14 +73,24 @@ def difference(old: Page, new: Page) -> dict[str, Any] | None:
         if changed or moved:
             lists[name] = {"rows": changed} | moved
     frame = {"frame": new.frame} if new.frame != old.frame else {}
+    if not lists and not frame:
+        return None
     return {"title": new.title, "lists": lists} | frame
 
 
-def drawn(view: str, title: str, facts: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> Page:
-    """A page of the templates of a view: VIEW.html is the frame, the macro `row` of VIEW_row.html draws each row."""
-    frame = fragment(view, facts)
-    row: Any = _row_of(view) if lists else None
-    return Page(title, frame, {name: {key: str(row(it)) for key, it in rows.items()} for name, rows in lists.items()})
+def drawn(
+    view: str, title: str, facts: Mapping[str, Any], values: Mapping[str, Mapping[str, Any]], before: Page = EMPTY
+) -> Page:
+    """A page of the templates of a view: VIEW.html is the frame, the macro `row` of VIEW_row.html draws each row. A row
+    whose value is as `before` is not drawn again."""
+    lists = {}
+    for name, rows in values.items():
+        row, texts, known = _row_of(view), before.lists.get(name, {}), before.values.get(name, {})
+        lists[name] = {
+            key: texts[key] if key in texts and known[key] == it else " ".join(str(row(it)).split())
+            for key, it in rows.items()
+        }
+    return Page(title, fragment(view, facts), lists, values)
 
 
 @cache
@@ -129,7 +146,7 @@ def number(value: float) -> str:
 
 def moment(at: float | None) -> str:
     """Seconds since the epoch, as a browser reads them in a `datetime` attribute; the browser writes its local time."""
-    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds") if at else ""
+    return time_text(at) if at else ""
 
 
 def stamp(at: float | None) -> str:

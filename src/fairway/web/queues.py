@@ -86,7 +86,7 @@ def page(world: World, ask: Ask) -> Page:
     }
     unknown = sorted(set(tallies) - set(world.queues))
     facts = {"unknown": unknown, "count": len(rows), "capacity": capacity}
-    return drawn("queues", "Queues", facts, {"queues": rows})
+    return drawn("queues", "Queues", facts, {"queues": rows}, ask.before)
 
 
 def _seen(world: World, ask: Ask) -> set[str]:

@@ -96,7 +96,7 @@ def page(world: World, ask: Ask) -> Page:
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
         "queues": queue_choices(world), "accuracy": _accuracy(world.queues),
     }  # fmt: skip
-    return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in part["items"]}})
+    return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in part["items"]}}, ask.before)
 
 
 def _order(it: Workload) -> tuple[str, float, str]:

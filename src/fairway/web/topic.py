@@ -13,11 +13,13 @@ from typing import Any
 
 from fairway.clock import Chance, Clock
 
-from .page import Ask, Page, difference
+from .page import EMPTY, Ask, Page, difference
 from .world import World
 
 BATCH_SECONDS, REDRAW_SECONDS, BEAT_SECONDS = 0.4, 5.0, 3.0
 KEPT, MOST_TOPICS = 64, 256
+REST = 9.0
+"""How many times as long as it takes to draw a page it is left as it is, so that it costs a tenth of a core at most."""
 Draw = Callable[[World, Ask], Page]
 
 
@@ -35,9 +37,9 @@ class Topic:
         self._world, self._draw, self._ask = world, draw, ask
         self._word, self.number, self._seen = Chance().word(), 0, -1
         self._changes: deque[tuple[int, dict[str, Any]]] = deque(maxlen=KEPT)
-        self.page = Page("", "")
+        self.page = EMPTY
         self._drawn = asyncio.Lock()
-        self._at = 0.0
+        self._at, self.pause = 0.0, BATCH_SECONDS
 
     @property
     def clock(self) -> Clock:
@@ -50,7 +52,8 @@ class Topic:
             if self._seen == self._world.version and now < self._at + REDRAW_SECONDS:
                 return
             self._seen, self._at = self._world.version, now
-            page = self._draw(self._world, replace(self._ask, now=now))
+            page = self._draw(self._world, replace(self._ask, now=now, before=self.page))
+            self.pause = max(BATCH_SECONDS, REST * (self.clock.now() - now))
             change = difference(self.page, page)
             if change is not None:
                 self.number, self.page = self.number + 1, page
@@ -103,6 +106,6 @@ class Topics:
                 yield Message("beat", {"at": told})
             try:
                 await clock.within(BEAT_SECONDS, self._world.after(version))
-                await clock.sleep(BATCH_SECONDS)
+                await clock.sleep(topic.pause)
             except TimeoutError:
                 pass

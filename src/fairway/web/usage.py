@@ -58,7 +58,7 @@ def page(world: World, ask: Ask) -> Page:
         "is_closed": bool(days) and all(it.status.closed for it in days), "sees": ask.sight.sees_usage,
         "until": max((it.status.until for it in days), default=""),
     }  # fmt: skip
-    return drawn("usage", "Usage", facts, {"usage": {it.key: it for it in part["items"]}})
+    return drawn("usage", "Usage", facts, {"usage": {it.key: it for it in part["items"]}}, ask.before)
 
 
 def _rows(days: list[UsageDayObject], way: str) -> Iterator[Row]:

@@ -43,7 +43,7 @@ def page(world: World, ask: Ask) -> Page:
         "ask": ask, "part": part, "queues": queue_choices(world), "asked": sum(row.it.asked for row in rows),
         "reasons": [("", "all reasons"), *((it, f"{it} ({count})") for it, count in reasons.most_common())],
     }  # fmt: skip
-    return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in part["items"]}})
+    return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in part["items"]}}, ask.before)
 
 
 def _row(it: Workload, world: World, ask: Ask) -> Row:

@@ -6,7 +6,7 @@ change, and `after` waits for that.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -55,7 +55,9 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
 
 
 class World:
-    """`home`: the namespace of the dashboard's own credentials. `namespaces`: how many workloads each has."""
+    """`home`: the namespace of the dashboard's own credentials. `namespaces`: how many workloads each has.
+    `on_node`: the keys of the workloads on each node; `touched`: how often it, or what is on it, has changed. `kept`:
+    what views keep between two drawings."""
 
     def __init__(self, client: Client, home: str) -> None:
         self.client, self.home = client, home
@@ -66,6 +68,10 @@ class World:
         self.namespaces: Counter[str] = Counter()
         self._written: dict[str, types.WorkloadObject] = {}
         self._own: dict[str, types.WorkloadObject] = {}  # what pods stand for
+        self.on_node: defaultdict[str, set[str]] = defaultdict(set)
+        self.touched: Counter[str] = Counter()
+        self.pools_version = 0
+        self.kept: dict[str, Any] = {}
         self._informers: dict[Kind, Informer[Any]] = {}
         self._running: asyncio.Task[None] | None = None
         self._salt = client.chance.token().encode()
@@ -121,7 +127,8 @@ class World:
     async def _run(self) -> None:
         self.denied, self._informers, self.workloads = [], {}, {}
         self._written, self._own = {}, {}
-        self.namespaces.clear()
+        for each in (self.namespaces, self.on_node, self.touched, self.kept):
+            each.clear()
         while True:
             try:
                 chosen = [it async for it in self._chosen()]
@@ -180,14 +187,24 @@ class World:
 
     def _show(self, key: str) -> None:
         if (gone := self.workloads.pop(key, None)) is not None:
-            self.namespaces[gone.namespace] -= 1
-            self.namespaces += Counter()  # without those that have none left
+            self._count(gone, -1)
         if (said := self._written.get(key) or self._own.get(key)) is not None:
             self.workloads[key] = seen = workload(said)
-            self.namespaces[seen.namespace] += 1
+            self._count(seen, 1)
         self._mark()
 
+    def _count(self, it: Workload, more: int) -> None:
+        self.namespaces[it.namespace] += more
+        if not self.namespaces[it.namespace]:
+            del self.namespaces[it.namespace]
+        for share in it.shares:
+            self.touched[share.node] += 1
+            (self.on_node[share.node].add if more > 0 else self.on_node[share.node].discard)(it.key)
+
     def _tell(self, kind: Kind, old: Any, new: Any) -> None:
+        if kind == kinds.NODES:
+            self.touched[(new or old).metadata.name] += 1
+        self.pools_version += kind == kinds.NODE_POOLS
         if kind != kinds.LEASES or _holder(old) != _holder(new):
             self._mark()
 

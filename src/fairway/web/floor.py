@@ -1,0 +1,146 @@
+"""What is on the nodes: their devices from the left, joined where the same workloads hold them.
+
+A row depends on its node, the pools and what the node's workloads hold, not on a viewer; it is read again only when one
+of these has changed. Where a node's own software chooses devices, it is known how many a workload holds and not which:
+those fill the row from the left and carry no numbers.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from fairway.api.nodes import node as node_of
+from fairway.api.queues import pool as pool_of
+from fairway.engine import DEVICE, GPU, Node, Pool, capacity_of, selects
+
+from .workload import Share, Workload
+from .world import World
+
+NO_POOL = "in no pool: nothing starts there"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A workload on a node. `part`: of one device, where it shares one."""
+
+    it: Workload
+    part: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Devices `first` to `last` of a node, all in one state. `is_numbered`: whether these very devices are known."""
+
+    first: int
+    last: int
+    state: str
+    holders: tuple[Holder, ...] = ()
+    is_numbered: bool = True
+
+    @property
+    def width(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def label(self) -> str:
+        if not self.is_numbered:
+            return f"{self.width} ×"
+        return str(self.first) if self.width == 1 else f"{self.first}–{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node. `others`: what runs there without a GPU."""
+
+    name: str
+    pool: str
+    domain: str
+    problem: str
+    gpus: int
+    free: int
+    held: int
+    blocks: tuple[Block, ...]
+    others: tuple[Holder, ...]
+
+    @property
+    def holders(self) -> Iterator[Holder]:
+        for block in self.blocks:
+            yield from block.holders
+        yield from self.others
+
+
+def rows(world: World) -> Iterator[Row]:
+    """Of all nodes."""
+    known: dict[str, tuple[tuple[int, int], Row]] = world.kept.setdefault("floor", {})
+    pools = sorted((pool_of(it) for it in world.pools.values()), key=lambda it: it.name) or [Pool("default")]
+    for name, said in world.nodes.items():
+        version = world.touched[name], world.pools_version
+        found = known.get(name)
+        if found is None or found[0] != version:
+            node = node_of(said)
+            found = known[name] = version, _row(node, _pool(node, pools), list(_shares(world, name)))
+        yield found[1]
+
+
+def _shares(world: World, node: str) -> Iterator[tuple[Workload, Share]]:
+    for key in sorted(world.on_node[node]):
+        workload = world.workloads[key]
+        yield from ((workload, share) for share in workload.shares if share.node == node)
+
+
+def _pool(node: Node, pools: Iterable[Pool]) -> Pool | None:
+    labels = dict(node.labels)
+    return next((it for it in pools if not it.selector or selects(it.selector, labels)), None)
+
+
+def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Workload, Share]]) -> Row:
+    wrong = ", ".join(filter(None, (problem(node), "" if pool else NO_POOL)))
+    broken = {it.index for it in node.devices if not it.is_healthy}
+    gpus = capacity_of(node).get(GPU, 0) // DEVICE + len(broken)
+    blocks = tuple(_blocks(gpus, [it for it in held if it[1].gpus], "closed" if wrong else "free", broken))
+    levels = [dict(node.labels).get(level, "") for level in (pool.levels if pool else ())]
+    widths = Counter({"free": 0})
+    for it in blocks:
+        widths["held" if it.holders else it.state] += it.width
+    return Row(
+        name=node.name,
+        pool=pool.name if pool else "no pool",
+        domain=" · ".join(it for it in levels if it and it != node.name),
+        problem=wrong,
+        gpus=sum(widths.values()),
+        free=widths["free"],
+        held=widths["held"],
+        blocks=blocks,
+        others=tuple(Holder(it) for it, share in held if not share.gpus),
+    )
+
+
+def problem(node: Node) -> str:
+    """Why nothing new starts there."""
+    said = {
+        "not ready": not node.is_ready, "unhealthy": node.is_unhealthy, "cordoned": node.is_unschedulable,
+        "being removed": node.is_leaving,
+    }  # fmt: skip
+    return ", ".join(word for word, is_so in said.items() if is_so)
+
+
+def _blocks(gpus: int, held: Sequence[tuple[Workload, Share]], idle: str, broken: set[int]) -> Iterator[Block]:
+    """`idle`: the state of what no workload holds."""
+    on: defaultdict[int, list[Holder]] = defaultdict(list)
+    for workload, share in held:
+        for index in share.devices:
+            on[index].append(Holder(workload, share.gpus / len(share.devices)))
+    loose = [Holder(it) for it, share in held if not share.devices for _ in range(max(1, round(share.gpus)))]
+    spare = [index for index in range(gpus) if index not in on and index not in broken]
+    unnumbered = dict(zip(spare, loose))
+
+    def kind(index: int) -> tuple[str, tuple[Holder, ...], bool]:
+        if index in unnumbered:
+            return unnumbered[index].it.state, (unnumbered[index],), False
+        state = on[index][0].it.state if index in on else "broken" if index in broken else idle
+        return state, tuple(on.get(index, ())), True
+
+    for (state, holders, is_numbered), run in groupby(range(max([gpus, *(it + 1 for it in on)])), kind):
+        indices = list(run)
+        yield Block(indices[0], indices[-1], state, holders, is_numbered)
