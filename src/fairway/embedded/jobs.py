@@ -47,7 +47,7 @@ class Jobs:
         self.client, self.clock = client, client.clock
         self.events = Events(client, "job-controller")
         self.agenda = Agenda(client.clock, client.chance)
-        self.jobs = Informer(client, Selection(kinds.JOBS), shape=Job, changed=self._job_changed)
+        self.jobs = Informer(client, Selection(kinds.JOBS), shape=Job, changed=self._job_changed, slim=_slim)
         self.pods = Informer(client, Selection(kinds.PODS), shape=Pod, changed=self._pod_changed)
         self._owned: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         self._assumed: defaultdict[str, dict[str, Assumed]] = defaultdict(dict)
@@ -94,7 +94,7 @@ class Jobs:
         uid = job.metadata.uid if job else ""
         await self._release(key, [pod for pod in self._pods(key) if pod.is_tracked and _uid(pod) != uid])
         if job is None:
-            for known in (self._owned, self._assumed, self._unwritten):
+            for known in (self._owned, self._assumed, self._unwritten, self._written):
                 known.pop(key, None)
             return None
         step = self._settle(key, job)
@@ -185,8 +185,9 @@ class Jobs:
     async def _write(self, key: str, job: Job, status: JobStatus) -> None:
         meta = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
         change = {"metadata": meta, "status": _shown(status)}
-        made = await self.client.patch(ref(kinds.JOBS, key), change, subresource="status")
-        self._written[key] = msgspec.convert(made, Job)
+        made = msgspec.convert(await self.client.patch(ref(kinds.JOBS, key), change, subresource="status"), Job)
+        if _version(self.jobs.store.get(key)) < _version(made):  # else it was seen before the answer came
+            self._written[key] = _slim(made)
         said = {condition.type: condition.status for condition in job.status.conditions}
         for condition in status.conditions:
             if said.get(condition.type) != condition.status and condition.type != "FailureTarget":
@@ -208,6 +209,12 @@ async def _each(work: list[Any]) -> None:
 
 def _key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
+
+
+def _slim(job: Job) -> Job:
+    """Of a Job that is over, which may be kept for days, without the template: it makes no more pods."""
+    is_over = any(it.type in ("Complete", "Failed") and it.status == "True" for it in job.status.conditions)
+    return replace(job, spec=replace(job.spec, template={})) if is_over else job
 
 
 def _version(job: Job | None) -> int:

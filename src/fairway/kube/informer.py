@@ -44,12 +44,19 @@ class _Head(msgspec.Struct):
 
 
 class Informer(Generic[T]):
-    """`store` maps "namespace/name" (or "name") to values; `synced` is set once the first list is in it."""
+    """`store` maps "namespace/name" (or "name") to values; `synced` is set once the first list is in it. `slim`: what
+    is kept, and told, of a value."""
 
     def __init__(
-        self, client: Client, selection: Selection, *, shape: type[T], changed: Callable[[T | None, T | None], None]
+        self,
+        client: Client,
+        selection: Selection,
+        *,
+        shape: type[T],
+        changed: Callable[[T | None, T | None], None],
+        slim: Callable[[T], T] = lambda value: value,
     ) -> None:
-        self.client, self.selection, self.changed = client, selection, changed
+        self.client, self.selection, self.changed, self.slim = client, selection, changed, slim
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
         self._heads: dict[str, _Meta] = {}
@@ -134,7 +141,7 @@ class Informer(Generic[T]):
         if known and known.uid != head.uid:
             self._drop(head.key)
         try:
-            new = self._decode.decode(raw)
+            new = self.slim(self._decode.decode(raw))
         except msgspec.MsgspecError as error:
             log.warning("%s: %s counts as absent: %s", self.selection.path(), head.key, error)
             self._drop(head.key)

@@ -30,7 +30,7 @@ POD_UID, HERE = "FAIRWAY_POD_UID", "127.0.0.1"
 LAST_CALL_SECONDS, TORCHRUN_RESTARTS = 5, 10
 """How long torchrun waits for more than the fewest pods; how often workers may fail, as they do when a pod is taken."""
 
-Pod = dict[str, Any]
+Pod = Mapping[str, Any]
 Container = dict[str, Any]
 
 

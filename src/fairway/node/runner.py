@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import ATTEMPT, GROUP_NAME, INDEX
+from fairway.api.objects import GROUP_NAME, INDEX
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -32,6 +32,7 @@ from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .execute import Execution, Order
 from .logs import Gap, LogOptions, Piece, dropped, read_log
+from .packed import Packed, attempt_of, packed, unpacked
 from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, size_of, size_run, voice
@@ -63,7 +64,7 @@ class Runner:
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
-        self.informer = Informer(client, here, shape=dict, changed=self._changed)
+        self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
         self._nursery = Nursery()
         self._starting: dict[tuple[str, str], float] = {}  # (uid, container) → until when nothing is to be done
@@ -104,7 +105,7 @@ class Runner:
     async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]:
         """All runs of a workload that are kept; of the latest that had the name, unless `uid` tells which."""
         uid = uid or next(reversed(self.archive.uids(namespace, workload)), "")
-        live = [pod for pod, said in self._pods.items() if self._is_of(said, uid)]
+        live = [pod for pod, said in self._pods.items() if f"/{uid}/" in attempt_of(said)]
         leaving = [it.name for it in self.folder.glob("*-*") if it.name not in self._pods]
         return await self.clock.in_thread(partial(self.archive.runs, namespace, workload, uid, [*live, *leaving]))
 
@@ -113,9 +114,6 @@ class Runner:
         pod = self.informer.store.get(f"{namespace}/{name}")
         attempts = history(self._place(pod, container)) if pod else ()
         return Execution(attempts[-1], order, self.clock) if attempts and attempts[-1].is_running else None
-
-    def _is_of(self, pod: Pod, uid: str) -> bool:
-        return f"/{uid}/" in (pod["metadata"].get("annotations") or {}).get(ATTEMPT, "")
 
     async def _tidy(self) -> None:
         """Keeps logs within their bounds; asks once an hour which workloads there still are."""
@@ -144,9 +142,9 @@ class Runner:
         return self.folder / pod["metadata"]["uid"] / "containers" / container
 
     async def _look(self, uid: str) -> float | None:
-        pod = self._pods.get(uid)
-        if pod is None:
+        if uid not in self._pods:
             return await self._clear(uid)
+        pod = unpacked(self._pods[uid])
         held = max((until for (other, _), until in self._starting.items() if other == uid), default=0.0)
         if held > self.clock.now():
             return None if held == inf else held  # until it has started nobody can tell what runs
@@ -169,7 +167,7 @@ class Runner:
         own = self._running((pod,))
         if not ahead.start and all(size_run(it) == size for _, it in own):
             return ahead
-        gang = [it for it in self._pods.values() if gang_of(it) == gang_of(pod)]
+        gang = [self._pods[uid] for uid in self._gang(gang_of(pod))]
         others = [(it, last) for it, last in self._running(gang) if size_run(last) != size]
         if any(size_run(it) != size for _, it in own):
             for it, last in others:
@@ -218,9 +216,12 @@ class Runner:
 
     def _note_gang(self, pod: Pod) -> None:
         """A look at the ranks that may wait for this one, or are to stop with it."""
-        gang = gang_of(pod) if size_of(pod) else ""
-        for each in [uid for uid, it in self._pods.items() if gang_of(it) == gang] if gang else ():
+        for each in self._gang(gang_of(pod)) if size_of(pod) else ():
             self.agenda.note(each)
+
+    def _gang(self, name: str) -> list[str]:
+        pods = self._pods.items() if name else ()
+        return [uid for uid, it in pods if (it.gang if isinstance(it, Packed) else gang_of(it)) == name]
 
     def _unwatch(self, pid: int) -> None:
         file = self._watched.pop(pid)
