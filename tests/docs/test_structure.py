@@ -1,6 +1,7 @@
 """The structure that ARCHITECTURE.md promises, read from the imports and definitions of every module."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -33,6 +34,8 @@ def imported(module: str) -> Iterator[str]:
             yield from found or {source} & TREES.keys()
 
 
+RULE = re.compile(r"^\| .+ \| \[`([\w.]+)`\]\(\.\./\.\./src/([\w/]+)\.py\) \|$", re.MULTILINE)
+RULES = RULE.findall((SOURCE.parent / "docs" / "concepts" / "README.md").read_text())
 FACED = tuple(f"fairway.{name}" for name in ("engine", "referee", "policies", "outlook", "offline"))
 """Packages whose `__init__` says all that they offer."""
 VALUES = {f"fairway.engine.{name}" for name in ("model", "plan", "snapshot", "resources", "labels")}
@@ -99,3 +102,20 @@ def test_a_package_defines_no_name_twice(package: str) -> None:
     modules = [module for module in TREES if package_of(module) == package]
     names = Counter(name for module in modules for name in defined(module) if not name.startswith("_"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_function_named_for_each_rule_exists_and_says_what_it_does() -> None:
+    assert len(RULES) >= 70
+    silent = [(module, name) for name, module in RULES if not docstring(module.replace("/", "."), name.split("."))]
+    assert silent == []
+
+
+def docstring(module: str, path: list[str]) -> str:
+    """Of a function or method; "" where there is none of that name, or it has none."""
+    found: list[ast.stmt] = TREES[module].body
+    for name in path:
+        nodes = [one for one in found if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == name]
+        if not nodes:
+            return ""
+        found = nodes[0].body
+    return ast.get_docstring(nodes[0]) or ""

@@ -189,6 +189,7 @@ class PendingQueue:
         return self.waiting[self.at] if self.at < self.count else None
 
     def _block(self, head: Workload) -> None:
+        """The head got no start: a strict queue ends here, another passes over the equivalents of the head."""
         if self.stands(head, is_strict=self.is_strict):
             if self.is_strict:
                 self.equivalents += [(one, head) for one in self.waiting[self.at :]]

@@ -63,6 +63,7 @@ def _is_open(queue: Queue) -> bool:
 
 
 def absolute(share: Share, live: int) -> int:
+    """A quantity in base units; a relative one is a part of the live capacity of its pools."""
     return live * share.amount // 1000 if share.is_relative else share.amount
 
 
@@ -306,6 +307,7 @@ class QueueTree:
                 self._hand_down(branch, dealt, above)
 
     def _governed(self, branches: Iterable[Branch]) -> Iterator[Branch]:
+        """Queues with quotas, and leaves; a parent without quotas is transparent: its children count in its place."""
         for branch in branches:
             yield from (branch,) if branch.accounts or not branch.children else self._governed(branch.children)
 
