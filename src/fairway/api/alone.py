@@ -11,9 +11,25 @@ from msgspec.structs import replace
 from . import conditions as words
 from . import objects, owners
 from .forms.batch import MAIN
-from .objects import ACTIVE, ASSIGNED, ATTEMPT, CHARGED, FINALIZER, GATE, POOL, QUEUE, SCHEDULER, Condition, PodObject
+from .objects import (
+    ACTIVE,
+    ASSIGNED,
+    ATTEMPT,
+    CHARGED,
+    FINALIZER,
+    FRACTION,
+    GATE,
+    GPU_MEMORY,
+    POOL,
+    QUEUE,
+    SCHEDULER,
+    Condition,
+    Metadata,
+    PodObject,
+    PodTemplate,
+)
 from .pods import is_disrupted, is_lost
-from .types import AdmissionStatus, NodePods, PodSetNodes, WorkloadObject, WorkloadStatus
+from .types import AdmissionStatus, NodePods, PodSetNodes, PodSetSpec, WorkloadObject, WorkloadStatus
 from .workloads import condition
 
 NOTIFY = f"{objects.GROUP}/notify"
@@ -53,7 +69,15 @@ def workload_of_pod(pod: PodObject) -> WorkloadObject | None:
         made.metadata, uid=meta.uid, deletion_timestamp=gone, finalizers=(FINALIZER,) if is_owed else (),
         deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
     )  # fmt: skip
-    return replace(made, metadata=about, status=_status(pod) if is_bound else WorkloadStatus())
+    spec = replace(made.spec, pod_sets=(PodSetSpec(MAIN, 1, template=_template(pod)),))
+    return replace(made, metadata=about, spec=spec, status=_status(pod) if is_bound else WorkloadStatus())
+
+
+def _template(pod: PodObject) -> PodTemplate:
+    """What it asks for, without what tells it from others: pods alike are read once."""
+    meta = pod.metadata
+    notes = {key: text for key, text in meta.annotations.items() if key in (FRACTION, GPU_MEMORY)}
+    return PodTemplate(Metadata(labels=meta.labels, annotations=notes), replace(pod.spec, node_name=""))
 
 
 def _status(pod: PodObject) -> WorkloadStatus:

@@ -62,6 +62,11 @@ class Writer:
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
         self.waits = Waits(means, tend=self.agenda.note, is_decided=self._decided.__contains__)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether decisions wait to be written."""
+        return bool(self._decided)
+
     def put(self, snapshot: Snapshot, plan: Plan) -> None:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}

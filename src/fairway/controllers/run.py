@@ -218,6 +218,8 @@ class Control:
         means.facts.note(kinds.WORKLOADS, old, new)
         if not (old and new and is_retold(old, new)):
             means.wake()
+        if old is None and new is not None and new.status.admission is None and self._cases.priority(key) > 0:
+            self._scheduler.urgent.set()
 
     def _count(self, old: WorkloadObject | None, new: WorkloadObject | None) -> None:
         """What is counted of others as it is written: a pod that is its own Workload started, or went away."""

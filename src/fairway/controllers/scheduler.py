@@ -23,6 +23,7 @@ from .queues import Queues, usage_of
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_REST, SHOWN_SECONDS = 1.0, 0.5
+LONG_SECONDS = 5.0  # while decisions are written: each that is shown says only when it took place
 Record = Callable[[Snapshot, Plan, Iterable[Fault]], None]
 log = logging.getLogger(__name__)
 
@@ -30,15 +31,16 @@ log = logging.getLogger(__name__)
 class Scheduler:
     def __init__(self, means: Means, policy: Policy, writer: Writer, queues: Queues) -> None:
         self.means, self.policy, self.writer, self.queues = means, policy, writer, queues
-        self.changed = asyncio.Event()
+        self.changed, self.urgent = asyncio.Event(), asyncio.Event()
 
     async def run(self, record: Record, note: Callable[[Plan], None]) -> None:
         """Until cancelled. `record` is given what is refused, `note` every plan carried out. Between two cycles there
-        is a rest twice as long as the first took: deciding leaves most of the time to what is decided."""
+        is a rest twice as long as the first took: deciding leaves most of the time to what is decided. What is urgent
+        ends it."""
         clock, facts, again, rested = self.means.client.clock, self.means.facts, None, 0.0
         while True:
             await self._awaken(again)
-            await clock.sleep(max(self.means.settings.batch_window, rested - clock.now()))
+            await self._rest(rested)
             if not self.means.election.is_leader():
                 await self.means.election.acquired.wait()
             started = clock.now()
@@ -47,8 +49,15 @@ class Scheduler:
                 note(plan)
                 rested = clock.now() + min(2 * (clock.now() - started), LONGEST_REST)
             elif facts.is_shown:
-                shown = started + SHOWN_SECONDS
+                shown = started + (LONG_SECONDS if self.writer.is_writing else SHOWN_SECONDS)
                 again = shown if again is None else min(again, shown)
+
+    async def _rest(self, until: float) -> None:
+        clock = self.means.client.clock
+        with suppress(TimeoutError):
+            await clock.within(max(0.0, until - clock.now()), self.urgent.wait())
+        self.urgent.clear()
+        await clock.sleep(self.means.settings.batch_window)
 
     async def _awaken(self, again: float | None) -> None:
         """Returns when something changed, or at `again`."""

@@ -181,9 +181,17 @@ class State:
             if isinstance(verdict, (Keep, Wait)):
                 continue
             key = verdict.workload
+            if isinstance(verdict, Admit) and self._is_so(verdict):
+                continue
             if (then := self._imagine(verdict)) is not None:
                 self._told.setdefault(key, self._running.get(key) or self._pending.get(key))
                 self._set(key, then)
+
+    def _is_so(self, verdict: Admit) -> bool:
+        """Whether it was assumed before: what is to be written stands in every plan until it is."""
+        known = self._running.get(verdict.workload) if verdict.workload in self._told else None
+        is_same = known is not None and (known.admission, known.waits_for) == (verdict.admission, verdict.after)
+        return is_same and known is not None and not known.lost and not known.is_leaving
 
     def assumes(self, key: str) -> bool:
         """Whether something is assumed of a workload that the world has not shown yet."""
