@@ -14,6 +14,8 @@ from faults import Faults, kill_and_start
 from simworld import Thing, World, cluster, job, node, priority
 
 from fairway.api.quantities import time as seconds
+from fairway.api.usage import Day, usage
+from fairway.cli.usage import _csv as as_csv
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
@@ -113,6 +115,75 @@ def test_a_price_counts_from_when_it_is_set() -> None:
     row = play(story, node("n1", gpus=1))
     assert 7200 <= row["allocated"] / 1000 < 7205
     assert 2.4e6 < row["cost"] < 2.6e6
+
+
+FEBRUARY = START + (31 - 15 + 1) * 86_400 - 8 * 3600  # 2027-02-01T00:00:00Z
+MONTH = {"apiVersion": "fairway.dev/v1alpha1", "kind": "UsageMonth", "metadata": {"name": "2027-01"}, "spec": {}}
+
+
+async def january(world: World) -> str:
+    """The CSV of a month."""
+    found = await world.client.list(Selection(kinds.USAGE_DAYS, labels="fairway.dev/month=2027-01"), Day)
+    return as_csv(usage(found, "queue"), "queue")
+
+
+async def is_closed(world: World) -> bool:
+    return bool((await world.client.get(Ref(kinds.USAGE_MONTHS, "2027-01"))).get("status", {}).get("closedAt"))
+
+
+def test_a_month_is_closed_with_all_that_was_used_in_it_and_never_changes_again() -> None:
+    async def story(world: World) -> tuple[str, str, Thing]:
+        await world.apply(job("a", seconds=3000, gpus=2))
+        await world.clock.sleep(900)
+        await world.client.create(kinds.USAGE_MONTHS, MONTH)
+        await world.until(lambda: is_closed(world), seconds=10)
+        before = await january(world)
+        await world.clock.sleep(3 * 86_400)
+        return before, await january(world), await days(world)
+
+    before, after, found = play(story, node("n1", gpus=2), start=FEBRUARY - 600)
+    assert before == after and 1190 < float(before.splitlines()[1].split(",")[2]) < 1200
+    assert found["2027-01-31.default"]["settled"] and "marks" not in found["2027-01-31.default"]
+    assert 4800 < allocated(found["2027-02-01.default"]) < 4820
+
+
+def test_what_is_charged_late_is_a_dated_row_of_the_next_month() -> None:
+    async def story(world: World) -> tuple[str, str, Thing]:
+        await world.apply(job("a", seconds=300, gpus=2))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.crash()
+        await world.clock.sleep(1000)
+        await world.client.create(kinds.USAGE_MONTHS, MONTH)
+        said = {"status": {"closedAt": "2027-02-01T00:05:00Z"}}
+        await world.client.patch(Ref(kinds.USAGE_MONTHS, "2027-01"), said, subresource="status")
+        before = await january(world)
+        world.start()
+        await world.clock.sleep(1300)
+        return before, await january(world), (await days(world))["2027-02-01.default"]
+
+    before, after, february = play(story, node("n1", gpus=2), start=FEBRUARY - 600)
+    assert before == after
+    late, own = ({row.get("day"): row["allocated"] for row in february["rows"]}[day] for day in ("2027-01-31", None))
+    assert 1_190_000 < late < 1_200_000 and 790_000 < own < 810_000
+
+
+def test_capacity_is_all_accounted_for() -> None:
+    async def story(world: World) -> list[Day]:
+        await world.apply(queue("team"), job("a", seconds=3000, gpus=2), job("b", seconds=2000, gpus=3))
+        await world.clock.sleep(2000)
+        await world.client.patch(Ref(kinds.NODES, "n2"), {"spec": {"unschedulable": True}})
+        await world.clock.sleep(2000)
+        await world.crash()
+        world.start()
+        await world.clock.sleep(4000)
+        return await world.client.list(Selection(kinds.USAGE_DAYS), Day)
+
+    found = usage(play(story, node("n1", gpus=4), node("n2", gpus=4)), "pool")
+    (pool,) = found.pools
+    parts = pool.starting + pool.busy + pool.idle + pool.unknown + pool.reserved + pool.draining + pool.free
+    assert parts == pool.capacity and abs(pool.capacity - 8 * 7800 * 1000) < 8 * 5000
+    assert abs(found.total.allocated - 12_000_000) < 50_000
+    assert abs(pool.draining - 4 * 5800 * 1000) < 3_100_000 and pool.others == 0 and pool.free > 0
 
 
 @dataclass(slots=True)

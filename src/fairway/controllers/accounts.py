@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import accounts
-from fairway.api.accounts import Claim, Terms, after, day_of
+from fairway.api.accounts import Claim, Terms, after, begin_of, day_of
 from fairway.api.decode import change
 from fairway.api.objects import Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
@@ -59,6 +59,11 @@ class Book:
     def settled(self) -> str:
         """The last day that is settled, "" for none."""
         return max((day for day, one in self.days.items() if one is not None and one.status.settled), default="")
+
+    def settles(self) -> float | None:
+        """When the first of them is to be settled."""
+        days = [day for day, one in self.days.items() if one is not None and not one.status.settled]
+        return begin_of(after(min(days), SETTLED_DAYS + 1)) if days else None
 
     def left(self, claim: Claim, day: str) -> tuple[Counter[str], tuple[EvictionRecord, ...]]:
         """What is still to be charged of a claim of a day: it may be noted on that day, and late on others."""
@@ -153,7 +158,7 @@ class Accounts:
         for one in ours:
             if is_over(one.status) or one.metadata.deletion_timestamp is not None:
                 self.means.tend(key_of(one.metadata))
-        return _next(now) if ours else None
+        return _next(now) if ours else self._books[key].settles()
 
     def _ours(self, queue: str) -> list[WorkloadObject]:
         """The workloads that may owe something to a queue."""

@@ -35,7 +35,7 @@ class Meter:
     still to be counted, and the milli-GPU."""
 
     last: tuple[Snapshot, Plan] | None = None
-    state: Figures = field(default_factory=dict)
+    state: Figures | None = None
     at: int | None = None
     sums: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(dict))
     batches: dict[str, tuple[str, Figures]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Meter:
         if self.last is not None:
             (snapshot, plan), self.last = self.last, None
             seen = figures(snapshot, plan)
-            self.state = self.state or seen
+            self.state = seen if self.state is None else self.state
             self._advance(int(snapshot.now))
             self.state = seen
 
@@ -65,6 +65,9 @@ class Meter:
             self._advance(first)
 
     def _advance(self, now: int) -> None:
+        """What held since counts until now. Until the first look it is not known."""
+        if self.state is None:
+            return
         for day, start, end in spans(self.at, now) if self.at is not None else ():
             for pool, each in self.state.items():
                 own = self.sums[day]

@@ -1,0 +1,189 @@
+"""What UsageDays add up to: by queue, user, name or pool, over any days. Pure; figures in GPU-milliseconds.
+
+Of a queue's figures those of the queues below it are a part, as they stood on each day. Of a pool every GPU-millisecond
+of capacity is one of: starting, busy, idle or unknown (held by workloads, and by pods of others), reserved, draining,
+free. Free is what is left, so they add up exactly; where more was held than the pool was seen to have, by a node that
+came or went between two looks, that much more counts as capacity.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from .accounts import OTHERS
+from .objects import Metadata, Part
+from .types import PoolDay, UsageDaySpec, UsageLoss, UsageRow
+
+By = Literal["queue", "user", "name", "pool"]
+SHOWN = ("allocated", "starting", "busy", "idle", "unknown", "lost", "took", "cost")
+
+
+class Told(Part, frozen=True):
+    """A UsageDay's status, as far as it is read here."""
+
+    until: str = ""
+    rows: tuple[UsageRow, ...] = ()
+    losses: tuple[UsageLoss, ...] = ()
+    pools: dict[str, PoolDay] = {}  # noqa: RUF012 -- msgspec gives every struct a dict of its own
+    closed: bool = False
+
+
+class Day(Part, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: UsageDaySpec = UsageDaySpec()
+    status: Told = Told()
+
+
+@dataclass(slots=True)
+class Figures:
+    """`lost`: work that evictions cost these workloads; `took`: that evictions for these cost others. `cost`: in
+    millionths."""
+
+    allocated: int = 0
+    starting: int = 0
+    busy: int = 0
+    idle: int = 0
+    unknown: int = 0
+    lost: int = 0
+    took: int = 0
+    cost: int = 0
+
+    def add(self, row: UsageRow) -> None:
+        seen = row.starting + row.busy + row.idle
+        self.allocated += row.allocated
+        self.starting += row.starting
+        self.busy += row.busy
+        self.idle += row.idle
+        self.unknown += row.allocated - seen
+        self.cost += row.cost
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`late`: the day of a closed month that it was used on, "" for none. `depth`: queues above it."""
+
+    name: str
+    late: str
+    figures: Figures
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """All that a pool had, each part once: capacity = starting + busy + idle + unknown + reserved + draining + free.
+    `others`: the part of unknown that pods of others held."""
+
+    name: str
+    capacity: int
+    starting: int
+    busy: int
+    idle: int
+    unknown: int
+    reserved: int
+    draining: int
+    free: int
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Lines in order, those of queues as a tree; what all come to; and the pools."""
+
+    lines: tuple[Line, ...]
+    total: Figures
+    pools: tuple[Pool, ...]
+
+
+@dataclass(slots=True)
+class _Sums:
+    lines: defaultdict[tuple[str, str], Figures] = field(default_factory=lambda: defaultdict(Figures))
+    parents: dict[str, str] = field(default_factory=dict)
+    total: Figures = field(default_factory=Figures)
+    pools: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(Figures))
+
+
+def usage(days: Sequence[Day], by: By) -> Usage:
+    """What these days add up to."""
+    sums = _Sums()
+    for one in days if by == "queue" else ():
+        path = (one.spec.queue, *one.spec.parents) if one.spec.queue else ()
+        sums.parents.update(zip(path, (*path[1:], "")))
+    for one in days:
+        path = (one.spec.queue, *one.spec.parents)
+        for row in one.status.rows:
+            names = path if by == "queue" else (_key(row, by),)
+            for figures in (sums.total, *(sums.lines[name, row.day] for name in names)):
+                figures.add(row)
+            if not row.day:  # what is late was held in the capacity of another month
+                sums.pools[row.pool].add(row)
+        for loss in one.status.losses:
+            _add_loss(sums, loss, path, by)
+    for name in {name for one in days for name in one.status.pools} if by == "pool" else ():
+        sums.lines.setdefault((name, ""), Figures())  # a pool of which nothing was held
+    ordered = _tree(sums) if by == "queue" else [(name, late, 0) for name, late in sorted(sums.lines)]
+    lines = (Line(name, late, sums.lines[name, late], depth) for name, late, depth in ordered)
+    return Usage(tuple(lines), sums.total, tuple(_pools(days, sums.pools)))
+
+
+def _key(row: UsageRow, by: By) -> str:
+    return row.user if by == "user" else row.name if by == "name" else row.pool
+
+
+def _add_loss(sums: _Sums, loss: UsageLoss, path: Sequence[str], by: By) -> None:
+    """By victim, and by taker. Of a pool none is known."""
+    sums.total.lost += loss.lost
+    sums.total.took += loss.lost if loss.by else 0
+    if by == "pool":
+        return
+    victims = path if by == "queue" else (loss.user if by == "user" else loss.name,)
+    for name in victims:
+        sums.lines[name, ""].lost += loss.lost
+    taker = loss.by if by == "queue" else loss.taker if by == "user" else ""
+    for name in _line(taker, sums.parents) if by == "queue" else (taker,):
+        if name and name != OTHERS:
+            sums.lines[name, ""].took += loss.lost
+
+
+def _line(queue: str, parents: Mapping[str, str]) -> Iterable[str]:
+    while queue:
+        yield queue
+        queue = parents.get(queue, "")
+
+
+def _tree(sums: _Sums) -> Iterable[tuple[str, str, int]]:
+    """Each queue after the one above it, siblings by name."""
+    below: defaultdict[str, set[str]] = defaultdict(set)
+    for name, _ in sums.lines:
+        below[sums.parents.get(name, "")].add(name)
+    late = sorted({late for _, late in sums.lines})
+    left = [(name, 0) for name in sorted(below[""], reverse=True)]
+    while left:
+        name, depth = left.pop()
+        yield from ((name, each, depth) for each in late if (name, each) in sums.lines)
+        left += [(each, depth + 1) for each in sorted(below[name], reverse=True)]
+
+
+def _pools(days: Iterable[Day], held: Mapping[str, Figures]) -> Iterable[Pool]:
+    had: defaultdict[str, list[PoolDay]] = defaultdict(list)
+    for one in days:
+        for name, each in one.status.pools.items():
+            had[name].append(each)
+    for name in sorted({*had, *held}):
+        own, parts = held.get(name, Figures()), had[name]
+        capacity, reserved, draining, others = (
+            sum(getattr(part, kind) for part in parts) for kind in ("capacity", "reserved", "draining", "others")
+        )
+        free = max(0, capacity - own.allocated - reserved - draining - others)
+        whole = own.allocated + reserved + draining + others + free
+        unknown = own.unknown + others
+        yield Pool(name, whole, own.starting, own.busy, own.idle, unknown, reserved, draining, free, others)
+
+
+def plain(figures: object) -> dict[str, object]:
+    """The fields of Figures or of a Pool, in GPU-seconds; the cost in its currency."""
+    said = {one.name: getattr(figures, one.name) for one in fields(figures)}  # type: ignore[arg-type]
+    return {
+        key: value if isinstance(value, str) else value / (1_000_000 if key == "cost" else 1000)
+        for key, value in said.items()
+    }
