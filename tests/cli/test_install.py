@@ -40,10 +40,17 @@ def test_it_prints_the_base_in_its_order() -> None:
     assert first.index("Namespace") < first.index("ServiceAccount") < first.index("Deployment")
 
 
-@pytest.mark.parametrize("folder", [DEPLOY, DEPLOY / "monitoring"], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [DEPLOY, DEPLOY / "monitoring", DEPLOY / "dashboard"])
 def test_every_file_of_a_base_is_listed(folder: Path) -> None:
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     assert sorted(listed) == sorted(path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml")
+
+
+def test_the_page_has_no_right_to_write() -> None:
+    added = [one for one in printed("--dashboard") if one not in base()]
+    rules = [rule for one in added for rule in one.get("rules", ())]
+    assert "Deployment" in [one["kind"] for one in added]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
 
 
 def test_every_alert_is_on_the_page() -> None:

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "docs/start/choose-a-policy.md": "a simulation of minutes: test_docs.py compares its figures with a run",
     "docs/start/from-slurm.md": "test_start.py runs it",
     "docs/start/install-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
+    "docs/start/see-what-happens.md": "tests/cli/test_page.py runs it",
     "docs/start/submit-to-a-cluster.md": "tests/kubernetes/test_submit.py runs it on a real cluster",
     "docs/start/sweeps.md": "test_start.py runs it",
     "docs/start/troubleshooting.md": "test_troubleshooting.py runs it",

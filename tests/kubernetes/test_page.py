@@ -7,7 +7,7 @@ import aiohttp
 from plane import ROLE_BINDINGS, Plane
 from plane import node as node_of
 
-from fairway.cli.dashboard import served
+from fairway.cli.dashboard import Page, served
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
@@ -26,8 +26,8 @@ async def make(client: Client, space: str, name: str) -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"]}
     said = {"queue": space, "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
     meta = {"name": f"job-{name}", "ownerReferences": [owner]}
-    await client.create(kinds.WORKLOADS, {"apiVersion": kinds.FAIRWAY, "kind": "Workload", "metadata": meta, "spec": said},
-                        namespace=space)  # fmt: skip
+    made = {"apiVersion": kinds.FAIRWAY, "kind": "Workload", "metadata": meta, "spec": said}
+    await client.create(kinds.WORKLOADS, made, namespace=space)
 
 
 async def allow(client: Client, space: str) -> None:
@@ -62,7 +62,7 @@ async def test_each_viewer_sees_and_does_what_rbac_allows(plane: Plane) -> None:
         for space, name in (("nlp", "quince"), ("vision", "medlar")):
             await make(client, space, name)
         await allow(client, "nlp")
-        async with served(load([plane.kubeconfig("fairway")])) as link:
+        async with served(Page(load([plane.kubeconfig("fairway")]))) as link:
             address, _, own = link.replace("/now#", "#").partition("#token=")
             async with aiohttp.ClientSession(address) as session:
                 everything = await page(session, "/waiting", own)

@@ -1,66 +1,102 @@
 """`fairway dashboard`: the live page of a cluster, on loopback, with the rights of a kubeconfig.
 
 Its link carries a token of this run in its fragment, which a browser sends to nobody; the page takes it out of the
-address bar. Whoever has the link may do what the kubeconfig may.
+address bar. Whoever has the link may do what the kubeconfig may. With `--listen` there is no such token: the page takes
+those of the cluster, and its own account only reads.
 """
 
 import asyncio
 import logging
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 import click
 
+from fairway import NAMESPACE
 from fairway.clock import Chance, Clock
 from fairway.kube.client import Client
-from fairway.kube.config import Config, ConfigError, load
+from fairway.kube.config import Config, ConfigError, in_cluster, load
 
 from .connect import kubeconfigs
 from .main import Problem, told
 
+LOOPBACK = "127.0.0.1"
 log = logging.getLogger(__name__)
+
+
+def _address(context: click.Context, option: click.Parameter, text: str) -> tuple[str, int] | None:
+    from fairway.controllers.webhook import address
+
+    with told(ValueError, by="--listen: "):
+        return address(text) if text else None
 
 
 @click.command()
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to use.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to use.")
 @click.option("--port", default=0, type=click.IntRange(0, 65_535), metavar="P", help="The port; default: any free one.")
-def dashboard(kubeconfig: str, context: str, port: int) -> None:
+@click.option("--listen", default="", metavar="HOST:PORT", callback=_address,
+              help="Serve there instead of on loopback; each viewer shows a token of the cluster.")
+def dashboard(kubeconfig: str, context: str, port: int, listen: tuple[str, int] | None) -> None:
     """Serve the live page of a cluster on this machine, until Ctrl-C; print its link first."""
     with told(ConfigError):
-        asyncio.run(_serve(load(kubeconfigs(kubeconfig), context), port))
+        inside = in_cluster(os.environ) if listen and not kubeconfig and not context else None
+        config = inside or load(kubeconfigs(kubeconfig), context)
+    home = config.namespace if inside else NAMESPACE
+    page = Page(config, *(listen or (LOOPBACK, port)), is_own=not listen, home=home)
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_serve(page))
 
 
-async def _serve(config: Config, port: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where the page of which cluster is served. `is_own`: its link carries a token that stands for `config`; else each
+    viewer brings one. `home`: the namespace of the controller."""
+
+    config: Config
+    host: str = LOOPBACK
+    port: int = 0
+    is_own: bool = True
+    home: str = NAMESPACE
+
+
+async def _serve(page: Page) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        async with served(config, port) as link:
+        async with served(page) as link:
             click.echo(link)
-            await asyncio.get_running_loop().create_future()
+            await loop.create_future()
     except OSError as error:
-        why = f"--port: {port} cannot be used: {error.strerror}; choose another, or none"
+        why = f"{page.host}:{page.port} cannot be used: {error.strerror}; choose another port"
         raise Problem(why, exit_code=1) from error
 
 
 @asynccontextmanager
-async def served(config: Config, port: int = 0) -> AsyncIterator[str]:
-    """Serves the page of the cluster that `config` names while the block lasts; gives its link."""
+async def served(page: Page) -> AsyncIterator[str]:
+    """Serves a page while the block lasts; gives its link."""
     from fairway.kube.http import http_transport
     from fairway.web.access import Access, bare
     from fairway.web.server import Dashboard
     from fairway.web.world import World
 
-    clock, token = Clock(), Chance().token()
-    async with http_transport(config, clock) as own, http_transport(bare(config), clock) as nobody:
-        world = World(Client(own, clock), config.namespace)
-        async with Dashboard(world, Access(world, token, nobody), port=port).serve() as address:
-            yield f"{address}/now#token={token}"
+    clock, token = Clock(), Chance().token() if page.is_own else ""
+    async with http_transport(page.config, clock) as own, http_transport(bare(page.config), clock) as nobody:
+        world = World(Client(own, clock), page.config.namespace, page.home)
+        dashboard = Dashboard(world, Access(world, token, nobody), host=page.host, port=page.port)
+        async with dashboard.serve() as address:
+            yield f"{address}/now" + (f"#token={token}" if token else "")
 
 
 async def beside(config: Config) -> None:
     """The page of the cluster of this machine, until cancelled; its link goes to standard error. Without a port for it
     all else works."""
     try:
-        async with served(config) as link:
+        async with served(Page(config)) as link:
             click.echo(f"what happens there: {link}", err=True)
             await asyncio.get_running_loop().create_future()
     except OSError as error:

@@ -54,6 +54,7 @@ namespace_option = click.option(
 @click.option("--webhook-url", default="", metavar="URL", callback=_url,
               help="The controller runs outside the cluster; its webhook is at https://HOST:PORT.")
 @click.option("--monitoring", is_flag=True, help="With ServiceMonitor, alert rules and a Grafana dashboard.")
+@click.option("--dashboard", is_flag=True, help="With a live page, for viewers with tokens of the cluster.")
 @click.option("--check", is_flag=True, help="Say what the cluster lacks instead, a line each; exit 1 if anything.")
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to check with.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to check with.")
@@ -70,7 +71,8 @@ def install(check: bool, kubeconfig: str, context: str, **said: Any) -> int:
 
 
 def chosen(
-    namespace: str, *, image: str = "", config: str = "", webhook_url: str = "", monitoring: bool = False
+    namespace: str, *, image: str = "", config: str = "", webhook_url: str = "", monitoring: bool = False,
+    dashboard: bool = False,
 ) -> Iterator[Thing]:
     """The manifests, as the options change them."""
     settings = _settings(config)
@@ -85,6 +87,10 @@ def chosen(
                 one["data"]["settings.yaml"] = yaml.safe_dump(settings | own)
         for hook in one.get("webhooks") or () if webhook_url else ():
             hook["clientConfig"]["url"] = webhook_url + hook["clientConfig"].pop("service")["path"]
+        yield one
+    for one in manifests(namespace, "dashboard") if dashboard else ():
+        if one["kind"] == "Deployment":
+            _run_with(one["spec"]["template"], image, {})
         yield one
     for one in manifests(namespace, "monitoring") if monitoring else ():
         if not (webhook_url and one["kind"] == "ServiceMonitor"):  # which selects a Service

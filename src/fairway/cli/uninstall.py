@@ -50,7 +50,7 @@ def uninstall(namespace: str, yes: bool, kubeconfig: str, context: str) -> int:
 
 async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
     await _confirm(client, yes=yes)
-    things = list(chosen(namespace, monitoring=True))
+    things = list(chosen(namespace, monitoring=True, dashboard=True))
     inside = [one for one in things if one["kind"] == "Deployment"]
     if await _is_gone(client, ref_of(inside[0])):
         await _stopped(client, namespace, KILLED_SECONDS)

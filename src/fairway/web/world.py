@@ -55,12 +55,12 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
 
 
 class World:
-    """`home`: the namespace of the dashboard's own credentials. `namespaces`: how many workloads each has.
-    `on_node`: the keys of the workloads on each node; `touched`: how often it, or what is on it, has changed. `kept`:
-    what views keep between two drawings."""
+    """`home`: the namespace of the dashboard's own credentials; `controller`: that of the controller. `namespaces`: how
+    many workloads each has. `on_node`: the keys of the workloads on each node; `touched`: how often it, or what is on
+    it, has changed. `kept`: what views keep between two drawings."""
 
-    def __init__(self, client: Client, home: str) -> None:
-        self.client, self.home = client, home
+    def __init__(self, client: Client, home: str, controller: str = NAMESPACE) -> None:
+        self.client, self.home, self._controller = client, home, controller
         self.version, self.synced = 0, asyncio.Event()
         self._next: asyncio.Event = asyncio.Event()
         self.denied: list[str] = []
@@ -118,7 +118,7 @@ class World:
 
     @property
     def lease(self) -> LeaseObject | None:
-        return self._store(kinds.LEASES).get(f"{NAMESPACE}/{LEASE}")
+        return self._store(kinds.LEASES).get(f"{self._controller}/{LEASE}")
 
     @property
     def priorities(self) -> Mapping[str, objects.PriorityClassObject]:
@@ -158,7 +158,7 @@ class World:
         if await may(self.client, "list", kinds.PODS):
             yield Selection(kinds.PODS, labels=f"{objects.QUEUE},!batch.kubernetes.io/job-name"), objects.PodObject
         for kind, shape in shapes.items():
-            space = NAMESPACE if kind == kinds.LEASES else ""
+            space = self._controller if kind == kinds.LEASES else ""
             if await may(self.client, "list", kind, space):
                 yield Selection(kind, space), shape
             else:
