@@ -47,10 +47,10 @@ READ = (
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
     """When and where the Job would start, and who would have to go: as data, and in a line or two."""
-    from fairway.offline import Case
-
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)
     known = await _known(client)
+    from fairway.offline import Case
+
     world = _world(client, known, [*await _jobs(client, known), (kinds.JOBS, job)])
     case = Case(world, await policy_of(client), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
     answer = case.answer()
@@ -60,8 +60,6 @@ async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, li
 async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str]:
     """What would let the waiting workload start now, else sooner, and why it has no forecast; nothing where its user
     may not see the cluster."""
-    from fairway.offline import Case
-
     try:
         known = await _known(client)
         is_known = any(f"{it.metadata.namespace}/{it.metadata.name}" == key for it in _workloads(known))
@@ -70,6 +68,8 @@ async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str
         if error.status == 403:
             return []
         raise
+    from fairway.offline import Case
+
     case = Case(world, await policy_of(client), key)
     changes, sooner = case.helps()
     none = NO_NODE if not has_usable_node(world) else "" if is_foretold else _none(case.unforeseen())
@@ -97,13 +97,17 @@ async def policy_of(client: Client) -> "Policy":
 
 
 async def _known(client: Client) -> "list[Part]":
-    """What the API server has of READ; the controller decides on no more."""
+    """What the API server has of READ; the controller decides on no more. It is sent while the engine is imported."""
+    sent = asyncio.gather(*(client.list(Selection(kind), msgspec.Raw) for kind in READ))
+    forms = await client.clock.in_thread(_forms)
+    known = [msgspec.json.decode(it, type=form) for form, them in zip(forms, await sent) for it in them]
+    return [*known, *_alone(known)]
+
+
+def _forms() -> "list[type[Part]]":
     from fairway.offline import FORMS
 
-    forms = [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
-    lists = await asyncio.gather(*(client.list(Selection(kind), form) for kind, form in zip(READ, forms)))
-    known = [it for them in lists for it in them]
-    return [*known, *_alone(known)]
+    return [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
 
 
 def _alone(known: "list[Part]") -> "list[Part]":
