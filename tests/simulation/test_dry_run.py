@@ -85,7 +85,7 @@ def test_it_says_what_would_help_a_job_that_waits() -> None:
     async def story(world: World) -> tuple[list[str], list[str]]:
         await world.apply(queue("small", cpu=1), job("a", labels={"fairway.dev/queue": "small"}))
         await world.until(lambda: world.is_in("job-a", "Pending"))
-        return await would_help(world.client, "default/job-a"), await asked(
+        return await would_help(world.client, "default/job-a", is_foretold=True), await asked(
             world, labels={"fairway.dev/queue": "small"}
         )
 
@@ -99,7 +99,7 @@ def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> Non
         await world.until(lambda: world.is_in("job-old", "Pending"))
         await world.crash()
         await world.apply(job("a", labels={"fairway.dev/queue": "small"}))
-        return await would_help(world.client, "default/job-a")
+        return await would_help(world.client, "default/job-a", is_foretold=True)
 
     assert play(story, node("n1", cpu=4)) == ["in queue default it would start now"]
 
@@ -134,7 +134,7 @@ def test_it_says_in_which_queue_it_would_start_sooner() -> None:
         known = {"fairway.dev/time-limit": "60s"}  # of what waits nothing is guessed, so a later forecast is given
         await world.apply(job("a", labels={"fairway.dev/queue": "slow"}, annotations=known))
         await world.until(lambda: world.is_in("job-a", "Pending"))
-        helps = await would_help(world.client, "default/job-a")
+        helps = await would_help(world.client, "default/job-a", is_foretold=True)
         return helps, await asked(world, labels={"fairway.dev/queue": "slow"})
 
     helps, (_, forecast, other) = play(story, node("n1", cpu=8))
