@@ -77,7 +77,7 @@ class Writer:
         made: dict[str, Decided] = {}
         for verdict in sorted(acts, key=lambda it: isinstance(it, Evict)):  # they follow who they are for
             _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
-            if not self._is_news(verdict):
+            if not self._note_news(verdict):
                 continue
             workload = workloads[verdict.workload]
             words = Said(conditions.reason(verdict), conditions.sentence(verdict, workload, queues))
@@ -112,8 +112,8 @@ class Writer:
         for one in made.values():
             self._decide(one)
 
-    def _is_news(self, verdict: Verdict) -> bool:
-        """Whether it says anything that was not said before."""
+    def _note_news(self, verdict: Verdict) -> bool:
+        """Notes what is promised; whether that was not promised before."""
         key, facts = verdict.workload, self.means.facts
         match verdict:
             case Admit():

@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 from .cycle import Cycle
 from .disruption import Covered, covered
 from .draft import Room
-from .eviction_rules import EvictionRule, Shield, cost, has_run, paired
+from .eviction_rules import EvictionRule, Shield, cost, paired, young
 from .model import GPU, Admission, Disruption, NodeShare, PodClass, PodSetPlacement, Running, Workload
 from .plan import Cause
 from .pod_affinity import attracts
@@ -144,7 +144,7 @@ class CandidateSet:
         for one in cycle.standing(rule.within):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
-            if is_there and not is_completed and rule.touches(one) and has_run(one, 0.0, cycle):
+            if is_there and not is_completed and rule.touches(one) and not young(one, 0.0, cycle):
                 self._enter(one)
         self.all.sort(key=attrgetter("key"), reverse=True)
         self.all.sort(key=attrgetter("order"))

@@ -274,19 +274,14 @@ def within_guaranteed(workload: Workload, pool: str, cycle: Cycle) -> bool:
     return governs(branch, pool, asked) and all(one.keeps_within(one.guaranteed, asked) for one in own(branch, pool))
 
 
-def has_run(one: Running, least: float, cycle: Cycle) -> bool:
-    """It has had its minimum runtime; what was given at this very moment is not taken back, and who was admitted at a
-    time unknown is not protected."""
-    if one.admitted_at is None or (cycle.now >= one.admitted_at + least and cycle.now > one.admitted_at):
-        return True
-    cycle.wake(max(one.admitted_at + least, cycle.now + SOON))
-    return False
-
-
 def young(one: Running, least: float, cycle: Cycle) -> Shield | None:
-    """Its minimum runtime, if that is not over."""
-    ends = max((one.admitted_at or 0.0) + least, cycle.now + SOON)
-    return None if has_run(one, least, cycle) else ("minRuntime", ends)
+    """Its minimum runtime, if that is not over. What was admitted at this very moment is not evicted; what was admitted
+    at a time unknown is not protected."""
+    if one.admitted_at is None or (cycle.now >= one.admitted_at + least and cycle.now > one.admitted_at):
+        return None
+    ends = max(one.admitted_at + least, cycle.now + SOON)
+    cycle.wake(ends)
+    return "minRuntime", ends
 
 
 def worn(one: Running, cycle: Cycle) -> Shield | None:

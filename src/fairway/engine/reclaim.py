@@ -139,7 +139,7 @@ def _fill_back(search: Search) -> None:
         is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
         is_right = is_fair_still and _keeps_limits(search.workload, search.candidates.pool, search.cycle)
         may_stay = has_room and not search.cycle.snapshot.is_social  # else whoever remains is a neighbour
-        if is_right and (may_stay or _finds_another_place(search)):
+        if is_right and (may_stay or _take_another_place(search)):
             search.taken.remove(candidate)
         else:
             candidate.take(search.cycle)
@@ -191,7 +191,7 @@ def _still_stands(search: Search) -> bool:
         return _found(search, own) == admission.podsets
 
 
-def _finds_another_place(search: Search) -> bool:
+def _take_another_place(search: Search) -> bool:
     """Whether the newcomer finds places, maybe others, and takes them."""
     draft, workload = search.cycle.draft, search.workload
     with draft.trial() as trial:
