@@ -312,6 +312,15 @@ def test_without_a_cluster_a_command_says_how_to_start_one(tmp_path: Path) -> No
     )
 
 
+def test_a_cluster_that_does_not_run_is_named_with_what_starts_it(tmp_path: Path) -> None:
+    stopped = Machine(tmp_path)
+    stopped.run("up", "--detach", "--cpus", "1", "--data-dir", str(tmp_path / "box"))
+    stopped.run("down", "--data-dir", str(tmp_path / "box"))
+    said = stopped.run("ls", "--kubeconfig", str(tmp_path / "box" / "kubeconfig"), status=2)
+    where = tmp_path / "box"
+    assert said == f"fairway: the cluster on {where} does not run; `fairway up --data-dir {where}` starts it\n"
+
+
 def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     program = ("sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     said = machine.run("submit", "--name", "part", "--gpus", "0.5", "--follow", "--", *program)

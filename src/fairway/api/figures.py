@@ -26,7 +26,7 @@ def amount(value: int, resource: str) -> str:
 
 
 def is_one(value: int, resource: str) -> bool:
-    return value <= 1000 if resource in MILLI else value == 1
+    return 0 < value <= 1000 if resource in MILLI else value == 1
 
 
 def span(seconds: float) -> str:

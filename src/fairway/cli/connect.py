@@ -52,7 +52,16 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
     except BrokenPipeError:
         raise  # whoever read what we print has seen enough
     except OSError as error:
-        raise Problem(f"no API server answers: {error}; start one with `fairway up`") from error
+        raise Problem(_unanswered(kubeconfig, error)) from error
+
+
+def _unanswered(kubeconfig: str, error: OSError) -> str:
+    """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
+    for own in (one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()):
+        if not holder(own / "lock"):
+            where = "" if own == data_dir() else f" --data-dir {own}"
+            return f"the cluster on {own} does not run; `fairway up{where}` starts it"
+    return f"no API server answers: {error}; start one with `fairway up`"
 
 
 async def connected(config: Config, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:
