@@ -291,3 +291,10 @@ def test_what_has_outlived_all_that_is_known_is_rough_and_goes_by_its_own_limit(
     running = runs(job("long", gpus=1, time_limit=100 * HOUR), "n1", since=NOW - HOUR)
     found = foretold(world(node("n1", 1), learned(MINUTE), running, job("a", gpus=1)))
     assert found["a"].is_rough and found["a"].p50 > NOW + 10 * HOUR
+
+
+def test_what_a_new_name_expects_counts_for_more_than_what_others_of_its_queue_did() -> None:
+    expects = runs(job("long", gpus=1, expected_runtime=100 * HOUR), "n1", since=NOW)
+    assert foretold(world(node("n1", 1), learned(MINUTE), expects, job("a", gpus=1)))["a"].p50 > NOW + 10 * HOUR
+    limited = runs(job("long", gpus=1, time_limit=100 * HOUR), "n1", since=NOW)
+    assert foretold(world(node("n1", 1), learned(MINUTE), limited, job("a", gpus=1)))["a"].is_rough

@@ -79,8 +79,11 @@ class Forecasts:
             with suppress(TimeoutError):
                 await clock.within(min(end, max(soonest, now + 1.0)) - now, decided.wait())
                 return
-            for key in [key for key, it in self.means.view.workloads.items() if overtaken(it.status, clock.now())]:
+            late = [key for key, it in self.means.view.workloads.items() if overtaken(it.status, clock.now())]
+            for key in late:
                 await self.means.write(key, lambda it: moved_on(it, clock.now()))
+            if late and wakes:
+                return  # what comes was not foreseen
 
     async def _round(self, snapshot: Snapshot) -> float:
         """One forecast, told; how long finding it took."""

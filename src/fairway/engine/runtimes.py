@@ -250,6 +250,11 @@ class Learned:
         known = self._of(workload)
         return known is not None and seconds > known.lengths.seconds[-1]
 
+    def is_own(self, workload: Workload) -> bool:
+        """Whether enough of its name were seen; else it is taken for one of its user's, or its queue's."""
+        known = self._of(workload)
+        return known is not None and known.group in self.runtime_group(workload).groups[:3]
+
     def unknown_batch(self, workload: Workload) -> Group | None:
         """Its batch, unless enough of that have ended: those that came together are alike, whatever they will be. None
         where nothing was learned at all."""

@@ -66,6 +66,7 @@ DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
 FIRST_COPY = 10**9  # a number at the end of a name, so that a copy is of its original's kind
+FAR = 10.0
 DARK = 2  # the doubt in which nothing is foretold
 NEVER = tuple(Reason)[: tuple(Reason).index(Reason.NEVER_FITS) + 1]
 
@@ -124,7 +125,9 @@ class Runtimes:
         """The seconds it goes on for, of which `part` of its kind go on for less; `ran`: those it has run."""
         if workload.key in self._known:
             return max(0.0, self._known[workload.key] - ran)
-        says = self.foreseen.outlives(workload, ran) and (workload.expected_runtime or workload.time_limit)
+        says = workload.expected_runtime if not self.foreseen.is_own(workload) else None
+        if self.foreseen.outlives(workload, ran):
+            says = workload.expected_runtime or workload.time_limit
         whole = None if says else self.foreseen.quantile(workload, part, ran)
         if whole is not None:
             return whole - ran
@@ -133,11 +136,13 @@ class Runtimes:
 
     def doubt(self, workload: Workload, ran: float = 0.0) -> int:
         """How little is known of how long it runs: 2 where none of its queue has ended, and no limit or expectation is
-        set; 1 where it has run longer than all that is known; else 0."""
+        set; 1 where it has run longer than all that is known, or none of its name was seen and it may run FAR longer;
+        else 0."""
         if workload.key in self._known:
             return 0
         if self.foreseen.knows(workload):
-            return int(self.foreseen.outlives(workload, ran))
+            may = 0.0 if self.foreseen.is_own(workload) or workload.expected_runtime else workload.time_limit or 0.0
+            return int(self.foreseen.outlives(workload, ran) or self.foreseen.outlives(workload, may / FAR))
         expects = workload.expected_runtime or self._expected(workload) or self._tree.time_limit(workload)
         return 0 if expects else DARK
 
