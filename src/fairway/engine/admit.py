@@ -21,7 +21,7 @@ from .stream import Stream, Streams, is_quiet, may_stream
 
 
 def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
-    """In idle room, or in room that somebody is leaving already, without delaying a hold."""
+    """Start it in idle room, or in room that a workload is leaving already, without delaying a hold."""
     stream = cycle.memo.of(Streams).get((workload.queue, id(workload.podsets)))
     if stream is not None and is_quiet(cycle) and (verdict := stream.admit(workload)) is not None:
         return verdict
@@ -67,7 +67,7 @@ def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
 
 
 def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
-    """Keep room coming free for the first few of a pool that quota lets start, and for who has waited too long."""
+    """Reserve capacity for the first `holdDepth` blocked workloads of a pool, and for any past `maxWait`."""
     pools = tuple(pool for pool in cycle.open if cycle.holds[pool] or is_aged(workload, cycle.tree))
     if not pools or cycle.is_shut or not cycle.tries:
         return None
@@ -139,7 +139,7 @@ def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
 
 
 def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
-    """For whom the room is kept in which it would start."""
+    """The workload, or queue, for which the room is kept in which it would start."""
     windows = cycle.timeline.against(workload) if cycle.timeline.windows and cycle.open else []
     if not windows or (found := cycle.fit(workload, cycle.open)) is None:
         return []

@@ -22,8 +22,8 @@ from .quota import Demand
 from .resources import counts_of
 
 Sort = tuple[int, frozenset[str]]
-"""The stage of what is given, and whose queues give: what decides first between offers. Stages: 0 surplus, 1 a core, 2
-and 3 the same where a PodDisruptionBudget allows no more disruptions."""
+"""The stage of what is given, and the queues that give: what decides first between offers. Stages: 0 surplus, 1 a core,
+2 and 3 the same where a PodDisruptionBudget allows no more disruptions."""
 Price = tuple[int, float, int, float]
 """Priority, cost, how many, age negated: the smaller goes first among offers of a sort."""
 Left = tuple[list[int], list[int]]
@@ -35,7 +35,7 @@ FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0), [])
 
 
 class Victim:
-    """A running workload that somebody has a rule on. `surplus`: how many pods of each podset it can lose and run on;
+    """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on;
     `lost`: those it has lost in this cycle."""
 
     __slots__ = ("amounts", "cost", "lost", "one", "surplus")
@@ -162,7 +162,7 @@ class CandidateSet:
     def _enter(self, one: Running) -> None:
         cycle, podsets = self.cycle, one.workload.podsets
         victim = victim_of(one, cycle)
-        one = victim.one  # who shrank in this cycle is known by the pods it had
+        one = victim.one  # one that shrank in this cycle is known by the pods it had
         for placement in one.admission.podsets if victim.surplus and self.rule.takes_surplus else ():
             if placement.name in victim.surplus:
                 kept = placement.count - victim.surplus[placement.name] if self.rule.keeps_first else 0
@@ -183,7 +183,7 @@ class CandidateSet:
             self.all.append(core)
 
     def paired(self, taker: Workload) -> list[tuple[Running, Shield]]:
-        """Those whose last eviction was for this workload and is too recent; a hold takes them nevertheless."""
+        """Workloads last evicted for this one, too recently; a hold takes them nevertheless."""
         those = () if self.rule.cause is Cause.HOLD_TAKEN else self.returned
         return [(one, shield) for one in those if (shield := paired(one, taker, self.cycle))]
 

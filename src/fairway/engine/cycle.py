@@ -45,10 +45,10 @@ class Cycle:
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.disrupted: Counter[str] = Counter()  # pods of victims by PodDisruptionBudget, in this cycle
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
-        self.paired: set[str] = set()  # those for whom somebody left the last time, who is not taken for them again
+        self.paired: set[str] = set()  # workloads for which another was evicted that is not taken for them again
         self.memo = Memo()  # what the steps found out in this cycle
         self.backfilled = {one.backfilled_for for one in snapshot.running}
-        self.told: dict[tuple[object, ...], Why] = {}  # what was found out about who does not fit
+        self.told: dict[tuple[object, ...], Why] = {}  # why workloads do not fit, by what they ask for
         self.tries = MOST_HOLD_TRIES
         self._waiting: dict[str, tuple[str, ...]] | None = None
         self._plain: dict[str, bool] = {}
@@ -58,7 +58,7 @@ class Cycle:
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
         self._lowest: dict[str, float] = {}
-        self._keys: defaultdict[str, list[str]] = defaultdict(list)  # who ran at the start, by queue
+        self._keys: defaultdict[str, list[str]] = defaultdict(list)  # keys of what ran at the start, by queue
 
     def wake(self, time: float) -> None:
         """The answer may change by itself then."""
@@ -66,8 +66,8 @@ class Cycle:
             self.again_at = time
 
     def foresee(self) -> None:
-        """Wake when time alone changes what is asked or kept: windows begin and end, who waits too long goes first, and
-        a policy comes to value somebody otherwise."""
+        """Wake when time alone changes what is asked or kept: windows begin and end, a workload has waited too long, or
+        a policy changes a priority."""
         self.wake(self.snapshot.alters_at)
         for window in self.timeline.windows:
             self.wake(window.since)
@@ -95,7 +95,7 @@ class Cycle:
         return self._waiting
 
     def standing(self, queue: str) -> list[Running]:
-        """Who runs, leaving or not, in a queue; "": in all."""
+        """What runs, leaving or not, in a queue; "": in all."""
         if not self._keys:
             for one in self.snapshot.running:
                 self._keys[one.workload.queue].append(one.workload.key)
@@ -223,7 +223,7 @@ class Cycle:
 
     def find(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, Placements] | None:
         """The first pool and places in which it fits without delaying what is kept; else, if it is preemptible, at its
-        own risk. Who does not fit where nothing is kept is not tried further."""
+        own risk. One that does not fit where nothing is kept is not tried further."""
         bare = self.fit(workload, pools)
         if bare is None or not self.timeline.windows:
             return bare
@@ -250,7 +250,7 @@ class Cycle:
 
     def is_blocked(self, workload: Workload, *, is_strict: bool) -> bool:
         """It got no start, and so what is behind it in a strict line gets none; nor what is like it, unless it has a
-        hold, or one that left for it the last time. A strict queue waits also for whom no node now could hold, for
+        hold, or one that left for it the last time. A strict queue waits also for what no node now could hold, for
         nodes come back; a policy that makes every queue strict replays a trace, and is not to stop there."""
         told = self.verdicts.get(workload.key)
         if not isinstance(told, Wait) or told.reason is Reason.REFUSED:
@@ -262,7 +262,7 @@ class Cycle:
         return not is_alone and (RANK[told.reason] >= SHARED or told.reason in HOPELESS)
 
     def confirm(self, one: Running) -> Verdict:
-        """Who was promised its places is told again, until those it waits for are gone."""
+        """Admits again what was promised its places, until the workloads that it waits for are gone."""
         if one.is_leaving:
             return Keep(one.workload.key)
         still = {key for key in one.waits_for if key in self.draft.running and self.draft.running[key].is_leaving}

@@ -1,4 +1,4 @@
-"""One cycle: what must stop, whom to start and where, whom to evict for it, why the others wait and until when.
+"""One cycle: what must stop, what starts and where, what is evicted for it, why the rest waits and until when.
 
 The order is by workload, not by means: the next workload may make room before a later one is admitted for free, and a
 hold keeps later ones out of room that is promised. What each step means stands where it is defined.
@@ -68,8 +68,8 @@ class LastWaits:
 
 
 def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
-    """All verdicts in the order decided, each wait with its position in its line; who was not asked for waits as, or
-    behind, another; who runs on is kept. What has not changed is the same value as in the cycle before: whoever
+    """All verdicts in the order decided, each wait with its position in its queue; one not asked for waits as, or
+    behind, another; what runs on is kept. What has not changed is the same value as in the cycle before: whoever
     compares plans is done with it at once."""
     verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
     last = cycle.snapshot.memo.of(LastWaits)

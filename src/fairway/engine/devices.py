@@ -142,7 +142,7 @@ def _charge(pod: PodClass, offered: dict[str, int] | None) -> None:
 
 
 def _offers_of(ground: Ground, row: int) -> Offers:
-    """What is left in each NUMA group, as far as it is known who holds it."""
+    """What is left in each NUMA group, as far as its holders are known."""
     left = {one.index: dict(one.capacity) for one in ground.snapshot.nodes[row].numa}
     for group, offered in left.items():
         for name, amount in ground.groups.get((row, group), {}).items():

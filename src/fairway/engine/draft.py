@@ -1,9 +1,9 @@
 """Draft: a writable copy of a snapshot's room, on which a cycle is thought through.
 
-`free` and `device_free` are the room now: who leaves holds it until gone, who is promised holds it already, so it may
-be negative where both stand. `later` is the room once all who leave are gone, a draft like this one; None while nobody
+`free` and `device_free` are the room now: what leaves holds it until gone, what is promised holds it already, so it may
+be negative where both do. `later` is the room once all that leaves is gone, a draft like this one; None while nothing
 leaves. What starts is charged to both, what leaves is given back to `later` only; a place found in `later` but not now
-waits for someone. A run of the same admission is only counted (`repeats`) and written when somebody reads: alike
+waits for that. A run of the same admission is only counted (`repeats`) and written when it is read: alike
 workloads cost one write a node. Every write of a row is in the log, undone ones too, so that a stale cache is never
 taken for fresh. Changes inside `trial()` are undone unless kept; trials nest.
 """
@@ -49,7 +49,7 @@ class Draft:
         self.tree: QueueTree = now.tree if now else QueueTree(snapshot, policy)
         self.running: dict[str, Running] = now.running if now else {one.workload.key: one for one in snapshot.running}
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
-        self.shrunk: dict[str, Admission] = {}  # who lost pods in this draft, and what it had
+        self.shrunk: dict[str, Admission] = {}  # what lost pods in this draft, and what it had
         self.later: Draft | None = None
         self.repeats = 0
         self.last = NOWHERE
@@ -135,7 +135,7 @@ class Draft:
         self._hold(key, replace(one, is_leaving=False, moves_to=None))
 
     def vanish(self, key: str) -> None:
-        """It is gone, and its room is free; who was leaving for another place is there now."""
+        """It is gone, and its room is free; one that was leaving for another place is there now."""
         if key in self.started:
             workload, admission = self.started.pop(key)
             self._both(workload, admission, -1)
@@ -272,7 +272,7 @@ class Draft:
         self.note(lambda: self._hold(key, before))
 
     def ahead(self) -> "Draft":
-        """The room once all who leave are gone."""
+        """The room once all that leaves is gone."""
         if self.later is None:
             self.later = Draft(self.snapshot, self.policy, now=self)
         return self.later
@@ -398,7 +398,7 @@ class Draft:
     # The beginning
 
     def _seat(self) -> None:
-        """Count who stands where, for pods that look at the pods beside them, and what of a NUMA group is held."""
+        """Count which pods run where, for pods with affinity or spread, and what of each NUMA group is held."""
         if self.snapshot.is_social:
             self.residents = {}
         elif not has_groups(self.snapshot):
@@ -413,7 +413,7 @@ class Draft:
         self._free[:], self._device_free[:] = free, device_free
 
     def _show_out(self) -> None:
-        """Who is leaving already holds its room now and not later."""
+        """What is leaving already holds its room now and not later."""
         for one in self.snapshot.running:
             if one.is_leaving:
                 self._exit(one.workload.key, one.admission)

@@ -1,7 +1,7 @@
-"""Who grows: elastic workloads into what is left, and into what others lend.
+"""Growth: elastic workloads into what is left, and into what others lend.
 
-Growth is one pod at a time, after all minimums, the queues in their order. Where no room is idle, who may take room
-back takes surplus of others: they shrink, nobody stops, and the place is the taker's at once.
+Growth is one pod at a time, after all minimums, the queues in their order. Where no room is idle, a workload that may
+reclaim takes surplus of others: they shrink, none stops, and the place is the taker's at once.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from .resources import counts_of
 from .search import Search
 
 MOST_SURPLUS_TRIES = 64
-"""Times in a cycle that somebody looks for surplus of others."""
+"""Times in a cycle that surplus of others is sought."""
 
 Stuck = set[tuple[str, int]]
 """Workloads by key, and which podset of theirs."""
@@ -53,9 +53,9 @@ def idle(workload: Workload, counts: tuple[int, ...], cycle: Cycle) -> Placement
 
 
 class Surplus:
-    """What the elastic have beyond their minimum, for those who grow by the rights of `rules`: from lower priorities
-    of their queue and from queues above their share. Nobody is stopped. Only the last ranks go, so that who grows again
-    elsewhere loses no more, and nobody who changed in this plan changes for a second reason. `changed`: for whom."""
+    """The pods of elastic workloads beyond their minimum, for workloads that grow by eviction rules: from lower
+    priorities of their queue and from queues above their share. None is stopped. Only the last ranks go, so that one
+    that grows again elsewhere loses no more, and none changes for two reasons in a plan. `changed`: for which one."""
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle, self._tries = cycle, MOST_SURPLUS_TRIES
@@ -76,7 +76,7 @@ class Surplus:
         return None
 
     def _others(self, workload: Workload) -> list[str]:
-        """Who changed in this plan, and not for this workload."""
+        """The workloads that changed in this plan, and not for this one."""
         return [key for key, taker in self.changed.items() if taker != workload.key]
 
     def _alone(self, workload: Workload, counts: tuple[int, ...]) -> Workload:
@@ -114,7 +114,7 @@ class Surplus:
         return None
 
     def _is_fair(self, search: Search, workload: Workload, placed: Placements) -> bool:
-        """Whether it waits for nobody but those who shrink for it, now or before."""
+        """Whether it waits only for workloads that shrink for it, now or before."""
         draft, stands = self._cycle.draft, self._cycle.admission(workload)
         givers = {one.key for one in search.taken} | {key for key, it in self.changed.items() if it == workload.key}
         with draft.trial():

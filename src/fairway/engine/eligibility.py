@@ -1,4 +1,4 @@
-"""What keeps a workload from starting before anybody looks for room: its queue, its claims, time, budget, quota.
+"""What keeps a workload from starting before room is sought: its queue, its claims, time, budget, quota.
 
 Each function gives the reason and its facts, or None. They are asked in the order in which reasons are told; what a
 user claims is held against the strictest ancestor. Room, holds and victims are not looked at here.

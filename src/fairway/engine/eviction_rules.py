@@ -1,6 +1,6 @@
 """By what right a workload may make others give back room, and what protects them.
 
-A rule names its cause, whom it may touch at all, whether that one's queue may still lose, and in which order victims
+A rule names its cause, which workloads it may touch, whether their queue may still lose, and in which order victims
 are taken. Four rights: a hold takes back what backfilled into it at its own risk; a move needs the leave of both
 queues; reclaim takes what a sibling branch holds above its due; preempt takes lower priorities of the same queue. Where
 neither does alone, both together may: without its own lower priorities a queue may be within its share again.

@@ -32,7 +32,7 @@ Sized = tuple[str, Shape, int]
 
 class Explained:
     """Kept with the nodes: `emptied`, these nodes with nothing on them; `fitting`, by what is asked, whether they hold
-    it; `reasons`, why not now, where nobody reads figures."""
+    it; `reasons`, why not now, where figures are not read."""
 
     def __init__(self) -> None:
         self.emptied: tuple[object, Draft] | None = None
@@ -41,7 +41,7 @@ class Explained:
 
 
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    """Reason and facts of the pool that comes closest, the first of equals. Where nobody reads figures it is the same
+    """Reason and facts of the pool that comes closest, the first of equals. Where figures are not read it is the same
     as long as the nodes stay."""
     if draft.policy.tells_why:
         return _closest(draft, ask, pools)

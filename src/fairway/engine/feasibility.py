@@ -27,7 +27,7 @@ Where = Rows | EllipsisType
 Piece = tuple[int, int]
 """A row, or index, and how many pods go there."""
 PLENTY = 1 << 40
-"""More pods than anybody asks for."""
+"""More pods than any workload asks for."""
 
 
 class Ground(Protocol):
@@ -83,7 +83,7 @@ class NodeFacts:
         self.has_groups: bool | None = None
 
     def keep(self, key: object, mask: Mask) -> Mask:
-        """Remember a mask, which nobody may write any more."""
+        """Remember a mask, read-only from now on."""
         mask.flags.writeable = False
         return remember(self.masks, key, mask)
 

@@ -1,7 +1,7 @@
-"""What becomes of those who run: who must stop by itself, and who gets lost pods back.
+"""What becomes of running workloads: which must stop by themselves, and which get lost pods back.
 
-Nothing here is for another workload's sake. Who is drained goes on elsewhere if there is a place, and keeps its quota;
-who has lost pods asks only for those, beside the others.
+Nothing here is for another workload's sake. A drained workload goes on elsewhere if there is a place, and keeps its
+quota; one that has lost pods asks only for those, beside the others.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ def release(cycle: Cycle) -> None:
 
 
 def _fail_dependents(cycle: Cycle) -> None:
-    """Whoever was to follow one that failed fails, and at once all that were to follow those."""
+    """A workload whose dependency failed fails, and so does all that comes after it, at once."""
     ended, followers = cycle.snapshot.ended, defaultdict[str, list[str]](list)
     for waiting in cycle.snapshot.pending:
         for key in waiting.after:
@@ -122,7 +122,7 @@ def _is_lost(one: Running, snapshot: Snapshot) -> bool:
 
 def replace_lost(cycle: Cycle) -> None:
     """Pods that a running gang lost come back beside the others, within the limits; without a place in a minute it is
-    evicted whole. Until then they count in its queue, so that nobody takes their quota."""
+    evicted whole. Until then they count in its queue, so that no other takes their quota."""
     short = [one for one in cycle.snapshot.running if one.lost and not one.is_leaving]
     short = [one for one in short if one.workload.key not in cycle.verdicts]
     for one in short:

@@ -439,8 +439,8 @@ def amounts(values: Mapping[str, int]) -> Amounts:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster written down: what State is made from in one go (tests, offline plan, records). `recent`: who was
-    submitted lately, whatever became of them; no decision asks for them, a forecast does."""
+    """A cluster written down: what State is made from in one go (tests, offline plan, records). `recent`: what was
+    submitted lately, whatever became of it; no decision asks for it, a forecast does."""
 
     now: float = 0.0
     nodes: tuple[Node, ...] = ()

@@ -82,7 +82,7 @@ def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
 
 
 def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
-    """Whether a podset asks for more than is free in sum, which is so for most who wait."""
+    """Whether a podset asks for more than is free in sum, which is so for most that wait."""
     for podset, count in zip(ask.workload.podsets, ask.counts):
         request = cache.shape(podset.pod, pool).request
         if request.size * count > cache.spare(pool, request.packed):
@@ -191,7 +191,7 @@ def _regions(overlay: Overlay, tree: DomainTree, parts: list[Part], wanted: Want
 
 
 def _together(overlay: Overlay, tree: DomainTree, parts: list[Part]) -> Placements | None:
-    """All podsets: those first beside whom others must stand, then the one with the fewest places for its pods. If they
+    """All podsets: those first beside which others must run, then the one with the fewest places for its pods. If they
     do not fit so, the other way round, then with those that must meet in one domain, then spread instead of packed or
     packed instead of spread: that is a wish, and one podset may leave the other no place by it; then out of each
     other's way."""

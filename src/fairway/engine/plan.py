@@ -175,7 +175,7 @@ class Facts:
     since: float | None = None  # Reserved: when this begins, if it is not so yet
     until: float | None = None  # BackingOff, Reserved, HeldFor, BudgetSpent: when this ends
     detail: str = ""  # a name that is missing, a node or device fault
-    shields: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()  # what protects whom from it, and until when
+    shields: tuple[tuple[str, tuple[str, ...], float | None], ...] = ()  # protected by a setting, until when
 
 
 Why = tuple[Reason, Facts]

@@ -62,7 +62,7 @@ def bears(snapshot: Snapshot, standing: Standing, shape: Shape) -> Mask:
 
 
 def apart(snapshot: Snapshot, standing: Standing, shape: Shape) -> Mask:
-    """Nodes where no port is taken and nobody keeps away from another."""
+    """Nodes where no port is taken and no required anti-affinity forbids the pod."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for _, taken in parted(snapshot, standing, shape.pod):
         mask &= ~taken

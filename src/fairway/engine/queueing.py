@@ -1,4 +1,4 @@
-"""Who is next: top down from the roots by nine keys, then by the order of the leaf; asked again after every verdict.
+"""What is next: top down from the roots by nine keys, then by the order of the leaf; asked again after every verdict.
 
 A leaf's line is sorted once. Only the queue that got a verdict, those a plan took something from and their ancestors
 are keyed anew; each parent keeps the keys of its children sorted. Ungoverned resources take
@@ -152,7 +152,7 @@ def laxity(workload: Workload, tree: QueueTree) -> float:
 
 
 def is_aged(workload: Workload, tree: QueueTree) -> bool:
-    """It has waited longer than its queue lets anybody wait."""
+    """It has waited longer than `maxWait` of its queue."""
     longest: float = tree.inherited(workload.queue, attrgetter("max_wait"), inf)
     return tree.snapshot.now - workload.submitted >= longest
 
@@ -173,7 +173,7 @@ class PendingQueue:
         self.waiting, self.is_strict, self.stands, self.equivalence = waiting, is_strict, stands, equivalence
         self.at, self.count = 0, len(waiting)
         self.blocked: dict[int, Workload] = {}
-        self.equivalents: list[tuple[Workload, Workload]] = []  # who waits as, or behind, whom
+        self.equivalents: list[tuple[Workload, Workload]] = []  # a workload, and the one that it waits as, or behind
 
     def head(self) -> Workload | None:
         return self.waiting[self.at] if self.at < self.count else None
@@ -293,7 +293,7 @@ class Order:
             self._key_up(node)
 
     def in_order(self, started: Container[str]) -> Iterator[Workload]:
-        """Who is next, given all verdicts so far; `started` tells who got what it asked for."""
+        """What is next, given all verdicts so far; `started`: keys of what got what it asked for."""
         touched, top = self._tree.touched, self._top
         while top.head is not None:
             node = top
@@ -328,7 +328,7 @@ class Order:
                     del keys[0 if keys[0] is before else bisect_left(keys, before)]
                 at.key = key = None if head is None else self._key(at, head)
                 if key is not None:
-                    insort(keys, key, len(keys) if keys and keys[-1] < key else 0)  # who was served is mostly the last
+                    insort(keys, key, len(keys) if keys and keys[-1] < key else 0)  # mostly the last
             parent.head = parent.children[keys[0][-1]].head if keys else None
             at = parent
 

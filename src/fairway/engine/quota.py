@@ -2,7 +2,7 @@
 
 A queue has an account for each pool its quotas name; "*" is all pools together, and every account that applies must
 hold. Only resources that a quota names are governed by it: others are not counted, limited, shared or reclaimed there.
-Accounts hold what stands or is promised; who leaves counts no more, who moves counts once. Shares are divided once a
+Accounts hold what runs or is promised; what leaves counts no more, what moves counts once. Shares are divided once a
 cycle, top down; they order queues and entitle to reclaim, and never gate free room. Amounts are Python ints.
 """
 
@@ -117,7 +117,7 @@ class QueueTree:
         self.learned = Learned(snapshot)
         self.needs: dict[int, float] = {}  # GPU-seconds, as powers of two, by the number of those that run alike
         self.patience: dict[str, float] = {}  # seconds, by queue whose line goes by need
-        self.touched: set[str] = set()  # queues whose holdings changed since somebody last looked
+        self.touched: set[str] = set()  # queues whose holdings changed since the last look
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
         self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
@@ -201,7 +201,7 @@ class QueueTree:
                     account.fixed[resource] += amounts.get(resource, 0) * times
 
     def _fill(self) -> None:
-        """Count who runs, who is promised and what waits and could start, were there room."""
+        """Count what runs, what is promised and what waits and could start, were there room."""
         governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
         asking = {name for name in governed if all(at.queue.stop == "None" for at in self.branches[name].path)}
         short: list[tuple[Workload, str, tuple[int, ...]]] = []
@@ -343,7 +343,7 @@ class QueueTree:
             asked += self._water_fill(group, resource, max(0, total - asked))
 
     def _water_fill(self, accounts: list[Account], resource: str, rest: int) -> int:
-        """Fill those that still ask, round by round; what was given. Who asks for less than its part gets just that."""
+        """Fill queues that still ask, round by round; returns what was given. One that asks for less gets just that."""
         start, unit = rest, UNIT.get(resource, 1)
         parts: dict[Account, float] = {}
         has_slack = True

@@ -1,7 +1,7 @@
-"""Making room for one workload, in the order of its rules, and settling who leaves for it.
+"""Making room for one workload, in the order of its rules, and settling what leaves for it.
 
-A rule is tried in a trial: free the limit, cover the places, place the whole gang; only then is it known who was
-needed. The dearest are spared first; who fits elsewhere is moved, which needs nobody's leave; the saturation guard
+A rule is tried in a trial: free the limit, cover the places, place the whole gang; only then is it known what was
+needed. The dearest are spared first; what fits elsewhere is moved, which takes from no queue; the saturation guard
 looks at the whole change. If anything fails the draft is as before.
 """
 
@@ -29,7 +29,7 @@ MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
 LIMITS, SHARES = attrgetter("limit"), attrgetter("share")
 """What its queue and those above it must keep to."""
 MOST_SPARED = 8
-"""Victims without whom other places are looked for."""
+"""Victims to spare for which other places are sought."""
 
 
 def reclaim(workload: Workload, cycle: Cycle) -> Verdict | None:
@@ -55,10 +55,10 @@ def reclaim(workload: Workload, cycle: Cycle) -> Verdict | None:
 
 
 def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
-    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Who cannot be moved is
-    not asked again to move; where a queue above it would be too saturated, its own branch gives first; where the
-    cheapest victim used up what its queue may lose, others are tried without it. Those beside whom it must stand are
-    only asked where nobody else suffices."""
+    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. What cannot be moved
+    is not tried again; where a queue above it would be too saturated, its own branch gives first; where the cheapest
+    victim used up what its queue may lose, others are tried without it. Workloads beside which it must run are only
+    taken where no others suffice."""
     neighbours = candidates.neighbours(workload)
     barred, stuck, bounds, tries = neighbours, set[str](), LIMITS, MOST_TRIES.get(candidates.rule.cause, 1)
     while tries > 0:
@@ -85,7 +85,7 @@ def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
 
 
 def _stuck(search: Search) -> set[str]:
-    """Who found no place elsewhere; where all did, who may not be moved."""
+    """Victims that found no place elsewhere; where all did, those that may not be moved."""
     running = search.cycle.draft.running
     stays = {candidate.key for candidate in search.taken if running[candidate.key].moves_to is None}
     if stays or search.candidates.rule.cause is not Cause.CONSOLIDATED:
@@ -94,7 +94,7 @@ def _stuck(search: Search) -> set[str]:
 
 
 def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission | None:
-    """Start it in the room of as few victims as it takes, moving those who fit elsewhere."""
+    """Start it in the room of as few victims as it takes, moving those that fit elsewhere."""
     if not search.unlock() or not search.unlock(bounds) or (placed := _placed(search)) is None:
         return None
     admission = Admission(search.candidates.pool, placed)
@@ -126,7 +126,7 @@ def _found(search: Search, allowed: Mask | None = None) -> Placements | None:
 
 
 def _fill_back(search: Search) -> None:
-    """Let those remain, the dearest first, without whose going every limit is kept as well, and every place, or the
+    """Spare victims, the dearest first, without which every limit is kept as well, and every place, or the
     gang has others."""
     draft, is_wide = search.cycle.draft, sum(search.cycle.least(search.workload)) > 1
     tries = MOST_SPARED if is_wide or search.cycle.snapshot.is_social else 0
@@ -138,7 +138,7 @@ def _fill_back(search: Search) -> None:
         candidate.give_back(search.cycle)
         is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
         is_right = is_fair_still and _keeps_limits(search.workload, search.candidates.pool, search.cycle)
-        may_stay = has_room and not search.cycle.snapshot.is_social  # else whoever remains is a neighbour
+        may_stay = has_room and not search.cycle.snapshot.is_social  # else what remains is a neighbour
         if is_right and (may_stay or _take_another_place(search)):
             search.taken.remove(candidate)
         else:
@@ -147,7 +147,7 @@ def _fill_back(search: Search) -> None:
 
 
 def _has_room(search: Search, candidate: Candidate) -> bool:
-    """Whether its places are still there beside the newcomer's."""
+    """Whether its places are still there beside those of the workload that starts."""
     ahead = search.cycle.draft.ahead()
     for row in candidate.rows:
         amounts, devices = search.candidates.gives(candidate, row)
@@ -167,7 +167,7 @@ def _keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
 
 
 def _are_due(search: Search) -> bool:
-    """Whether the queues of those who go may still lose them: who was spared may be one who made them owe it."""
+    """Whether the queues of the victims may still lose them: one that was spared may be what made a queue owe it."""
     may_lose, queues = search.candidates.rule.may_lose, {one.queue for one in search.taken}
     return all(any(may_lose(queue, one.counted) for one in search.taken if one.queue == queue) for queue in queues)
 
@@ -181,7 +181,7 @@ def _is_entitled(search: Search) -> bool:
 
 
 def _still_stands(search: Search) -> bool:
-    """Whether the newcomer would be placed there still, had it no other nodes to go to."""
+    """Whether the workload would be placed there still, had it no other nodes to go to."""
     cycle, workload = search.cycle, search.workload
     with cycle.draft.trial():
         _, admission = cycle.draft.started[workload.key]
@@ -192,7 +192,7 @@ def _still_stands(search: Search) -> bool:
 
 
 def _take_another_place(search: Search) -> bool:
-    """Whether the newcomer finds places, maybe others, and takes them."""
+    """Place the workload anew, maybe elsewhere; whether it has places."""
     draft, workload = search.cycle.draft, search.workload
     with draft.trial() as trial:
         draft.vanish(workload.key)
@@ -203,9 +203,9 @@ def _take_another_place(search: Search) -> bool:
 
 
 def _move(search: Search) -> None:
-    """Whoever fits elsewhere goes there; alike ones are not tried twice. A newcomer who is the first of its kind would
-    have to stand beside those of its kind that move, and one that spreads would have to count them. What Keeps leave is
-    left to each after the newcomer and those before it."""
+    """A victim that fits elsewhere goes there; equivalents are not tried twice. A workload that is the first of its
+    kind would have to stand beside those of its kind that move, and one that spreads would have to count them. What
+    Keeps leave is left to each after the workload and the victims before it."""
     cycle, hopeless = search.cycle, search.cycle.hopeless
     cycle.timeline.stay(search.workload, cycle.draft.started[search.workload.key][1])
     looks = any(bound_to_itself(podset.pod) or podset.pod.spread for podset in search.workload.podsets)
@@ -242,7 +242,7 @@ def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Adm
 
 
 def is_fair(search: Search) -> bool:
-    """Whether the whole change is within the rule: a move leaves nobody without a place and keeps disruption budgets;
+    """Whether the whole change is within the rule: a move leaves none without a place and keeps disruption budgets;
     reclaim leaves the asker less saturated than those it takes from."""
     cycle, draft = search.cycle, search.cycle.draft
     evicted = [candidate.victim for candidate in search.taken if draft.running[candidate.key].moves_to is None]
@@ -256,8 +256,8 @@ def is_fair(search: Search) -> bool:
 
 
 def _over_budget(moved: list[Running], cycle: Cycle) -> set[str]:
-    """Who may not be moved with the others, of the first PodDisruptionBudget that would lose more pods than it allows:
-    those whose pods alone are more, else the last."""
+    """Victims that may not be moved with the others, of the first PodDisruptionBudget that would lose more pods than it
+    allows: those whose pods alone are more, else the last."""
     for budget in cycle.snapshot.disruptions:
         found = ((one, covered((budget,), one.workload.podsets, one.admission)) for one in moved)
         pods = {one.workload.key: count for one, budgets in found for _, count in budgets}
@@ -267,7 +267,7 @@ def _over_budget(moved: list[Running], cycle: Cycle) -> set[str]:
 
 
 def _settle(search: Search, admission: Admission) -> Verdict:
-    """Say who leaves, who shrinks and who comes."""
+    """The verdict of the workload; those of its victims are recorded."""
     cycle, workload, victims = search.cycle, search.workload, record_victims(search)
     waits = cycle.draft.repelled_by if suffices(search, admission) else cycle.draft.waits_for
     others = waits(workload.podsets, admission)
@@ -275,7 +275,7 @@ def _settle(search: Search, admission: Admission) -> Verdict:
 
 
 def record_victims(search: Search) -> set[str]:
-    """Say who leaves and who shrinks; their keys."""
+    """Records the verdicts of the victims: evicted or shrunk; returns their keys."""
     cycle, workload, cause = search.cycle, search.workload, search.candidates.rule.cause
     victims = {candidate.key: candidate.victim for candidate in search.taken}
     broken = {candidate.key: budget.key for candidate in search.taken for budget, _ in candidate.budgets
@@ -295,7 +295,7 @@ def record_victims(search: Search) -> set[str]:
 
 
 def suffices(search: Search, admission: Admission) -> bool:
-    """Whether what its own victims give, with what is idle, is all the room it takes, so that it waits for nobody who
+    """Whether what its own victims give, with what is idle, is all the room it takes, so that it waits for none that
     leaves for another."""
     draft = search.cycle.draft
     for row, takes in draft.holdings(search.workload.podsets, admission).items():

@@ -1,4 +1,4 @@
-"""When capacity comes free, and for whom it is kept: ends, holds, backfill, reservations.
+"""When capacity comes free, and for what it is kept: ends, holds, backfill, reservations.
 
 An end is when a workload must be gone: its enforced time limit, else the time that nine in ten of its kind had ended
 by; none is known for the others, and nothing is promised on their leaving. A hold is the earliest moment at which a
@@ -39,8 +39,8 @@ Rooms = dict[int, tuple[Counts, Counts]]
 @dataclass(slots=True, eq=False)
 class Window:
     """Room spoken for from `since` until `until`, and again each `period`. `owner`: key of the held workload, or "" and
-    `queue`, whose workloads a reservation is for ("" nobody), with `members`, those below it. `left`: what is free of a
-    row then, the room of other windows not taken off; `takes`: what of that others may not use. `pool`: that of a
+    `queue`, whose workloads a reservation is for ("" maintenance), with `members`, those below it. `left`: what is free
+    of a row then, the room of other windows not taken off; `takes`: what of that others may not use. `pool`: that of a
     reserved amount. `workload`: that of a hold; `spare`: what the hold leaves of bounds of quota, by account, whether
     it is the guarantee, and resource."""
 
@@ -285,8 +285,8 @@ class Timeline:
         return self.end(one.workload, one.admitted_at)
 
     def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Window | None:
-        """Let those go whose end is known, earliest first: at once as many as it takes for the sum to do, then moment
-        by moment until it fits, beside the windows that it would meet from then on."""
+        """Let workloads go whose end is known, earliest first: at once as many as it takes for the sum to do, then
+        moment by moment until it fits, beside the windows that it would meet from then on."""
         draft, moments = self.draft, self._moments(workload.key)
         with draft.trial():
             lefts = {window: dict(window.left) for window in self.windows}
@@ -438,8 +438,8 @@ class Timeline:
         return own, soon, movable
 
     def conflicting(self) -> dict[str, float]:
-        """Who must go and from when on, youngest first, because a reservation begins before its grace is over:
-        preemptible workloads of other queues on room that would be missing."""
+        """The workloads that must go and from when on, youngest first, because a reservation begins before its grace is
+        over: preemptible workloads of other queues on room that would be missing."""
         found, now = dict[str, float](), self.draft.snapshot.now
         reserved = [window for window in self.windows if not window.owner]
         ordered = sorted(self.draft.running.values(), key=lambda one: (-(one.admitted_at or 0.0), one.workload.key))

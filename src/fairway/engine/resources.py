@@ -69,7 +69,7 @@ def counted(podsets: Iterable[PodSet], counts: Iterable[int], gpu_memory: int) -
 def counts_of(podsets: tuple[PodSet, ...], admission: Admission) -> tuple[int, ...]:
     """How many pods of each podset an admission holds, in the order of the podsets."""
     if len(podsets) == len(admission.podsets) == 1 and podsets[0].name == admission.podsets[0].name:
-        return (admission.podsets[0].count,)  # most are so, and it is asked of everybody
+        return (admission.podsets[0].count,)  # most are so, and it is asked of all
     held = {placement.name: placement.count for placement in admission.podsets}
     return tuple([held.get(podset.name, 0) for podset in podsets])
 

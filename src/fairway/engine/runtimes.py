@@ -9,8 +9,9 @@ Runtimes are learned per (user, name) of a queue. Where fewer than ENOUGH were s
 the user's, then the queue's; name and queue are also told apart by how many GPUs are asked for, for big gangs run
 longer than the small work beside them. Names that differ in a counter or a generated suffix are one name.
 
-What came in the same hour is a batch, and asked first: who submits twice in a row submits the like (Tsafrir, Etsion,
-Feitelson, TPDS 2007). Before enough of a batch have ended, it runs at least as long as half of those that run now have.
+What came in the same hour is a batch, and asked first: a user who submits twice in a row submits the like (Tsafrir,
+Etsion, Feitelson, TPDS 2007). Before enough of a batch have ended, it runs at least as long as half of those that run
+now have.
 """
 
 import re

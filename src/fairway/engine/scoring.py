@@ -2,7 +2,7 @@
 
 What packs or spreads lies within 0..2, so that what the user asked for (preferred affinity) and what an operator marked
 (PreferNoSchedule), which weigh WISH, come before it. A score never makes a node feasible or infeasible. Ties are broken
-by row, that is by name, by whoever orders. Scores of nodes that stay the same for a cycle are kept in the memo.
+by row, that is by name, where nodes are ordered. Scores of nodes that stay the same for a cycle are kept in the memo.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class Linear(NamedTuple):
 class Typical(NamedTuple):
     """The pods most often asked for, by which fragmentation is judged: cpu, devices, which of `sizes` (milli-GPU per
     device, 0: none) they take of each, nodes open to them [pod, node], how frequent they are, 1 in all, 0
-    for those without GPUs. `sought`: what is asked of each node's GPUs by those who cannot use all, 1: by all."""
+    for those without GPUs. `sought`: what is asked of each node's GPUs by pods that cannot use all, 1: by all."""
 
     cpu: Counts
     devices: Counts
@@ -150,7 +150,7 @@ def typical_of(snapshot: Snapshot, shapes: Iterable[Shape]) -> Typical:
 
 
 def _sought(snapshot: Snapshot, open_to: Mask, asked: Values) -> Values:
-    """What those ask for who may not use every GPU, spread over the GPUs that they may use; 1: what all ask for, spread
+    """What pods ask for that may not use every GPU, spread over the GPUs that they may use; 1: what all ask for, spread
     over all."""
     gpus = snapshot.capacity[3].astype(np.float64)
     room = open_to @ gpus
@@ -169,7 +169,7 @@ def less_fragmented(typical: Typical, ground: Ground, shape: Shape, rows: Rows) 
 
 def kept_useful(typical: Typical, ground: Ground, shape: Shape, rows: Rows) -> Values:
     """FGD's, less what the pod strands, the part of the node's free GPUs beyond the part of its CPU that is free, and
-    less what is sought there by others who cannot go elsewhere; in whole per cent."""
+    less what is sought there by others that cannot go elsewhere; in whole per cent."""
     asked, both = dict(zip(shape.request.columns, shape.request.amounts)), np.ix_([0, 3], rows.tolist())
     free, whole = ground.free[both], np.maximum(ground.snapshot.capacity[both], 1)
     taken = np.array([[asked.get(0, 0)], [asked.get(3, 0)]], np.int64)

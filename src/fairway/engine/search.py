@@ -30,14 +30,14 @@ class Search:
     """The places that a workload could have if victims went. `planned`: what its own pods will take of each node."""
 
     def __init__(self, candidates: CandidateSet, workload: Workload, barred: Iterable[str] = ()) -> None:
-        """`barred`: keys of those who are not to be asked."""
+        """`barred`: keys of workloads that are not taken."""
         self.candidates, self.workload, self.cycle = candidates, workload, (cycle := candidates.cycle)
         self.taken: list[Candidate] = []
-        self.tried = False  # somebody was taken, and given back
+        self.tried = False  # a candidate was taken, and given back
         self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
         paired = {one.workload.key for one, _ in candidates.paired(workload)}
         started = cycle.draft.started.values() if candidates.alike else ()
-        shapes = {id(one.podsets): one for one, _ in started}  # who starts now leans on some
+        shapes = {id(one.podsets): one for one, _ in started}  # what starts now leans on some
         self.barred = paired.union(barred, *(candidates.neighbours(one, leans_on) for one in shapes.values()))
         self.allowed = self._allowed()
         if paired:
@@ -46,8 +46,8 @@ class Search:
         self._ahead = candidates.cycle.draft.ahead()
 
     def _allowed(self) -> Mask | None:
-        """Nodes that its pods may use: where it may take those beside whom it must stand, it takes their place, and
-        makes nobody leave so as to be the first of its kind elsewhere."""
+        """Nodes that its pods may use: where it may take those beside which it must run, it takes their place, and
+        evicts none so as to be the first of its kind elsewhere."""
         allowed, podsets = self.cycle.allowed(self.cycle.shunned(self.workload)), self.workload.podsets
         own = [podset.pod for podset in podsets if bound_to_itself(podset.pod)]
         for pod in own if self.candidates.neighbours(self.workload) - self.barred else ():
@@ -120,7 +120,7 @@ class Search:
         yield
 
     def cut(self, suffices: Callable[[], bool]) -> None:
-        """Give those back who were taken last, as many as go: nobody goes before one who is first in the order."""
+        """Give back the candidates taken last, as many as go: none goes before one that is first in the order."""
         whole, low, high = list(self.taken), 0, len(self.taken)
         while low < high:
             middle = (low + high) // 2

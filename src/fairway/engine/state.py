@@ -413,7 +413,7 @@ def state_of(world: World) -> State:
 
 
 def world_of(snapshot: Snapshot, recent: tuple[Workload, ...] = ()) -> World:
-    """What a snapshot was made from, written down, and who was submitted lately."""
+    """What a snapshot was made from, written down, and what was submitted lately."""
     return World(
         snapshot.now, snapshot.nodes, snapshot.pools, tuple(snapshot.queues.values()), snapshot.pending,
         snapshot.running, snapshot.pods, snapshot.reservations, snapshot.disruptions, tuple(snapshot.ended.values()),

@@ -1,8 +1,8 @@
 """A stream: alike workloads of one queue, each of one pod, starting one after the other in idle room.
 
 What it means is `admit`. The difference, for speed: queue, conditions, pool, quota and class were looked at for the
-first of them and are not looked at again; only limits and places are. Where somebody leaves, where room is kept for
-somebody, or where its pool has no place left, the long way decides.
+first of them and are not looked at again; only limits and places are. Where a workload leaves, where room is kept, or
+where its pool has no place left, the long way decides.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from .plan import Admit
 SAME_START = attrgetter(
     "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind", "topology"
 )
-"""What a start in room that is idle, and kept for nobody, depends on beside the podsets and the queue."""
+"""What a start in idle room that is not kept depends on, beside the podsets and the queue."""
 
 
 class Stream:
@@ -69,7 +69,7 @@ class Streams(dict[tuple[str, int], Stream]):
 
 
 def is_quiet(cycle: Cycle) -> bool:
-    """Nobody leaves, and no room is kept."""
+    """No workload leaves, and no room is kept."""
     return cycle.draft.later is None and not cycle.timeline.windows
 
 

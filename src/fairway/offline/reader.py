@@ -308,7 +308,7 @@ def _rest(made: WorkloadObject, owner: OwnerObject, placed: int) -> WorkloadObje
 
 
 def _of_pods(key: str, members: list[PodObject]) -> dict[str, WorkloadObject]:
-    """What a pod of nobody, or a gang of such pods, would get."""
+    """What a pod without an owner, or a gang of such pods, would get."""
     coming = [one for one in members if one.metadata.deletion_timestamp is None]
     if all(one.spec.node_name for one in coming):
         return {}
@@ -366,7 +366,7 @@ def _pooled(one: Running, nodes: Mapping[str, Node], pools: Iterable[Pool]) -> R
 
 
 def waiting_for(one: Running, running: Iterable[Running]) -> Running:
-    """A promised workload waits for those who leave for it, and for those who leave its nodes for nobody else."""
+    """A promised workload waits for those that leave for it, and for those that leave its nodes for no other."""
     if not one.is_promised:
         return one
     own = _nodes_of(one)

@@ -1,4 +1,4 @@
-"""What would become of one workload that waits: how it is decided now, whom that would stop, when it would start, and
+"""What would become of one workload that waits: how it is decided now, what that would stop, when it would start, and
 what would let it start sooner. All of it is `decide` run forward on the world as it is; others may come before
 anything is done about it.
 """
@@ -44,7 +44,7 @@ def explained(world: World, plan: Plan, policy: Policy) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Of whom it is asked, in which world, by which policy."""
+    """Which workload, in which world, by which policy."""
 
     world: World
     policy: Policy
@@ -59,7 +59,7 @@ class Case:
         return {key: one.queue for key, one in workloads_of(self.world).items()}
 
     def answer(self) -> Entry:
-        """How it would be decided now, whom that would stop, and what would come of a wait. `forecast`: null where no
+        """How it would be decided now, what that would stop, and what would come of a wait. `forecast`: null where no
         start is in sight."""
         tries = WhatIf(self.world, self.policy)
         ours, queues, verdicts = self.ours, self.queues, tries.plan().verdicts

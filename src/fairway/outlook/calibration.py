@@ -1,9 +1,9 @@
 """What came of forecasts, and what is learned from it.
 
 Kept is what a workload was told first from each distance, until it starts. Then it is counted: by how much p50 was off,
-and whether the start came by p90. Who waits on beyond its p90 is late whenever it starts: that is learned at once, and
-not again at the start. What was told to many of a queue at once is learned from as one, for they are late or in time
-together.
+and whether the start came by p90. A workload that waits beyond its p90 is late whenever it starts: that is learned at
+once, and not again at the start. What was told to many of a queue at once is learned from as one, for they are late or
+in time together.
 
 A p90 is worth what it came to: each queue stretches the wait until its p90, more when one has passed without the start,
 a ninth as much less after a start that came by then, which settles where nine in ten do (online quantile tracking:
@@ -21,7 +21,7 @@ from fairway.engine import Workload
 from .forecast import Forecast
 
 HORIZONS = (("10m", 600.0), ("1h", 3_600.0), ("6h", 21_600.0), ("1d", 86_400.0), ("longer", inf))
-SOON = 60.0  # seconds: whoever starts within them was in time, whatever the p90
+SOON = 60.0  # seconds: one that starts within them was in time, whatever the p90
 STEP, MOST_STRETCH = 0.4, 64.0
 
 

@@ -283,7 +283,7 @@ class Futures:
         return End(starts, ahead.now, sum(map(self._sizes.of, at_work.values())), is_cut)
 
     def _drained(self, end: End, starts: Values) -> Values:
-        """`starts`, and of those who were not followed, or did not start before the run was cut off, when what is left
+        """`starts`, and of those that were not followed, or did not start before the run was cut off, when what is left
         of the work ahead is drained, as fast as at its end."""
         is_open = starts == inf
         is_open[:MOST_WAITING] &= end.is_cut

@@ -7,7 +7,7 @@ be done once more. What the plan cannot know (how long the work takes) is told b
 through its policy.
 
 Not every event is worth a cycle. What a plan only started is not decided on again at the same moment, for a plan leaves
-nothing that could start; and an end while nothing waits, leaves or grows changes nothing for anybody. The Step that
+nothing that could start; and an end while nothing waits, leaves or grows changes nothing for any. The Step that
 shows such a moment has an empty plan.
 
 Work is in seconds at full size. An elastic workload runs at the part of its pods it has. Nothing here decides.
@@ -95,13 +95,13 @@ class Forward:
         self.state, self.policy, self.now = state, replace(policy, tells_why=False), now
         self.progress: dict[str, Progress] = {}
         self.running: dict[str, Running] = {}
-        self.attempts: list[Attempt] = []  # since somebody last emptied it
+        self.attempts: list[Attempt] = []  # since it was last emptied
         self._work, self._is_checked = work, is_checked
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = counter()
         self._again: float | None = None
         self._has_changed, self._has_only_ends = True, False
-        self._restless: set[str] = set()  # of those in `running`, who leave, are promised, lack pods or could grow
+        self._restless: set[str] = set()  # of those in `running`, which leave, are promised, lack pods or could grow
         self._awaited: set[str] = set()  # named in an `after`: how these end must be remembered
         snapshot = state.snapshot(now)
         self._awaited.update(key for one in snapshot.pending for key in one.after)
@@ -126,7 +126,7 @@ class Forward:
     def steps(self, until: float = float("inf")) -> Iterator[Step]:
         """One for each cycle, until nothing is to happen before `until`."""
         while (moment := self._next()) is not None and moment <= until:
-            self.now = moment = max(self.now, moment)  # who drives it may have let time pass
+            self.now = moment = max(self.now, moment)  # the caller may have let time pass
             if self._again is not None and self._again <= moment:
                 self._has_changed, self._has_only_ends = True, False
             while self._events and self._events[0][0] <= moment:
@@ -138,7 +138,7 @@ class Forward:
                 yield from self._settle()
 
     def _is_quiet(self) -> bool:
-        """Nobody waits, leaves or could grow: who runs will be kept, whoever else ends."""
+        """Nothing waits, leaves or could grow: what runs will be kept, whatever else ends."""
         return not self.state.has_pending and not self._restless
 
     def _next(self) -> float | None:
@@ -311,7 +311,7 @@ class Forward:
         self._forget(key, succeeded=False)
 
     def _forget(self, key: str, *, succeeded: bool) -> None:
-        """It is over; how, is kept only while somebody waits for it: a long run ends very many."""
+        """It is over; how, is kept only while a workload waits for it: a long run ends very many."""
         self.observe(Ended(key, succeeded) if key in self._awaited else Gone("Workload", key))
 
 

@@ -38,12 +38,12 @@ from fairway.engine import (
 One = TypeVar("One", Workload, Running)
 
 PATIENCE = 6 * DAY
-"""Seconds of waiting after which who had less goes no longer first (Tiresias: PromoteKnob)."""
+"""Seconds of waiting after which a workload that had less goes no longer first (Tiresias: PromoteKnob)."""
 SOONER = 2 / 3
 """The part of it after which a gang is brought up that no node could hold: nodes come free together only if kept."""
 AGED = 0.25
-"""The part of all GPUs that the others who are brought up may take, those who run first, then the first to come: where
-everybody waits for weeks, all would be first, and the order by submission once more."""
+"""The part of all GPUs that the others brought up may take, running workloads first, then the first to come: where
+all wait for weeks, all would be first, and the order by submission once more."""
 
 
 def by_submission(one: Workload) -> float:
@@ -63,8 +63,8 @@ def by_claim(one: Workload) -> float:
 
 @dataclass(slots=True)
 class Rated(Generic[One]):
-    """Who waits or runs, as it was last seen: `workload` with its priority, `held` GPUs of `size` since then.
-    `is_wide`: it asks for more GPUs than any node has; `is_aged`: it has waited too long."""
+    """A workload that waits or runs, as it was last seen: `workload` with its priority, `held` GPUs of `size` since
+    then. `is_wide`: it asks for more GPUs than any node has; `is_aged`: it has waited too long."""
 
     one: One
     seen: One
@@ -103,7 +103,7 @@ class Seen:
 
 AnyRated = Rated[Workload] | Rated[Running]
 Value = Callable[[AnyRated, float], int]
-"""A priority from the GPU-seconds that somebody has had."""
+"""A priority from the GPU-seconds that a workload has had."""
 
 
 def least_remaining(one: AnyRated, served: float) -> int:
@@ -113,13 +113,13 @@ def least_remaining(one: AnyRated, served: float) -> int:
 
 
 def least_attained(one: AnyRated, served: float) -> int:
-    """The less it has had, in GPU-hours, the higher (Tiresias); who has waited too long is above all."""
+    """The less it has had, in GPU-hours, the higher (Tiresias); one that has waited too long is above all."""
     return 1 if one.is_aged else -level(served / 3600)
 
 
 def bring_up(those: Sequence[AnyRated], patience: float, now: float, gpus: float) -> None:
-    """Tell those who have waited too long: gangs that no node could hold, and of the others as many as it takes to fill
-    so many GPUs."""
+    """Mark workloads that have waited too long: gangs that no node could hold, and of the others as many as it takes to
+    fill so many GPUs."""
     for one in those:
         one.is_aged = now >= one.ages_at(patience, now)
     others = [one for one in those if one.is_aged and not one.is_wide]
@@ -147,13 +147,13 @@ def standing(most: float, one: Running) -> Rated[Running]:
 def kept(
     known: dict[int, Rated[One]], those: Iterable[One], rate: Callable[[One], Rated[One]]
 ) -> dict[int, Rated[One]]:
-    """Those who are there, as they were last seen, by identity; the others are forgotten."""
+    """Workloads that are there, as they were last seen, by identity; the others are forgotten."""
     return {id(one): known.get(id(one)) or rate(one) for one in those}
 
 
 def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
-    """The same snapshot, with priorities that follow from service. Who has the same as the last time is the same object
-    as then; that is known of those who were there, by identity."""
+    """The same snapshot, with priorities that follow from service. One that has the same as the last time is the same
+    object as then; that is known of those that were there, by identity."""
     memo, now, most = snapshot.memo.of(Seen), snapshot.now, largest_node(snapshot) / DEVICE
     memo.waiting = kept(memo.waiting, snapshot.pending, partial(waiting, most))
     memo.standing = kept(memo.standing, snapshot.running, partial(standing, most))
@@ -172,8 +172,8 @@ def valued(value: Value, snapshot: Snapshot, patience: float = inf) -> Snapshot:
 
 
 def _alterations(memo: Seen, patience: float, now: float) -> Iterator[float]:
-    """When somebody who waits will have waited too long; and, by attained service, when one who runs passes the level
-    of one who waits."""
+    """When a workload will have waited too long; and, by attained service, when one that runs passes the level
+    of one that waits."""
     levels = {one.workload.priority for one in memo.waiting.values() if not one.is_aged}
     for runs in memo.standing.values():
         if runs.held and not runs.is_aged and runs.workload.priority in levels:

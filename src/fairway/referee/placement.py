@@ -99,8 +99,8 @@ def rooms(view: PlanView) -> Found:
 
 
 def overdrawn(view: PlanView, cells: range) -> Iterator[tuple[str, int]]:
-    """Who takes what is not there, and of which cell: when those they wait for are gone and all who need no others have
-    started, or when all are gone."""
+    """Items that take what is not there, and of which cell: when those they wait for are gone and all that need no
+    others have started, or when all are gone."""
     if not view.is_short.any():
         return
     is_short = view.is_short.copy()

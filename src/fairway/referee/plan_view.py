@@ -1,7 +1,7 @@
-"""A plan sorted for the rules: who starts, who leaves and who stands, and where.
+"""A plan sorted for the rules: what starts, what leaves and what stays, and where.
 
-A verdict that its workload's state forbids moves nobody: rule Kind names it. All is counted anew from the values; only
-what the snapshot says is free is believed. Nothing here judges.
+A verdict that its workload's state forbids changes nothing: rule Kind names it. All is counted anew from the values;
+only what the snapshot says is free is believed. Nothing here judges.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ Path = tuple[Queue, ...]
 class PlanView:
     """`starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that hold their room
     until they are gone. `stands`: pods that run now, those told to leave too. `told`: the starts promised before.
-    `unsettled`: who was leaving or promised before."""
+    `unsettled`: what was leaving or promised before."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot, self.plan = snapshot, plan
@@ -75,7 +75,7 @@ class PlanView:
                 self._change(stands, verdict, givers.get(key, ()))
 
     def _go_on(self, one: Running) -> None:
-        """Who was leaving leaves; what was promised starts."""
+        """What was leaving leaves; what was promised starts."""
         if one.is_leaving:
             self.leaves.append(Item(one.workload, one.admission, "leaving"))
             if one.moves_to is not None:
@@ -146,7 +146,7 @@ class PlanView:
 
     @cached_property
     def laid(self) -> Layout:
-        """Starts, and behind them those who leave."""
+        """Starts, and behind them what leaves."""
         return Layout(self.snapshot, [*self.starts, *self.leaves])
 
     @cached_property

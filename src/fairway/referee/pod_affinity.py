@@ -19,8 +19,9 @@ APART = "host port", "anti-affinity", "claim"
 
 
 def neighbours(view: PlanView) -> Found:
-    """Those that leave may have been seen beside a pod or not: both pass, but who starts waits for whom it cannot bear.
-    Spread binds who comes, so those that move may come later; who grows pod by pod may come behind any that grows."""
+    """Those that leave may have been seen beside a pod or not: both pass, but what starts waits for what it cannot
+    bear. Spread binds what comes, so those that move may come later; what grows pod by pod may come behind any that
+    grows."""
     if not view.snapshot.is_social:
         return
     company = AffinityRules(view)
@@ -80,7 +81,7 @@ class AffinityRules:
         return found
 
     def beside(self, on: Columns, key: str) -> dict[str | None, int]:
-        """Pods in each domain of a key, by label; None is no domain, and nobody is counted there."""
+        """Pods in each domain of a key, by label; None is no domain, and nothing is counted there."""
         found: dict[str | None, int] = {None: 0}
         for labels, count in zip(self.labels, on.tolist()):
             if key in labels:

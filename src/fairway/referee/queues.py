@@ -1,7 +1,7 @@
 """What a plan owes to queues: doors, limits, guarantees, budgets, and a division of shares that the rules allow.
 
-Who leaves counts in no queue. What a workload counts, it counts in its queue and all above, in its pool's quotas and in
-those of all pools.
+What leaves counts in no queue. What a workload counts, it counts in its queue and all above, in its pool's quotas and
+in those of all pools.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ CERTAIN = frozenset((Reason.QUEUE_NOT_FOUND, Reason.QUEUE_INVALID, Reason.NOT_AL
 """Reasons that can be told from a workload and its queues alone."""
 NOTHING, NEVER = Share(0), Share(1 << 62)
 HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_limit=inf, pools=("",))
-"""Who takes this one takes everybody."""
+"""A queue that takes this workload takes every workload."""
 
 
 # Doors
@@ -67,7 +67,7 @@ def reasons(view: PlanView) -> Found:
 
 
 def open_queues(view: PlanView) -> set[str]:
-    """Those that take everybody."""
+    """Queues that take every workload."""
     return {name for name, path in view.paths.items()
             if path and name not in view.parents and all(one.stop == "None" and takes(one, HARDEST) for one in path)}
 
@@ -206,7 +206,7 @@ def core_layout(view: PlanView, items: Sequence[Item]) -> Layout:
 
 
 def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> Found:
-    """Those, of items in order, with whom a queue would hold more than that."""
+    """Items, in order, with which a queue would hold more than that."""
     full = books.held + books.sum(laid, items)
     for at in items if ((full > most) & (full > books.held)).any() else ():
         part = books.part(laid, at)
@@ -218,7 +218,7 @@ def beyond(books: Books, most: Columns, laid: Layout, items: Sequence[int]) -> F
 
 
 def budgets(view: PlanView) -> Found:
-    """What those who run on can come to counts as spent, with what they lost, and what was promised."""
+    """What running workloads can come to counts as spent, with what they lost, and what was promised."""
     bounded = [queue for queue in view.snapshot.queues.values() if queue.budget is not None]
     if not bounded:
         return

@@ -1,4 +1,4 @@
-"""Every way in which a plan would break the cluster or a promise: a rule each, and what finds who breaks it.
+"""Every way in which a plan would break the cluster or a promise: a rule each, and what finds the items that break it.
 
 Written from the promises alone. A fault is a real breach: where the promises leave a choice, every choice passes. Of
 several workloads that together take too much, those decided last are at fault.
@@ -121,7 +121,7 @@ def finishes(view: PlanView) -> Found:
 
 
 def _doomed(view: PlanView) -> set[str]:
-    """Who waits for one that failed, and who waits for those."""
+    """Workloads after one that failed, and after those."""
     followers = [one for one in view.waiting.values() if one.after]
     failed = {key for key, one in view.snapshot.ended.items() if not one.succeeded}
     found = set[str]()
@@ -133,13 +133,13 @@ def _doomed(view: PlanView) -> set[str]:
 
 Rules = Mapping[str, Callable[[PlanView], Found]]
 OF_VERDICTS: Rules = {
-    "Total": total,  # every pending and every running workload has exactly one verdict, and nobody else has one
+    "Total": total,  # every pending and every running workload has exactly one verdict, and no other has one
     "Kind": kinds,  # a verdict that the workload's state allows; what was promised is said again, unchanged
     "Reason": reasons,  # a wait gives the first reason that holds
-    "Resize": resizes,  # within minCount..count; who stays keeps its place and order, who comes goes behind
+    "Resize": resizes,  # within minCount..count; what stays keeps its place and order, what comes goes behind
     "Disruption": disruptions,  # an eviction that exceeds a PodDisruptionBudget names it
     "Finish": finishes,  # at its time limit, or after a failure
-    "Hold": holds,  # nobody delays a hold, which is for room that is known to come free
+    "Hold": holds,  # no workload delays a hold, which is for room that is known to come free
 }
 OF_STARTS: Rules = {
     "Gang": gangs,  # every podset, each between its minimum and its count
@@ -151,15 +151,15 @@ OF_STARTS: Rules = {
     "Topology": topologies,  # inside one domain of the required level; segments inside theirs
     "Neighbour": neighbours,  # required pod (anti-)affinity, hard spread and host ports
     "Door": doors,  # the queue is there, a leaf, open to it; it is active, backs off no more, came after what succeeded
-    "Limit": limits,  # at most the limit, at every ancestor, once all who leave are gone
+    "Limit": limits,  # at most the limit, at every ancestor, once all that leaves is gone
     "Guaranteed": cores,  # the non-preemptible within what is guaranteed, at every ancestor
-    "Budget": budgets,  # nobody who could overrun what is left of it by its time limit
-    "After": afters,  # it waits only for those who leave
+    "Budget": budgets,  # none that could overrun what is left of it by its time limit
+    "After": afters,  # it waits only for workloads that leave
     "Reserved": reservations,  # no start takes what a reservation keeps for others
 }
 OF_VICTIMS = (
     "Victim",  # taken by a right, and not protected
-    "Vain",  # taken for somebody who starts or grows after it
+    "Vain",  # taken for a workload that starts or grows after it
     "Needed",  # were it spared, there would not be room
     "Entitled",  # reclaimed within the asker's share, from above what the loser is due, shares being well divided
 )

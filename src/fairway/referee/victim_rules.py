@@ -1,6 +1,6 @@
-"""What those who are evicted, shrunk or kept waiting could object.
+"""What workloads that are evicted, shrunk or kept waiting could object.
 
-A victim may be taken only for somebody who starts or grows after it, by a right (priority in one queue, lent share
+A victim may be taken only for a workload that starts or grows after it, by a right (priority in one queue, lent share
 taken back from another, a move that both queues allow, a hold), unprotected, and needed: were it spared, the newcomer
 would find less than it takes. Room and quota count as they were at the newcomer's turn, with the minimums of all before
 it.
@@ -23,11 +23,11 @@ MIN_RUNTIME, MAX_EVICTIONS, HOUR = 600.0, 6, 3600.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
 Taking = Evict | Resize
 Breach = tuple[str, str, str]
-"""Who breaks a rule, which, and how."""
+"""The workload that breaks a rule, which rule, and how."""
 
 
 def evictions(view: PlanView) -> Iterator[Breach]:
-    """Every victim: for whom, by what right, unprotected, and needed."""
+    """Every victim: for which workload, by what right, unprotected, and needed."""
     taken: dict[str, list[Taking]] = defaultdict(list)
     verdicts: list[Taking] = [*view.of(Evict), *view.of(Resize)]
     waits = {item.key: item.after for item in view.special if item.role in ("new", "more")}
@@ -74,7 +74,7 @@ class VictimRules:
         self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(self.starts)}
         self.ahead = {item.key: at for at, item in reversed(list(enumerate(self.starts)))}
         self.evicted: dict[str, float] = {}  # milli-GPU in the token bucket of each pool
-        self.moved: dict[str, int] = {}  # who counts where it goes already
+        self.moved: dict[str, int] = {}  # what counts where it goes already
         self.heirs = {verdict.workload: key for key, verdicts in taken.items() for verdict in verdicts}
         unnamed = [at for at in self.laid.of("evicted") if self.laid.items[at].key not in self.heirs]
         self.books.held += self.books.sum(view.standing, range(len(view.stands))) - self.books.sum(self.laid, unnamed)
@@ -178,7 +178,7 @@ class VictimRules:
 
     def is_within(self, at: int, victims: Sequence[int] = ()) -> bool:
         """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for, once
-        the victims are gone; whoever grows, with its first pod more."""
+        the victims are gone; one that grows, with its first pod more."""
         part, books = self._asked(at), self.books
         is_over = (part > 0) & (books.held + part - self.gone(victims) > books.owed)
         return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
@@ -227,9 +227,9 @@ class VictimRules:
             self._take(one, -sign)
 
     def _unentitled(self, at: int, item: Item, victims: Sequence[int], reclaimed: Sequence[int]) -> Iterator[Breach]:
-        """Reclaim: the asking leaf within its share (who grows, with its first pod more), the losing branch above what
-        it is due before it loses the last (and largest) of them. Who gave it surplus, and then more to another, is told
-        for that one."""
+        """Reclaim: the asking leaf within its share (one that grows, with its first pod more), the losing branch above
+        what it is due before it loses the last (and largest) of them. Who gave it surplus, and then more to another, is
+        told for that one."""
         books, part = self.books, self._asked(at)
         if self.invalid_share:
             yield item.key, "Entitled", f"no division gives {self.invalid_share} that share"

@@ -1,4 +1,4 @@
-"""Time: what holds and reservations keep is not taken by those who stay too long, and not promised twice."""
+"""Time: what holds and reservations keep is not taken by workloads that stay too long, and not promised twice."""
 
 from math import inf
 
@@ -34,7 +34,8 @@ def meets(view: PlanView, other: Wait, time: float) -> bool:
 
 
 def delays(view: PlanView, wait: Wait, held: Layout) -> Found:
-    """Who takes room of a hold, the first of `held`, and stays too long; only what stands on its nodes is looked at."""
+    """Items that take room of a hold, the first of `held`, and stay too long; only what stands on its nodes is looked
+    at."""
     laid, items, size, names = view.laid, view.laid.items, view.snapshot.free.size, held.items[0].admission.nodes
     owners = {item.key for item in held.items}
     late = [at for at, item in enumerate(view.starts) if stays(view, item, wait, owners)]
@@ -74,7 +75,7 @@ def stays(view: PlanView, item: Item, hold: Wait, owners: set[str]) -> bool:
 
 
 def reservations(view: PlanView) -> Found:
-    """In its window only the queue of a reservation uses what is reserved; before it only who is gone in time. Windows
+    """In its window only the queue of a reservation uses what is reserved; before it only what is gone in time. Windows
     that overlap add up."""
     windows = [(kept, opens) for kept in view.snapshot.reservations if (opens := window(view, kept)) is not None]
     pods = [pod for pod, _ in (*view.laid.kinds, *view.standing.kinds)] if windows else []
