@@ -45,7 +45,7 @@ class Block:
     @property
     def label(self) -> str:
         if not self.is_numbered:
-            return f"{self.width} ×"
+            return f"{self.width} GPU{'s' * (self.width > 1)}"
         return str(self.first) if self.width == 1 else f"{self.first}–{self.last}"
 
 

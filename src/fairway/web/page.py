@@ -4,6 +4,7 @@ A view gives a `Page`. Its frame is HTML with empty elements for the lists; a li
 `difference` names only the rows that changed, so an open page costs what happens in it. Templates escape everything.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,11 +13,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from fairway.api.quantities import time_text
 
 from .access import Sight
 
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 WINDOW = 200
 """Rows of a list that are sent at once."""
 
@@ -125,7 +128,7 @@ def _templates() -> Environment:
         loader=PackageLoader("fairway.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"span": span, "number": number, "moment": moment, "stamp": stamp}
+    made.filters |= {"span": span, "number": number, "moment": moment, "stamp": stamp, "timed": timed}
     return made
 
 
@@ -147,6 +150,11 @@ def number(value: float) -> str:
 def moment(at: float | None) -> str:
     """Seconds since the epoch, as a browser reads them in a `datetime` attribute; the browser writes its local time."""
     return time_text(at) if at else ""
+
+
+def timed(text: str) -> Markup:
+    """A sentence whose timestamps a browser writes in its local time."""
+    return Markup(STAMP.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(text))))
 
 
 def stamp(at: float | None) -> str:

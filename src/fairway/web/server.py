@@ -92,7 +92,9 @@ class Dashboard:
                 return _said(401, str(error))
             except ApiError as error:
                 return _said(error.status, error.message or str(error))
-            except (OSError, TimeoutError) as error:
+            except TimeoutError:
+                return _said(503, "the cluster is not seen yet: its API server is away, or Fairway is not installed")
+            except OSError as error:
                 return _said(503, f"the API server does not answer: {error}")
 
         return answered

@@ -96,7 +96,7 @@ class Topics:
         """The page, then each change, and a beat where nothing changes; without an end."""
         clock, told = topic.clock, 0.0
         while True:
-            version = self._world.version
+            version, self._world.looked_at = self._world.version, clock.now()
             await topic.refresh()
             for message in topic.after(last):
                 last, told = message.id, clock.now()

@@ -1,13 +1,13 @@
 """What the page shows, as the informers last saw it. Nothing else is asked of the API server while somebody watches.
 
-The informers start with the first viewer and read what the dashboard's own credentials may list: Workloads of all
-namespaces, else of its own. A kind that may not be listed stays empty, and `denied` names it. `version` grows with each
-change, and `after` waits for that.
+The informers start with the first viewer and end some minutes after the last. They read what the dashboard's own
+credentials may list: Workloads of all namespaces, else of its own. A kind that may not be listed stays empty, and
+`denied` names it. `version` grows with each change, and `after` waits for that.
 """
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2s
@@ -26,7 +26,7 @@ from fairway.kube.kinds import Kind, Selection
 
 from .workload import Workload, workload
 
-AGAIN_SECONDS, SYNC_SECONDS = 5.0, 20.0
+AGAIN_SECONDS, SYNC_SECONDS, UNSEEN_SECONDS = 5.0, 20.0, 300.0
 REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
 
 
@@ -57,11 +57,11 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
 class World:
     """`home`: the namespace of the dashboard's own credentials; `controller`: that of the controller. `namespaces`: how
     many workloads each has. `on_node`: the keys of the workloads on each node; `touched`: how often it, or what is on
-    it, has changed. `kept`: what views keep between two drawings."""
+    it, has changed. `kept`: what views keep between two drawings. `looked_at`: when somebody looked last."""
 
     def __init__(self, client: Client, home: str, controller: str = NAMESPACE) -> None:
         self.client, self.home, self._controller = client, home, controller
-        self.version, self.synced = 0, asyncio.Event()
+        self.version, self.synced, self.looked_at = 0, asyncio.Event(), 0.0
         self._next: asyncio.Event = asyncio.Event()
         self.denied: list[str] = []
         self.workloads: dict[str, Workload] = {}
@@ -80,9 +80,14 @@ class World:
         """A name for the row of a workload that its viewer may not see; the same for the same workload."""
         return blake2s(key.encode(), key=self._salt[:32], digest_size=8).hexdigest()
 
+    @property
+    def is_watching(self) -> bool:
+        return self._running is not None and not self._running.done()
+
     async def seen(self) -> None:
         """Returns once everything is seen; begins to watch, unless it does. TimeoutError where that takes long."""
-        if self._running is None or self._running.done():
+        self.looked_at = self.client.clock.now()
+        if not self.is_watching:
             self.synced.clear()
             self._running = asyncio.create_task(self._run())
         await self.client.clock.within(SYNC_SECONDS, self.synced.wait())
@@ -129,26 +134,36 @@ class World:
         self._written, self._own = {}, {}
         for each in (self.namespaces, self.on_node, self.touched, self.kept):
             each.clear()
-        while True:
-            try:
-                chosen = [it async for it in self._chosen()]
-                break
-            except (ApiError, OSError):
-                await self.client.clock.sleep(AGAIN_SECONDS)
+        while not (chosen := await self._chosen()):
+            await self.client.clock.sleep(AGAIN_SECONDS)
         async with asyncio.TaskGroup() as tasks:
+            running = []
             for selection, shape in chosen:
                 readers = {kinds.WORKLOADS: self._read, kinds.PODS: self._read_pod}
                 tell = readers.get(selection.kind) or partial(self._tell, selection.kind)
                 informer = Informer(self.client, selection, shape=shape, changed=tell)
                 self._informers[selection.kind] = informer
-                tasks.create_task(informer.run())
+                running.append(tasks.create_task(informer.run()))
             for informer in list(self._informers.values()):
                 await informer.synced.wait()
             self.synced.set()
             self._mark()
+            while (left := self.looked_at + UNSEEN_SECONDS - self.client.clock.now()) > 0:
+                await self.client.clock.sleep(left)
+            for task in running:
+                task.cancel()
 
-    async def _chosen(self) -> Any:
-        """What may be listed."""
+    async def _chosen(self) -> list[tuple[Selection, Any]]:
+        """What is served and may be listed; nothing while the API server is away, or does not know Workloads."""
+        self.denied = []
+        try:
+            served = {it["name"] for it in await self.client.resources(kinds.FAIRWAY)}
+            found = [it async for it in self._listed(served)] if kinds.WORKLOADS.plural in served else []
+        except (ApiError, OSError):
+            return []
+        return found
+
+    async def _listed(self, served: Container[str]) -> AsyncIterator[tuple[Selection, Any]]:
         shapes = {
             kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
             kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
@@ -159,7 +174,8 @@ class World:
             yield Selection(kinds.PODS, labels=f"{objects.QUEUE},!batch.kubernetes.io/job-name"), objects.PodObject
         for kind, shape in shapes.items():
             space = self._controller if kind == kinds.LEASES else ""
-            if await may(self.client, "list", kind, space):
+            is_served = kind.group_version != kinds.FAIRWAY or kind.plural in served
+            if is_served and await may(self.client, "list", kind, space):
                 yield Selection(kind, space), shape
             else:
                 self.denied.append(kind.plural)
