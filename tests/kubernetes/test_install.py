@@ -125,7 +125,7 @@ async def test_a_cluster_gets_fairway_runs_jobs_and_loses_it_again(bare: Plane) 
     """One story, since a control plane costs many seconds: each part starts from what the one before left."""
     async with bare.client() as admin:
         with bare.scheduler():
-            async with nodes(admin, node("n1", cpu=6), node("n2", cpu=2)):
+            async with nodes(admin, node("n1", cpu=6, gpus=8), node("n2", cpu=2, gpus=8)):
                 await _installed(bare)
                 await _only_what_is_granted(bare, admin)
                 await _checked(bare, admin)
@@ -166,6 +166,7 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
         await until(lambda: _is(admin, "pod-a", "Running"))
         elastic = job("e", 1, 600)
         elastic["metadata"]["annotations"] = {"fairway.dev/min-count": "1"}
+        elastic["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
         elastic["spec"] |= {"completionMode": "Indexed", "parallelism": 6, "completions": 6}
         pod = Ref(kinds.PODS, "a", "default")
         await admin.patch(pod, {"metadata": {"finalizers": ["example.com/lingers"]}})
@@ -176,7 +177,8 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
         await until(lambda: _holds(admin, "e", 6))
         await admin.create(kinds.JOBS, job("f", 5, 2, priorityClassName="urgent"))
         await until(lambda: _is(admin, "job-f", "Succeeded"))  # the elastic one shrinks for it
-        await admin.delete(Ref(kinds.JOBS, "e", "default"))
+        await admin.delete(Ref(kinds.JOBS, "e", "default"))  # what it used is charged at once
+        await admin.create(kinds.USAGE_MONTHS, {"metadata": {"name": "2026-10"}, "spec": {}})
         certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
         await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew
 

@@ -295,3 +295,20 @@ def test_accounts_equal_what_was_held_to_the_second_whatever_crashes(first: int)
         wrong = {name: (charged[name], held[name]) for name in held if abs(charged[name] - held[name]) > 0.05}
         assert not wrong, f"seed {seed}: {wrong}"
         assert sum(held.values()) > 0, f"seed {seed}"
+
+
+def test_a_queue_tells_what_of_its_budget_is_spent_and_reserved() -> None:
+    async def story(world: World) -> tuple[Thing, Thing]:
+        await world.apply(queue("team", budget={"gpuHours": "10", "period": "30d"}))
+        limit = {"fairway.dev/time-limit": "2h"}
+        await world.apply(job("a", seconds=1800, gpus=2, labels={"fairway.dev/queue": "team"}, annotations=limit))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        await world.clock.sleep(120)
+        before = (await world.queue("team"))["status"]
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=1900)
+        await world.clock.sleep(120)
+        return before, (await world.queue("team"))["status"]
+
+    before, after = play(story, node("n1", gpus=2))
+    assert before["budgetReserved"] == 4 and not before.get("budgetSpent", {}).get("gpuHours")
+    assert not after["budgetReserved"] and 1 <= after["budgetSpent"]["gpuHours"] < 1.01

@@ -125,6 +125,7 @@ class QueueStatus(Part, frozen=True):
     decayed_usage: Annotated[dict[str, dict[str, DecayedAmount]], says("Amount times seconds.")] = {}
     users: Annotated[dict[str, DecayedAmount], says("GPU-seconds per user.")] = {}
     budget_spent: Annotated[BudgetUse | None, says("Of the current period.")] = None
+    budget_reserved: Annotated[float, says("GPU-hours that what runs can come to, by time limit or experience.")] = 0.0
     evicted_gpus: Annotated[dict[str, DecayedAmount], says("Per pool, for its eviction budget.")] = {}
     runtimes: Annotated[tuple[RuntimeSketch, ...], says("Runtimes seen, by user and name.")] = ()
     forecasts: Annotated[tuple[ForecastAccuracy, ...], says("How far off forecasts were, by horizon.")] = ()

@@ -6,6 +6,7 @@ minute. Only the share is read from there: what is due to a queue is decided, no
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from .alone import alone
 from .connect import on_cluster
 from .leader import warn
 from .listing import GPU, Meta, PodMeta, natural
-from .output import listing_option, print_names, print_table, show, span
+from .output import clock_time, listing_option, print_names, print_table, show, span
 
 Thing = dict[str, Any]
 
@@ -206,9 +207,26 @@ def _print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Seque
         click.echo("usage is not shown: you may not list the workloads of all namespaces", err=True)
     elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):
         click.echo("SHARE is as of the last minute, all else as of now", err=True)
+    if budgets := [line for it in items for line in _budget(it)]:
+        click.echo()
+        print_table(["BUDGET", "GPU HOURS", "SPENT", "RESERVED", "LEFT", "WHOLE AGAIN"], budgets)
     if forecasts := [line for it in items for line in _accuracy(it)]:
         click.echo()
         print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "BY P90"], forecasts)
+
+
+def _budget(queue: Thing) -> Iterator[list[object]]:
+    """What is left of its budget: what ended is spent, what runs has its time limit reserved."""
+    from fairway.api.quantities import Malformed, duration, exact, time
+
+    budget, said = (queue.get("spec") or {}).get("budget"), queue.get("status") or {}
+    if budget:
+        with suppress(Malformed):
+            whole, spent = float(exact(str(budget["gpuHours"]))), said.get("budgetSpent") or {}
+            used, kept = float(spent.get("gpuHours", 0)), float(said.get("budgetReserved", 0))
+            ends = clock_time(time(spent["since"]) + duration(budget["period"]), 0.0) if spent.get("since") else ""
+            hours = [f"{amount:,.1f}" for amount in (whole, used, kept, max(0.0, whole - used - kept))]
+            yield [queue["metadata"]["name"], *hours, ends]
 
 
 def _missing(name: str) -> Thing:

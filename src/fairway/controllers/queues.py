@@ -24,7 +24,7 @@ from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
-from fairway.engine import GPU, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts, invalid_parent, learn
+from fairway.engine import GPU, HOUR, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts, invalid_parent, learn
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.outlook import Outcome, learned
@@ -51,6 +51,7 @@ class Picture:
     admitted: int = 0
     usage: Mapping[tuple[str, str], int] = field(default_factory=dict)
     share: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    reserved: float = 0.0  # GPU-seconds of its budget
     fault: tuple[str, str] | None = None  # why its parents lead to no root
 
 
@@ -206,7 +207,8 @@ class Queues:
         told = {name: _by_pool(cells) for name, cells in held.items()}
         said, value = Said(*(picture.fault or ("Valid",))), str(picture.fault is None)
         status = life.told(status, "Valid", said, now=self.means.now(), value=value)
-        return replace(status, pending=picture.pending, admitted=picture.admitted, **told)
+        hours = round(picture.reserved / HOUR, 3)
+        return replace(status, pending=picture.pending, admitted=picture.admitted, budget_reserved=hours, **told)
 
 
 def use_of(said: WorkloadObject, now: float) -> Use | None:
@@ -255,7 +257,10 @@ def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> di
     admitted = summed(snapshot, Counter((one.workload.queue,) for one in snapshot.running))
     held, due = _by_queue(usage), _by_queue(plan.shares)
     return {
-        name: Picture(pending[name,], admitted[name,], held[name], due[name], invalid_parent(name, snapshot.queues))
+        name: Picture(
+            pending[name,], admitted[name,], held[name], due[name], plan.reserved.get(name, 0.0),
+            invalid_parent(name, snapshot.queues),
+        )
         for name in snapshot.queues
     }
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from .admit import admit, follow, hold, wait
 from .cycle import Cycle
 from .elastic import grow
+from .eligibility import bound
 from .lifecycle import release, replace_lost
 from .model import Workload
 from .plan import Admit, Plan, Verdict, Wait, kept
@@ -89,4 +90,5 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts:
             verdicts[key] = cycle.confirm(one) if one.is_promised else kept(key)
-    return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at)
+    reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
+    return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at, reserved)

@@ -115,7 +115,7 @@ def _overruns(branch: Branch, workload: Workload, gpus: float, cycle: Cycle) -> 
     if ledger.budget_since is not None and period is not None:
         ends = ledger.budget_since + period
     spent = ledger.budget_spent if ends is None or cycle.now < ends else 0.0
-    spending = Spending(budget, spent, _bound(branch, cycle), gpus * lasts(workload, 0.0, cycle))
+    spending = Spending(budget, spent, bound(branch, cycle), gpus * lasts(workload, 0.0, cycle))
     if sum(spending[1:]) <= budget:
         return None
     if ends is not None:
@@ -132,7 +132,7 @@ def lasts(workload: Workload, ran: float, cycle: Cycle) -> float:
     return max(ran, DAY) if left is None else left
 
 
-def _bound(branch: Branch, cycle: Cycle) -> float:
+def bound(branch: Branch, cycle: Cycle) -> float:
     """GPU-seconds that running workloads of the queue can come to."""
     draft, now, total = cycle.draft, cycle.now, 0.0
     standing = [
