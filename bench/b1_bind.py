@@ -1,10 +1,10 @@
 """B1, binding: pods on nodes of 4 CPUs through a real API server, each contestant on one of its own, A B C C B A.
 
-Parts, both or that which BENCH_PARTS names: `backlog` (the pods are there; from the start of the contestant to the last
+Parts, all or those that BENCH_PARTS names: `backlog` (the pods are there; from the start of the contestant to the last
 binding) and `live` (the contestant waits for them; from the first creation to the last binding). BENCH_PODS and
 BENCH_NODES stand in for 10,000 and 5,000. A tenth as many pods are bound before, so that nothing is measured cold. A
 run is valid if every pod was bound and no node has more than it holds. Beside the speed stands what a pod cost of CPU,
-of the contestant and of the API server with its etcd.
+of the contestant and of the API server with its etcd. The parts of `bench/reaction.py` say how soon something is done.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
+from bench import reaction
 from bench.figure import Figure
 from bench.real import FAIRWAY, KUBE, NOOP, Cluster, Contestant, Process, followed, fresh, is_there, pod, running, size
 
@@ -104,7 +105,10 @@ def run(rounds: int = 2) -> Iterator[Figure]:
     """At most two rounds: a run takes minutes."""
     if not is_there("B1"):
         return
-    for part in os.environ.get("BENCH_PARTS", "").split() or PARTS:
+    for part in os.environ.get("BENCH_PARTS", "").split() or [*PARTS, *reaction.WORK]:
+        if part in reaction.WORK:
+            yield from reaction.figures(part)
+            continue
         found = races(part, min(rounds, 2))
         yield from _figures(f"B1 {part}, {count()} pods on {size('NODES', NODES)} nodes", found)
 

@@ -230,11 +230,13 @@ def pod(name: str, scheduler: str, *, cpu: str = "100m", **meta: Any) -> Thing:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
 
 
-def job(name: str, pods: int = 1, **meta: Any) -> Thing:
-    """A managed Job whose pods end as soon as they run."""
-    made = pod(name, FAIRWAY.scheduler, annotations={DURATION: "0s"}, **meta)
+def job(
+    name: str, pods: int = 1, *, scheduler: str = FAIRWAY.scheduler, cpu: str = "100m", seconds: float = 0, **meta: Any
+) -> Thing:
+    """A Job for a scheduler, whose pods run so long; suspended for Fairway. `meta`: as of a pod."""
+    made = pod(name, scheduler, cpu=cpu, annotations={DURATION: f"{seconds}s"}, **meta)
     template = {"metadata": {"annotations": made["metadata"].pop("annotations")}, "spec": made["spec"]}
-    spec = {"suspend": True, "parallelism": pods, "completions": pods, "template": template}
+    spec = {"suspend": scheduler == FAIRWAY.scheduler, "parallelism": pods, "completions": pods, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": made["metadata"], "spec": spec}
 
 

@@ -159,7 +159,7 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
     async with controller(plane, admin):
         await admin.create(kinds.PODS, labelled("Pod", "a", pod_spec(5)))
         await admin.create(kinds.JOBS, job("b", 1, 5))
-        await until(lambda: _is(admin, "pod-a", "Running"))
+        await until(lambda: _runs(admin, "a"))
         await until(lambda: _is(admin, "job-b", "Succeeded"))
         await admin.create(kinds.JOBS, job("c", 5, 2, priorityClassName="urgent"))
         await until(lambda: _is(admin, "job-c", "Succeeded"))  # the bare pod is evicted, and made again
@@ -195,6 +195,12 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
 async def _holds(client: Client, name: str, count: int) -> bool:
     pods = await client.list(Selection(kinds.PODS, "default", labels=f"job-name={name}"))
     return sum(it["status"]["phase"] == "Running" for it in pods) == count
+
+
+async def _runs(client: Client, pod: str) -> bool:
+    """A pod that never waited has no Workload that says so."""
+    found = await client.find(Ref(kinds.PODS, pod, "default"))
+    return found is not None and found["status"].get("phase") == "Running"
 
 
 async def _is(client: Client, workload: str, wanted: str) -> bool:
