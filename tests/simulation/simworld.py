@@ -40,6 +40,7 @@ class World:
     chance: Chance
     hollow: Hollow
     dead: set[str]
+    jobs: asyncio.Task[None]  # what makes pods of Jobs
     controllers: asyncio.Task[None] | None = None
 
     def start(self, transport: Transport | None = None, settings: Settings = SETTINGS) -> None:
@@ -175,7 +176,7 @@ async def cluster(
         running = [tasks.create_task(part) for part in parts]
         for definition in DEFINITIONS:
             await client.create(kinds.DEFINITIONS, definition)
-        world = World(server, client, clock, chance, hollow, down)
+        world = World(server, client, clock, chance, hollow, down, jobs=running[1])
         await world.apply(*nodes)
         try:
             yield world

@@ -69,3 +69,15 @@ def test_what_is_urgent_is_written_past_a_long_list_of_decisions() -> None:
         return 40 - sum([await world.is_in(f"job-j{at}", "Admitted", "Running") for at in range(40)])
 
     assert play(story) >= 30
+
+
+def test_room_is_free_when_the_pods_of_a_job_have_ended_whatever_the_job_says() -> None:
+    async def story(world: World) -> tuple[bool, bool]:
+        world.start()
+        await world.apply(job("first", seconds=5), job("next", seconds=500))
+        await world.until(lambda: world.is_in("job-first", "Running"))
+        world.jobs.cancel()  # nobody says that a Job is complete, or makes pods
+        await world.until(lambda: world.is_in("job-next", "Admitted"), seconds=10)
+        return await world.is_in("job-first", "Running"), bool(await world.pods(phase="Succeeded"))
+
+    assert play(story, cpu=2) == (True, True)

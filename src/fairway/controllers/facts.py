@@ -2,11 +2,12 @@
 
 What a workload means depends on its Workload, its owner and its pods together, so whatever changes marks the workload
 stale, and `settle` tells all stale ones before a snapshot is taken. A workload whose owner is over is over, whatever
-its Workload says yet: room is free the moment the pods are gone. A pod on a node that no running workload accounts
-for takes its room as a pod of others does, so that what lingers is never given twice. Pods that a workload loses by
-shrinking leave like a workload of their own, from the plan that says so until the last is gone: who gets their room
-waits for them. What cannot be read is told to nobody and logged. That a workload is as it was assumed to be is no news:
-it is noted in `is_shown`, for it says when the workload was admitted, and so when it will end.
+its Workload says yet, and so is a Job all of whose pods have succeeded: room is free the moment the pods are gone. A
+pod on a node that no running workload accounts for takes its room as a pod of others does, so that what lingers is
+never given twice. Pods that a workload loses by shrinking leave like a workload of their own, from the plan that says
+so until the last is gone: who gets their room waits for them. What cannot be read is told to nobody and logged. That a
+workload is as it was assumed to be is no news: it is noted in `is_shown`, for it says when the workload was admitted,
+and so when it will end.
 """
 
 import logging
@@ -29,6 +30,7 @@ from fairway.kube.kinds import Kind
 from .bind import by_podset, holds_room, less, packed, place_of, strays
 from .cases import Cases, group_kind
 from .names import Names
+from .owner import JobOwner
 from .view import View
 
 log = logging.getLogger(__name__)
@@ -218,8 +220,9 @@ class Facts:
     def _fact(self, key: str, said: WorkloadObject, reading: workloads.Reading) -> Fact | None:
         case = self.cases.case(key)
         outcome = case.owner.outcome() if case.owner else None
-        if outcome and said.metadata.deletion_timestamp is None:
-            return Ended(key, outcome.succeeded)
+        is_done = isinstance(case.owner, JobOwner) and case.owner.is_done(case.pods)
+        if (outcome or is_done) and said.metadata.deletion_timestamp is None:
+            return Ended(key, outcome.succeeded if outcome else True)
         fact = workloads.fact(said, reading)
         if isinstance(fact, Running):
             return self._standing(key, fact)

@@ -12,7 +12,7 @@ with Fairway's gate in its template; of a Job that runs the template does not ch
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from fairway.api import owners
 from fairway.api.admission import held_back
 from fairway.api.forms.form import Conditions, Form, Outcome
-from fairway.api.objects import ACTIVE, GATE, MANIFESTS, SCHEDULER, JobObject, PodObject, PodSpec
+from fairway.api.objects import ACTIVE, GATE, INDEX, MANIFESTS, SCHEDULER, JobObject, PodObject, PodSpec
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
@@ -58,6 +58,13 @@ class JobOwner:
     def outcome(self) -> Outcome | None:
         """How it ended; None while it has not."""
         return Conditions(self.job.status.conditions).outcome("Complete")
+
+    def is_done(self, pods: Iterable[PodObject]) -> bool:
+        """Whether as many of its pods have succeeded as are to, and none runs: its own controller says so a second
+        later."""
+        pods, wanted = list(pods), self.job.spec.completions
+        done = {it.metadata.annotations.get(INDEX, it.metadata.name) for it in pods if it.status.phase == "Succeeded"}
+        return wanted is not None and 0 < wanted <= len(done) and not any(map(holds_room, pods))
 
     def is_array(self) -> bool:
         """Whether its pods are trials, each by itself: more than run at once, or one at a time will do."""
