@@ -1,7 +1,7 @@
 """The statuses of a workload's life."""
 
 from fairway.api.decode import change
-from fairway.api.types import WorkloadStatus
+from fairway.api.types import Forecast, WorkloadStatus
 from fairway.controllers import status as life
 from fairway.controllers.status import Said, holds, since
 from fairway.engine import Admission, Eviction, NodeShare, PodSetPlacement
@@ -92,3 +92,9 @@ def test_a_change_is_the_merge_patch_from_one_status_to_the_next() -> None:
 def test_the_mark_of_a_backfill_ends_with_its_eviction() -> None:
     status = life.mark(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), "ns/held")
     assert evicted(status, 150.0).backfilled_for == ""
+
+
+def test_what_cannot_start_as_things_are_is_foretold_no_start() -> None:
+    waits = WorkloadStatus(phase="Pending", reason="NoRoom", forecast=Forecast("2026-11-21T14:20:00Z"))
+    assert life.wait(waits, Said("NoRoom", "needs 2 GPUs"), 1).forecast == waits.forecast
+    assert life.wait(waits, Said("QueueStopped", "queue q admits nothing new"), 1).forecast is None

@@ -40,6 +40,8 @@ def test_the_first_waits_are_explained_however_many_run_and_wait() -> None:
 def test_behind_many_that_wait_the_holders_of_the_gpus_are_named_all_the_same() -> None:
     changes, _ = Case(busy(nodes=2, waiting=500), Policy(), "ns/w499").helps()
     assert changes == ["rn000 and rn001 hold 4 GPUs"]
+    alone = replace(busy(nodes=1, waiting=0), pending=(Workload("ns/big", "q", pod(9)),))
+    assert Case(alone, Policy(), "ns/big").helps()[0] == []  # nobody is in the way of what never fits
 
 
 def test_where_there_is_no_forecast_the_reason_is_told() -> None:

@@ -20,6 +20,7 @@ from fairway.api.quantities import time, time_text
 from fairway.api.types import AdmissionStatus, QueueStatus, ReservationStatus, Served, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
+from fairway.outlook import NEVER
 
 MOST_EXCLUDED = 10
 RUNS = ("Admitted", "Running")
@@ -68,8 +69,11 @@ def told(status: S, kind: str, said: Said, *, now: float, value: str) -> S:
 
 
 def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool = True) -> WorkloadStatus:
-    phase = "Pending" if is_active else "Suspended"
-    return replace(status, phase=phase, reason=said.reason, message=said.message, position=position)
+    """What cannot start as things are is foretold no start."""
+    phase, forecast = "Pending" if is_active else "Suspended", None if said.reason in NEVER else status.forecast
+    return replace(
+        status, phase=phase, reason=said.reason, message=said.message, position=position, forecast=forecast
+    )
 
 
 def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:

@@ -15,6 +15,7 @@ from fairway.engine import (
     Facts,
     Plan,
     Policy,
+    Reason,
     Resize,
     Wait,
     Workload,
@@ -30,6 +31,7 @@ from .answer import Entry, entry, moment, workloads_of
 MOST_QUEUES, SOONER_SECONDS = 3, 60.0
 ROUGHLY, FEWEST_CYCLES = Effort(2, 2_000), 8
 """For each queue that is compared, so that all take a small part of a second; with fewer decisions nothing is said."""
+LACKS_ROOM = (Reason.HELD_FOR, Reason.OVER_SHARE, Reason.NO_DOMAIN, Reason.FRAGMENTED, Reason.NO_ROOM)
 FEW = 12
 """Waiting workloads that are explained: each change that is reported is a decision of its own."""
 
@@ -81,7 +83,9 @@ class Case:
         if wait is None:
             return [], None
         facts = tries.facts(wait)
-        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues) or self._in_use(facts)
+        in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
+        if wait.reason in LACKS_ROOM and not (in_its_way or wait.facts.blocking):
+            in_its_way = self._in_use(facts)
         changes = would_start(facts)
         return [*in_its_way, *changes], None if changes else self.sooner()
 

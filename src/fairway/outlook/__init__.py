@@ -7,6 +7,7 @@ from .calibration import horizon as horizon
 from .calibration import learned as learned
 from .forecast import DARK as DARK
 from .forecast import MOST_WAITING as MOST_WAITING
+from .forecast import NEVER as NEVER
 from .forecast import QUICK as QUICK
 from .forecast import WINDOW as WINDOW
 from .forecast import Effort as Effort
