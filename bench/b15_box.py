@@ -3,8 +3,9 @@
 Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` and of `submit`), `jobs` (one-second
 jobs of 10m CPU, finished a second), `queued` (5,000 Jobs that wait for the whole machine: how fast they are submitted,
 what commands, a cycle and doing nothing cost then, how soon a successor starts, what cancelling 500 costs), `cycle`
-(the CPU of deciding and checking alone, when the first of as many has gone and runtimes were learned) and `memory`
-(what the cluster holds as jobs come, end and are removed). BENCH_JOBS stands in for 5,000 and for 10,000. A run is
+(the CPU of deciding and checking alone, when the first of as many has gone and runtimes were learned), `explained`
+(the CPU of finding what would help twelve gangs that wait for 30 nodes) and `memory` (what the cluster holds as jobs
+come, end and are removed). BENCH_JOBS stands in for 5,000 and for 10,000. A run is
 valid if every command and job did what it was asked and no plan was refused. Where something else uses the machine,
 figures in seconds tell of that as well; the CPU beside them does not.
 """
@@ -18,7 +19,9 @@ from time import process_time
 from bench.box import Box, Cost, box, command, job, until
 from bench.figure import Figure
 
+from fairway import offline
 from fairway.engine import (
+    GPU,
     Admission,
     Gone,
     Ledger,
@@ -27,14 +30,19 @@ from fairway.engine import (
     PodClass,
     PodSet,
     PodSetPlacement,
+    Policy,
     Queue,
+    Quota,
     Running,
+    Share,
     Sketch,
+    Wait,
     Workload,
     World,
     amounts,
     decide,
     groups,
+    snapshot_of,
     state_of,
 )
 from fairway.kube import kinds
@@ -42,7 +50,7 @@ from fairway.kube.kinds import Selection
 from fairway.policies import PRESETS
 from fairway.referee import check
 
-ONE_SECOND, WAITING, FINISHED = 400, 5_000, 10_000
+ONE_SECOND, WAITING, FINISHED, GANGS = 400, 5_000, 10_000, 12
 SWEEPS = 10
 IDLE_SECONDS = 60.0
 SUCCESSORS = 20
@@ -174,6 +182,34 @@ async def cycle(rounds: int) -> AsyncIterator[Figure]:
     yield Figure(title, tuple(samples[1:]), "CPU ms", 20, is_valid=is_sound)
 
 
+async def explained(rounds: int) -> AsyncIterator[Figure]:
+    """Without a cluster: why each of twelve gangs waits, and what would let it start, where 105 workloads run."""
+    nodes, names = 30, "qrst"
+    machine = amounts({"cpu": 64_000, "memory": 1 << 40, GPU: 8_000, "pods": 110})
+    queues = tuple(Queue(name, quotas=(Quota("*", guaranteed=((GPU, Share(2 * nodes * 1000)),)),)) for name in names)
+    asked = [(f"b/w{at}", names[at % 4], _gpus(4, at % 5 + 1)) for at in range(GANGS)]
+    waiting = tuple(Workload(*one, submitted=1e5 + at) for at, one in enumerate(asked))
+    running = tuple(_runs(at, f"n{at % nodes}", names[at % 4]) for at in range(7 * nodes // 2))
+    hosts = tuple(Node(f"n{at}", capacity=machine) for at in range(nodes))
+    world = World(now=1e6, nodes=hosts, queues=queues, pending=waiting, running=running)
+    plan, samples = decide(snapshot_of(world), Policy()), []
+    for _ in range(rounds):
+        before = process_time()
+        told = offline.explained(world, plan, Policy())
+        samples.append(process_time() - before)
+    is_told = sum(isinstance(it, Wait) and bool(it.facts.blocking) for it in told.verdicts) > 0
+    yield Figure(f"B15 {GANGS} that wait explained", tuple(samples), "CPU s", 0.5, is_valid=is_told)
+
+
+def _gpus(each: int, count: int = 1) -> tuple[PodSet, ...]:
+    return (PodSet("main", count, count, PodClass(requests=((GPU, each * 1000),))),)
+
+
+def _runs(at: int, node: str, queue: str) -> Running:
+    place = Admission("default", (PodSetPlacement("main", (NodeShare(node, 1),)),))
+    return Running(Workload(f"b/r{at}", queue, _gpus(2)), place, 1e6 - 60)
+
+
 async def memory(rounds: int) -> AsyncIterator[Figure]:
     """Memory over jobs that end and are removed: after a fifth of them, and what each thousand after adds."""
     count = many(FINISHED)
@@ -193,7 +229,9 @@ async def _is_empty(it: Box) -> bool:
     return not [page async for page in it.client.pages(Selection(kinds.JOBS, "default")) if page.items]
 
 
-PARTS = {"commands": commands, "jobs": jobs, "queued": queued, "cycle": cycle, "memory": memory}
+PARTS = {
+    "commands": commands, "jobs": jobs, "queued": queued, "cycle": cycle, "explained": explained, "memory": memory,
+}  # fmt: skip
 
 
 def run(rounds: int = 5) -> Iterator[Figure]:

@@ -85,11 +85,11 @@ def test_no_benchmark_is_left_out() -> None:
 
 
 def test_the_parts_of_the_box_run_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BENCH_PARTS", "jobs commands cycle")
+    monkeypatch.setenv("BENCH_PARTS", "jobs commands cycle explained")
     monkeypatch.setenv("BENCH_JOBS", "3")
     figures = list(b15_box.run(1))
-    jobs = ["B15 one-second jobs", "B15 one-second jobs, the cluster"]
-    assert [one.name for one in figures] == [*jobs, "B15 --help", "B15 submit", "B15 cycle with 3 waiting"]
+    jobs, told = ["B15 one-second jobs", "B15 one-second jobs, the cluster"], ["B15 12 that wait explained"]
+    assert [one.name for one in figures] == [*jobs, "B15 --help", "B15 submit", "B15 cycle with 3 waiting", *told]
     assert all(one.is_valid and one.value > 0 for one in figures)
 
 
