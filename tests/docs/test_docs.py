@@ -17,8 +17,9 @@ DOCS = ROOT / "docs"
 CONCEPTS = sorted(path for path in (DOCS / "concepts").glob("*.md") if path.name != "README.md")
 WORDS = (
     "workload owner podset gang queue guaranteed limit weight usage share node pool resource topology level domain "
-    "snapshot draft trial plan cycle order admit place bind wait hold release replace grow strike settle backfill "
-    "reservation evict preempt reclaim shrink victim observe assume forget apply runner forecast"
+    "snapshot draft trial plan cycle order admit place bind wait hold release replace grow drop settle backfill "
+    "reservation evict preempt reclaim shrink victim observe assume forget apply runner forecast "
+    "candidate demand entitlement"
 )
 
 

@@ -1,6 +1,6 @@
 """How a plan is amended before it is carried out.
 
-What the referee found faulty is struck, with what depends on it. What only watching shows, and decisions cannot, is
+What the referee found faulty is dropped, with what depends on it. What only watching shows, and decisions cannot, is
 added as evictions, in the place of verdicts that would have let things be: a workload whose pods are not ready within
 its `startTimeout` backs off, and remembers the nodes that failed it; a newcomer whose victim outlasts its grace by a
 minute gives up what it was promised, remembers that node, and is decided anew.
@@ -50,23 +50,23 @@ def with_verdicts(plan: Plan, others: Iterable[Verdict]) -> Plan:
     return replace(plan, verdicts=tuple(changed)) if said else plan
 
 
-def strike(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:
+def drop(snapshot: Snapshot, plan: Plan, faults: Iterable[Fault]) -> tuple[Plan, set[str]]:
     """The plan without the faulty items, what others were to give for them, and the starts that count on such room."""
-    struck = {fault.workload for fault in faults}
+    dropped = {fault.workload for fault in faults}
     before = -1
-    while before < len(struck):
-        before = len(struck)
+    while before < len(dropped):
+        before = len(dropped)
         for verdict in plan.verdicts:
-            if isinstance(verdict, Evict | Resize) and verdict.beneficiary in struck:
-                struck.add(verdict.workload)
-            if isinstance(verdict, Resize) and verdict.workload in struck and verdict.beneficiary:
-                struck.add(verdict.beneficiary)
-            if isinstance(verdict, Admit) and struck.intersection(verdict.after):
-                struck.add(verdict.workload)
+            if isinstance(verdict, Evict | Resize) and verdict.beneficiary in dropped:
+                dropped.add(verdict.workload)
+            if isinstance(verdict, Resize) and verdict.workload in dropped and verdict.beneficiary:
+                dropped.add(verdict.beneficiary)
+            if isinstance(verdict, Admit) and dropped.intersection(verdict.after):
+                dropped.add(verdict.workload)
     running = {one.workload.key: one for one in snapshot.running}
     known = running.keys() | {one.key for one in snapshot.pending}
-    kept = (it if it.workload not in struck else _undone(it, running) for it in plan.verdicts if it.workload in known)
-    acted = {it.workload for it in plan.verdicts if it.workload in struck and not isinstance(it, Keep | Wait)}
+    kept = (it if it.workload not in dropped else _undone(it, running) for it in plan.verdicts if it.workload in known)
+    acted = {it.workload for it in plan.verdicts if it.workload in dropped and not isinstance(it, Keep | Wait)}
     return replace(plan, verdicts=tuple(kept)), acted
 
 

@@ -48,7 +48,7 @@ KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A workload whose plan was struck backs off."""
+    """A workload whose plan was dropped backs off."""
 
     until: float
     why: str

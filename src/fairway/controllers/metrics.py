@@ -39,7 +39,7 @@ class Metrics:
         self.fragmentation = has(Gauge, "fragmentation", "Part of the free GPUs that no whole free node has", "pool")
         self.evictions = has(Counter, "evictions", "Evictions", "reason")
         self.lost = has(Counter, "lost_gpu_seconds", "GPU-seconds since the last checkpoint")
-        self.refused = has(Counter, "refused_items", "Plan items struck", "rule")
+        self.refused = has(Counter, "refused_items", "Plan items dropped", "rule")
         off = "From a forecast's p50 to the start, by how far ahead it was"
         self.forecast_error = has(Histogram, "forecast_error_seconds", off, "horizon", buckets=LONG)
         self.forecast_coverage = has(Gauge, "forecast_coverage", "Part of the starts that came by p90", "horizon")

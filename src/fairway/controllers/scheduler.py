@@ -1,7 +1,7 @@
-"""The loop: changed → batch → snapshot → decide → check → strike → assume → write.
+"""The loop: changed → batch → snapshot → decide → check → drop → assume → write.
 
-It decides nothing itself. A plan is carried out only as far as the referee lets it: faulty items are struck together
-with what depends on them, and if the rest is still faulty nothing is done. What was struck backs off, is counted, and
+It decides nothing itself. A plan is carried out only as far as the referee lets it: faulty items are dropped together
+with what depends on them, and if the rest is still faulty nothing is done. What was dropped backs off, is counted, and
 its snapshot is recorded. A start that took too long is the one thing added to a plan, since only watching pods shows
 it.
 """
@@ -14,7 +14,7 @@ from contextlib import suppress
 from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, decide
 from fairway.referee import check
 
-from .amend import overdue, strike, with_verdicts
+from .amend import drop, overdue, with_verdicts
 from .apply import Writer
 from .facts import Refusal
 from .happening import Happening
@@ -80,7 +80,7 @@ class Scheduler:
         means.metrics.check.observe(clock.now() - checked)
         if faults:
             record(snapshot, plan, faults)
-            plan = self._struck(snapshot, plan, faults)
+            plan = self._without_faulty(snapshot, plan, faults)
         self._assume(snapshot, plan)
         self.writer.put(snapshot, plan)
         usage = usage_of(snapshot)
@@ -96,17 +96,17 @@ class Scheduler:
             if one.workload.key in smaller:
                 self.means.facts.shrink(one, smaller[one.workload.key])
 
-    def _struck(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
+    def _without_faulty(self, snapshot: Snapshot, plan: Plan, faults: list[Fault]) -> Plan:
         for fault in faults:
             self.means.journal.note(Happening("refused", fault.workload, {"rule": fault.rule, "detail": fault.detail}))
         self.means.metrics.refuse(faults)
-        rest, struck = strike(snapshot, plan, faults)
+        rest, dropped = drop(snapshot, plan, faults)
         why = {fault.workload: fault.rule for fault in faults}
-        for key in struck:
+        for key in dropped:
             times = self.means.facts.refusals[key].times + 1 if key in self.means.facts.refusals else 1
             until = snapshot.now + min(FIRST_SECONDS * 2 ** (times - 1), LONGEST_SECONDS)
             self.means.facts.refuse(key, Refusal(until, why.get(key, "its room was not to be had"), times))
         if again := check(snapshot, rest):
-            log.error("a struck plan has faults still, nothing of it is done: %s", again[:3])
-            rest, _ = strike(snapshot, rest, [Fault(it.workload, "Struck") for it in rest.verdicts])
+            log.error("a plan has faults still without its faulty items, nothing of it is done: %s", again[:3])
+            rest, _ = drop(snapshot, rest, [Fault(it.workload, "Dropped") for it in rest.verdicts])
         return rest

@@ -181,7 +181,7 @@ class Workload:
     excluded_nodes: tuple[str, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     attained: float = 0.0  # GPU-seconds served so far
-    refused: str = ""  # why the last plan for it was struck
+    refused: str = ""  # why the last plan for it was dropped
     gates: tuple[str, ...] = ()  # scheduling gates of its pods that are not Fairway's
 
     @property

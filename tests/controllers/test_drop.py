@@ -1,6 +1,6 @@
 """What is left of a plan that the referee found faulty."""
 
-from fairway.controllers.amend import strike
+from fairway.controllers.amend import drop
 from fairway.engine import (
     Admission,
     Admit,
@@ -45,7 +45,7 @@ WORLD = snapshot_of(
 
 
 def left(*verdicts: Verdict, bad: str) -> dict[str, Verdict]:
-    plan, _ = strike(WORLD, Plan(verdicts), [Fault(f"ns/{bad}", "Room")])
+    plan, _ = drop(WORLD, Plan(verdicts), [Fault(f"ns/{bad}", "Room")])
     return {it.workload.removeprefix("ns/"): it for it in plan.verdicts}
 
 
@@ -54,12 +54,12 @@ def test_a_faulty_start_waits_and_nobody_else_is_touched() -> None:
     assert rest == {"a": Wait("ns/a", Reason.REFUSED), "b": Admit("ns/b", HERE), "x": Keep("ns/x")}
 
 
-def test_nobody_is_evicted_for_a_start_that_was_struck() -> None:
+def test_no_workload_is_evicted_for_a_start_that_was_dropped() -> None:
     rest = left(Admit("ns/a", HERE, ("ns/x",)), Evict("ns/x", Cause.PREEMPTED, "ns/a"), bad="a")
     assert rest == {"a": Wait("ns/a", Reason.REFUSED), "x": Keep("ns/x")}
 
 
-def test_a_start_that_counts_on_a_struck_eviction_is_struck_with_what_was_evicted_for_it() -> None:
+def test_a_start_that_counts_on_a_dropped_eviction_is_dropped_with_what_was_evicted_for_it() -> None:
     rest = left(
         Admit("ns/a", HERE, ("ns/x",)), Evict("ns/x", Cause.PREEMPTED, "ns/a"),
         Admit("ns/b", HERE, ("ns/x", "ns/y")), Evict("ns/y", Cause.PREEMPTED, "ns/b"),
@@ -68,7 +68,7 @@ def test_a_start_that_counts_on_a_struck_eviction_is_struck_with_what_was_evicte
     assert [type(rest[name]) for name in "axbycz"] == [Wait, Keep, Wait, Keep, Admit, Evict]
 
 
-def test_a_promise_stands_though_its_verdict_was_struck() -> None:
+def test_a_promise_stands_though_its_verdict_was_dropped() -> None:
     assert left(Evict("ns/p", Cause.DRAINED), Keep("ns/x"), bad="p")["p"] == Admit("ns/p", HERE, ("ns/x",))
 
 
@@ -76,7 +76,7 @@ def test_a_verdict_about_nobody_is_dropped() -> None:
     assert left(Keep("ns/x"), Admit("ns/ghost", HERE), bad="ghost") == {"x": Keep("ns/x")}
 
 
-def test_who_was_to_grow_and_who_was_to_shrink_for_it_are_struck_together() -> None:
+def test_a_growth_and_the_shrinking_for_it_are_dropped_together() -> None:
     one, two = (("main", 1),), (("main", 2),)
     shrink, grow = Resize("ns/x", two, one, HERE, "ns/y"), Resize("ns/y", one, two, HERE)
     for bad in "xy":
