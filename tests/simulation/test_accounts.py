@@ -312,3 +312,19 @@ def test_a_queue_tells_what_of_its_budget_is_spent_and_reserved() -> None:
     before, after = play(story, node("n1", gpus=2))
     assert before["budgetReserved"] == 4 and not before.get("budgetSpent", {}).get("gpuHours")
     assert not after["budgetReserved"] and 1 <= after["budgetSpent"]["gpuHours"] < 1.01
+
+
+def test_what_a_node_does_not_tell_is_unknown_and_never_idle() -> None:
+    async def story(world: World) -> dict[str, Thing]:
+        told = {"metadata": {"annotations": {"fairway.dev/gpu-use": "0=busy,1=idle"}}}
+        await world.client.patch(Ref(kinds.NODES, "n1"), told)
+        await world.apply(*(job(name, seconds=900, cpu="1", gpus=1) for name in "xyz"))
+        await world.clock.sleep(1300)
+        return {row["name"]: row for row in (await days(world))["2027-01-15.default"]["rows"]}
+
+    rows = play(story, node("n1", gpus=3))
+    parts = sorted((row.get("busy", 0) > 800_000, row.get("idle", 0) > 800_000) for row in rows.values())
+    assert parts == [(False, False), (False, True), (True, False)]
+    for row in rows.values():
+        seen = [row.get(kind, 0) for kind in ("starting", "busy", "idle")]
+        assert sum(seen) <= row["allocated"] and min(seen[1:]) == 0

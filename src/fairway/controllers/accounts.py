@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from fairway.api import accounts
 from fairway.api.accounts import Claim, Terms, after, begin_of, day_of
 from fairway.api.decode import change
-from fairway.api.objects import Metadata
+from fairway.api.objects import GPU_USE, Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
 from fairway.api.types import VERSION, EvictionRecord, UsageDayObject, UsageDaySpec, UsageDayStatus, WorkloadObject
 from fairway.api.workloads import key_of
@@ -37,9 +37,10 @@ from .meter import Meter
 from .status import is_over
 from .workloads import FINALIZER, used
 
-PERIOD_SECONDS, HURRIED_SECONDS = 600.0, 0.5
+PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS = 600.0, 30.0, 0.5
 SETTLED_DAYS = 2
-DAY, MONTH, POOLS = "fairway.dev/day", "fairway.dev/month", "/pools"
+DAY, MONTH, POOLS, USES = "fairway.dev/day", "fairway.dev/month", "/pools", "/uses"
+KINDS_OF_USE = ("busy", "idle")
 LONGEST_NAME = 240
 CAPACITY = ""
 """Instead of a queue: what the pools had."""
@@ -105,7 +106,7 @@ class Accounts:
 
     async def run(self) -> None:
         """Until cancelled."""
-        for key in (POOLS, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
+        for key in (POOLS, USES, *self._keys, *(f"{MONTH}/{one}" for one in self.means.view.months)):
             self.agenda.note(key)
         await self.agenda.run(self._turn)
 
@@ -148,6 +149,9 @@ class Accounts:
             return now + 1.0
         if key.startswith(f"{MONTH}/"):
             return await self._close(key.removeprefix(f"{MONTH}/"), now)
+        if key == USES:
+            self.meter.sample(now, self.means.view.workloads.values(), self._uses())
+            return now + SAMPLE_SECONDS
         if key == POOLS:
             if not self._has_begun:
                 await self._begin()
@@ -192,6 +196,15 @@ class Accounts:
             if any(any(book.left(claim, day)) for claim in claims[day]):
                 return  # its marks are full: some of the workloads have to go first
         await self._settle(queue, today)
+
+    def _uses(self) -> dict[str, dict[int, str]]:
+        """How nodes say that their devices are used."""
+        found = {}
+        for name, node in self.means.view.nodes.items():
+            told = (part.partition("=") for part in node.metadata.annotations.get(GPU_USE, "").split(",") if part)
+            if own := {int(index): kind for index, _, kind in told if index.isdecimal() and kind in KINDS_OF_USE}:
+                found[name] = own
+        return found
 
     def _is_closed(self, book: Book, day: str) -> bool:
         """Whether nothing more can be written of a day; a month that is being closed takes no new day."""

@@ -8,7 +8,7 @@ the next one looked.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ from fairway.api.quantities import time_text
 from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
 from fairway.engine import DEVICE, GPU, Columns, Plan, Snapshot, Wait, slices, taken
 
-from .status import holds, since
+from .status import holds, is_over, since
 from .workloads import held_by, held_of
 
 Make = Callable[[UsageDayStatus], UsageDayStatus]
@@ -39,6 +39,7 @@ class Meter:
     at: int | None = None
     sums: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(dict))
     batches: dict[str, tuple[str, Figures]] = field(default_factory=dict)
+    sampled: float | None = None
     began: dict[str, tuple[float, int]] = field(default_factory=dict)
     seen: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
@@ -115,6 +116,21 @@ class Meter:
             self.seen[uid]["starting"] += round(gpus * max(0.0, min(filter(None, ends), default=start) - start))
         if new is None:
             self.seen.pop(uid, None)
+
+    def sample(self, now: float, workloads: Iterable[WorkloadObject], uses: Mapping[str, Mapping[int, str]]) -> None:
+        """`uses`: by node how its devices are used, as far as it tells. What holds them used them so since the last
+        sample, or since it runs."""
+        last, self.sampled = self.sampled, now
+        for said in workloads if uses and last is not None else ():
+            start, placed = since(said.status, "Running"), said.status.admission
+            if start is None or placed is None or is_over(said.status):
+                continue
+            shares = [on for part in placed.pod_sets for on in part.nodes]
+            devices = [(on.node, index) for on in shares for pod in on.devices for index in pod]
+            each = held_of(said).get(GPU, 0) / len(devices) if devices else 0
+            for node, index in devices:
+                if kind := uses.get(node, {}).get(index):
+                    self.seen[said.metadata.uid][kind] += round(each * max(0.0, now - max(last or now, start)))
 
     def taken(self, uids: Iterable[str], now: float) -> dict[str, Split]:
         """What was seen of these workloads since they were last asked for."""

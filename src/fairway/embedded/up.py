@@ -42,6 +42,7 @@ from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
 from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
+from fairway.node.measure import watch
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
@@ -168,6 +169,7 @@ class _Cluster:
     runner: Runner
     client: Callable[[str], Client]
     transport: Transport  # of what decides
+    has_own_gpus: bool  # not pretended ones
 
     @classmethod
     def of(cls, options: Options, registry: Registry, machine: Machine) -> "_Cluster":
@@ -182,7 +184,8 @@ class _Cluster:
         pods.mkdir(mode=0o700, exist_ok=True)
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs)
         server.kubelet = runner
-        return cls(folder, server, own, node, runner, client, _with(server.handle, control_token, ""))
+        return cls(folder, server, own, node, runner, client, _with(server.handle, control_token, ""),
+                   options.fake_gpus is None)  # fmt: skip
 
     @asynccontextmanager
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
@@ -243,6 +246,7 @@ class _Cluster:
                 self.runner.run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
+                *([watch(self.client("node"), name)] if self.has_own_gpus else ()),
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
