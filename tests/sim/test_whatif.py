@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Running, Wait, Workload, World, decide, snapshot_of
-from fairway.engine.model import GPU, Node, PodClass, PodSet, Queue
+from fairway.engine.model import GPU, Node, PodClass, PodSet, Queue, Quota, Share
 from fairway.engine.policy import Policy
 from fairway.offline.whatif import FEW, Case, explained
 
@@ -51,3 +51,13 @@ def test_where_there_is_no_forecast_the_reason_is_told() -> None:
     after = replace(world.pending[2], after=("ns/gone",))
     lost = replace(world, pending=(*world.pending[:2], after))
     assert Case(lost, Policy(), "ns/w02").unforeseen() == "nothing says when what it comes after ends"
+
+
+def test_a_queue_without_quotas_is_named_where_it_holds_what_another_is_owed() -> None:
+    world = busy(nodes=1, waiting=0)
+    owed = Queue("nlp", quotas=(Quota(guaranteed=((GPU, Share(2000)),)),))
+    asks = replace(world, queues=(Queue("q"), owed), pending=(Workload("ns/w", "nlp", pod(2)),))
+    changes, _ = Case(asks, Policy(), "ns/w").helps()
+    assert changes[0] == "rn000 holds it" and changes[1].startswith("queue q has no quota of GPUs")
+    lends = replace(asks, queues=(Queue("q", quotas=(Quota(guaranteed=((GPU, Share(0)),)),)), owed))
+    assert not any("no quota" in one for one in Case(lends, Policy(), "ns/w").helps()[0])

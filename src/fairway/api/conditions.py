@@ -143,6 +143,12 @@ def in_use(held: Mapping[str, int], resource: str, reader: Workload, queues: Que
     return [f"{names(held, reader, queues)} {hold} {amount(sum(held.values()), resource)}"] if held else []
 
 
+def without_quota(queue: str, resource: str) -> str:
+    """Why nothing is taken back from a queue, and what would change that."""
+    word = {GPU: "GPUs"}.get(resource, resource)
+    return f"queue {queue} has no quota of {word}, so it gives none back; `guaranteed: 0` there makes it lend them"
+
+
 def never(workload: Workload) -> str:
     """Why no start is foretold for what cannot start as things are."""
     return "nothing says when what it comes after ends" if workload.after else "it cannot start as things are"

@@ -77,7 +77,7 @@ async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str
 
 
 def _none(why: str) -> str:
-    return f"none: {why}" if why else "none yet: a new one is made within a minute or two"
+    return f"none: {why}" if why else "none yet: the next one is on its way"
 
 
 async def policy_of(client: Client) -> "Policy":

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from fairway.api.conditions import holders, in_use, names, never, sentence, unknown, would_start
+from fairway.api.conditions import holders, in_use, names, never, sentence, unknown, without_quota, would_start
 from fairway.engine import (
     Evict,
     Facts,
@@ -87,7 +87,26 @@ class Case:
         if wait.reason in LACKS_ROOM and not (in_its_way or wait.facts.blocking):
             in_its_way = self._in_use(facts)
         changes = would_start(facts)
-        return [*in_its_way, *changes], None if changes else self.sooner()
+        found = [*in_its_way, *self._without_quotas(facts), *changes]
+        return found, None if changes else self.sooner()
+
+    def _without_quotas(self, facts: Facts) -> list[str]:
+        """The queues of those in its way that have no quota of what it lacks, where its own has one: nothing is taken
+        back from them, whatever its own is owed."""
+        resource, theirs = facts.resource, {self.queues[key] for key in facts.blocking if key in self.queues}
+        if not self._governs(self.ours.queue, resource):
+            return []
+        return [without_quota(name, resource) for name in sorted(theirs) if not self._governs(name, resource)]
+
+    def _governs(self, name: str, resource: str) -> bool:
+        """Whether a queue, or one above it, has a quota of a resource."""
+        queues, passed = {one.name: one for one in self.world.queues}, set[str]()
+        while name in queues and name not in passed:
+            passed.add(name)
+            if any(resource in dict((*one.guaranteed, *one.limit)) for one in queues[name].quotas):
+                return True
+            name = queues[name].parent
+        return False
 
     def _in_use(self, facts: Facts) -> list[str]:
         """What holds the resource that it lacks, where others wait before it and no few would make room for it."""
