@@ -17,6 +17,7 @@ from bench import (
     b9_jct,
     b10_backfill,
     b13_forecast,
+    b14_page,
     b15_box,
 )
 from bench.__main__ import main, modules
@@ -222,3 +223,9 @@ def test_growth_is_the_exponent() -> None:
 def test_a_figure_of_nothing_has_no_ratio() -> None:
     assert Figure("wait", (0.0,), "s", baseline=3.0).ratio is None
     assert Figure("wait", (2.0,), "s", baseline=3.0).ratio == 1.5
+
+
+async def test_the_page_is_measured_with_what_it_shows() -> None:
+    figures = await b14_page.measured(b14_page.Size(nodes=10, workloads=40, queues=2), 2)
+    assert len(figures) == 26 and all(it.is_valid for it in figures)
+    assert all(min(it.samples) > 0 for it in figures if "sent after" not in it.name)

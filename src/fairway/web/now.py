@@ -17,6 +17,8 @@ from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .world import World
 
+NODES = 120
+"""Shown at once: a row says more than one of a table."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
 
@@ -44,7 +46,7 @@ class Node:
 def page(world: World, ask: Ask) -> Page:
     found = [row for row in rows(world) if _is_chosen(row, ask)]
     found.sort(key=_by_room if ask.get("sort") == "free" else _by_place)
-    part = window(ask, found)
+    part = window(ask, found, NODES)
     shown: Sequence[Row] = part["items"]
     pools = [(pool, _sums(it for it in found if it.pool == pool)) for pool, _ in groupby(shown, lambda it: it.pool)]
     sums, ends = _sums(found), Ends(world, ask.now)

@@ -111,13 +111,13 @@ def shell(**facts: object) -> str:
     return fragment("shell", facts)
 
 
-def window(ask: Ask, items: list[Any]) -> dict[str, Any]:
+def window(ask: Ask, items: list[Any], most: int = WINDOW) -> dict[str, Any]:
     """A part of many rows, and the links to the parts beside it."""
-    start = min(ask.start, max(0, len(items) - 1)) // WINDOW * WINDOW
-    end = min(start + WINDOW, len(items))
+    start = min(ask.start, max(0, len(items) - 1)) // most * most
+    end = min(start + most, len(items))
     return {
         "items": items[start:end], "total": len(items), "first": start + 1 if items else 0, "last": end,
-        "back": ask.link(**{"from": start - WINDOW or ""}) if start else "",
+        "back": ask.link(**{"from": start - most or ""}) if start else "",
         "next": ask.link(**{"from": end}) if end < len(items) else "",
     }  # fmt: skip
 

@@ -1,0 +1,148 @@
+"""B14, the live page: 5,000 nodes of 8 GPUs, 20,000 workloads, 200 changes a second.
+
+The page's own informers read prepared lists and changes; no API server is in the figures. CPU seconds of this process,
+so other load on the machine matters little. A page is drawn once for all viewers who may see the same; then each gets
+what changed. What a second costs is 200 changes read, and the view Now drawn as often as a topic draws it. Valid if the
+page shows the last change.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from time import process_time
+from typing import Any
+
+import msgspec
+from bench.figure import Figure
+
+from fairway.clock import Clock
+from fairway.kube.client import Client
+from fairway.kube.transport import Request, Response
+from fairway.web.access import Sight
+from fairway.web.page import Ask, difference
+from fairway.web.server import VIEWS
+from fairway.web.topic import BATCH_SECONDS, REST
+from fairway.web.world import World
+
+GPU, ADMITTED = "nvidia.com/gpu", "2026-11-23T12:00:00Z"
+NOW = 1_795_435_200.0  # 2026-11-23T13:20:00Z
+CHANGES = 200
+SERVED = ("workloads", "queues", "nodepools", "reservations", "usagedays")
+Thing = dict[str, Any]
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    nodes: int = 5_000
+    workloads: int = 20_000
+    queues: int = 50
+
+    def node(self, at: int) -> Thing:
+        labels = {"fairway.dev/devices": "Scheduler"}
+        offered = {"cpu": "96", "memory": "1Ti", "pods": "110", GPU: "8"}
+        status = {"allocatable": offered, "conditions": [{"type": "Ready", "status": "True"}]}
+        return {"metadata": named(f"n{at}") | {"labels": labels}, "status": status}
+
+    def queue(self, at: int) -> Thing:
+        spec = {"quotas": [{"pool": "*", "guaranteed": {GPU: 800}}], "timeLimit": {"default": "8h"}}
+        return {"metadata": named(f"q{at}"), "spec": spec}
+
+    def workload(self, at: int, version: int = 1) -> Thing:
+        """Three of four run on two GPUs, the others wait."""
+        pod = {"containers": [{"name": "main", "resources": {"requests": {GPU: "2"}}}]}
+        podset = {"name": "main", "count": 1, "template": {"spec": pod}}
+        turn, waits = at // self.nodes, at >= 3 * self.nodes
+        status: Thing = {"phase": "Pending", "reason": "NoRoom", "position": at, "message": f"needs 8 GPUs ({version})"}
+        if not waits:
+            share = {"node": f"n{at % self.nodes}", "count": 1, "devices": [[2 * turn, 2 * turn + 1]]}
+            turned = {"status": "True", "lastTransitionTime": ADMITTED}
+            conditions = [{"type": it} | turned for it in ("Admitted", "Running")]
+            admission = {"podSets": [{"name": "main", "nodes": [share]}]}
+            status = {"phase": "Running", "attempt": version, "admission": admission, "conditions": conditions}
+        meta = named(f"job-w{at}", version) | {"namespace": f"team-{at % 40}"}
+        spec = {"queue": f"q{at % self.queues}", "user": f"user{at % 300}", "podSets": [podset]}
+        return {"metadata": meta, "spec": spec, "status": status}
+
+
+def named(name: str, version: int = 1) -> Thing:
+    return {"name": name, "uid": name, "resourceVersion": str(version)}
+
+
+class Cluster:
+    """Answers lists with what is prepared, and watches with what is put in `changes`; it judges no rights."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self.changes: asyncio.Queue[bytes] = asyncio.Queue()
+        self._lists = {
+            "nodes": [size.node(at) for at in range(size.nodes)],
+            "queues": [size.queue(at) for at in range(size.queues)],
+            "workloads": [size.workload(at) for at in range(size.workloads)],
+        }  # fmt: skip
+
+    async def answer(self, request: Request) -> Response:
+        plural = request.path.rpartition("/")[2]
+        if request.method == "POST":
+            return Response(404, {}, b"{}")
+        if plural == "v1alpha1":
+            return Response(200, {}, encode({"resources": [{"name": name} for name in SERVED]}))
+        if ("watch", "true") in request.query:
+            return Response(200, {}, self._stream(plural))
+        return Response(200, {}, encode({"metadata": {"resourceVersion": "1"}, "items": self._lists.get(plural, [])}))
+
+    async def _stream(self, plural: str) -> AsyncIterator[bytes]:
+        while plural == "workloads":
+            yield await self.changes.get()
+        await asyncio.get_running_loop().create_future()
+
+    def change(self, version: int) -> None:
+        """A second's changes, all over the cluster and one of them where the page shows it."""
+        step = max(1, self.size.workloads // CHANGES)
+        for at in range(0, self.size.workloads, step):
+            self.changes.put_nowait(encode({"type": "MODIFIED", "object": self.size.workload(at, version)}) + b"\n")
+
+
+def run(rounds: int) -> Iterator[Figure]:
+    yield from asyncio.run(measured(Size(), rounds))
+
+
+async def measured(size: Size, rounds: int) -> list[Figure]:
+    cluster = Cluster(size)
+    world = World(Client(cluster.answer, Clock()), "default")
+    began = process_time()
+    await world.seen()
+    figures = [Figure("page: all objects read", (process_time() - began,), "CPU s")]
+    for view in os.environ.get("BENCH_PARTS", "now,waiting,queues,timeline,operations").split(","):
+        figures += await _view(cluster, world, view, rounds)
+    await world.stop()
+    return figures
+
+
+async def _view(cluster: Cluster, world: World, view: str, rounds: int) -> list[Figure]:
+    draw, ask = VIEWS[view], Ask(view, {}, Sight(), NOW)
+    began = process_time()
+    page = draw(world, ask)
+    first, whole = process_time() - began, len(encode(page.whole()))
+    reads, draws, sent, is_shown = [], [], [], True
+    for version in range(2, 2 + rounds):
+        began, before = process_time(), world.version
+        cluster.change(before + version)
+        while not cluster.changes.empty() or world.version < before + min(CHANGES, cluster.size.workloads):
+            await asyncio.sleep(0)
+        reads.append(process_time() - began)
+        began, old = process_time(), page
+        page = draw(world, replace(ask, before=page))
+        draws.append(process_time() - began)
+        change = difference(old, page)
+        sent.append(len(encode(change)) if change else 0)
+        is_shown = is_shown and (view != "waiting" or f"({before + version})" in str(change))
+    cost = [read + draw / max(BATCH_SECONDS, REST * draw) for read, draw in zip(reads, draws)]
+    return [
+        Figure(f"page {view}: drawn for the first time", (first,), "CPU s", 1.0),
+        Figure(f"page {view}: sent first", (whole / 1e3,), "KB", 300.0),
+        Figure(f"page {view}: drawn after 200 changes", tuple(draws), "CPU s", is_valid=is_shown),
+        Figure(f"page {view}: sent after 200 changes", tuple(it / 1e3 for it in sent), "KB", 20.0),
+        Figure(f"page {view}: a second with 200 changes", tuple(cost), "CPU s", 0.3),
+    ]
