@@ -31,6 +31,7 @@ ELSEWHERE = {
     "docs/start/see-what-happens.md": "tests/cli/test_page.py runs it",
     "docs/start/submit-to-a-cluster.md": "tests/kubernetes/test_submit.py runs it on a real cluster",
     "docs/start/sweeps.md": "test_start.py runs it",
+    "docs/start/troubleshoot-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
     "docs/start/troubleshooting.md": "test_troubleshooting.py runs it",
     "docs/start/uninstall-from-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
     "docs/start/upgrade-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",

@@ -179,6 +179,10 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
         await until(lambda: _is(admin, "job-f", "Succeeded"))  # the elastic one shrinks for it
         await admin.delete(Ref(kinds.JOBS, "e", "default"))  # what it used is charged at once
         await admin.create(kinds.USAGE_MONTHS, {"metadata": {"name": "2026-10"}, "spec": {}})
+        window = {"queue": "default", "pool": "default", "amount": {"cpu": "1"}, "start": "2099-01-01T00:00:00Z",
+                  "duration": "1h"}  # fmt: skip
+        reservation = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "later"}}
+        await admin.create(kinds.RESERVATIONS, {**reservation, "spec": window})
         certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
         await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew
 
@@ -216,6 +220,8 @@ async def _checked(plane: Plane, admin: Client) -> None:
         assert all(hook["clientConfig"]["caBundle"] for hook in hooks)  # applied again, they are still trusted
         complete = await printed(plane, "fairway install --check")
         assert complete == "complete: nothing is missing, and a controller runs\n"
+        looked = [await printed(plane, block) for block in page.blocks("start/troubleshoot-a-cluster.md")]
+        assert looked[0] == complete and "fairway-webhook" in looked[2] and looked[1].rstrip().endswith("Z")
         role = Ref(CLUSTER_ROLES, "fairway-controller")
         rules = (await admin.get(role))["rules"]
         await admin.patch(role, {"rules": [one for one in rules if one["resources"] != ["pods/binding"]]})

@@ -328,7 +328,11 @@ def test_an_owner_of_many_workloads_is_found_shown_and_deleted_by_its_name(
         owner = await submit(world, case)
 
         async def are(count: int, phase: str) -> bool:
-            return len(await replicas_of(world, case, phase)) == count
+            every = (await find(world.client, "default", owner.name)).replicas
+            return sum(it.phase == phase for it in every) == count
+
+        async def is_gone() -> bool:
+            return not await bound(world)
 
         await world.until(lambda: are(case.count, "Running"))
         found = await find(world.client, "default", owner.name)
@@ -343,7 +347,7 @@ def test_an_owner_of_many_workloads_is_found_shown_and_deleted_by_its_name(
         except Problem as problem:
             refused = problem.message
         await act._cancel(world.client, found)
-        await world.until(lambda: are(0, "Running"))
+        await world.until(is_gone)
         return len(found.replicas), len(pods), refused, owner
 
     count, pods, refused, owner = play(case, story)

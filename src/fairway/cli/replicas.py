@@ -15,6 +15,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
+from .alone import read
 from .find import Found, get, sought
 from .listing import Listed
 from .main import Problem
@@ -47,16 +48,20 @@ async def any_of(client: Client, namespace: str, job: str) -> Found | None:
 async def _whole(client: Client, kind: Kind, owner: Thing) -> Found:
     meta = owner["metadata"]
     ref = {"apiVersion": kind.group_version, "kind": kind.name, "name": meta["name"], "uid": meta["uid"]}
-    named = {("Pod", it["metadata"]["name"]) for it in await _pods(client, kind, owner)} or {(kind.name, meta["name"])}
-    found = tuple(
-        Found(it) for it in await client.list(Selection(kinds.WORKLOADS, meta["namespace"]))
-        if any((one["kind"], one["name"]) in named for one in it["metadata"].get("ownerReferences") or ())
-    )  # fmt: skip
+    pods = {("Pod", it["metadata"]["name"]): it for it in await _pods(client, kind, owner)}
+    left: dict[tuple[str, str], Thing] = dict(pods)  # those that are their own Workload
+    found = []
+    for it in await client.list(Selection(kinds.WORKLOADS, meta["namespace"])):
+        owners = {(one["kind"], one["name"]) for one in it["metadata"].get("ownerReferences") or ()}
+        if owners & (pods.keys() or {(kind.name, meta["name"])}):
+            found.append(Found(it))
+            left = {key: pod for key, pod in left.items() if key not in owners}
+    found += [Found(it) for it in map(read, left.values()) if it]
     queue = (meta.get("labels") or {}).get("fairway.dev/queue", "default")
     about = {key: meta[key] for key in ("name", "namespace", "uid", "creationTimestamp")} | {"ownerReferences": [ref]}
     phases = {it.phase for it in found}
     status = {"phase": "Pending" if "Pending" in phases else "Running"}
-    return Found({"metadata": about, "spec": {"queue": queue}, "status": status}, found)
+    return Found({"metadata": about, "spec": {"queue": queue}, "status": status}, tuple(found))
 
 
 async def _pods(client: Client, kind: Kind, owner: Thing) -> list[Thing]:
