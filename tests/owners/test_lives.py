@@ -172,7 +172,7 @@ def test_an_owner_waits_runs_whole_comes_back_after_an_eviction_and_is_charged(c
             await world.client.delete(owner)
         await world.apply(filler("last", case.gpus))
         await world.until(lambda: world.is_in("job-filler-last", "Succeeded"), seconds=200)
-        await world.clock.sleep(200)
+        await world.clock.sleep(700)  # what is used is charged every ten minutes
         seen["queue"] = (await world.queue())["status"]
         seen["workloads"] = await world.client.list(Selection(kinds.WORKLOADS))
         return seen
@@ -245,7 +245,7 @@ def test_a_replica_waits_at_its_gates_runs_comes_back_after_an_eviction_and_is_c
         await world.client.delete(owner)
         await world.apply(filler("last", case.gpus))
         await world.until(lambda: world.is_in("job-filler-last", "Succeeded"), seconds=200)
-        await world.clock.sleep(200)
+        await world.clock.sleep(700)  # what is used is charged every ten minutes
         seen["queue"] = (await world.queue())["status"]
         seen["left"] = await world.client.list(Selection(kinds.WORKLOADS))
         return seen
