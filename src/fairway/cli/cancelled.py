@@ -26,7 +26,7 @@ async def cancelled(client: Client, namespace: str, filter: Filter) -> list[tupl
         if error.status != 403:
             raise
         return []
-    found = [_workload(it) for it in events if it["involvedObject"].get("name")]
+    found = [_workload(it) for it in events]
     both = [(msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in found]
     return [it for it in both if filter.takes(it[1], client.clock.now())]
 
@@ -34,7 +34,8 @@ async def cancelled(client: Client, namespace: str, filter: Filter) -> list[tupl
 def _workload(event: Thing) -> Thing:
     about, notes = event["involvedObject"], event["metadata"].get("annotations") or {}
     kind, _, owner = notes.get("fairway.dev/owner", "").partition("/")
-    meta = {"name": about["name"], "namespace": about["namespace"], "uid": about.get("uid", "")}
+    name = about.get("name") or f"({event['count']} workloads)"  # of very many at once some are told of together
+    meta = {"name": name, "namespace": about["namespace"], "uid": about.get("uid", "")}
     ended = {"type": "Finished", "status": "True", "lastTransitionTime": event["lastTimestamp"]}
     return {
         "apiVersion": kinds.FAIRWAY, "kind": "Workload",
