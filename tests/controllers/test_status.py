@@ -32,6 +32,11 @@ def test_a_promise_may_be_told_again_and_changes_nothing() -> None:
     assert life.promise(once, HERE, Said("WaitingForVictims"), now=105.0) == once
 
 
+def test_a_promise_takes_nothing_back_from_a_workload_that_was_admitted_there_before() -> None:
+    status = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
+    assert life.promise(status, HERE, Said("WaitingForVictims"), now=105.0) == status
+
+
 def test_an_evicted_workload_is_pending_at_once_and_holds_its_room_until_it_left() -> None:
     running = life.run(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), Said("PodsReady"), now=101.0)
     status = evicted(running, 150.0)

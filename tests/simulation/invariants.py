@@ -1,63 +1,189 @@
-"""What must hold at every moment, whatever fails: watched on the server's own objects, at every commit."""
+"""What must hold at every moment, whatever fails: watched on the server's own objects, at every commit.
 
-from collections import defaultdict
+No device or CPU is given twice; no rank runs twice, and nothing runs of a workload that is over; no gang stays started
+in part; no queue has more admitted than its limit; and what a workload is charged is the integral of what it held.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from simworld import is_leaving, is_running, is_true
 
-from fairway.api.objects import ASSIGNED
-from fairway.api.quantities import parse
+from fairway.api.objects import ASSIGNED, ATTEMPT
+from fairway.api.quantities import parse, time
+from fairway.clock import Clock
 from fairway.embedded.jobtypes import FINALIZER
-from fairway.embedded.registry import Registry
 from fairway.embedded.store import Event, Store
 
 JOB = "batch.kubernetes.io/job-name"
 INDEX = "batch.kubernetes.io/job-completion-index"
+GPU = "nvidia.com/gpu"
+WORKLOADS, QUEUES = "workloads.fairway.dev", "queues.fairway.dev"
 Thing = dict[str, Any]
+Cell = tuple[str, str]
+"""Pool, resource."""
+NEVER = "1970-01-01T00:00:00Z"
+
+
+def is_on_node(pod: Thing) -> bool:
+    return "nodeName" in pod["spec"] and pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def workload_of(pod: Thing) -> str:
+    """The name of the Workload that a pod was bound for."""
+    return pod["metadata"].get("annotations", {}).get(ATTEMPT, "").split("/")[0]
+
+
+def conditions_of(workload: Thing) -> dict[str, float]:
+    """Since when each condition that is true is so."""
+    said = workload.get("status", {}).get("conditions", ())
+    return {it["type"]: time(it["lastTransitionTime"]) for it in said if it["status"] == "True"}
+
+
+def held_of(workload: Thing) -> Counter[Cell]:
+    """What an admitted workload holds, in base units."""
+    admission, held = workload["status"]["admission"], Counter[Cell]()
+    counts = {one["name"]: sum(it["count"] for it in one.get("nodes", ())) for one in admission["podSets"]}
+    for podset in workload["spec"]["podSets"]:
+        requests = podset["template"]["spec"]["containers"][0]["resources"]["requests"]
+        for name, amount in requests.items():
+            held[admission["pool"], name] += parse(amount, name) * counts[podset.get("name", "main")]
+    return held
+
+
+@dataclass(slots=True)
+class Meter:
+    """Integrates what one workload holds over the times that its status tells. `told_late`: how far those times were
+    from the commits that told them, at most. `least`, `most`: GPU-seconds that it may be charged."""
+
+    admitted: float | None = None
+    since: float = 0.0
+    admission: Thing | None = None
+    held: Counter[Cell] = field(default_factory=Counter)
+    total: Counter[Cell] = field(default_factory=Counter)
+    told_late: float = 0.0
+    least: float | None = None
+    queue: str = ""
+
+    def see(self, workload: Thing, now: float) -> str:
+        """What does not hold, if anything."""
+        said, status = conditions_of(workload), workload.get("status", {})
+        is_held = "Admitted" in said and "Finished" not in said and "admission" in status
+        held = held_of(workload) if is_held else Counter[Cell]()
+        if self.admitted is not None and is_held and said["Admitted"] != self.admitted:
+            return "was admitted anew without an end"
+        moment = None
+        if self.admitted is not None and not (is_held and status["admission"] == self.admission):
+            moment = said.get("Finished") or said.get("Evicted") or time(status.get("served", {}).get("until", NEVER))
+            self._add(max(0.0, moment - self.since))
+        elif self.admitted is None and is_held:
+            moment = said["Admitted"]
+        if moment is not None:
+            self.told_late = max(self.told_late, abs(now - moment))
+            self.admission = status.get("admission")
+            self.since, self.held = max(moment, self.since), held  # a clock may be set back: no second counts twice
+            self.admitted = said["Admitted"] if is_held else None
+        if is_leaving(workload) and self.least is None:
+            self.least = self.gpu_seconds(now)
+        self.queue = workload["spec"].get("queue", "default")
+        return self._differs(status) if "Finished" in said else ""
+
+    def _add(self, seconds: float) -> None:
+        for cell, amount in self.held.items():
+            self.total[cell] += amount * seconds
+
+    def _differs(self, status: Thing) -> str:
+        own = {(pool, name): it for pool, of in status.get("served", {}).get("amounts", {}).items()
+               for name, it in of.items()}  # fmt: skip
+        wrong = {cell: (own.get(cell, 0), amount) for cell, amount in self.total.items()
+                 if abs(own.get(cell, 0) - amount) > 1e-6 * (1 + abs(amount))}  # fmt: skip
+        return f"served {wrong} (told, held)" if wrong else ""
+
+    def gpu_seconds(self, now: float) -> float:
+        """What it held until now."""
+        running = now - self.since if self.admitted is not None else 0.0
+        return sum(it for (_, name), it in self.total.items() if name == GPU) / 1000 + running * self.gpus
+
+    @property
+    def gpus(self) -> float:
+        """What it holds."""
+        return sum(it for (_, name), it in self.held.items() if name == GPU) / 1000
 
 
 @dataclass(slots=True)
 class Watcher:
-    """Follows the store's log; `broken` says what did not hold."""
+    """Follows the store's log; `broken` says what did not hold. `dead`: nodes of which nothing is known;
+    `is_shared`: another scheduler binds too, so that kubelets refuse what is too much; `drift`: seconds by which clocks
+    are set; `patience`: those for which a gang may be there in part."""
 
-    registry: Registry
+    store: Store
+    clock: Clock
+    dead: Collection[str] = ()
+    is_shared: bool = False
+    drift: float = 0.0
+    patience: float = float("inf")
     position: int = 0
     broken: list[str] = field(default_factory=list)
     succeeded: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     pods: dict[tuple[str, str], Thing] = field(default_factory=dict)
-
-    @property
-    def store(self) -> Store:
-        return self.registry.store
+    workloads: dict[str, Thing] = field(default_factory=dict)
+    meters: defaultdict[str, Meter] = field(default_factory=lambda: defaultdict(Meter))
+    parted: dict[str, float] = field(default_factory=dict)
+    charged: dict[str, tuple[str, float, float]] = field(default_factory=dict)
 
     async def run(self) -> None:
         self.position = self.store.revision
         while not self.store.closed:
-            for event in self.store.since(self.position, "pods"):
-                self._see(event)
+            for event in self.store.since(self.position):
+                if event.key.resource == "pods":
+                    self._see_pod(event)
+                elif event.key.resource == WORKLOADS:
+                    self._see_workload(event)
             self.position = self.store.revision
-            await self.store.changed("pods")
+            await self.store.changed()
 
-    def _see(self, event: Event) -> None:
+    def _see_pod(self, event: Event) -> None:
         place = event.key[1:]
+        before = self.pods.pop(place, None)
+        if not event.gone:
+            pod = self.pods[place] = msgspec.json.decode(event.value)
+            self._count(pod)
+            if node := pod["spec"].get("nodeName"):
+                self._check_node(node)
+                self._check_ranks(pod["metadata"].get("labels", {}).get(JOB, ""))
+                if before is not None and "nodeName" not in before["spec"]:
+                    self._check_start(pod)
+        self._check_gang(workload_of(before if event.gone and before else self.pods.get(place, {"metadata": {}})))
+
+    def _see_workload(self, event: Event) -> None:
+        workload = msgspec.json.decode(event.value)
+        name, uid = event.key.name, workload["metadata"]["uid"]
+        meter, now = self.meters[uid], self.clock.now()
+        if complaint := meter.see(workload, now):
+            self.broken.append(f"{name} {complaint}")
         if event.gone:
-            self.pods.pop(place, None)
-            return
-        pod = self.pods[place] = msgspec.json.decode(event.value)
-        job = pod["metadata"].get("labels", {}).get(JOB, "")
-        is_counted = FINALIZER in pod["metadata"].get("finalizers", ())  # not what ends while its job takes it away
-        if job and is_counted and pod["status"].get("phase") == "Succeeded":
-            self.succeeded[job].add(pod["metadata"]["uid"])
-        if pod["spec"].get("nodeName"):
-            self._check_node(pod["spec"]["nodeName"])
-            self._check_ranks(job)
+            self.workloads.pop(name, None)
+        else:
+            self.workloads[name] = workload
+        if event.gone or FINALIZER_OF_CHARGE not in workload["metadata"].get("finalizers", ()):
+            most, slack = meter.gpu_seconds(now), self.drift * meter.gpus
+            least = most if meter.least is None else meter.least
+            self.charged.setdefault(uid, (meter.queue, least - slack, most + slack))
+        self._check_quota(meter.queue)
+        self._check_gang(name)
+
+    def _count(self, pod: Thing) -> None:
+        meta = pod["metadata"]
+        job = meta.get("labels", {}).get(JOB, "")
+        is_counted = FINALIZER in meta.get("finalizers", ()) if job else not is_leaving(pod)
+        if is_counted and pod["status"].get("phase") == "Succeeded":  # not what ends while it is taken away
+            self.succeeded[job or meta["name"]].add(meta["uid"])
 
     def _on(self, node: str) -> list[Thing]:
-        return [
-            pod for pod in self.pods.values()
-            if pod["spec"].get("nodeName") == node and pod["status"].get("phase") not in ("Succeeded", "Failed")
-        ]  # fmt: skip
+        return [pod for pod in self.pods.values() if pod["spec"].get("nodeName") == node and is_on_node(pod)]
 
     def _check_node(self, name: str) -> None:
         """No device is given twice, and no more CPU than there is."""
@@ -69,9 +195,9 @@ class Watcher:
         for pod in self._on(name):
             own = pod["metadata"]["name"]
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
-            cpu += parse(requests["cpu"], "cpu")
+            cpu += parse(requests["cpu"], "cpu") if is_running(pod) or not self.is_shared else 0
             devices = [it for it in pod["metadata"].get("annotations", {}).get(ASSIGNED, "").split(",") if it]
-            if len(devices) != int(requests.get("nvidia.com/gpu", 0)):
+            if len(devices) != int(requests.get(GPU, 0)):
                 self.broken.append(f"{own} asked for {requests} and has devices {devices}")
             for device in devices:
                 if other := owner.get(device):
@@ -92,3 +218,67 @@ class Watcher:
                 if rank in ranks:
                     self.broken.append(f"rank {rank} of {job} runs twice")
                 ranks.add(rank)
+
+    def _check_start(self, pod: Thing) -> None:
+        """A pod that gets its node: its workload is not over."""
+        workload = self.workloads.get(workload_of(pod))
+        if workload and workload["status"].get("phase") in ("Succeeded", "Failed"):
+            self.broken.append(f"{pod['metadata']['name']} starts though {workload['metadata']['name']} is over")
+
+    def _check_quota(self, queue: str) -> None:
+        """The queue stays within its limit; what is evicted or over counts no more."""
+        entry = self.store.objects(QUEUES).get(("", queue))
+        quotas = msgspec.json.decode(entry.value)["spec"].get("quotas", ()) if entry else ()
+        limits = [int(it["limit"][GPU]) for it in quotas if GPU in it.get("limit", {})]
+        own = [self.meters[it["metadata"]["uid"]] for name, it in self.workloads.items() if not self._is_over(name)]
+        held = sum(meter.gpus for meter in own if meter.queue == queue and meter.admitted is not None)
+        if limits and held > min(limits):
+            self.broken.append(f"queue {queue} has {held:g} GPUs of {limits}")
+
+    def _is_over(self, workload: str) -> bool:
+        """Whether its Job is, whatever it says itself yet."""
+        entry = self.store.objects("jobs.batch").get(("default", workload.removeprefix("job-")))
+        job = msgspec.json.decode(entry.value) if entry else {"status": {}}
+        return is_true(job, "Complete") or is_true(job, "Failed")
+
+    def _check_gang(self, name: str) -> None:
+        """A gang is on its nodes with its least number of pods, those that have succeeded counted, or is going."""
+        workload, now = self.workloads.get(name), self.clock.now()
+        is_part = workload is not None and 0 < self._started(name) < _least(workload) - self._done(name)
+        since = self.parted.get(name, now)
+        if now > since + self.patience:
+            self.broken.append(f"{name} is there in part for {now - since:.0f} s")
+        self.parted.pop(name, None)
+        if is_part:
+            self.parted[name] = since
+
+    def _started(self, name: str) -> int:
+        pods = [pod for pod in self.pods.values() if workload_of(pod) == name]
+        return sum(is_on_node(it) and not is_leaving(it) and it["spec"]["nodeName"] not in self.dead for it in pods)
+
+    def _done(self, name: str) -> int:
+        kind, _, own = name.partition("-")
+        if kind == "job":
+            return len(self.succeeded[own])
+        return sum(pod["status"].get("phase") == "Succeeded" for pod in self.pods.values() if workload_of(pod) == name)
+
+    def finish(self) -> None:
+        """Nothing happens any more."""
+        for name in list(self.parted):
+            self._check_gang(name)
+
+    def check_charges(self, spent: Mapping[str, float], above: Mapping[str, str]) -> None:
+        """`spent`: GPU-seconds that each queue was charged; `above`: by queue the one above it."""
+        for name, gpu_seconds in spent.items():
+            own = [(low, high) for queue, low, high in self.charged.values() if name in (queue, above.get(queue))]
+            least, most = sum(low for low, _ in own), sum(high for _, high in own)
+            if not least - 0.01 <= gpu_seconds <= most + 0.01:
+                self.broken.append(f"queue {name} was charged {gpu_seconds:.3f} GPU-s, of {least:.3f} to {most:.3f}")
+
+
+FINALIZER_OF_CHARGE = "fairway.dev/charge"
+
+
+def _least(workload: Thing) -> int:
+    """Pods that a workload needs to run at all."""
+    return sum(one.get("minCount", one.get("count", 1)) for one in workload["spec"]["podSets"])

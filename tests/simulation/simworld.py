@@ -4,27 +4,27 @@ The controllers reach it through a transport of their own, which may be faulty; 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairway.api.alone import workload_of_pod
 from fairway.api.crds import crds
-from fairway.api.objects import PodObject
+from fairway.api.quantities import parse
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
+from fairway.embedded.errors import Failure
 from fairway.embedded.gate import CONTROLLER, gate
 from fairway.embedded.jobs import Jobs
 from fairway.embedded.kinds import builtin_kinds
-from fairway.embedded.registry import Registry, admit_all
+from fairway.embedded.registry import Admission, Admit, Registry, admit_all
 from fairway.embedded.server import Server
 from fairway.embedded.store import Store
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
-from fairway.node.hollow import DURATION, Hollow
+from fairway.node.hollow import DURATION, Hollow, Pod
 from fairway.settings import Settings
 
 SETTINGS = Settings(namespace="kube-system", identity="simulation")
@@ -41,6 +41,7 @@ class World:
     hollow: Hollow
     dead: set[str]
     jobs: asyncio.Task[None]  # what makes pods of Jobs
+    door: "Door"
     controllers: asyncio.Task[None] | None = None
 
     def start(self, transport: Transport | None = None, settings: Settings = SETTINGS) -> None:
@@ -75,19 +76,9 @@ class World:
         return await self.client.get(Ref(kinds.QUEUES, name))
 
     async def phase(self, name: str) -> str:
-        """Of a Workload, or of a pod that is its own; empty while there is neither."""
+        """Of a Workload; empty while there is none."""
         found = [it for it in await self.client.list(Selection(kinds.WORKLOADS)) if it["metadata"]["name"] == name]
-        if found:
-            return str(found[0].get("status", {}).get("phase", ""))
-        own = [it for it in await self.client.list(Selection(kinds.PODS), PodObject)
-               if f"pod-{it.metadata.name}" == name]  # fmt: skip
-        read = workload_of_pod(own[0]) if own else None
-        return read.status.phase if read else ""
-
-    async def says_reason(self, name: str, reason: str) -> bool:
-        """Whether a Workload is there and waits for this reason."""
-        found = [it for it in await self.client.list(Selection(kinds.WORKLOADS)) if it["metadata"]["name"] == name]
-        return bool(found) and found[0].get("status", {}).get("reason") == reason
+        return found[0].get("status", {}).get("phase", "") if found else ""
 
     async def is_in(self, name: str, *phases: str) -> bool:
         return await self.phase(name) in phases
@@ -143,6 +134,42 @@ class World:
         return said
 
 
+@dataclass(slots=True)
+class Door:
+    """The admission check. While it is down nothing new is let in that it would judge, but what controllers make. An
+    open one judges nothing."""
+
+    admit: Admit
+    is_open: bool = False
+    is_down: bool = False
+
+    def __call__(self, asked: Admission) -> tuple[Thing, Sequence[str]]:
+        is_judged = asked.operation == "CREATE" and asked.kind.plural in ("jobs", "pods") and asked.user != CONTROLLER
+        if self.is_down and is_judged:
+            raise Failure(500, "InternalError", "failed calling webhook")
+        return self.admit(asked)
+
+
+class Kubelets(Hollow):
+    """Nodes on paper that refuse a pod for which they have no CPU left, as a kubelet does."""
+
+    async def _look(self, key: str) -> float | None:
+        pod = self.informer.store.get(key)
+        is_new = pod and pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp
+        if pod and is_new and await self._is_short(pod):
+            await self._write(key, pod, {"phase": "Failed", "reason": "OutOfcpu"})
+            return None
+        return await super()._look(key)
+
+    async def _is_short(self, pod: Pod) -> bool:
+        node, taken = await self.client.find(Ref(kinds.NODES, pod.spec.node_name)), 0
+        for other in await self.client.list(Selection(kinds.PODS)):
+            is_own = other["metadata"]["uid"] == pod.metadata.uid
+            if other["spec"].get("nodeName") == pod.spec.node_name and (is_own or is_running(other)):
+                taken += parse(other["spec"]["containers"][0]["resources"]["requests"]["cpu"], "cpu")
+        return node is not None and taken > parse(node["status"]["allocatable"]["cpu"], "cpu")
+
+
 def as_controller(transport: Transport) -> Transport:
     """Requests of the controllers, which alone the server lets speak for others."""
 
@@ -161,22 +188,24 @@ KINDS = {
 
 @asynccontextmanager
 async def cluster(
-    clock: Clock, chance: Chance, *nodes: Thing, dead: frozenset[str] = frozenset(), has_door: bool = True
+    clock: Clock, chance: Chance, *nodes: Thing, dead: frozenset[str] = frozenset(), has_door: bool = True,
+    is_strict: bool = False,
 ) -> AsyncIterator[World]:
-    """With these nodes, and without controllers yet. On those that are dead no pod ever starts or stops."""
+    """With these nodes, and without controllers yet. On those that are dead no pod ever starts or stops; strict ones
+    refuse pods for which they have no CPU left."""
     store = Store()
-    admit = gate(store, clock) if has_door else admit_all
-    server = Server(Registry(store, builtin_kinds(), clock, chance, admit=admit))
+    door = Door(gate(store, clock) if has_door else admit_all, is_open=not has_door)
+    server = Server(Registry(store, builtin_kinds(), clock, chance, admit=door))
     await server.start()
     client = Client(server.handle, clock, chance)
     down = set(dead)
-    hollow = Hollow(client, lambda node: node not in down)
+    hollow = (Kubelets if is_strict else Hollow)(client, lambda node: node not in down)
     async with asyncio.TaskGroup() as tasks:
         parts = (server.tend(), Jobs(client).run(), hollow.run())
         running = [tasks.create_task(part) for part in parts]
         for definition in DEFINITIONS:
             await client.create(kinds.DEFINITIONS, definition)
-        world = World(server, client, clock, chance, hollow, down, jobs=running[1])
+        world = World(server, client, clock, chance, hollow, down, jobs=running[1], door=door)
         await world.apply(*nodes)
         try:
             yield world
@@ -224,6 +253,10 @@ def pod(name: str, *, seconds: float | None = 100, cpu: str = "2", gpus: int = 0
     meta = {"name": name, "namespace": "default", "annotations": notes, **said}
     spec = {"restartPolicy": "Never", "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def is_running(pod: Thing) -> bool:
+    return pod["status"].get("phase") == "Running"
 
 
 def is_leaving(thing: Thing) -> bool:

@@ -1,7 +1,8 @@
 """The whole control plane under faults, by seed: whatever fails, nothing is given twice, lost, or run twice.
 
-Requests fail, controllers are killed, nodes stop or vanish and come back, users suspend and resume what they submitted:
-jobs, bare pods and groups of them. When all is quiet again everything must end well.
+Requests fail, controllers are killed, cut off and replaced by others whose clocks differ, nodes stop or vanish and come
+back, users suspend, resume, cancel and change what they submitted. When all is quiet again everything must end well,
+and be charged for exactly what it held.
 
 A failing seed replays exactly: `FAIRWAY_SEED=17 pytest tests/simulation/test_faults.py` runs that one, with its log.
 """
@@ -9,23 +10,26 @@ A failing seed replays exactly: `FAIRWAY_SEED=17 pytest tests/simulation/test_fa
 import asyncio
 import os
 import random
-from collections.abc import Coroutine
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
-from faults import Faults, kill_and_start
-from invariants import Watcher
-from simworld import Thing, World, cluster, job, node, pod, priority
+from faults import Faults, Machine, kill_and_start
+from invariants import GPU, Watcher
+from simload import ABOVE, Ask, load, nodes, queues
+from simtrouble import FAR, LENGTH, bind_where_there_is_room, cancel, jump, of_replica, submit, troubles
+from simworld import KINDS, SETTINGS, Thing, World, cluster, is_true, names, priority
 
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
-from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
+from fairway.settings import Settings
 
-START, QUIET, END = 1_800_000_000.0, 240.0, 3000.0
-SEEDS = 5000 if os.environ.get("FAIRWAY_SOAK") else 200
-BATCH = 20
+START, QUIET, END = 1_800_000_000.0, 150.0, 3000.0
+SEEDS = 10_000 if os.environ.get("FAIRWAY_SOAK") else 1000
+BATCH = 5
+PATIENCE = 300.0
+LAGS = (0.0, 0.0, 0.02, 0.2, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,127 +45,122 @@ def play(seed: int) -> Outcome:
 
 async def _story(seed: int, clock: VirtualClock) -> Outcome:
     chance = random.Random(seed)
-    nodes = [node(f"n{number}", cpu=8, gpus=4) for number in range(chance.randint(1, 3))]
-    async with cluster(clock, seeded(seed), *nodes) as world:
-        await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
-        fatal = frozenset(chance.sample(range(3, 120), chance.randint(0, 3)))
-        faults = Faults(world.server.handle, clock, random.Random(seed + 1), quiet_at=START + QUIET, fatal=fatal)
-        watcher = Watcher(world.server.registry)
+    there, has_door = nodes(chance), chance.random() < 0.85
+    async with cluster(clock, seeded(seed), *there, has_door=has_door, is_strict=not has_door) as world:
+        await world.apply(priority("low", 0, is_default=True), priority("high", 1000), *queues())
+        watcher = Watcher(world.server.registry.store, clock, world.dead, is_shared=not has_door, patience=PATIENCE)
+        log: list[str] = []
         async with asyncio.TaskGroup() as tasks:
-            others = [tasks.create_task(it) for it in (watcher.run(), kill_and_start(world, faults))]
-            jobs, pods = _jobs(chance), _pods(chance)
-            troubles = [tasks.create_task(it) for it in _troubles(world, chance, nodes, [*jobs, *pods])]
+            replicas = _replicas(world, chance, seed, log)
+            work = [kill_and_start(world, faults, settings=settings, clock=own) for faults, settings, own in replicas]
+            others = [tasks.create_task(it) for it in (watcher.run(), *work)]
+            if chance.random() < 0.3:
+                watcher.drift = FAR
+                others.append(tasks.create_task(jump(replicas[0][2], chance)))
+            if not has_door:
+                room = dict.fromkeys(names(there), 8)
+                others.append(tasks.create_task(bind_where_there_is_room(world, room, random.Random(seed))))
+            asks = load(chance, has_door=has_door)
+            free = [ask for ask in asks if ask.is_free and chance.random() < 0.1]
+            stays = [ask for ask in asks if ask not in free]
+            wrong = [tasks.create_task(it) for it in troubles(world, chance, there, stays)]
             try:
-                await _submit(world, chance, [*(thing for thing, _ in jobs.values()), *pods.values()])
-                for trouble in troubles:
-                    await trouble
-                broken = await _finished(world, {*(f"job-{name}" for name in jobs), *map(_workload_of, pods.values())})
+                await _submit(world, chance, asks)
+                for ask in free:
+                    await cancel(world, ask, chance.uniform(0, LENGTH / 2))
+                for task in wrong:
+                    await task
+                broken = await _finished(world, stays, free)
+                watcher.finish()
+                watcher.check_charges(await _spent(world), ABOVE)
             finally:
-                for task in (*others, *faults.late):
+                for task in (*others, *(task for faults, _, _ in replicas for task in faults.late)):
                     task.cancel()
-        for name, count in jobs.items():
-            if len(watcher.succeeded[name]) != count[1]:
-                broken.append(f"{name}: {len(watcher.succeeded[name])} pods succeeded, {count[1]} should")
-        return Outcome(tuple(faults.log), (*watcher.broken, *broken))
+        return Outcome(tuple(log), (*watcher.broken, *broken, *await _miscounted(world, stays, watcher)))
 
 
-Jobs = dict[str, tuple[Thing, int]]
+Replica = tuple[Faults, Settings, Machine]
 
 
-def _jobs(chance: random.Random) -> Jobs:
-    jobs: Jobs = {}
-    for number in range(chance.randint(4, 9)):
-        name, width = f"j{number}", chance.choice((1, 1, 2, 3))
-        said: Thing = {"gpus": chance.choice((0, 1, 2, 4)) if width == 1 else chance.choice((0, 1))}
-        if width > 1:
-            said |= {"parallelism": width, "completions": width, "completionMode": "Indexed"}
-            said |= {"annotations": {"fairway.dev/min-count": "1"}} if chance.random() < 0.5 else {}
-        if chance.random() < 0.3:
-            said["pod"] = {"priorityClassName": "high"}
-        seconds = chance.choice((2, 10, 40))
-        jobs[name] = job(name, seconds=seconds, cpu=str(chance.randint(1, 2)), **said), width
-    return jobs
-
-
-def _pods(chance: random.Random) -> dict[str, Thing]:
-    """Some bare pods, one of which names its queue and so is its own Workload, and maybe a group of them."""
-    named = {"p0": {"fairway.dev/queue": "default"}, "p1": {}}
-    own = list(named.items())[: chance.randint(0, 2)]
-    pods = {name: pod(name, seconds=chance.choice((2, 20)), cpu="1", labels=labels) for name, labels in own}
-    if chance.random() < 0.5:
-        group = {"fairway.dev/group": "g", "fairway.dev/group-size": "2"}
-        pods |= {name: pod(name, seconds=chance.choice((2, 20)), cpu="1", labels=group) for name in ("g-0", "g-1")}
-    return pods
-
-
-def _workload_of(pod: Thing) -> str:
-    return f"pod-{pod['metadata'].get('labels', {}).get('fairway.dev/group', pod['metadata']['name'])}"
-
-
-Trouble = Coroutine[Any, Any, None]
-
-
-def _troubles(world: World, chance: random.Random, nodes: list[Thing], names: list[str]) -> list[Trouble]:
-    """What goes wrong outside, drawn beforehand; all is well again when the faults end."""
-    found: list[Trouble] = []
-    for thing in nodes:
-        if chance.random() < 0.3:
-            found.append(_node_fails(world, thing, _window(chance), is_gone=chance.random() < 0.5))
-    for name in names:
-        if chance.random() < 0.15:
-            found.append(_is_suspended(world, name, _window(chance)))
+def _replicas(world: World, chance: random.Random, seed: int, log: list[str]) -> list[Replica]:
+    """One controller, or two of which one leads."""
+    found = []
+    lag = chance.choice(LAGS)
+    for number in range(chance.choice((1, 1, 2))):
+        fatal = frozenset(chance.sample(range(3, 120), chance.randint(0, 3)))
+        own = random.Random(seed * 2 + number)
+        quiet = START + QUIET
+        faults = Faults(world.server.handle, world.clock, own, quiet_at=quiet, fatal=fatal, lag=lag, log=log)
+        if number:
+            of_replica(chance, found[0][0], START)
+        settings = replace(SETTINGS, identity=f"controller-{number}", usage_half_life=1e15)
+        found.append((faults, settings, Machine(world.clock, has_memory=chance.random() < 0.2)))
     return found
 
 
-def _window(chance: random.Random) -> tuple[float, float]:
-    start = chance.uniform(0, QUIET / 2)
-    return start, chance.uniform(1, QUIET / 2)
-
-
-async def _node_fails(world: World, thing: Thing, window: tuple[float, float], *, is_gone: bool) -> None:
-    start, length = window
-    await world.clock.sleep(start)
-    await world.fail(thing, is_gone=is_gone)
-    await world.clock.sleep(length)
-    await world.heal(thing)
-
-
-async def _is_suspended(world: World, name: str, window: tuple[float, float]) -> None:
-    start, length = window
-    await world.clock.sleep(start)
-    await _set_active(world, name, "false")
-    await world.clock.sleep(length)
-    await _set_active(world, name, "true")
-
-
-async def _set_active(world: World, name: str, text: str) -> None:
-    """What its user says, again and again while it is being made again; nothing where it is not there yet."""
-    ref = Ref(kinds.JOBS if name.startswith("j") else kinds.PODS, name, "default")
-    for _ in range(10):
-        try:
-            await world.client.patch(ref, {"metadata": {"annotations": {"fairway.dev/active": text}}})
-            return
-        except ApiError as error:
-            assert error.status == 404
-            await world.clock.sleep(5)
-
-
-async def _submit(world: World, chance: random.Random, things: list[Thing]) -> None:
-    for thing in things:
-        await world.apply(thing)
+async def _submit(world: World, chance: random.Random, asks: Sequence[Ask]) -> None:
+    for ask in asks:
+        await submit(world, ask)
         await world.clock.sleep(chance.choice((0, 0, 5, 30)))
 
 
-async def _finished(world: World, names: set[str]) -> list[str]:
-    """Workloads that did not end well."""
-    seen: dict[str, Thing] = {}
+async def _finished(world: World, asks: Sequence[Ask], cancelled: Sequence[Ask]) -> list[str]:
+    """Workloads that did not end as they should, or were not charged."""
+    left: dict[str, object] = {}
     while world.clock.now() < START + END:
         seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
-        left = {name for name in names if await world.phase(name) != "Succeeded"}
+        told = [ask for ask in asks if ask.workload in seen or not await _ended_before(world, ask)]
+        left = {ask.workload: _state(seen.get(ask.workload)) for ask in told if not _is_done(ask, seen)}
+        left |= {ask.workload: _state(seen[ask.workload]) for ask in cancelled if ask.workload in seen}
         if not left:
             return []
         await world.clock.sleep(5)
-    return [f"{name} did not end: {seen.get(name, {}).get('status')}" for name in sorted(left)]
+    return [f"{name} did not end: {state}" for name, state in left.items()]
+
+
+async def _ended_before(world: World, ask: Ask) -> bool:
+    """Whether another scheduler started all of it, and it was over before it had a Workload."""
+    found = [await world.client.get(Ref(KINDS[ask.kind], name, "default")) for name in names(ask.things)]
+    ends = {it["status"].get("phase") for it in found} if ask.kind == "Pod" else {_end_of(it) for it in found}
+    return world.door.is_open and ends == {ask.phase}
+
+
+def _end_of(job: Thing) -> str:
+    return "Succeeded" if is_true(job, "Complete") else "Failed" if is_true(job, "Failed") else ""
+
+
+def _is_done(ask: Ask, seen: dict[str, Thing]) -> bool:
+    said = seen.get(ask.workload, {})
+    return said.get("status", {}).get("phase") == ask.phase and "finalizers" not in said["metadata"]
+
+
+def _state(workload: Thing | None) -> object:
+    return workload and (workload["metadata"].get("finalizers"), workload.get("status"))
+
+
+async def _spent(world: World) -> dict[str, float]:
+    """GPU-seconds that each queue was charged."""
+    found = {}
+    for it in await world.client.list(Selection(kinds.QUEUES)):
+        used = it.get("status", {}).get("decayedUsage", {}).values()
+        found[it["metadata"]["name"]] = sum(own[GPU]["value"] for own in used if GPU in own)
+    return found
+
+
+async def _miscounted(world: World, asks: Sequence[Ask], watcher: Watcher) -> list[str]:
+    """What did not run as often as it should have, or was charged with failures that were not its own."""
+    broken = []
+    for ask in asks:
+        done = sum(len(watcher.succeeded[name]) for name in names(ask.things))
+        seen = watcher.workloads.get(ask.workload)
+        attempts = seen["status"].get("attempt", 1) if seen and len(ask.things) > 1 else 1
+        if not ask.succeeded <= done <= ask.succeeded * attempts:  # a group of pods starts again whole
+            broken.append(f"{ask.name}: {done} pods succeeded, {ask.succeeded} should")
+        if ask.kind == "Job":
+            failed = (await world.job(ask.name))["status"].get("failed", 0)
+            if failed != ask.failed:
+                broken.append(f"{ask.name}: {failed} attempts failed, {ask.failed} should")
+    return broken
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from simtrouble import bind_where_there_is_room, cpus
 from simworld import Thing, World, cluster, is_true, job, node, pod, priority
 from test_life import START
 
@@ -150,34 +151,6 @@ def test_a_pod_is_not_bound_where_another_scheduler_took_the_room_meanwhile() ->
         return stranger["status"]["phase"], (await world.job("high"))["status"].get("failed", 0)
 
     assert play(story, node("n1")) == ("Succeeded", 0)
-
-
-def cpus(it: Thing) -> int:
-    return int(it["spec"]["containers"][0]["resources"]["requests"]["cpu"])
-
-
-async def bind_where_there_is_room(world: World, room: dict[str, int], chance: random.Random) -> None:
-    """Another scheduler that counts the pods which have a node, as kube-scheduler does, and is slower or quicker."""
-    while True:
-        free, open_ = dict(room), []
-        for it in await world.client.list(Selection(kinds.PODS)):
-            if it["status"].get("phase") in ("Succeeded", "Failed"):
-                continue
-            if it["spec"].get("nodeName"):
-                free[it["spec"]["nodeName"]] -= cpus(it)
-            elif not it["spec"].get("schedulingGates") and it["spec"]["schedulerName"] == "default-scheduler":
-                open_.append(it)
-        for it in open_:
-            tied = it["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
-            fits = [name for name in free if free[name] >= cpus(it) and tied in (None, name)]
-            if fits:
-                meta, name = it["metadata"], chance.choice(fits)
-                await world.clock.sleep(chance.uniform(0.0, 0.1))
-                with suppress(ApiError):
-                    await world.client.bind(Ref(kinds.PODS, meta["name"], meta["namespace"]), name, uid=meta["uid"])
-                break
-        else:
-            await world.server.registry.store.changed("pods")
 
 
 @pytest.mark.parametrize("seed", range(8))

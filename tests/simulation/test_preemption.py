@@ -204,7 +204,7 @@ async def shrink_and_grow(clock: VirtualClock, urgent: Thing, most: tuple[int, i
         return held[-1] == pods
 
     async with cluster(clock, seeded(3), node("n1", cpu=32, gpus=4)) as world, asyncio.TaskGroup() as tasks:
-        watcher = Watcher(world.server.registry)
+        watcher = Watcher(world.server.registry.store, clock)
         watching = tasks.create_task(watcher.run())
         world.start()
         await world.apply(priority("high-priority", 1_000_000))

@@ -77,7 +77,9 @@ def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool =
 
 
 def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
-    """It has its places; others leave them first."""
+    """It has its places; others leave them first, unless it was admitted there before they were to."""
+    if holds(status, "Admitted") and status.admission == admission_status(to):
+        return status
     status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
     return wait(told(status, "Admitted", said, now=now, value="False"), said, 0)
 
