@@ -36,6 +36,10 @@ class Clock:
     def now(self) -> float:
         return time.time()
 
+    def elapsed(self) -> float:
+        """Seconds since some moment. They pass evenly however the time is set, and while the machine sleeps."""
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
 
@@ -122,6 +126,9 @@ class VirtualClock(Clock):
 
     def now(self) -> float:
         return self._start + self._selector.moment
+
+    def elapsed(self) -> float:
+        return self._selector.moment
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         return work()

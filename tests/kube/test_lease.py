@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from faults import Machine
+
 from fairway.clock import Clock, VirtualClock, seeded
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Registry
@@ -151,6 +153,23 @@ def test_two_never_lead_at_once_while_links_are_cut_and_mended() -> None:
         return both, leaders
 
     assert play(story) == (0, {"one", "two"})
+
+
+def test_two_never_lead_at_once_though_the_clock_of_one_is_set_back_while_it_is_cut_off() -> None:
+    async def story(server: Server, clock: VirtualClock) -> int:
+        machine, both = Machine(clock), 0
+        one = Candidate(server, machine, "one")
+        await one.election.acquired.wait()
+        two = Candidate(server, clock, "two")
+        one.link.is_cut, machine.offset = True, -60.0
+        for _ in range(200):
+            await clock.sleep(0.5)
+            both += one.leads and two.leads
+        for it in (one, two):
+            await it.crash()
+        return both
+
+    assert play(story) == 0
 
 
 def test_a_leader_that_cannot_renew_stops_after_two_thirds_of_the_term() -> None:

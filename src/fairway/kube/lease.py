@@ -1,11 +1,11 @@
 """Leader election on a coordination Lease: of several controllers, one writes.
 
-The holder renews every quarter of the term, and may write until two thirds of a term after its last renewal was
-*sent*; others take over a whole term after they last saw the lease change, by their own clock. So two never write at
-once as long as clocks run at the same speed; they need not agree on the time. The same identity renews at once: a
-restart on one machine waits for nobody. Leaving in order gives the lease up, and the next one, which looks every
-second, takes it; a crash lets it run out. The lease also says until when a holder has worked, which one that took it
-and crashed before it began has not.
+The holder renews every quarter of the term, and may write until two thirds of a term after its last renewal was *sent*;
+others take over a whole term after they last saw the lease change, by their own clock. So two never write at once as
+long as clocks run at the same speed; they need not agree on the time, and may be set at will. The same identity renews
+at once: a restart on one machine waits for nobody. Leaving in order gives the lease up, and the next one, which looks
+every second, takes it; a crash lets it run out. The lease also says until when a holder has worked, which one that took
+it and crashed before it began has not.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Election:
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def is_leader(self) -> bool:
-        return self.client.clock.now() - self._renewed <= self.term * 2 / 3
+        return self.client.clock.elapsed() - self._renewed <= self.term * 2 / 3
 
     async def begin(self, **notes: str) -> None:
         """Notes on the lease that its holder works from now on. Not to have noted it harms nothing."""
@@ -92,7 +92,7 @@ class Election:
                 await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, change))
 
     async def _turn(self) -> None:
-        now = self.client.clock.now()
+        now, began = self.client.clock.now(), self.client.clock.elapsed()
         try:
             found = await self.client.get(self.lease, _Lease)
         except ApiError as error:
@@ -101,13 +101,13 @@ class Election:
             first = self._object(now, _Lease(_Meta(), _Spec()))
             await self.client.create(self.lease.kind, first, namespace=self.lease.namespace)
         else:
-            if not self._may_take(found, now):
+            if not self._may_take(found, began):
                 return
             await self.client.update(self.lease, self._object(now, found))
             if not self.acquired.is_set():
                 said = found.metadata.annotations.get(WORKED) or found.spec.acquire_time
                 self.worked_until = time(said) if said else float("inf")
-        self._renewed = now
+        self._renewed = began
         self.acquired.set()
 
     def _may_take(self, found: _Lease, now: float) -> bool:
