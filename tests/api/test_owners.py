@@ -1,6 +1,7 @@
 """Which Workload an owner gets: its podsets, its name, and what its annotations say."""
 
 import pytest
+from msgspec.structs import replace
 
 from fairway.api import owners
 from fairway.api.decode import decode
@@ -156,6 +157,14 @@ def test_a_group_of_pods_is_a_gang_owned_by_all_of_them():
         ("Pod", name, False) for name in ("p0", "p1", "p2")
     ]
     assert [(one.name, one.count) for one in made.spec.pod_sets] == [("main", 3)]
+
+
+def test_pods_of_a_group_that_another_scheduler_bound_are_of_the_gang_as_those_that_wait():
+    one, *others = pods(3, 3)
+    bound = replace(one, spec=replace(one.spec, node_name="n1"))
+    ours = replace(bound, metadata=replace(one.metadata, annotations={"fairway.dev/attempt": "pod-g/u/1"}))
+    counts = [[it.count for it in pod_group("g", [first, *others]).spec.pod_sets] for first in (bound, ours)]
+    assert counts == [[3], [2]]
 
 
 def test_a_group_of_which_some_are_missing_is_no_workload_yet():
