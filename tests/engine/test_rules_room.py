@@ -1,7 +1,8 @@
 """Making room, rule by rule: by which means, by what right, who goes, who is spared, moved or protected."""
 
-from builders import NOW, job, meets, node, queue, runs, table
+from builders import NOW, job, meets, node, place_on, pod, queue, runs, table
 
+from fairway.engine import State
 from fairway.engine.model import Decayed, Disruption, Eviction, Expression, Ledger, Pod, PodAffinity, PodClass, Pool
 
 HOUR = 3600.0
@@ -383,3 +384,14 @@ def test_the_budget_of_evictions(things, expected) -> None:
 @MOVES
 def test_who_is_moved(things, expected) -> None:
     meets(things, expected)
+
+
+def test_a_node_is_overdrawn_by_what_is_there_but_not_by_what_waits_there_for_others():
+    state = State()
+    leaves = runs(job("leaves", gpus=3), "n", is_leaving=True, moves_to=place_on(("n", 1)))
+    waits = runs(job("waits", gpus=3), "n", is_promised=True, waits_for=("ns/leaves",))
+    state.observe(node("n", 4), leaves, waits)
+    state.snapshot(NOW)
+    assert not state.is_overdrawn("n")
+    state.observe(Pod("ns/stranger", "n", pod(gpus=2)))
+    assert state.is_overdrawn("n")

@@ -360,8 +360,8 @@ class Life:
                 return None
             await self._own(said, owner.pods)
         self.means.cases.found(case.key)
-        await self.means.write(case.key, lambda it: life.leave(it.status, now=self.means.now()))
-        return None
+        has_left = await self.means.write(case.key, lambda it: life.leave(it.status, now=self.means.now()))
+        return None if has_left else self.means.now() + SETTLE_SECONDS  # refused: nothing else may happen to it
 
     async def _own(self, said: WorkloadObject, pods: Sequence[PodObject]) -> None:
         """The Workload is owned by these pods, and no others."""

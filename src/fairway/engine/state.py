@@ -96,6 +96,13 @@ def charges(running: Running) -> Iterator[tuple[str, Charge]]:
                     yield share.node, (pods[placement.name], share.count, tuple(chain(*share.devices)))
 
 
+def _waiting(running: Running) -> Iterator[tuple[str, Charge]]:
+    """Node and charge of what it holds for when others, or its own pods, are gone."""
+    if not running.is_leaving:
+        return charges(running) if running.is_promised else iter(())
+    return charges(replace(running, admission=running.moves_to, moves_to=None)) if running.moves_to else iter(())
+
+
 def _shows(fact: Workload | Running | Ended | None, assumed: Running | None) -> bool:
     """Whether what is observed shows what was assumed, so that the assumption ends."""
     if assumed is None or not isinstance(fact, Workload | Running):
@@ -141,11 +148,18 @@ class State:
         return self._layout.pools[index].name if index >= 0 else ""
 
     def is_overdrawn(self, node: str) -> bool:
-        """Whether pods ask for more than the node has, those that were placed there and are still to come included."""
+        """Whether pods ask for more than the node has, those that were placed there and are still to come included; but
+        not what waits there until others are gone, and so is held twice."""
         row = self._rows.get(node)
         if row is not None and node in self._dirty:
             self._write(node, row)
-        return row is not None and bool((self._free[:, row] < 0).any())
+        if row is None or (self._free[:, row] >= 0).all():
+            return False
+        free, memory = dict(zip(self._resources, self._free[:, row])), self._memory(node, row)
+        for where, (pod, count, _) in chain(*(_waiting(self._running[key]) for key in self._on[node])):
+            for resource, amount in taken(pod, memory).items() if where == node else ():
+                free[resource] += amount * count
+        return any(amount < 0 for amount in free.values())
 
     # What is told
 
@@ -345,13 +359,17 @@ class State:
             self._dirty.update(names)
         self._layout = layout
 
+    def _memory(self, name: str, row: int) -> int:
+        """MiB of a GPU there, as requests for a part of one count."""
+        pool = self._layout.pool_of[row]
+        return self._layout.gpu_memory[pool] if pool >= 0 else device_memory(self._nodes[name])
+
     def _write(self, name: str, row: int) -> None:
         """The column of one node, from its capacity and all that is on it."""
         node, resources = self._nodes[name], self._resources
         offered = capacity_of(node)
         self._capacity[:, row] = [offered.get(resource, 0) for resource in resources]
-        pool = self._layout.pool_of[row]
-        memory = self._layout.gpu_memory[pool] if pool >= 0 else device_memory(node)
+        memory = self._memory(name, row)
         devices = [DEVICE if one.is_healthy and not one.is_partitioned else 0 for one in node.devices]
         slot_of = {one.index: slot for slot, one in enumerate(node.devices)}
         held = dict.fromkeys(resources, 0)
