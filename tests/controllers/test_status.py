@@ -82,6 +82,11 @@ def test_a_finished_workload_is_over_and_keeps_what_it_was_served() -> None:
     assert life.is_over(done)
 
 
+def test_a_finished_workload_is_served_no_more_though_its_end_is_written_again() -> None:
+    over = life.finish(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), ADMITTED, succeeded=True, now=110.0)
+    assert life.served(over, now=150.0, held={"nvidia.com/gpu": 2000}) == over
+
+
 def test_a_change_is_the_merge_patch_from_one_status_to_the_next() -> None:
     before = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
     assert change(before, WorkloadStatus(phase="Pending")) == {
