@@ -4,6 +4,7 @@ from builders import NOW, job, meets, node, place_on, pod, queue, runs, table
 
 from fairway.engine import State
 from fairway.engine.model import Decayed, Disruption, Eviction, Expression, Ledger, Pod, PodAffinity, PodClass, Pool
+from fairway.engine.plan import Cause, Evict, Plan
 
 HOUR = 3600.0
 EQUAL = queue("a", 4), queue("b", 4)
@@ -395,3 +396,13 @@ def test_a_node_is_overdrawn_by_what_is_there_but_not_by_what_waits_there_for_ot
     assert not state.is_overdrawn("n")
     state.observe(Pod("ns/stranger", "n", pod(gpus=2)))
     assert state.is_overdrawn("n")
+
+
+def test_a_move_that_was_done_before_it_was_looked_at_is_assumed_no_longer():
+    state, moves = State(), runs(job("moves", gpus=1), "n", since=NOW - 10)
+    state.observe(node("n", 4), node("m", 4), moves)
+    state.assume(Plan((Evict("ns/moves", Cause.NODE_LOST, admission=place_on(("m", 1))),)))
+    state.observe(moves)
+    assert state.assumes("ns/moves")
+    state.observe(runs(job("moves", gpus=1), "m", since=NOW))
+    assert not state.assumes("ns/moves")

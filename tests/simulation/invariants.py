@@ -87,7 +87,7 @@ class Meter:
             self.since, self.held = max(moment, self.since), held  # a clock may be set back: no second counts twice
             self.admitted = said["Admitted"] if is_held else None
         if is_leaving(workload) and self.least is None:
-            self.least = self.gpu_seconds(now)
+            self.least = self.gpu_seconds(min(now, time(workload["metadata"]["deletionTimestamp"])))
         self.queue = workload["spec"].get("queue", "default")
         return self._differs(status) if "Finished" in said else ""
 
@@ -104,7 +104,7 @@ class Meter:
 
     def gpu_seconds(self, now: float) -> float:
         """What it held until now."""
-        running = now - self.since if self.admitted is not None else 0.0
+        running = max(0.0, now - self.since) if self.admitted is not None else 0.0
         return sum(it for (_, name), it in self.total.items() if name == GPU) / 1000 + running * self.gpus
 
     @property

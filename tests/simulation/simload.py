@@ -120,7 +120,9 @@ def _failing(chance: random.Random, name: str) -> Ask:
 
 
 def _bare(chance: random.Random, name: str) -> Ask:
-    return Ask(name, f"pod-{name}", (pod(name, seconds=chance.choice((2, 20)), cpu="1"),))
+    """It may name its queue, and so be its own Workload."""
+    labels = chance.choice(({}, {"fairway.dev/queue": "default"}))
+    return Ask(name, f"pod-{name}", (pod(name, seconds=chance.choice((2, 20)), cpu="1", labels=labels),))
 
 
 def _group(chance: random.Random) -> Ask:

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fairway.api.alone import workload_of_pod
 from fairway.api.crds import crds
+from fairway.api.objects import PodObject
 from fairway.api.quantities import parse
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
@@ -76,9 +78,19 @@ class World:
         return await self.client.get(Ref(kinds.QUEUES, name))
 
     async def phase(self, name: str) -> str:
-        """Of a Workload; empty while there is none."""
+        """Of a Workload, or of a pod that is its own; empty while there is neither."""
         found = [it for it in await self.client.list(Selection(kinds.WORKLOADS)) if it["metadata"]["name"] == name]
-        return found[0].get("status", {}).get("phase", "") if found else ""
+        if found:
+            return str(found[0].get("status", {}).get("phase", ""))
+        own = [it for it in await self.client.list(Selection(kinds.PODS), PodObject)
+               if f"pod-{it.metadata.name}" == name]  # fmt: skip
+        read = workload_of_pod(own[0]) if own else None
+        return read.status.phase if read else ""
+
+    async def says_reason(self, name: str, reason: str) -> bool:
+        """Whether a Workload is there and waits for this reason."""
+        found = [it for it in await self.client.list(Selection(kinds.WORKLOADS)) if it["metadata"]["name"] == name]
+        return bool(found) and found[0].get("status", {}).get("reason") == reason
 
     async def is_in(self, name: str, *phases: str) -> bool:
         return await self.phase(name) in phases

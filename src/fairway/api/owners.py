@@ -186,9 +186,9 @@ def pod_group(name: str, pods: Sequence[objects.PodObject], least: int | None = 
     if len(pods) < (max(_size(one) for one in pods) if least is None else least):
         return None
     alike: dict[PodClass, list[objects.PodTemplate]] = {}
-    waiting = [one for one in pods if not one.spec.node_name]
-    fresh = [one for one in pods if one in waiting or objects.ATTEMPT not in one.metadata.annotations]
-    for one in sorted(fresh if waiting else pods, key=lambda one: one.metadata.name):
+    fresh = [one for one in pods if not (one.spec.node_name and objects.ATTEMPT in one.metadata.annotations)]
+    is_waiting = any(not one.spec.node_name for one in pods)
+    for one in sorted(fresh if is_waiting else pods, key=lambda one: one.metadata.name):
         unlike = objects.PodTemplate(replace(one.metadata, labels={}), replace(one.spec, node_name=""))
         alike.setdefault(pod_class(unlike, ""), []).append(objects.PodTemplate(one.metadata, one.spec))
     podsets = tuple(

@@ -108,8 +108,14 @@ def _shows(fact: Workload | Running | Ended | None, assumed: Running | None) -> 
     if assumed is None or not isinstance(fact, Workload | Running):
         return not isinstance(fact, Workload)
     if assumed.is_leaving:
-        return isinstance(fact, Workload) or fact.is_leaving
+        return isinstance(fact, Workload) or fact.is_leaving or _has_moved(fact, assumed)
     return isinstance(fact, Running) and (fact.admission.is_same(assumed.admission) or fact.is_leaving)
+
+
+def _has_moved(fact: Running, assumed: Running) -> bool:
+    """Whether it left, and entered the place it was moved to, before anything was observed of it."""
+    is_new = fact.admitted_at != assumed.admitted_at and not fact.is_promised
+    return is_new and assumed.moves_to is not None and fact.admission.is_same(assumed.moves_to)
 
 
 class State:
