@@ -54,6 +54,11 @@ def held_of(workload: Thing) -> Counter[Cell]:
     return held
 
 
+def _served(status: Thing) -> dict[Cell, float]:
+    amounts = status.get("served", {}).get("amounts", {})
+    return {(pool, name): it for pool, of in amounts.items() for name, it in of.items()}
+
+
 @dataclass(slots=True)
 class Meter:
     """Integrates what one workload holds over the times that its status tells. `told_late`: how far those times were
@@ -71,6 +76,8 @@ class Meter:
     def see(self, workload: Thing, now: float) -> str:
         """What does not hold, if anything."""
         said, status = conditions_of(workload), workload.get("status", {})
+        if not self.total and self.admitted is None:  # a pod that was its own Workload brings what it held
+            self.total = Counter(_served(status))
         is_held = "Admitted" in said and "Finished" not in said and "admission" in status
         held = held_of(workload) if is_held else Counter[Cell]()
         if self.admitted is not None and is_held and said["Admitted"] != self.admitted:
@@ -96,8 +103,7 @@ class Meter:
             self.total[cell] += amount * seconds
 
     def _differs(self, status: Thing) -> str:
-        own = {(pool, name): it for pool, of in status.get("served", {}).get("amounts", {}).items()
-               for name, it in of.items()}  # fmt: skip
+        own = _served(status)
         wrong = {cell: (own.get(cell, 0), amount) for cell, amount in self.total.items()
                  if abs(own.get(cell, 0) - amount) > 1e-6 * (1 + abs(amount))}  # fmt: skip
         return f"served {wrong} (told, held)" if wrong else ""

@@ -48,7 +48,7 @@ def load(chance: random.Random, *, has_door: bool) -> list[Ask]:
     start it before its turn."""
     asks = [_draw(chance, f"j{number}") for number in range(chance.randint(2, 4))]
     asks += [_bare(chance, name) for name in ("p0", "p1")[: chance.choice((0, 0, 1, 2))]]
-    asks += [_group(chance)] if chance.random() < 0.3 else []
+    asks += [_group(chance)] if chance.random() < 0.3 and has_door else []
     if not has_door:
         for thing in (thing for ask in asks for thing in ask.things):
             _open(chance, thing)

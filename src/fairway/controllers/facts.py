@@ -155,9 +155,9 @@ class Facts:
         """Whether somebody who shrinks still has pods there that go."""
         return any(node in _nodes_of(fact) for fact in self._parting.values())
 
-    def is_crowded(self, node: str) -> bool:
-        """Whether another scheduler took room there that was given already: its kubelet would run no more pods."""
-        return self.state.is_overdrawn(node) and not self.is_left(node)
+    def is_crowded(self, node: str, key: str) -> bool:
+        """Whether another scheduler took room there that this workload was given: the kubelet would refuse its pods."""
+        return self.state.is_overdrawn(node, key) and not self.is_left(node)
 
     def refuse(self, key: str, refusal: Refusal) -> None:
         self.refusals[key] = refusal

@@ -268,7 +268,7 @@ class Life:
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
         turns = [(*each, assign(*each)) for each in by_podset(placed, value, case.pods)]
-        if crowded := self._crowded([place for *_, given in turns for _, place in given]):
+        if crowded := self._crowded(case.key, [place for *_, given in turns for _, place in given]):
             await self._yield(case, dropping(placed, crowded), crowded)
             return self.means.now() + SETTLE_SECONDS
         late, ranks = False, ranks_of(owner, placed, value, case.pods)
@@ -314,9 +314,9 @@ class Life:
         self.means.cases.counted(case.key, lost)
         return now
 
-    def _crowded(self, given: Sequence[Place]) -> list[Place]:
+    def _crowded(self, key: str, given: Sequence[Place]) -> list[Place]:
         """Those of these places that are on nodes which another scheduler filled meanwhile."""
-        full = {node for node in {place.node for place in given} if self.means.facts.is_crowded(node)}
+        full = {node for node in {place.node for place in given} if self.means.facts.is_crowded(node, key)}
         return [place for place in given if place.node in full]
 
     async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:

@@ -153,16 +153,17 @@ class State:
         index = -1 if row is None else int(self._layout.pool_of[row])
         return self._layout.pools[index].name if index >= 0 else ""
 
-    def is_overdrawn(self, node: str) -> bool:
+    def is_overdrawn(self, node: str, key: str = "") -> bool:
         """Whether pods ask for more than the node has, those that were placed there and are still to come included; but
-        not what waits there until others are gone, and so is held twice."""
+        not what workloads other than `key` hold there until others are gone, and so is held twice."""
         row = self._rows.get(node)
         if row is not None and node in self._dirty:
             self._write(node, row)
         if row is None or (self._free[:, row] >= 0).all():
             return False
         free, memory = dict(zip(self._resources, self._free[:, row])), self._memory(node, row)
-        for where, (pod, count, _) in chain(*(_waiting(self._running[key]) for key in self._on[node])):
+        others = [self._running[other] for other in self._on[node] if other != key]
+        for where, (pod, count, _) in chain(*map(_waiting, others)):
             for resource, amount in taken(pod, memory).items() if where == node else ():
                 free[resource] += amount * count
         return any(amount < 0 for amount in free.values())
