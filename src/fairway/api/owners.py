@@ -178,17 +178,15 @@ def pod(said: objects.PodObject) -> WorkloadObject:
 
 
 def pod_group(name: str, pods: Sequence[objects.PodObject], least: int | None = None) -> WorkloadObject | None:
-    """The gang of a group's pods; but where some have no node yet, without those that Fairway bound for an earlier gang
-    of that name. None while some are still to come.
-    `least`: how many are enough, where another object says so; the pods' labels else say how many they are.
-    Pods alike in what they ask make a podset. The gang is as old as its youngest pod; what one pod's annotations say
-    holds for all, and where they differ what the youngest says."""
+    """The gang of a group's pods; but where some have no node yet, without those that Fairway bound for an earlier one.
+    None while some are still to come. `least`: how many are enough, where another object says so; the pods' labels else
+    say how many they are. Pods alike in what they ask make a podset. The gang is as old as its youngest pod; what one
+    pod's annotations say holds for all, and where they differ what the youngest says."""
     if len(pods) < (max(_size(one) for one in pods) if least is None else least):
         return None
     alike: dict[PodClass, list[objects.PodTemplate]] = {}
     fresh = [one for one in pods if not (one.spec.node_name and objects.ATTEMPT in one.metadata.annotations)]
-    is_waiting = any(not one.spec.node_name for one in pods)
-    for one in sorted(fresh if is_waiting else pods, key=lambda one: one.metadata.name):
+    for one in sorted(fresh if any(not it.spec.node_name for it in pods) else pods, key=lambda one: one.metadata.name):
         unlike = objects.PodTemplate(replace(one.metadata, labels={}), replace(one.spec, node_name=""))
         alike.setdefault(pod_class(unlike, ""), []).append(objects.PodTemplate(one.metadata, one.spec))
     podsets = tuple(
