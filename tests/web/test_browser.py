@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from board import LINK, Board, board, lease, node, queue, workload
 
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
 PATIENCE_MS = 60_000
@@ -115,6 +118,26 @@ async def test_a_workload_is_cancelled_by_keyboard_alone_after_saying_what_is_lo
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog:not([open])", state="attached")
         assert "DELETE" in [it.method for it in shown.asked if it.path.endswith("/jobs/train")]
+
+
+async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
+    jobs = [JOB | {"metadata": {"name": f"wait-{at}", "namespace": "vision"}} for at in (1, 2, 3)]
+    async with board(*THINGS, *jobs) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        for at in (1, 3):
+            await page.locator(f"input[value='vision/job-wait-{at}']").focus()
+            await page.keyboard.press("Space")
+        await page.wait_for_selector("#many:has-text('2 chosen')")
+        await page.locator("[data-many=suspend]").focus()
+        await page.keyboard.press("Enter")
+        said = await page.locator("dialog").inner_text()
+        assert "kubectl fairway -n vision suspend workload/job-wait-1 workload/job-wait-3" in said
+        await reach(page, "suspend")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("dialog:not([open])", state="attached")
+        made = [await shown.client.get(Ref(kinds.JOBS, f"wait-{at}", "vision")) for at in (1, 2, 3)]
+        notes = [(it["metadata"].get("annotations") or {}).get("fairway.dev/active") for it in made]
+        assert notes == ["false", None, "false"] and page.faults == []
 
 
 async def reach(page: Any, text: str) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from .act import leaves
 from .now import queue_choices
 from .page import Ask, Page, drawn, window
 from .workload import Workload
@@ -40,7 +41,8 @@ def page(world: World, ask: Ask) -> Page:
     reasons = Counter(it.reason for it in waits if it.state == "waiting" and it.reason)
     part = window(ask, rows)
     facts = {
-        "ask": ask, "part": part, "queues": queue_choices(world), "asked": sum(row.it.asked for row in rows),
+        "ask": ask, "part": part, "leaves": leaves(world),
+        "queues": queue_choices(world), "asked": sum(row.it.asked for row in rows),
         "reasons": [("", "all reasons"), *((it, f"{it} ({count})") for it, count in reasons.most_common())],
     }  # fmt: skip
     return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in part["items"]}}, ask.before)

@@ -105,7 +105,7 @@ function warn(why) {
   const text = why || (isLate ? "nothing was heard from the dashboard" : "");
   if (!isLate && !isLost) { banner.hidden = true; document.body.classList.remove("stale"); return; }
   document.body.classList.toggle("stale", isLate || !heard);
-  document.querySelectorAll("button[data-act]").forEach(it => { it.disabled = isLate; });
+  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate; });
   banner.hidden = !(isLate || !heard);
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
 }
@@ -130,6 +130,7 @@ function draw(content, isWhole) {
     fill(box, known, known.rows, true);
   }
   if (isWhole) afterWhole();
+  countChosen();
   logs();
 }
 
@@ -339,32 +340,66 @@ main.addEventListener("click", event => {
   const button = event.target.closest("button");
   if (button?.matches("[data-earlier]")) { own.tail = Math.min(own.tail * 4, 20_000); readLog(); }
   if (button?.dataset.act) propose(button.dataset.act);
+  if (button?.dataset.many) proposeMany(button.dataset.many);
 });
 
 function propose(action) {
   const said = ONE(`say-${action}`);
   dialog.innerHTML = said.innerHTML;
   for (const it of dialog.querySelectorAll("h2")) it.id = "dialog-title";
+  confirm(action, [said.dataset.workload]);
+}
+
+function proposeMany(action) {
+  const keys = chosen(), spaces = Object.groupBy(keys, key => key.split("/")[0]);
+  dialog.innerHTML = `<h2 id="dialog-title"></h2><p></p>${action === "queue" ? ONE("leaves").innerHTML : ""}<p>The same on the command line:</p><pre data-line></pre>`;
+  dialog.querySelector("h2").textContent = `${action === "queue" ? "Move" : action[0].toUpperCase() + action.slice(1)} ${keys.length} workloads?`;
+  dialog.querySelector("p").textContent = keys.map(key => key.split("/")[1]).join(", ");
+  const verb = action === "queue" ? "modify --queue VALUE" : action;
+  dialog.querySelector("pre").dataset.line = Object.entries(spaces).map(([space, them]) => `kubectl fairway -n ${space} ${verb} ${them.map(key => `workload/${key.split("/")[1]}`).join(" ")}`).join("\n");
+  confirm(action, keys);
+}
+
+function chosen() {
+  return [...main.querySelectorAll("input[name=chosen]:checked")].map(it => it.value);
+}
+
+function countChosen() {
+  const bar = ONE("many"), count = chosen().length;
+  if (!bar) return;
+  bar.hidden = !count;
+  bar.querySelector("[role=status]").textContent = `${count} chosen`;
+}
+
+main.addEventListener("change", event => { if (event.target.name === "chosen") countChosen(); });
+
+// The choices and buttons of an open dialog; what is written into [data-line] follows the choice.
+function confirm(action, workloads) {
   const row = document.createElement("p");
   row.className = "actions";
   row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes">${action === "cancel" ? "delete it" : action}</button>`;
+  if (workloads.length > 1 && action === "cancel") row.lastChild.textContent = "delete them";
   dialog.append(row);
   const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
   const show = () => { line.textContent = line.dataset.line.replace("VALUE", value ? value.value : ""); };
   value?.addEventListener("change", show);
   show();
-  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send(action, said.dataset.workload, value?.value, event.target); };
+  dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads, value: value?.value}, event.target); };
   dialog.showModal();
 }
 
-async function send(action, workload, value, button) {
+async function send(asked, button) {
   const words = dialog.querySelector("[role=status]");
   button.disabled = true;
   words.textContent = "sending";
   try {
-    const answer = await ask("/act", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify({action, workloads: [workload], value})});
-    const told = await answer.json(), failed = told.message || told.done?.find(it => it.error)?.error;
-    if (!failed) return dialog.close();
+    const answer = await ask("/act", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
+    const told = await answer.json(), failed = told.message || told.done?.filter(it => it.error).map(it => it.error).join("; ");
+    if (!failed) {
+      for (const it of main.querySelectorAll("input[name=chosen]:checked")) it.checked = false;
+      countChosen();
+      return dialog.close();
+    }
     words.textContent = failed;
     words.className = "bad";
   } catch (error) { words.textContent = error.message; }
