@@ -61,7 +61,7 @@ async def test_waiting_says_place_reason_and_when_it_starts() -> None:
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/waiting")
         other = await shown.page("/waiting?reason=OverLimit")
-    assert ">3</td>" in page and "NoRoom" in page and WAITS["message"] in page and "rough" in page and "2999" in page
+    assert "> 3</td>" in page and "NoRoom" in page and WAITS["message"] in page and "rough" in page and "2999" in page
     assert "job-big" not in other and "Nothing waits" in other
 
 
