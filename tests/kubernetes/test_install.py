@@ -178,7 +178,8 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
         await admin.create(kinds.JOBS, job("f", 5, 2, priorityClassName="urgent"))
         await until(lambda: _is(admin, "job-f", "Succeeded"))  # the elastic one shrinks for it
         await admin.delete(Ref(kinds.JOBS, "e", "default"))  # what it used is charged at once
-        await admin.create(kinds.USAGE_MONTHS, {"metadata": {"name": "2026-10"}, "spec": {}})
+        month = {"apiVersion": "fairway.dev/v1alpha1", "kind": "UsageMonth", "metadata": {"name": "2026-10"}}
+        await admin.create(kinds.USAGE_MONTHS, month)
         window = {"queue": "default", "pool": "default", "amount": {"cpu": "1"}, "start": "2099-01-01T00:00:00Z",
                   "duration": "1h"}  # fmt: skip
         reservation = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "later"}}
