@@ -10,7 +10,7 @@ of the contestant and of the API server with its etcd. The parts of `bench/react
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -91,11 +91,11 @@ async def _run(plane: object, part: str, one: Contestant) -> Race:
         return await PARTS[part](it, one)  # type: ignore[no-any-return,misc]
 
 
-def races(part: str, rounds: int) -> dict[str, list[Race]]:
+def races(part: str, rounds: int, those: Sequence[Contestant] = CONTESTANTS) -> dict[str, list[Race]]:
     """By contestant; there and back, so that none has the machine at its best."""
     found: dict[str, list[Race]] = defaultdict(list)
     for at in range(rounds):
-        for one in CONTESTANTS[:: 1 if at % 2 == 0 else -1]:
+        for one in those[:: 1 if at % 2 == 0 else -1]:
             with fresh() as plane:
                 found[one.name].append(asyncio.run(_run(plane, part, one)))
     return found

@@ -72,7 +72,7 @@ SMALL: dict[str, Callable[[], bool]] = {
     "B2": gangs, "B3": singles, "B4": reclaim, "B5": quota, "B6": racks, "B7": blocked, "B10": backfill,
 }
 OF_TRACES = {"B8", "B9", "B13"}
-OF_SERVERS = {"B1", "B16"}
+OF_SERVERS = {"B1", "B11", "B12", "B16"}
 
 
 @pytest.mark.parametrize("name", SMALL)
