@@ -1,11 +1,12 @@
 """B15, one machine: what jobs, commands and waiting cost with `fairway up` on two processors.
 
-Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` and of `submit`), `jobs` (one-second
-jobs of 10m CPU, finished a second), `queued` (5,000 Jobs that wait for the whole machine: how fast they are submitted,
-what commands, a cycle and doing nothing cost then, how soon a successor starts, what cancelling 500 costs), `cycle`
-(the CPU of deciding and checking alone, when the first of as many has gone and runtimes were learned), `explained`
-(the CPU of finding what would help twelve gangs that wait for 30 nodes) and `memory` (what the cluster holds as jobs
-come, end and are removed). BENCH_JOBS stands in for 5,000 and for 10,000. A run is
+Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` and of `submit`), `month` (CPU of
+`usage` of a month with 1,000 users), `jobs` (one-second jobs of 10m CPU, finished a second), `queued` (5,000 Jobs that
+wait for the whole machine: how fast they are submitted, what commands, a cycle and doing nothing cost then, how soon a
+successor starts, what cancelling 500 costs), `cycle` (the CPU of deciding and checking alone, when the first of as many
+has gone and runtimes were learned), `explained` (the CPU of finding what would help twelve gangs that wait for 30
+nodes) and `memory` (what the cluster holds as jobs come, end and are removed). BENCH_JOBS stands in for 5,000 and for
+10,000. A run is
 valid if every command and job did what it was asked and no plan was refused. Where something else uses the machine,
 figures in seconds tell of that as well; the CPU beside them does not.
 """
@@ -46,11 +47,12 @@ from fairway.engine import (
     state_of,
 )
 from fairway.kube import kinds
-from fairway.kube.kinds import Selection
+from fairway.kube.kinds import Ref, Selection
 from fairway.policies import PRESETS
 from fairway.referee import check
 
 ONE_SECOND, WAITING, FINISHED, GANGS = 400, 5_000, 10_000, 12
+USERS = 1_000
 SWEEPS = 10
 IDLE_SECONDS = 60.0
 SUCCESSORS = 20
@@ -67,6 +69,21 @@ async def commands(rounds: int) -> AsyncIterator[Figure]:
     async with box() as it:
         costs = [it.run("submit", "--name", f"one{at}", "--cpus", "10m", "--", "true") for at in range(rounds)]
         yield _cpu("submit", costs, 0.4)
+
+
+async def month(rounds: int) -> AsyncIterator[Figure]:
+    """What `usage` of a month costs in which a thousand users held GPUs on each of thirty days."""
+    async with box() as it:
+        for day in range(1, 31):
+            rows = [{"user": f"user{at}", "name": f"job-{at % 50}", "pool": "a100", "allocated": 3_600_000 + at,
+                     "busy": 3_000_000, "cost": at} for at in range(USERS)]  # fmt: skip
+            name, labels = f"2026-06-{day:02}", {"fairway.dev/month": "2026-06"}
+            meta = {"name": f"{name}.team", "labels": labels}
+            await it.client.create(kinds.USAGE_DAYS, {"metadata": meta, "spec": {"day": name, "queue": "team"}})
+            status = {"status": {"rows": rows, "until": f"{name}T23:59:59Z"}}
+            await it.client.patch(Ref(kinds.USAGE_DAYS, meta["name"]), status, subresource="status")
+        costs = [it.run("usage", "--period", "2026-06", "--by", "user", "--csv") for _ in range(rounds)]
+        yield _cpu(f"usage of a month with {USERS} users", costs, 1.0)
 
 
 async def jobs(rounds: int) -> AsyncIterator[Figure]:
@@ -230,7 +247,8 @@ async def _is_empty(it: Box) -> bool:
 
 
 PARTS = {
-    "commands": commands, "jobs": jobs, "queued": queued, "cycle": cycle, "explained": explained, "memory": memory,
+    "commands": commands, "month": month, "jobs": jobs, "queued": queued, "cycle": cycle, "explained": explained,
+    "memory": memory,
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "modify": ("modify", "Change the queue, priority or time limit of workloads."),
     "queues": ("queues", "List queues: quotas, shares, what they hold and ask for."),
     "nodes": ("nodes", "List nodes: what is taken and free, and by whom."),
+    "top": ("top", "What running workloads use of what they asked for, live."),
     "usage": ("usage", "Who held how many GPU-hours, and what they cost."),
     "dashboard": ("dashboard", "Serve a live page: who holds which GPU, what waits and why."),
     "simulate": ("simulate", "Run a load under policies, in virtual time, and compare."),
