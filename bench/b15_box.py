@@ -74,12 +74,13 @@ async def commands(rounds: int) -> AsyncIterator[Figure]:
 async def month(rounds: int) -> AsyncIterator[Figure]:
     """What `usage` of a month costs in which a thousand users held GPUs on each of thirty days."""
     async with box() as it:
+        kind = {"apiVersion": kinds.FAIRWAY, "kind": "UsageDay"}
         for day in range(1, 31):
             rows = [{"user": f"user{at}", "name": f"job-{at % 50}", "pool": "a100", "allocated": 3_600_000 + at,
                      "busy": 3_000_000, "cost": at} for at in range(USERS)]  # fmt: skip
             name, labels = f"2026-06-{day:02}", {"fairway.dev/month": "2026-06"}
             meta = {"name": f"{name}.team", "labels": labels}
-            await it.client.create(kinds.USAGE_DAYS, {"metadata": meta, "spec": {"day": name, "queue": "team"}})
+            await it.client.create(kinds.USAGE_DAYS, {**kind, "metadata": meta, "spec": {"day": name, "queue": "team"}})
             status = {"status": {"rows": rows, "until": f"{name}T23:59:59Z"}}
             await it.client.patch(Ref(kinds.USAGE_DAYS, meta["name"]), status, subresource="status")
         costs = [it.run("usage", "--period", "2026-06", "--by", "user", "--csv") for _ in range(rounds)]
