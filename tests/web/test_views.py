@@ -48,6 +48,16 @@ async def test_a_cordoned_node_offers_nothing() -> None:
     assert "cordoned" in page and "0 of 8 GPUs are free" in page
 
 
+async def test_gpus_that_pods_of_others_hold_are_not_free() -> None:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "3"}}}
+    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "nlp"},
+           "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "x"} | limits]}}  # fmt: skip
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", 2, at="n1[0,1]"), pod) as shown:
+        page = await shown.page("/now")
+    # one of the three is more than the workload accounts for
+    assert "held by pods that Fairway does not manage" in page and "5 of 8 GPUs are free" in page
+
+
 async def test_a_node_in_no_pool_offers_nothing() -> None:
     selected = {"nodeSelector": {"matchLabels": {"gpu": "h100"}}}
     async with board(node("n1"), {"kind": "NodePool", "metadata": {"name": "h100"}, "spec": selected}) as shown:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
 
 from fairway.api.nodes import node as node_of
 from fairway.api.queues import pool as pool_of
@@ -79,7 +80,7 @@ def rows(world: World) -> Iterator[Row]:
         found = known.get(name)
         if found is None or found[0] != version:
             node = node_of(said)
-            found = known[name] = version, _row(node, _pool(node, pools), list(_shares(world, name)))
+            found = known[name] = version, _row(node, _pool(node, pools), list(_shares(world, name)), world.bound[name])
         yield found[1]
 
 
@@ -94,11 +95,14 @@ def _pool(node: Node, pools: Iterable[Pool]) -> Pool | None:
     return next((it for it in pools if not it.selector or selects(it.selector, labels)), None)
 
 
-def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Workload, Share]]) -> Row:
+def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Workload, Share]], bound: int) -> Row:
+    """`bound`: GPUs that pods on it request; what workloads do not account for of them, others hold."""
     wrong = ", ".join(filter(None, (problem(node), "" if pool else NO_POOL)))
     broken = {it.index for it in node.devices if not it.is_healthy}
     gpus = capacity_of(node).get(GPU, 0) // DEVICE + len(broken)
-    blocks = tuple(_blocks(gpus, [it for it in held if it[1].gpus], "closed" if wrong else "free", broken))
+    with_gpus = [it for it in held if it[1].gpus]
+    others = max(0, bound - ceil(sum(share.gpus for _, share in with_gpus)))
+    blocks = tuple(_blocks(gpus, with_gpus, ("closed" if wrong else "free", others), broken))
     levels = [dict(node.labels).get(level, "") for level in (pool.levels if pool else ())]
     widths = Counter({"free": 0})
     for it in blocks:
@@ -110,7 +114,7 @@ def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Workload, Share]]) 
         problem=wrong,
         gpus=sum(widths.values()),
         free=widths["free"],
-        held=widths["held"],
+        held=widths["held"] + widths["foreign"],
         blocks=blocks,
         others=tuple(Holder(it) for it, share in held if not share.gpus),
     )
@@ -125,8 +129,10 @@ def problem(node: Node) -> str:
     return ", ".join(word for word, is_so in said.items() if is_so)
 
 
-def _blocks(gpus: int, held: Sequence[tuple[Workload, Share]], idle: str, broken: set[int]) -> Iterator[Block]:
-    """`idle`: the state of what no workload holds."""
+def _blocks(
+    gpus: int, held: Sequence[tuple[Workload, Share]], rest: tuple[str, int], broken: set[int]
+) -> Iterator[Block]:
+    """`rest`: the state of what is not held, and how many GPUs others hold; it is not known which."""
     on: defaultdict[int, list[Holder]] = defaultdict(list)
     for workload, share in held:
         for index in share.devices:
@@ -134,10 +140,14 @@ def _blocks(gpus: int, held: Sequence[tuple[Workload, Share]], idle: str, broken
     loose = [Holder(it) for it, share in held if not share.devices for _ in range(max(1, round(share.gpus)))]
     spare = [index for index in range(gpus) if index not in on and index not in broken]
     unnumbered = dict(zip(spare, loose))
+    idle, others = rest
+    foreign = [index for index in reversed(spare) if index not in unnumbered][:others]
 
     def kind(index: int) -> tuple[str, tuple[Holder, ...], bool]:
         if index in unnumbered:
             return unnumbered[index].it.state, (unnumbered[index],), False
+        if index in foreign:
+            return "foreign", (), False
         state = on[index][0].it.state if index in on else "broken" if index in broken else idle
         return state, tuple(on.get(index, ())), True
 

@@ -17,8 +17,9 @@ from fairway import LEASE, NAMESPACE
 from fairway.api import objects, types
 from fairway.api.alone import workload_of_pod
 from fairway.api.names import name_of
-from fairway.api.quantities import Malformed
+from fairway.api.quantities import Malformed, parse
 from fairway.api.workloads import key_of
+from fairway.engine import DEVICE, GPU
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
@@ -40,6 +41,28 @@ class LeaseObject(objects.Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class BoundSpec(objects.Part, frozen=True):
+    node_name: str = ""
+    containers: tuple[objects.Container, ...] = ()
+
+
+class BoundPod(objects.Object, frozen=True):
+    """What a pod that takes room holds, as far as it is read of all pods."""
+
+    spec: BoundSpec = BoundSpec()
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs, of all its containers."""
+        asked = ({**it.resources.limits, **it.resources.requests}.get(GPU, 0) for it in self.spec.containers)
+        with suppress(Malformed):
+            return sum(parse(it, GPU) for it in asked) // DEVICE
+        return 0
+
+
+BOUND = Selection(kinds.PODS, fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
+
+
 async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> bool:
     """Whether the user of `client` may; a server that does not judge rights allows everything."""
     group = kind.group_version.rpartition("/")[0]
@@ -56,8 +79,9 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
 
 class World:
     """`home`: the namespace of the dashboard's own credentials; `controller`: that of the controller. `namespaces`: how
-    many workloads each has. `on_node`: the keys of the workloads on each node; `touched`: how often it, or what is on
-    it, has changed. `kept`: what views keep between two drawings. `looked_at`: when somebody looked last."""
+    many workloads each has. `on_node`: the keys of the workloads on each node; `bound`: the GPUs that all pods there
+    request; `touched`: how often the node, or what is on it, has changed. `kept`: what views keep between two drawings.
+    `looked_at`: when somebody looked last."""
 
     def __init__(self, client: Client, home: str, controller: str = NAMESPACE) -> None:
         self.client, self.home, self._controller = client, home, controller
@@ -72,7 +96,8 @@ class World:
         self.touched: Counter[str] = Counter()
         self.pools_version = 0
         self.kept: dict[str, Any] = {}
-        self._informers: dict[Kind, Informer[Any]] = {}
+        self.bound: Counter[str] = Counter()
+        self._informers: dict[Selection, Informer[Any]] = {}
         self._running: asyncio.Task[None] | None = None
         self._salt = client.chance.token().encode()
 
@@ -98,8 +123,7 @@ class World:
             await asyncio.wait([self._running])
 
     def _store(self, kind: Kind) -> Mapping[str, Any]:
-        informer = self._informers.get(kind)
-        return informer.store if informer else {}
+        return next((it.store for selection, it in self._informers.items() if selection.kind == kind), {})
 
     @property
     def nodes(self) -> Mapping[str, objects.NodeObject]:
@@ -132,17 +156,19 @@ class World:
     async def _run(self) -> None:
         self.denied, self._informers, self.workloads = [], {}, {}
         self._written, self._own = {}, {}
-        for each in (self.namespaces, self.on_node, self.touched, self.kept):
+        for each in (self.namespaces, self.on_node, self.touched, self.bound, self.kept):
             each.clear()
         while not (chosen := await self._chosen()):
             await self.client.clock.sleep(AGAIN_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             running = []
+            readers = {kinds.WORKLOADS: self._read, kinds.PODS: self._read_pod}
             for selection, shape in chosen:
-                readers = {kinds.WORKLOADS: self._read, kinds.PODS: self._read_pod}
                 tell = readers.get(selection.kind) or partial(self._tell, selection.kind)
+                if selection == BOUND:
+                    tell = self._read_bound
                 informer = Informer(self.client, selection, shape=shape, changed=tell)
-                self._informers[selection.kind] = informer
+                self._informers[selection] = informer
                 running.append(tasks.create_task(informer.run()))
             for informer in list(self._informers.values()):
                 await informer.synced.wait()
@@ -172,6 +198,7 @@ class World:
         }  # fmt: skip
         if await may(self.client, "list", kinds.PODS):
             yield Selection(kinds.PODS, labels=f"{objects.QUEUE},!batch.kubernetes.io/job-name"), objects.PodObject
+            yield BOUND, BoundPod
         for kind, shape in shapes.items():
             space = self._controller if kind == kinds.LEASES else ""
             is_served = kind.group_version != kinds.FAIRWAY or kind.plural in served
@@ -200,6 +227,13 @@ class World:
         if made is not None:
             self._own[key] = made
         self._show(key)
+
+    def _read_bound(self, old: BoundPod | None, new: BoundPod | None) -> None:
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is not None and pod.gpus:
+                self.bound[pod.spec.node_name] += sign * pod.gpus
+                self.touched[pod.spec.node_name] += 1
+                self._mark()
 
     def _show(self, key: str) -> None:
         if (gone := self.workloads.pop(key, None)) is not None:
