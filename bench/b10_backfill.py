@@ -27,8 +27,7 @@ from fairway.engine import (
     amounts,
     snapshot_of,
 )
-from fairway.sim.load import Load, scaled
-from fairway.sim.synthetic import generate
+from fairway.sim import Load, generate, scaled
 
 LOADS = (0.7, 0.8, 0.9, 1.0, 1.1)
 OWN = 0.9  # the load that the generator makes

@@ -30,8 +30,7 @@ from fairway import engine
 from fairway.engine import Admit, Ledger, PodClass, Workload
 from fairway.outlook import HORIZONS, WINDOW, Calibration, Forecast, Outcome, Question, forecast, horizon, learned
 from fairway.policies import PRESETS
-from fairway.sim.load import Load, apart, workload_of
-from fairway.sim.world import World
+from fairway.sim import Load, World, apart, workload_of
 
 TRACES = ("philly", "helios_venus")
 MOMENTS = 24

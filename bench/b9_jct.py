@@ -26,7 +26,7 @@ from bench.replays import LOSSY, Replay, days, drawn, loads, replay
 
 from fairway.engine import DAY
 from fairway.policies import PRESETS, least_attained, valued
-from fairway.sim.load import Load
+from fairway.sim import Load
 
 TRACES = ("philly", "helios_venus", "pai_v2020")
 PUBLISHED = {

@@ -20,10 +20,7 @@ from bench.figure import Figure, growth
 from fairway.engine import DAY, Policy
 from fairway.outlook import Step
 from fairway.policies import PRESETS
-from fairway.sim.load import Load, apart, until
-from fairway.sim.measure import Measures, Outcome, Series, measure
-from fairway.sim.trace import read
-from fairway.sim.world import Mechanics, World
+from fairway.sim import Load, Measures, Mechanics, Outcome, Series, World, apart, measure, read_trace, until
 
 FREE, LOSSY = Mechanics(checkpoint_seconds=0.0, restart_seconds=0.0), Mechanics()
 JITTER = 30.0  # seconds by which a draw moves submit times at most
@@ -70,7 +67,7 @@ def loads(names: tuple[str, ...], told: str, most: float | None = None) -> Itera
         if (found := folder(name)) is None:
             print(f"{told} {name}: skipped, the trace is not there", file=sys.stderr)
         else:
-            yield name, cut(replace(read(found), name=name), most)
+            yield name, cut(replace(read_trace(found), name=name), most)
 
 
 def drawn(load: Load, draw: int) -> Load:

@@ -30,7 +30,7 @@ from fairway.engine.model import PodClass, Topology, Workload, amounts
 from fairway.engine.state import snapshot_of
 from fairway.sim.load import apart
 from fairway.sim.synthetic import generate
-from fairway.sim.trace import read
+from fairway.sim.trace import read_trace
 
 CPU = PodClass(requests=amounts({"cpu": 1000}))
 HEAD = "job_id,submit_time_s,duration_s,num_workers,gpus_per_worker,user,queue,total_gpus\n"
@@ -160,7 +160,7 @@ def test_forecasts_are_judged_by_the_first_start_that_followed(
 ) -> None:
     write(tmp_path, "philly")
     monkeypatch.setenv("FAIRWAY_TRACES", str(tmp_path))
-    found = b13_forecast.replayed(read(tmp_path / "philly"), case)
+    found = b13_forecast.replayed(read_trace(tmp_path / "philly"), case)
     assert found.is_valid and found.judged and all(one.wait > 0 and one.p50 <= one.p90 for one in found.judged)
     assert max(found.waits) >= max(one.wait for one in found.judged)
 
@@ -206,7 +206,7 @@ def test_without_a_real_api_server_a_benchmark_skips_with_a_word(
 
 def test_queues_with_pools_of_their_own_are_replayed_apart(tmp_path: Path) -> None:
     write(tmp_path, "one")
-    assert len(apart(read(tmp_path / "one"))) == 1
+    assert len(apart(read_trace(tmp_path / "one"))) == 1
     assert len(apart(generate("diurnal", 0))) == 1
 
 

@@ -22,9 +22,7 @@ import numpy as np
 from fairway.cli.output import span
 from fairway.outlook import WINDOW, Forecast, forecast
 from fairway.policies import PRESETS
-from fairway.sim.load import workload_of
-from fairway.sim.synthetic import generate
-from fairway.sim.world import Mechanics, World
+from fairway.sim import Mechanics, World, generate, workload_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 PICTURES = DOCS / "pictures"

@@ -36,7 +36,7 @@ def imported(module: str) -> Iterator[str]:
 
 RULE = re.compile(r"^\| .+ \| \[`([\w.]+)`\]\(\.\./\.\./src/([\w/]+)\.py\) \|$", re.MULTILINE)
 RULES = RULE.findall((SOURCE.parent / "docs" / "concepts" / "README.md").read_text())
-FACED = tuple(f"fairway.{name}" for name in ("engine", "referee", "policies", "outlook", "offline"))
+FACED = tuple(f"fairway.{name}" for name in ("engine", "referee", "policies", "outlook", "offline", "sim"))
 """Packages whose `__init__` says all that they offer."""
 VALUES = {f"fairway.engine.{name}" for name in ("model", "plan", "snapshot", "resources", "labels")}
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from fairway.sim.synthetic import ESTIMATES, generate, names
+from fairway.sim.synthetic import ESTIMATES, generate, synthetic_names
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", synthetic_names())
 def test_a_seed_gives_the_same_load_again_and_another_seed_another(name: str) -> None:
     assert generate(name, 3) == generate(name, 3)
     assert generate(name, 3).jobs != generate(name, 4).jobs
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", synthetic_names())
 def test_a_load_is_sorted_contended_and_fits_its_cluster(name: str) -> None:
     load = generate(name, 1)
     submits = [job.submit for job in load.jobs]

@@ -11,7 +11,7 @@ import pytest
 from fairway.engine.model import GPU
 from fairway.sim.load import scaled, until, workload_of
 from fairway.sim.simulate import simulate
-from fairway.sim.trace import TraceError, read
+from fairway.sim.trace import TraceError, read_trace
 
 POOLS = "queue,nodes\nq1,1\nq2,3\n"
 HEAD = (
@@ -44,7 +44,7 @@ def traces() -> Path:
 
 
 def test_jobs_are_read_in_the_order_of_submission_and_unknown_is_not_asked_for(tmp_path: Path) -> None:
-    load = read(write_trace(tmp_path))
+    load = read_trace(write_trace(tmp_path))
     first, second = load.jobs
     assert (first.id, first.gpus, first.cpus, first.estimate, first.priority) == ("a", 460, 6000, 120.0, 3)
     assert (second.workers, second.gpus, second.cpus, second.memory, second.priority) == (2, 8000, None, None, 0)
@@ -54,13 +54,13 @@ def test_jobs_are_read_in_the_order_of_submission_and_unknown_is_not_asked_for(t
     ("said", "priority"), [("", 0), ("LS", 0), ("-", 0), ("P1", 0), ("3", 3), ("-3", -3), ("2.0", 2), ("1e3", 1000)]
 )
 def test_a_priority_is_a_whole_number_and_a_word_is_none(tmp_path: Path, said: str, priority: int) -> None:
-    assert [job.priority for job in read(write_trace(tmp_path, (row(priority=said),))).jobs] == [priority]
+    assert [job.priority for job in read_trace(write_trace(tmp_path, (row(priority=said),))).jobs] == [priority]
 
 
 @pytest.mark.parametrize("pools", [POOLS, "queue,nodes\n*,1\n"])
 def test_who_asks_for_a_part_of_a_gpu_shares_one_in_a_pool_too(tmp_path: Path, pools: str) -> None:
     rows = tuple(row(job_id=name, num_workers="1", gpus_per_worker="0.5") for name in "abc")
-    outcomes = simulate(read(write_trace(tmp_path, rows, pools)), "fifo").outcomes
+    outcomes = simulate(read_trace(write_trace(tmp_path, rows, pools)), "fifo").outcomes
     assert [it.runs[0].start for it in outcomes] == [20.0, 20.0, 20.0]
 
 
@@ -68,29 +68,29 @@ def test_a_column_may_say_when_a_user_gives_up(tmp_path: Path) -> None:
     folder = write_trace(tmp_path)
     with gzip.open(folder / "jobs.csv.gz", "wt", newline="") as file:
         csv.writer(file).writerows([(*HEAD, "patience_s"), (*ROWS[0], ""), (*ROWS[1], "90")])
-    assert [job.patience for job in read(folder).jobs] == [90.0, None]
+    assert [job.patience for job in read_trace(folder).jobs] == [90.0, None]
 
 
 def test_each_queue_of_pools_csv_has_nodes_of_its_own(tmp_path: Path) -> None:
-    load = read(write_trace(tmp_path))
+    load = read_trace(write_trace(tmp_path))
     assert [pool.name for pool in load.pools] == ["q1", "q2"]
     assert {queue.name: queue.pools for queue in load.queues} == {"q1": ("q1",), "q2": ("q2",)}
     assert len(load.nodes) == 4 and all(dict(node.capacity)[GPU] == 8000 for node in load.nodes)
 
 
 def test_a_star_in_pools_csv_is_one_pool_for_all(tmp_path: Path) -> None:
-    load = read(write_trace(tmp_path, pools="queue,nodes\n*,2\n"))
+    load = read_trace(write_trace(tmp_path, pools="queue,nodes\n*,2\n"))
     assert [pool.name for pool in load.pools] == ["default"] and len(load.nodes) == 2
 
 
 def test_a_fraction_becomes_a_shared_device(tmp_path: Path) -> None:
-    shared, whole = (workload_of(job, {}) for job in read(write_trace(tmp_path)).jobs)
+    shared, whole = (workload_of(job, {}) for job in read_trace(write_trace(tmp_path)).jobs)
     assert shared.podsets[0].pod.gpu_fraction == 460 and GPU not in dict(shared.podsets[0].pod.requests)
     assert whole.podsets[0].pod.gpu_fraction == 0 and dict(whole.podsets[0].pod.requests)[GPU] == 8000
 
 
 def test_load_scales_arrivals_and_until_cuts_them(tmp_path: Path) -> None:
-    load = read(write_trace(tmp_path))
+    load = read_trace(write_trace(tmp_path))
     assert [job.submit for job in scaled(load, 2.0).jobs] == [5.0, 10.0]
     assert [job.id for job in until(load, 15.0).jobs] == ["a"]
 
@@ -125,24 +125,24 @@ def test_load_scales_arrivals_and_until_cuts_them(tmp_path: Path) -> None:
 )
 def test_a_bad_trace_is_one_line_that_names_the_place(tmp_path: Path, change: dict, said: str) -> None:
     with pytest.raises(TraceError, match=re.escape(said)) as fault:
-        read(write_trace(tmp_path, **change))
+        read_trace(write_trace(tmp_path, **change))
     assert "\n" not in str(fault.value)
 
 
 def test_a_table_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    assert len(read(write_trace(tmp_path, pools="\ufeff" + POOLS)).nodes) == 4
+    assert len(read_trace(write_trace(tmp_path, pools="\ufeff" + POOLS)).nodes) == 4
 
 
 def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
     write_trace(tmp_path)
     (tmp_path / "jobs.csv.gz").write_bytes(b"no gzip")
     with pytest.raises(TraceError, match="cannot be read"):
-        read(tmp_path)
+        read_trace(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["philly", "helios_venus", "pai_v2020", "openb_v2023"])
 def test_the_real_traces_are_read_whole(name: str) -> None:
-    load = read(traces() / name)
+    load = read_trace(traces() / name)
     with gzip.open(traces() / name / "jobs.csv.gz", "rt") as file:
         assert len(load.jobs) == sum(1 for _ in file) - 1
     assert load.nodes and all(job.queue in {queue.name for queue in load.queues} for job in load.jobs)

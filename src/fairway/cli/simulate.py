@@ -31,7 +31,7 @@ PATH = click.Path(path_type=Path)
 @output_option
 def simulate(policy: str, seed: int, out: Path | None, output: str, **options: Any) -> None:
     """Run a load under policies, in virtual time, and compare what came of it."""
-    from fairway.sim.simulate import BrokenPlan, is_partial, metrics, prepare, write
+    from fairway.sim import BrokenPlan, is_partial, metrics, prepare, write
 
     load = _load(seed, SimpleNamespace(**options))
     if out:
@@ -58,23 +58,23 @@ def _policies(text: str) -> list[str]:
 
 
 def _load(seed: int, asked: SimpleNamespace) -> Any:
+    from fairway import sim
     from fairway.api.quantities import duration
-    from fairway.sim import load, synthetic, trace
 
     if bool(asked.folder) == bool(asked.synthetic):
         raise Problem("name either --trace DIR or --synthetic NAME")
     if not 1e-3 <= asked.factor <= 1e3:
         raise Problem(f"--load: {asked.factor} is not between 0.001 and 1000; 1 is the load as it is")
-    if asked.synthetic and asked.synthetic not in synthetic.names():
-        raise Problem(f"--synthetic: {asked.synthetic!r} is not known; there are: {', '.join(synthetic.names())}")
+    if asked.synthetic and asked.synthetic not in sim.synthetic_names():
+        raise Problem(f"--synthetic: {asked.synthetic!r} is not known; there are: {', '.join(sim.synthetic_names())}")
     with told(ValueError, by="--until: "):
         end = duration(asked.until) if asked.until else None
-    with told(trace.TraceError):
+    with told(sim.TraceError):
         named = asked.synthetic
-        whole = synthetic.generate(named, seed) if named else trace.read(asked.folder, nodes=asked.nodes)
+        whole = sim.generate(named, seed) if named else sim.read_trace(asked.folder, nodes=asked.nodes)
         if named and asked.nodes:
-            whole = replace(whole, nodes=trace.read_nodes(asked.nodes, whole.jobs), outages=())
-    found = load.until(load.scaled(whole, asked.factor), end)
+            whole = replace(whole, nodes=sim.read_nodes(asked.nodes, whole.jobs), outages=())
+    found = sim.until(sim.scaled(whole, asked.factor), end)
     if not found.jobs:
         raise Problem(f"--until: no job is submitted before {asked.until}; the first is after it")
     return found
@@ -83,8 +83,7 @@ def _load(seed: int, asked: SimpleNamespace) -> Any:
 def _run(load: Any, policies: list[str]) -> Any:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fairway.sim.simulate import compare
-    from fairway.sim.world import Mechanics
+    from fairway.sim import Mechanics, compare
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} jobs"))
     with Progress(*columns, TimeRemainingColumn(), transient=True, disable=not os.isatty(2)) as progress:
@@ -94,8 +93,7 @@ def _run(load: Any, policies: list[str]) -> Any:
 
 def _print(results: Any) -> None:
     """Policies across, measures down: so many columns would not fit a screen. Below, the jobs that never ran."""
-    from fairway.sim.measure import Measures
-    from fairway.sim.simulate import stuck
+    from fairway.sim import Measures, stuck
 
     rows = []
     for name in (field.name for field in fields(Measures)):
@@ -109,7 +107,7 @@ def _print(results: Any) -> None:
 
 
 def _cell(name: str, value: float) -> str:
-    from fairway.sim.report import figure
+    from fairway.sim import figure
 
     if isnan(value):
         return "-"

@@ -28,7 +28,7 @@ KILLED, PATIENCE_SECONDS = 0.135, 4 * 3600.0
 Generator = Callable[[int], Load]
 
 
-def names() -> tuple[str, ...]:
+def synthetic_names() -> tuple[str, ...]:
     return tuple(_GENERATORS)
 
 

@@ -25,7 +25,7 @@ Row = dict[str, str]
 JOB_COLUMNS = ("job_id", "submit_time_s", "duration_s", "num_workers", "gpus_per_worker")
 
 POOL_LABEL = "fairway.dev/trace-pool"
-SHAPE = amounts({GPU: 8000, CPU: 96_000, MEMORY: 768 * GIB, PODS: 110})
+USUAL_NODE = amounts({GPU: 8000, CPU: 96_000, MEMORY: 768 * GIB, PODS: 110})
 PLENTY = 1 << 40  # of what a node list does not say
 
 
@@ -81,7 +81,7 @@ class _Row:
         return TraceError(f"{self._path}:{self._line}: {column}: found {self.text(column)!r}, need {needed}")
 
 
-def read(folder: Path, *, nodes: Path | None = None) -> Load:
+def read_trace(folder: Path, *, nodes: Path | None = None) -> Load:
     """The load of a trace; `nodes` (a nodes.csv or .csv.gz) replaces the cluster that the folder describes."""
     jobs = sorted(_read_jobs(folder / "jobs.csv.gz"), key=lambda job: job.submit)
     names = sorted({job.queue for job in jobs})
@@ -112,7 +112,7 @@ def _in_pools(folder: Path, jobs: tuple[Job, ...], names: list[str]) -> Load:
 
 
 def _alike(prefix: str, count: int, labels: tuple[tuple[str, str], ...]) -> Iterator[Node]:
-    return (Node(f"{prefix}{index:04d}", labels, SHAPE) for index in range(count))
+    return (Node(f"{prefix}{index:04d}", labels, USUAL_NODE) for index in range(count))
 
 
 def _shareable(nodes: Iterable[Node], jobs: Sequence[Job]) -> tuple[Node, ...]:
