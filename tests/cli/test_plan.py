@@ -97,6 +97,16 @@ def test_a_job_counts_as_the_workload_it_would_get():
     assert entries(NODE, job())["ns/job-a"]["verdict"] == "Admit"
 
 
+def test_each_group_of_a_leader_worker_set_counts_as_a_workload():
+    containers = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    meta = {"name": "serve", "namespace": "ml", "labels": {"fairway.dev/queue": "default"}}
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": containers}}}
+    made = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": meta, "spec": spec}
+    found = entries(*manifests({"nodes": {"n1": None}}), made)
+    assert found.keys() == {"ml/leaderworkerset-serve-0", "ml/leaderworkerset-serve-1"}
+    assert {one["verdict"] for one in found.values()} == {"Admit"}
+
+
 def test_a_job_whose_workload_is_there_is_not_counted_twice():
     assert entries(NODE, job(), workload("job-a")).keys() == {"ns/job-a"}
 

@@ -119,6 +119,11 @@ class Wrapper(wrapper.AppWrapper, frozen=True):
         return self.asked(_inner)
 
 
+def replicas(said: object) -> range:
+    """The numbers of an owner's replicas, where each is a workload."""
+    return range(said.spec.replicas) if isinstance(said, serving.LeaderWorkerSet) else range(0)
+
+
 def _inner(kind: tuple[str, str], said: object) -> tuple[PodSetSpec, ...]:
     return decode(said, OWNERS[kind].form).podsets() if kind in OWNERS else ()
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from fairway.api.alone import workload_of_pod
-from fairway.api.forms.form import Form
-from fairway.api.forms.serving import LeaderWorkerSet
 from fairway.api.objects import (
     DEFAULT_SCHEDULER,
     GROUP_NAME,
@@ -39,6 +37,7 @@ from fairway.api.owners import (
     name_of,
     owner_of,
     queue_of,
+    replicas,
 )
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
@@ -249,11 +248,6 @@ def _name(pod: PodObject, top: Named | None) -> str:
         return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata, pod.spec) or pod.metadata.name)
     name, row = name_of(word_of(top), top[2]), OWNERS.get(top[:2])
     return f"{name}-{pod.metadata.labels.get(row.group, '')}" if row and row.group else name
-
-
-def replicas(said: Form | Object) -> range:
-    """The numbers of an owner's replicas, where each is a workload."""
-    return range(said.spec.replicas) if isinstance(said, LeaderWorkerSet) else range(0)
 
 
 def group_kind(kind: Kind) -> tuple[str, str]:

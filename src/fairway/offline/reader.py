@@ -278,8 +278,11 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
             within(f"{kind} {space}/{name}:", owners.check_least, least, made)
             if not everything and owners.is_of_others(owner.metadata, made.spec.pod_sets):
                 continue
-            if rest := _rest(made, owner, placed[space, kind, name]):
-                known[key] = rest
+            there = placed[space, kind, name]
+            for one in _each(made, owners.OWNERS[group, kind], said):
+                if rest := _rest(one, owner, there):
+                    known[f"{space}/{one.metadata.name}"] = rest
+                there = max(0, there - sum(podset.count for podset in one.spec.pod_sets))
     waiting: dict[Owner, list[PodObject]] = {}
     for pod in pods:
         who = cluster.of_pod(pod)
@@ -289,6 +292,15 @@ def _workloads(cluster: Cluster, *, everything: bool) -> dict[str, WorkloadObjec
     for (space, _, name), members in waiting.items():
         known |= _of_pods(f"{space}/{owners.name_of('Pod', name)}", members)
     return known
+
+
+def _each(made: WorkloadObject, row: owners.Ownership, said: object) -> Iterator[WorkloadObject]:
+    """What an owner would get: one Workload, or one for each of its replicas."""
+    if not row.group:
+        yield made
+    for number in owners.replicas(decode(said, row.form)) if row.group else ():
+        meta = msgspec.structs.replace(made.metadata, name=f"{made.metadata.name}-{number}")
+        yield msgspec.structs.replace(made, metadata=meta)
 
 
 def _rest(made: WorkloadObject, owner: OwnerObject, placed: int) -> WorkloadObject | None:
