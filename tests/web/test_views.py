@@ -127,7 +127,7 @@ async def test_usage_adds_up_queues_to_their_parents_and_gpu_time_to_what_there_
     assert re.findall(r"data-name=\"(unknown|kept|free)\">([\d.]+) <small>", by_queue) == [
         ("unknown", "7.0"), ("kept", "1.0"), ("free", "5.0")
     ]  # fmt: skip
-    assert "ann" in by_user and "yusra" in by_user
+    assert "ann" in by_user and "yusra" in by_user and f"fairway usage --period {NOW[:7]} --by user" in by_user
 
 
 def in_hours(hours: float) -> str:
