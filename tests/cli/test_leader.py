@@ -5,7 +5,7 @@ from simworld import SETTINGS, cluster
 from test_life import START
 
 from fairway import NAMESPACE
-from fairway.cli.leader import idle
+from fairway.cli.leader import idle, warn
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 
@@ -32,6 +32,18 @@ def test_where_no_scheduler_decides_it_is_said_and_since_when(namespace: str) ->
     first, *rest, last = clock.run(run())
     assert first.startswith("no scheduler has decided yet: no controller runs on this cluster; ")
     assert rest == ["", "", "", ""] and last.startswith("no scheduler has decided since ")
+
+
+def test_the_cluster_of_a_machine_is_not_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has an API server a moment before its scheduler leads."""
+    clock = VirtualClock(START)
+
+    async def run() -> None:
+        async with cluster(clock, seeded(1)) as world:
+            await warn(world.client)
+
+    clock.run(run())
+    assert capsys.readouterr().err == ""
 
 
 async def decides(client: object) -> bool:

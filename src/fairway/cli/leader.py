@@ -17,6 +17,7 @@ from fairway.kube.kinds import Ref, Selection
 from .output import clock_time, seconds
 
 PATIENCE_SECONDS = 30.0
+OUR_OWN = "+fairway"  # ends the version of the API server of `fairway up`
 Thing = dict[str, Any]
 
 
@@ -30,8 +31,10 @@ async def has_leader(client: Client, namespace: str) -> bool:
 
 
 async def warn(client: Client) -> None:
-    """Says on standard error that no scheduler decides, where that is so."""
-    if line := await idle(client):
+    """Says on standard error that no scheduler decides, where that is so. That of `fairway up` comes and goes with its
+    API server: one that answers has just been started, at worst."""
+    line = await idle(client)
+    if line and not (await client.read("/version"))["gitVersion"].endswith(OUR_OWN):
         click.echo(line, err=True)
 
 

@@ -24,13 +24,12 @@ from fairway.kube.kinds import Kind, Ref, Selection
 from .connect import ask
 from .install import chosen, namespace_option
 from .installed import each
-from .leader import has_leader
+from .leader import OUR_OWN, has_leader
 from .main import Problem
 from .manifests import Thing, ref_of
 
 DOORS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicyBinding",
          "ValidatingAdmissionPolicy")  # fmt: skip
-OUR_OWN = "+fairway"  # ends the version of the API server of `fairway up`
 DEFINITION = "CustomResourceDefinition"
 PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.5
 KILLED_SECONDS = 20.0  # then the lease of a controller that could not give it up is over
