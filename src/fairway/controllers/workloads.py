@@ -13,7 +13,7 @@ here; they are read off the Workload's status, where the writer of plans put the
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -82,6 +82,7 @@ GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creatio
 class Life:
     means: Means
     binder: Binder
+    _resumed: dict[str, str] = field(default_factory=dict)  # by key, the version of a Job
 
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
@@ -256,7 +257,7 @@ class Life:
         placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
         if owner.is_off() and (lingering := self._lingering(case)):
             return min(filter(None, lingering), default=None)
-        await owner.start(self.means.client)
+        await self._start(case.key, owner)
         if not (left := within(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS
@@ -286,6 +287,17 @@ class Life:
         if words or said.status.reason == RETRYING:
             await self.means.write(case.key, lambda it: life.note(it.status, words, RETRYING))
         return self.means.now() + SETTLE_SECONDS if late else None
+
+    async def _start(self, key: str, owner: Owner) -> None:
+        """Once for each version of a Job: it may be looked at again before it shows that it was resumed."""
+        version = owner.job.metadata.resource_version if isinstance(owner, JobOwner) and owner.job.spec.suspend else ""
+        if not version:
+            self._resumed.pop(key, None)
+        elif self._resumed.get(key) == version:
+            return
+        await owner.start(self.means.client)
+        if version:
+            self._resumed[key] = version
 
     async def _started(self, key: str, said: WorkloadObject) -> None:
         now, admitted = self.means.now(), since(said.status, "Admitted")
@@ -474,8 +486,12 @@ def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
 
 def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
     """Its status with all that it has used: until it was over or deleted, else until now."""
-    if life.is_over(said.status):
-        return served(said, now=since(said.status, "Finished") or now) if is_alone(said) else said.status
+    status = said.status
+    if life.is_over(status):
+        if status.served is not None:
+            return status
+        running = replace(said, status=replace(status, phase="Running"))  # of a pod that was its own it is not written
+        return replace(served(running, now=since(status, "Finished") or now), phase=status.phase)
     deleted = said.metadata.deletion_timestamp
     return served(said, now=min(now, time(deleted)) if deleted else now)
 
