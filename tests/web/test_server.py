@@ -1,6 +1,7 @@
 """How the page is served: tokens, headers, streams that go on where they were cut, actions with the viewer's rights."""
 
 import re
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -39,6 +40,11 @@ async def test_the_shell_holds_no_data_and_runs_only_our_scripts() -> None:
     assert "n1" not in text and LINK not in text
     assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", text)
     assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy
+
+
+def test_the_script_keeps_to_its_budget() -> None:
+    script = (files("fairway.web") / "static" / "fairway.js").read_text()
+    assert sum(bool(line.strip()) for line in script.splitlines()) <= 500
 
 
 async def test_a_foreign_host_is_refused() -> None:
