@@ -23,6 +23,7 @@ from fairway.kube.kinds import Ref, Selection
 START = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 SEEDS = 400 if os.environ.get("FAIRWAY_SOAK") else 6
 BATCH = 2
+MOST_LOOKS = 300
 NAMES = "abcdefghijkl"
 WORKLOADS = "workloads.fairway.dev"
 
@@ -274,8 +275,11 @@ def _is_crashing(seed: int, clock: VirtualClock) -> Coroutine[Any, Any, tuple[Co
                     if chance.random() < 0.2:
                         await world.delete(kinds.JOBS, chance.choice(NAMES))
                 await clock.sleep(2000)
-                while not await _is_charged(world):
+                for _ in range(MOST_LOOKS):
+                    if await _is_charged(world):
+                        break
                     await clock.sleep(60)
+                assert await _is_charged(world)
                 for task in (*others, *faults.late):
                     task.cancel()
             charged: Counter[str] = Counter()
