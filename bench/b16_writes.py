@@ -71,6 +71,8 @@ async def measured(it: Cluster) -> list[Figure]:
     await it.add_nodes(size("NODES", NODES))
     with running(FAIRWAY, it.plane):
         async with it.played():
+            await it.make(kinds.PODS, [pod("first", FAIRWAY.scheduler)])  # the queue is made meanwhile
+            await it.until(lambda: it.bound() == 1)
             for one in cases():
                 await it.make(kinds.NAMESPACES, [{"metadata": {"name": one.space}}])
                 await it.make(one.kind, one.things)
