@@ -83,8 +83,11 @@ def test_a_finished_workload_is_over_and_keeps_what_it_was_served() -> None:
 
 
 def test_a_finished_workload_is_served_no_more_though_its_end_is_written_again() -> None:
-    over = life.finish(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), ADMITTED, succeeded=True, now=110.0)
-    assert life.served(over, now=150.0, held={"nvidia.com/gpu": 2000}) == over
+    status = life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0)
+    over = life.finish(status, ADMITTED, succeeded=True, now=110.0)
+    once = life.served(over, now=150.0, held={"nvidia.com/gpu": 2000})
+    again = life.served(once, now=190.0, held={"nvidia.com/gpu": 2000})
+    assert once.attained == again.attained == 20.0 and once.served == again.served
 
 
 def test_a_change_is_the_merge_patch_from_one_status_to_the_next() -> None:

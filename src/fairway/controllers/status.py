@@ -176,8 +176,9 @@ def served(status: WorkloadStatus, *, now: float, held: Mapping[str, int], queue
     """With what it held until now in `attained` and `served`: each second of an admission counts once, with what was
     held then. `held`: base units by resource."""
     start, before = since(status, "Admitted"), status.served
-    if start is None or status.admission is None or is_over(status):
+    if start is None or status.admission is None:
         return status
+    now = min(now, since(status, "Finished") or now)
     begin = max(start, time(before.until)) if before else start
     until = time_text(max(begin, now))  # counted as written, so that what follows begins where this ends
     seconds, pool = time(until) - begin, status.admission.pool
