@@ -121,6 +121,25 @@ def test_a_labelled_pod_that_names_no_scheduler_counts_in_its_queue() -> None:
     assert play(story, node("n1"), node("n2")) == ([{"node": "n1", "count": 1}], "Adopted", True)
 
 
+def test_half_a_group_of_pods_that_stays_half_is_made_again_and_starts_whole() -> None:
+    async def story(world: World) -> list[str]:
+        group = LABELS | {"fairway.dev/group": "g", "fairway.dev/group-size": "2"}
+        half, rest = (pod(name, seconds=30, labels=group) for name in ("g-0", "g-1"))
+        rest["spec"]["schedulerName"] = "fairway"
+        await world.apply(CLOSED, half, rest)
+
+        async def is_stopped() -> bool:
+            pods = await world.pods()
+            return len(pods) == 2 and all(it["spec"].get("schedulingGates") for it in pods[:1])
+
+        await world.until(is_stopped)
+        await world.client.patch(Ref(kinds.QUEUES, "default"), {"spec": {"stopPolicy": "None"}})
+        await world.until(lambda: world.is_in("pod-g", "Succeeded"), seconds=200)
+        return [it["status"]["phase"] for it in await world.pods()]
+
+    assert play(story, node("n1")) == ["Succeeded", "Succeeded"]
+
+
 def test_a_labelled_pod_that_waits_is_told_of_the_scheduler_that_it_names() -> None:
     async def story(world: World) -> list[str]:
         waiting = pod("p", labels=LABELS)

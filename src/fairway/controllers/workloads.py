@@ -109,6 +109,8 @@ class Life:
             return await self._run(case, said, owner)
         if (again := await self._adopt(case, said, owner)) is not None:
             return again
+        if isinstance(owner, PodsOwner) and owner.is_remade and not owner.is_stopped():
+            return await self._turn_out(case, said, owner)
         await self._stop(case, owner)
         if said.status.phase or not said.spec.active:  # of a new one the first verdict tells
             await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
@@ -224,20 +226,39 @@ class Life:
         bound = [pod for pod in case.pods if is_of_others(pod, uid)]
         if not bound or not said.spec.active or said.status.admission:
             return None
-        value, pool = value_of(said), self.means.facts.state.pool_of(bound[0].spec.node_name)
-        empty = Admission(pool, tuple(PodSetPlacement(one.name, ()) for one in value.podsets))
-        held = adopted(empty, value, bound, uid)
+        value, held = value_of(said), self._bound(said, bound)
         counts = {one.name: one.count for one in held.podsets}
         if any(counts[one.name] < min(one.min_count, owner.wanted()) for one in value.podsets):
             late = max(time(pod.metadata.creation_timestamp or time_text(now)) for pod in case.pods) + GATHER_OTHERS
             if now < late or not (isinstance(owner, JobOwner) and owner.is_array()):
                 return late if now < late else None
             await self._lessen(said, held.podsets[0].count)
-        if pool and not self.means.facts.state.assumes(case.key):
+        if held.pool and not self.means.facts.state.assumes(case.key):
             words = Said("Adopted", conditions.adopted(bound))
             if await self.means.write(case.key, lambda it: life.admit(it.status, held, words, now=now)):
                 self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
         self.means.wake()
+        return now + SETTLE_SECONDS
+
+    def _bound(self, said: WorkloadObject, bound: Sequence[PodObject]) -> Admission:
+        """Where others bound these pods."""
+        value, pool = value_of(said), self.means.facts.state.pool_of(bound[0].spec.node_name)
+        empty = Admission(pool, tuple(PodSetPlacement(one.name, ()) for one in value.podsets))
+        return adopted(empty, value, bound, said.metadata.uid)
+
+    async def _turn_out(self, case: Case, said: WorkloadObject, owner: PodsOwner) -> float:
+        """Evicts bare pods that run before their turn from where others bound them: only so are they made again."""
+        now, held = self.means.now(), self._bound(said, [pod for pod in case.pods if holds_room(pod)])
+        words = Said(Cause.PODS_LOST if said.spec.active else Cause.SUSPENDED, conditions.contested(owner.pods) or "")
+
+        def make(it: WorkloadObject) -> WorkloadStatus:
+            if it.status.admission and holds(it.status, "Evicted"):
+                return it.status
+            status = it.status if it.status.admission else life.admit(it.status, held, words, now=now)
+            return life.evict(status, Eviction(now, Cause(words.reason)), words)
+
+        if held.pool and not self.means.facts.state.assumes(case.key):
+            await self.means.write(case.key, make)
         return now + SETTLE_SECONDS
 
     async def _lessen(self, said: WorkloadObject, least: int) -> None:
