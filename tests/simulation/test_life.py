@@ -699,7 +699,8 @@ def test_a_gang_that_loses_a_pod_restarts_whole() -> None:
     assert [it["reason"] for it in status["evictionHistory"]] == ["PodsLost"]
 
 
-def test_no_pod_is_started_for_an_attempt_whose_pods_are_lost_one_after_another() -> None:
+@pytest.mark.parametrize("pauses", [[0.25] * 7, [0.0] * 6 + [1.25], [0.0] * 6 + [1.5]])
+def test_no_pod_is_started_for_an_attempt_whose_pods_are_lost_one_after_another(pauses: list[float]) -> None:
     async def story(world: World) -> list[Thing]:
         async def slow(request: Request) -> Response:
             await world.clock.sleep(GATHER_SECONDS / 4)
@@ -711,8 +712,8 @@ def test_no_pod_is_started_for_an_attempt_whose_pods_are_lost_one_after_another(
         await world.until(lambda: world.is_in("job-g", "Running"))
         first, *others = await world.pods(phase="Running")
         await lose(world, first)
-        for other in others:
-            await world.clock.sleep(GATHER_SECONDS / 4)
+        for other, pause in zip(others, pauses):
+            await world.clock.sleep(pause * GATHER_SECONDS)
             await lose(world, other)
         bound: dict[str, Thing] = {}
 
