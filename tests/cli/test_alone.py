@@ -37,6 +37,7 @@ def test_a_running_pod_is_shown_by_every_command_and_has_no_workload(machine: Ma
     status = json.loads(machine.run("status", "runs", "-o", "json"))
     assert status["status"]["phase"] == "Running" and status["metadata"]["name"] == "pod-runs"
     assert status["status"]["admission"]["podSets"][0]["nodes"][0]["devices"]
+    assert "podsets:   main × 1 (" in machine.run("status", "runs")
     assert "runs" in machine.run("why", "runs")
     assert json.loads(machine.run("queues", "-o", "json"))["live"]["default"]["admitted"] == 1
     machine.run("cancel", "runs")

@@ -71,6 +71,7 @@ def read(pod: Thing) -> Thing | None:
     found: Thing = {"apiVersion": FAIRWAY, "kind": "Workload", **msgspec.to_builtins(made)}
     found["metadata"].pop("finalizers", None)
     found.setdefault("status", {}).setdefault("phase", "Pending")
+    found["spec"]["podSets"] = [{"name": "main", "count": 1} | it for it in found["spec"]["podSets"]]  # defaults
     return found
 
 
