@@ -86,7 +86,7 @@ def test_torchrun_finds_the_defaults_of_its_options(machine: Machine, options: l
     machine.until("torch", "Succeeded")
     said = machine.run("logs", "torch", "--rank", "0")
     found = dict(re.findall(r"^(\w+)=(.*)$", said, re.MULTILINE))
-    machine.run("cancel", "torch")
+    machine.run("cancel", "--forget", "torch")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", found.pop("PET_RDZV_ENDPOINT")) and found.pop("PET_RDZV_ID")
     assert found == {
         "PET_NNODES": nodes, "PET_NPROC_PER_NODE": "1", "PET_RDZV_BACKEND": "c10d", "PET_LOCAL_ADDR": "127.0.0.1",

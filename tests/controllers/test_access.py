@@ -56,6 +56,9 @@ async def story(world: World) -> set[Grant]:
     await world.until(lambda: world.is_in("job-rush", "Running"))  # the elastic job shrinks
     month = {"apiVersion": "fairway.dev/v1alpha1", "kind": "UsageMonth", "metadata": {"name": "2026-12"}, "spec": {}}
     await world.client.create(kinds.USAGE_MONTHS, month)
+    course = {"queue": "nobody", "nodes": ["gone"], "start": "2027-02-01T12:00:00Z", "duration": "2h"}
+    meta = {"name": "course"}
+    await world.apply({"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": meta, "spec": course})
     await world.apply(job("computes", cpu="100m", seconds=20, gpus=1))
     await world.until(lambda: world.is_in("job-computes", "Succeeded"), seconds=200)
     await world.clock.sleep(700)  # what it used is charged
