@@ -122,7 +122,7 @@ async def test_usage_adds_up_queues_to_their_parents_and_gpu_time_to_what_there_
     )
     async with board(*days) as shown:
         by_queue, by_user = [await shown.page(f"/usage{query}") for query in ("", "?by=user")]
-    figures = re.findall(r"data-name=\"held\"><b>([\d.]+)", by_queue)
+    figures = re.findall(r"data-name=\"GPU-hours held\"><b>([\d.]+)", by_queue)
     assert figures == ["18.0", "15.0", "3.0"] and "open: still being counted" in by_queue
     assert re.findall(r"data-name=\"(unknown|kept|free)\">([\d.]+) <small>", by_queue) == [
         ("unknown", "7.0"), ("kept", "1.0"), ("free", "5.0")
@@ -134,12 +134,28 @@ def in_hours(hours: float) -> str:
     return time_text(time.time() + hours * 3600)
 
 
+async def test_now_names_the_gpus_that_are_held_and_on_which_nothing_computes() -> None:
+    said = node("n1")
+    said["metadata"]["annotations"] = {"fairway.dev/gpu-use": "0=busy,1=idle,2=idle,3=idle"}
+    async with board(said, queue("nlp"), workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
+        page = await shown.page("/now")
+    assert "nothing computes on 1, 2<" in page and "2 of them idle" in page
+
+
 async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     history = [{"time": "2026-11-23T11:00:00Z", "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/workload/nlp/job-a")
     assert "Reclaimed" in page and "for job-b" in page and "of queue vision" in page
+
+
+async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
+    history = [{"time": in_hours(-1), "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
+    it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
+    async with board(queue("nlp"), it) as shown:
+        page = await shown.page("/timeline")
+    assert "evicted for job-b" in page
 
 
 @pytest.mark.parametrize("view", ["/now", "/waiting", "/workload/nlp/job-a"])

@@ -11,13 +11,15 @@ import msgspec
 
 from fairway.engine import GPU, PODS, Device, Node, Numa, amounts
 
-from .objects import CHOOSER, DEVICES, UNHEALTHY, NodeObject, NodeTopologyObject, Part, Zone
+from .objects import CHOOSER, DEVICES, GPU_USE, UNHEALTHY, NodeObject, NodeTopologyObject, Part, Zone
 from .quantities import Malformed, Quantity, amounts_of, parse, shown, within
 
 KUBELET_PODS = 110
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB; like the next two set by GPU feature discovery
 MIG_STRATEGY_LABEL, PRODUCT_LABEL = "nvidia.com/mig.strategy", "nvidia.com/gpu.product"
 MOST_DEVICES = 1024
+
+KINDS_OF_USE = ("busy", "idle")
 
 
 class DevicePart(Part, frozen=True):
@@ -29,6 +31,12 @@ class DevicePart(Part, frozen=True):
     memory: Quantity = 0
     mig: bool = False
     healthy: bool = True
+
+
+def uses(said: NodeObject) -> dict[int, str]:
+    """How its devices are used, busy or idle, of those that tell."""
+    told = (part.partition("=") for part in said.metadata.annotations.get(GPU_USE, "").split(","))
+    return {int(index): kind for index, _, kind in told if index.isdecimal() and kind in KINDS_OF_USE}
 
 
 def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:

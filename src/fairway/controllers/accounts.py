@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from fairway.api import accounts
 from fairway.api.accounts import Claim, Terms, after, begin_of, day_of
 from fairway.api.decode import change
-from fairway.api.objects import GPU_USE, Metadata
+from fairway.api.nodes import uses
+from fairway.api.objects import Metadata
 from fairway.api.quantities import Malformed, exact, time, time_text
 from fairway.api.types import VERSION, EvictionRecord, UsageDayObject, UsageDaySpec, UsageDayStatus, WorkloadObject
 from fairway.api.workloads import key_of
@@ -40,7 +41,6 @@ from .workloads import FINALIZER, used
 PERIOD_SECONDS, SAMPLE_SECONDS, HURRIED_SECONDS = 600.0, 30.0, 0.5
 SETTLED_DAYS, AT_ONCE = 2, 200
 DAY, MONTH, POOLS, USES = "fairway.dev/day", "fairway.dev/month", "/pools", "/uses"
-KINDS_OF_USE = ("busy", "idle")
 LONGEST_NAME = 240
 CAPACITY = ""
 """Instead of a queue: what the pools had."""
@@ -201,12 +201,7 @@ class Accounts:
 
     def _uses(self) -> dict[str, dict[int, str]]:
         """How nodes say that their devices are used."""
-        found = {}
-        for name, node in self.means.view.nodes.items():
-            told = (part.partition("=") for part in node.metadata.annotations.get(GPU_USE, "").split(",") if part)
-            if own := {int(index): kind for index, _, kind in told if index.isdecimal() and kind in KINDS_OF_USE}:
-                found[name] = own
-        return found
+        return {name: own for name, node in self.means.view.nodes.items() if (own := uses(node))}
 
     def _is_closed(self, book: Book, day: str) -> bool:
         """Whether nothing more can be written of a day; a month that is being closed takes no new day."""

@@ -6,12 +6,13 @@ those fill the row from the left and carry no numbers.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 
 from fairway.api.nodes import node as node_of
+from fairway.api.nodes import uses
 from fairway.api.queues import pool as pool_of
 from fairway.engine import DEVICE, GPU, Node, Pool, capacity_of, selects
 
@@ -52,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node. `others`: what runs there without a GPU."""
+    """A node. `others`: what runs there without a GPU. `idle`: held devices on which nothing computes."""
 
     name: str
     pool: str
@@ -63,12 +64,16 @@ class Row:
     held: int
     blocks: tuple[Block, ...]
     others: tuple[Holder, ...]
+    idle: tuple[int, ...] = ()
 
     @property
     def holders(self) -> Iterator[Holder]:
         for block in self.blocks:
             yield from block.holders
         yield from self.others
+
+    def unused(self, block: Block) -> tuple[int, ...]:
+        return tuple(it for it in self.idle if block.first <= it <= block.last)
 
 
 def rows(world: World) -> Iterator[Row]:
@@ -80,8 +85,16 @@ def rows(world: World) -> Iterator[Row]:
         found = known.get(name)
         if found is None or found[0] != version:
             node = node_of(said)
-            found = known[name] = version, _row(node, _pool(node, pools), list(_shares(world, name)), world.bound[name])
+            row = _row(node, _pool(node, pools), list(_shares(world, name)), world.bound[name])
+            found = known[name] = version, replace(row, idle=tuple(_idle(row, uses(said))))
         yield found[1]
+
+
+def _idle(row: Row, used: Mapping[int, str]) -> Iterator[int]:
+    """Of what runs on devices that are known; what starts or stops does not compute yet, or any more."""
+    for block in row.blocks:
+        if block.state == "running" and block.is_numbered:
+            yield from (it for it in range(block.first, block.last + 1) if used.get(it) == "idle")
 
 
 def _shares(world: World, node: str) -> Iterator[tuple[Workload, Share]]:

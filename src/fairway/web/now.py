@@ -150,4 +150,5 @@ def _sums(found: Iterable[Row]) -> Counter[str]:
         sums["gpus"] += row.gpus
         sums["held"] += row.held
         sums["free"] += row.free
+        sums["idle"] += len(row.idle)
     return sums

@@ -20,6 +20,7 @@ from .ends import Ends
 from .now import queue_choices
 from .page import Ask, Page, drawn, window
 from .workload import Workload
+from .workload_page import beneficiary
 from .world import World
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -42,13 +43,15 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`says`: of one workload, in a word what its times mean, and the earlier and the later one."""
+    """`says`: of one workload, in a word what its times mean, and the earlier and the later one. `served`: whom its
+    last eviction was for."""
 
     key: str
     name: str
     link: str
     bars: tuple[Bar, ...]
     says: tuple[str, float | None, float | None] = ("", None, None)
+    served: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def page(world: World, ask: Ask) -> Page:
     axis, ends, by = Axis(now - back, now + ahead), Ends(world, now), ask.get("by") or "workload"
     lines: defaultdict[str, list[Bar]] = defaultdict(list)
     named: dict[str, tuple[str, str]] = {}
-    said: dict[str, tuple[str, float | None, float | None]] = {}
+    said: dict[str, tuple[tuple[str, float | None, float | None], str]] = {}
     for it in sorted(world.workloads.values(), key=_order):
         if ask.get("queue") and it.queue != ask.get("queue"):
             continue
@@ -88,8 +91,8 @@ def page(world: World, ask: Ask) -> Page:
         for key, name, link in _places(it, world, ask, by) if bars else ():
             lines[key] += bars
             named[key] = name, link
-            said[key] = _said(it, ends) if by == "workload" else ("", None, None)
-    made = (Line(key, *named[key], tuple(lines[key]), said[key]) for key in lines)
+            said[key] = (_said(it, ends), _served(it, world, ask)) if by == "workload" else (("", None, None), "")
+    made = (Line(key, *named[key], tuple(lines[key]), *said[key]) for key in lines)
     found = [*_reserved(world.reservations, axis), *made]
     part = window(ask, found)
     facts = {
@@ -126,6 +129,11 @@ def _said(it: Workload, ends: Ends) -> tuple[str, float | None, float | None]:
         return "starts", it.forecast[0], it.forecast[1]
     _, early, late = ends.of(it)
     return it.state, it.began, it.ended or late or early
+
+
+def _served(it: Workload, world: World, ask: Ask) -> str:
+    """Whom its last eviction was for, as far as the viewer may see it."""
+    return beneficiary(world, it.evictions[-1], ask.sight) if it.evictions else ""
 
 
 def _places(it: Workload, world: World, ask: Ask, by: str) -> Iterator[tuple[str, str, str]]:
