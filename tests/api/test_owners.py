@@ -150,6 +150,13 @@ def pods(number, size, cpu=None):
     return found
 
 
+@pytest.mark.parametrize("notes, node", [({}, "n1"), ({"fairway.dev/attempt": "pod-a/7/1"}, "")])
+def test_a_bare_pod_asks_for_its_node_unless_fairway_chose_it(notes, node):
+    meta = {"name": "a", "namespace": "ns", "annotations": notes}
+    (one,) = owners.pod(decode({"metadata": meta, "spec": {"nodeName": "n1"}}, PodObject)).spec.pod_sets
+    assert one.template.spec.node_name == node
+
+
 def test_a_group_of_pods_is_a_gang_owned_by_all_of_them():
     made = pod_group("g", pods(3, 3))
     assert (made.metadata.name, made.metadata.creation_timestamp) == ("pod-g", "2026-01-01T00:00:02Z")

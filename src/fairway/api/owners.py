@@ -177,8 +177,10 @@ GATED = frozenset((("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "Re
 
 
 def pod(said: objects.PodObject) -> WorkloadObject:
-    """The workload of a pod of nobody, or of one of many that are served alike."""
-    template = objects.PodTemplate(said.metadata, said.spec)
+    """The workload of a pod of nobody, or of one of many that are served alike. Where Fairway bound it is no wish of
+    its author's: evicted, it may start anywhere."""
+    is_bound_here = objects.ATTEMPT in said.metadata.annotations
+    template = objects.PodTemplate(said.metadata, replace(said.spec, node_name="") if is_bound_here else said.spec)
     return workload_of(POD, said.metadata, (PodSetSpec(MAIN, 1, template=template),))
 
 
