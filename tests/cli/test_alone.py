@@ -16,12 +16,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine.run("down")
 
 
-def start(machine: Machine, name: str, script: str) -> None:
+def start(machine: Machine, name: str, script: str, **labels: str) -> None:
     container = {
         "name": "main", "image": "none", "command": ["sh", "-c", script],
         "resources": {"requests": {"cpu": "100m", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}},
     }  # fmt: skip
-    meta = {"name": name, "labels": {"fairway.dev/queue": "default"}}
+    meta = {"name": name, "labels": {"fairway.dev/queue": "default", **labels}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}}  # fmt: skip
     (machine.folder / "pod.json").write_text(json.dumps(pod))
@@ -64,3 +64,11 @@ def test_a_running_pod_that_is_suspended_waits_and_goes_on(machine: Machine) -> 
     machine.run("resume", "pauses")
     machine.run("wait", "pauses", "--for", "started")
     machine.run("cancel", "pauses")
+
+
+def test_a_pod_whose_group_is_not_whole_is_said_to_wait_for_it(machine: Machine) -> None:
+    start(machine, "half", "true", **{"fairway.dev/group": "pair", "fairway.dev/group-size": "2"})
+    for name in ("half", "pair"):
+        said = machine.run("why", name, status=1)
+        assert "group 'pair' is queued when its 2 pods (fairway.dev/group-size) are there; 1 of them so far" in said
+    machine.kubectl("delete", "pod", "half")

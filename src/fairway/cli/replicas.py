@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import read
@@ -22,6 +22,7 @@ from .main import Problem
 from .rows import Sight, print_rows
 
 Thing = dict[str, Any]
+GROUP = "fairway.dev/group"
 NOTEBOOK = Kind("Notebook", "notebooks", "kubeflow.org/v1")
 BY_POD = (NOTEBOOK, Kind("Deployment", "deployments", "apps/v1"), Kind("StatefulSet", "statefulsets", "apps/v1"))
 STOPPED = "kubeflow-resource-stopped=now"
@@ -32,7 +33,24 @@ async def find(client: Client, namespace: str, job: str) -> Found:
     """The workload that `job` names in `namespace`, or all that an owner of that name has."""
     if found := await any_of(client, namespace, job):
         return found
+    if said := await _group(client, namespace, job.rpartition("/")[2]):
+        raise Problem(said, exit_code=1)
     raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
+
+
+async def _group(client: Client, namespace: str, name: str) -> str:
+    """What a group of bare pods waits for, or the group of a pod, while it has no Workload; "" of no group."""
+    pod = await get(client, Ref(kinds.PODS, name, namespace)) or {}
+    group = (pod.get("metadata", {}).get("labels") or {}).get(GROUP, name)
+    try:
+        pods = await client.list(Selection(kinds.PODS, namespace, labels=f"{GROUP}={group}"))
+    except ApiError:  # no name of a label, or not for this user to see
+        return ""
+    sizes = [it["metadata"]["labels"].get(f"{GROUP}-size", "1") for it in pods]
+    size = max(map(int, filter(str.isdecimal, sizes)), default=0)
+    if size <= len(pods):
+        return ""
+    return f"group {group!r} is queued when its {size} pods ({GROUP}-size) are there; {len(pods)} of them so far"
 
 
 async def any_of(client: Client, namespace: str, job: str) -> Found | None:
