@@ -139,7 +139,7 @@ async def test_now_names_the_gpus_that_are_held_and_on_which_nothing_computes() 
     said["metadata"]["annotations"] = {"fairway.dev/gpu-use": "0=busy,1=idle,2=idle,3=idle"}
     async with board(said, queue("nlp"), workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
         page = await shown.page("/now")
-    assert "nothing computes on 1, 2<" in page and "2 of them idle" in page
+    assert "idle: GPU 1, 2<" in page and "2 of them idle" in page
 
 
 async def test_a_workload_says_for_whom_it_was_evicted() -> None:
@@ -155,7 +155,7 @@ async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/timeline")
-    assert "evicted for job-b" in page
+    assert "<small>evicted for job-b" in page
 
 
 @pytest.mark.parametrize("view", ["/now", "/waiting", "/workload/nlp/job-a"])
