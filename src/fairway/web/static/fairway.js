@@ -101,11 +101,11 @@ function tell() {
 }
 
 function warn(why) {
-  const isLate = heard && Date.now() - heard > LATE;
+  const isLate = heard > 0 && Date.now() - heard > LATE;
   const text = why || (isLate ? "nothing was heard from the dashboard" : "");
+  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate; });
   if (!isLate && !isLost) { banner.hidden = true; document.body.classList.remove("stale"); return; }
   document.body.classList.toggle("stale", isLate || !heard);
-  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate; });
   banner.hidden = !(isLate || !heard);
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
 }
