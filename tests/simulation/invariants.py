@@ -242,10 +242,12 @@ class Watcher:
             self.broken.append(f"queue {queue} has {held:g} GPUs of {limits}")
 
     def _is_over(self, workload: str) -> bool:
-        """Whether its Job is, whatever it says itself yet."""
-        entry = self.store.objects("jobs.batch").get(("default", workload.removeprefix("job-")))
-        job = msgspec.json.decode(entry.value) if entry else {"status": {}}
-        return is_true(job, "Complete") or is_true(job, "Failed")
+        """Whether its Job is, or all its pods have succeeded, whatever it says itself yet."""
+        name = workload.removeprefix("job-")
+        entry = self.store.objects("jobs.batch").get(("default", name))
+        job = msgspec.json.decode(entry.value) if entry else {"spec": {}, "status": {}}
+        is_done = 0 < job["spec"].get("completions", 0) <= len(self.succeeded[name])
+        return is_done or is_true(job, "Complete") or is_true(job, "Failed")
 
     def _check_gang(self, name: str) -> None:
         """A gang is on its nodes with its least number of pods, those that have succeeded counted, or is going."""
