@@ -121,10 +121,11 @@ class Facts:
         return is_news
 
     def _tell(self, kind: str, key: str, fact: Fact | None) -> None:
-        """One fact, if it is another than was told last."""
-        if fact == self._told.get((kind, key)):
-            return
+        """One fact, if it is another than was told last, or something is assumed: what was assumed may have been done
+        and undone since."""
         was_assumed = kind == "Workload" and self.state.assumes(key)
+        if fact == self._told.get((kind, key)) and not was_assumed:
+            return
         self.state.observe(fact or Gone(kind, key))
         if was_assumed and (self.state.assumes(key) or isinstance(fact, Running)):
             self.is_shown = True
