@@ -319,6 +319,12 @@ def test_only_the_controller_says_what_pods_are_made_again():
     assert let_in("Workload", made, is_trusted=True)["metadata"]["annotations"] == {"fairway.dev/pods": "others"}
 
 
+def test_only_the_controller_says_as_what_a_workload_is_charged():
+    made = workload()
+    made["metadata"]["annotations"] = {"fairway.dev/began-as": "others"}
+    assert let_in("Workload", made)["metadata"]["annotations"] == {}
+
+
 def test_only_the_controller_says_which_devices_a_pod_has():
     plain, claiming = pod(), pod()
     claiming["metadata"]["annotations"] = {"fairway.dev/assigned-devices": "3"}

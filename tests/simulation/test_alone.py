@@ -131,6 +131,21 @@ def test_a_pod_runs_on_when_its_controllers_are_killed_and_is_charged_once() -> 
     assert first == last and made == [] and 98 < used < 104
 
 
+def test_a_pod_that_gets_a_workload_after_it_was_charged_for_a_while_is_charged_each_second_once() -> None:
+    async def story(world: World, way: Counted) -> float:
+        await world.apply(alone("a", seconds=5000, gpus=1))
+        await world.until(lambda: is_accounted(world), seconds=700)  # every ten minutes, while it runs
+        note = {"metadata": {"annotations": {"fairway.dev/active": "false"}}}
+        await world.client.patch(kinds.Ref(kinds.PODS, "a", "default"), note)
+        await world.until(lambda: world.is_in("pod-a", "Suspended"))
+        await world.clock.sleep(700)  # in virtual time, past the next charge
+        days = await world.client.list(Selection(kinds.USAGE_DAYS))
+        rows = (row for it in days for row in it.get("status", {}).get("rows", ()))
+        return sum(row.get("allocated", 0) for row in rows) / 1000
+
+    assert 590 < play(story, node("n1", gpus=1)) < 720
+
+
 @pytest.mark.parametrize("grace", [0, None])
 def test_a_pod_that_its_user_deletes_is_charged_what_it_held(grace: int | None) -> None:
     async def story(world: World, way: Counted) -> tuple[list[str], list[str], float]:

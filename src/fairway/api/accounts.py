@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from fairway.engine import job_family
 
+from .objects import BEGAN
 from .quantities import time, time_text
 from .types import EvictionRecord, UsageDayStatus, UsageLoss, UsageMark, UsageRow, WorkloadObject
 
@@ -84,6 +85,11 @@ class Claim:
     evictions: tuple[EvictionRecord, ...] = ()
 
 
+def account_of(said: WorkloadObject) -> str:
+    """The uid that it is charged under: over its whole life the same, also if it began without an object of its own."""
+    return said.metadata.annotations.get(BEGAN, said.metadata.uid)
+
+
 def claims(said: WorkloadObject, days: Days) -> Iterator[tuple[str, str, Claim]]:
     """(day, queue, claim): all that a workload is to be charged over its life. `days`: what it has used."""
     lost: dict[tuple[str, str], list[EvictionRecord]] = {}
@@ -93,7 +99,7 @@ def claims(said: WorkloadObject, days: Days) -> Iterator[tuple[str, str, Claim]]
     places = {(day, queue) for day, own in days.items() for queue in own} | lost.keys()
     for day, queue in sorted(places):
         pools, evictions = days.get(day, {}).get(queue, {}), tuple(lost.get((day, queue), ()))
-        yield day, queue, Claim(said.metadata.uid, said.spec.user, job_family(said.metadata.name), pools, evictions)
+        yield day, queue, Claim(account_of(said), said.spec.user, job_family(said.metadata.name), pools, evictions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ def _ours(review: Review) -> None:
             _claim(review.new, ("spec", "user"), review)
             _keep(objects.SUBMITTED, review)
             _keep(objects.MANIFESTS, review)
+            _keep(objects.BEGAN, review)
             _hold(review)
             _workload(decode(said, WorkloadObject), review)
 

@@ -27,6 +27,7 @@ GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/po
 DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
 POOL, CHARGED = "fairway.dev/pool", "fairway.dev/charged"  # on a pod without a Workload: where, and that it was charged
+BEGAN = "fairway.dev/began-as"  # on a Workload: the uid of the pod that was its own Workload before
 FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"

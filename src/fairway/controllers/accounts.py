@@ -176,7 +176,7 @@ class Accounts:
         claims: defaultdict[str, list[Claim]] = defaultdict(list)
         live = set()
         for number, one in enumerate(self._ours(queue)):
-            live.add(one.metadata.uid)
+            live.add(accounts.account_of(one))
             if number % AT_ONCE == AT_ONCE - 1:
                 await self.means.client.clock.sleep(0.0)  # others have their turns, however many there are
             for day, at, claim in self._claims(one, now):

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
-from fairway.api.accounts import Split, spans
+from fairway.api.accounts import Split, account_of, spans
 from fairway.api.quantities import time_text
 from fairway.api.types import PoolDay, UsageDayStatus, WorkloadObject
 from fairway.engine import DEVICE, GPU, Columns, Plan, Snapshot, Wait, slices, taken
@@ -105,7 +105,7 @@ class Meter:
         """A Workload changed: while it is admitted and not running it starts."""
         said = new or old
         assert said is not None
-        uid, admitted = said.metadata.uid, since(new.status, "Admitted") if new else None
+        uid, admitted = account_of(said), since(new.status, "Admitted") if new else None
         starts = new is not None and admitted is not None and not since(new.status, "Running")
         starts = starts and not (new is not None and holds(new.status, "Finished"))
         if new is not None and starts and uid not in self.began:
@@ -130,7 +130,7 @@ class Meter:
             each = held_of(said).get(GPU, 0) / len(devices) if devices else 0
             for node, index in devices:
                 if kind := uses.get(node, {}).get(index):
-                    self.seen[said.metadata.uid][kind] += round(each * max(0.0, now - max(last or now, start)))
+                    self.seen[account_of(said)][kind] += round(each * max(0.0, now - max(last or now, start)))
 
     def taken(self, uids: Iterable[str], now: float) -> dict[str, Split]:
         """What was seen of these workloads since they were last asked for."""

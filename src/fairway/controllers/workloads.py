@@ -12,7 +12,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from fairway.api.alone import is_its_own, is_plain
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
 from fairway.api.objects import (
+    BEGAN,
     CANCELLED,
     CHARGED,
     COMPLETIONS,
@@ -153,6 +154,8 @@ class Life:
         notes = {SUBMITTED: time_text(submitted)}
         if isinstance(owner, PodsOwner) and owner.is_remade:
             notes[MANIFESTS] = await keep(self.means.client, owner.pods)
+        if isinstance(owner, PodsOwner):
+            notes |= dict(_began(case.key, owner.pods))
         if isinstance(owner, JobOwner) and owner.is_array():
             notes[COMPLETIONS] = str(owner.job.spec.completions)
         made["metadata"] |= {"finalizers": [FINALIZER], "annotations": notes}
@@ -467,6 +470,13 @@ def cancelled(said: WorkloadObject) -> tuple[About, str, str]:
     notes = (QUEUE, said.spec.queue), (USER, said.spec.user), (OWNER, "".join(owners))
     about = About(kinds.WORKLOADS, meta.name, meta.uid, meta.namespace, notes)
     return about, CANCELLED, "cancelled while it " + ("waited" if began is None else "ran")
+
+
+def _began(key: str, pods: Iterable[PodObject]) -> Iterator[tuple[str, str]]:
+    """What a Workload notes of the pod that it was until now, under whose uid it is charged."""
+    for pod in pods:
+        if is_its_own(pod) and key.endswith(f"/pod-{pod.metadata.name}"):
+            yield BEGAN, pod.metadata.uid
 
 
 def is_alone(said: WorkloadObject) -> bool:
