@@ -26,7 +26,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.settings import Settings
 
 START, QUIET, END = 1_800_000_000.0, 150.0, 3000.0
-SEEDS = 10_000 if os.environ.get("FAIRWAY_SOAK") else 1000
+SEEDS = 10_000 if os.environ.get("FAIRWAY_SOAK") else 500
 BATCH = 5
 PATIENCE = 300.0
 LAGS = (0.0, 0.0, 0.02, 0.2, 1.0)
