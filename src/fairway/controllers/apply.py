@@ -75,20 +75,23 @@ class Writer:
         self.waits.put((it for it in plan.verdicts if isinstance(it, Wait)), workloads, queues)
         acts = [it for it in plan.verdicts if not isinstance(it, Keep | Wait)]
         made: dict[str, Decided] = {}
-        for verdict in sorted(acts, key=lambda it: isinstance(it, Evict)):  # they follow who they are for
+        leaving: list[Decided] = []
+        for verdict in acts:
             _, after = self.means.facts.promises.get(verdict.workload, (None, ()))
             if not self._note_news(verdict):
                 continue
             workload = workloads[verdict.workload]
             words = Said(conditions.reason(verdict), conditions.sentence(verdict, workload, queues))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""), after)
-            if isinstance(verdict, Resize):
+            if isinstance(verdict, Resize) or _is_at_once(verdict):
                 made[verdict.workload] = decided
             elif isinstance(verdict, Evict):
-                self._follow(decided)
+                leaving.append(decided)
             else:
                 self._decide(decided)
-        self._resize(made)
+        self._in_turn(made)
+        for decided in leaving:  # they follow who they are for
+            self._follow(decided)
 
     def rank(self, key: str) -> float:
         """Room that is given up is written first, then what has the highest priority."""
@@ -100,15 +103,19 @@ class Writer:
             return -inf
         return -float(known.priority if known else self.means.cases.priority(key))
 
-    def _resize(self, made: dict[str, Decided]) -> None:
-        """What grows is written after all that shrinks for it: killed between the two, the room is nobody's, never
-        that of both."""
+    def _in_turn(self, made: dict[str, Decided]) -> None:
+        """What grows, or starts at once, is written after all that shrinks for it, by this plan or one before: killed
+        between the two, the room is nobody's, never that of both."""
         for key in [key for key, one in made.items() if not _beneficiary(one)]:
             chain = [one for one in made.values() if _beneficiary(one) == key] + [made.pop(key)]
             for first, then in pairwise(chain):
                 made.pop(first.verdict.workload)
                 self._after[first.verdict.workload].append(then)
-            self._decide(chain[0])
+            unwritten = [it for it in self._decided.values() if key and _beneficiary(it) == key]
+            if unwritten:
+                self._after[unwritten[-1].verdict.workload].append(chain[0])
+            else:
+                self._decide(chain[0])
         for one in made.values():
             self._decide(one)
 
@@ -236,6 +243,10 @@ class Writer:
 def _is_plain(verdict: Verdict) -> bool:
     """Whether it says no more than where: a binding tells it."""
     return isinstance(verdict, Admit) and not verdict.after and not verdict.backfilled_for
+
+
+def _is_at_once(verdict: Verdict) -> bool:
+    return isinstance(verdict, Admit) and not verdict.after
 
 
 def _beneficiary(one: Decided) -> str:
