@@ -1,5 +1,9 @@
 """What the page sees: in virtual time, from a server in memory."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
 import inprocess
 import pytest
 
@@ -7,6 +11,11 @@ from fairway.api.crds import crds
 from fairway.clock import VirtualClock
 from fairway.kube import kinds
 from fairway.kube.client import Client
+from fairway.kube.transport import Request, Response
+from fairway.web import now
+from fairway.web.access import Sight
+from fairway.web.page import Ask
+from fairway.web.topic import Topics
 from fairway.web.world import UNSEEN_SECONDS, World
 
 
@@ -49,3 +58,58 @@ def test_a_cluster_without_fairway_is_seen_once_it_is_installed() -> None:
         await api.store.close()
 
     clock.run(story())
+
+
+def test_a_stream_falls_silent_while_the_api_server_is_away_and_goes_on_when_it_is_back() -> None:
+    clock = VirtualClock(1_000_000.0)
+
+    async def story() -> tuple[list[float], float]:
+        api = inprocess.api(clock=clock)
+        await api.server.start()
+        client, away = Client(api.server.handle, clock), False
+        for definition in crds():
+            await client.create(kinds.DEFINITIONS, definition)
+
+        async def transport(request: Request) -> Response:
+            if away:
+                raise ConnectionRefusedError
+            return cut(await api.server.handle(request))
+
+        def cut(response: Response) -> Response:
+            async def chunks(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+                async for chunk in body:
+                    if away:
+                        return
+                    yield chunk
+
+            return response if isinstance(response.body, bytes) else replace(response, body=chunks(response.body))
+
+        world = World(Client(transport, clock), "default")
+        await world.seen()
+        topics = Topics(world, {"now": now.page})
+        topic = topics.find(Ask("now", {}, Sight(), clock.now()))
+        assert topic is not None
+        told: list[float] = []
+
+        async def listen() -> None:
+            async for _ in topics.follow(topic, ""):
+                told.append(clock.now())
+
+        listener = asyncio.create_task(listen())
+        await clock.sleep(10)
+        away = True
+        while not world.is_away:
+            await clock.sleep(1)
+        since = clock.now()
+        await clock.sleep(60)
+        silent = [moment for moment in told if since + 1 < moment]
+        away = False
+        while told[-1] <= since + 60:
+            await clock.sleep(1)
+        listener.cancel()
+        await world.stop()
+        await api.store.close()
+        return silent, told[-1] - since
+
+    silent, again = clock.run(story())
+    assert silent == [] and again > 60

@@ -59,6 +59,7 @@ class Informer(Generic[T]):
         self.client, self.selection, self.changed, self.slim = client, selection, changed, slim
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
+        self.is_away = False  # the last exchange failed, and nothing was heard since
         self._heads: dict[str, _Meta] = {}
         self._awaited: defaultdict[str, list[Awaited[T]]] = defaultdict(list)
         self._decode = msgspec.json.Decoder(shape)
@@ -98,6 +99,7 @@ class Informer(Generic[T]):
         await self.shown(meta.key, is_seen)
 
     async def _back_off(self, error: Exception) -> None:
+        self.is_away = True
         log.warning("%s: %s: %s", self.selection.path(), type(error).__name__, error)
         await self.client.clock.sleep(self.client.chance.jitter(self._pause))
         self._pause = min(2 * self._pause, LONGEST_SECONDS)
@@ -114,7 +116,7 @@ class Informer(Generic[T]):
             self._drop(key)
         for head, raw in found.values():
             self._keep(head, raw)
-        self._version, self._pause = version, FIRST_SECONDS
+        self._version, self._pause, self.is_away = version, FIRST_SECONDS, False
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -122,7 +124,7 @@ class Informer(Generic[T]):
         async with aclosing(self.client.watch(self.selection, self._version)) as events:
             async for event in events:
                 self._observe(event)
-                seen, self._pause = True, FIRST_SECONDS
+                seen, self._pause, self.is_away = True, FIRST_SECONDS, False
         if not seen and self.client.clock.now() < started + 1.0:
             raise ConnectionError("the watch ended at once")
 

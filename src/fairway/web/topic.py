@@ -16,7 +16,7 @@ from fairway.clock import Chance, Clock
 from .page import EMPTY, Ask, Page, difference
 from .world import World
 
-BATCH_SECONDS, REDRAW_SECONDS, BEAT_SECONDS = 0.4, 5.0, 3.0
+BATCH_SECONDS, REDRAW_SECONDS, BEAT_SECONDS, AWAY_SECONDS = 0.4, 5.0, 3.0, 0.5
 KEPT, MOST_TOPICS = 64, 256
 REST = 9.0
 """How many times as long as it takes to draw a page it is left as it is, so that it costs a tenth of a core at most."""
@@ -93,9 +93,13 @@ class Topics:
         return self._topics[key]
 
     async def follow(self, topic: Topic, last: str) -> AsyncIterator[Message]:
-        """The page, then each change, and a beat where nothing changes; without an end."""
+        """The page, then each change, and a beat where nothing changes; without an end. While the API server is away
+        nothing is told, so that the page says that it is not live."""
         clock, told = topic.clock, 0.0
         while True:
+            if told and self._world.is_away:
+                await clock.sleep(AWAY_SECONDS)
+                continue
             version, self._world.looked_at = self._world.version, clock.now()
             await topic.refresh()
             for message in topic.after(last):

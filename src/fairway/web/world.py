@@ -109,6 +109,11 @@ class World:
     def is_watching(self) -> bool:
         return self._running is not None and not self._running.done()
 
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing is heard from the API server: what is shown may be long past."""
+        return bool(self._informers) and all(it.is_away for it in self._informers.values())
+
     async def seen(self) -> None:
         """Returns once everything is seen; begins to watch, unless it does. TimeoutError where that takes long."""
         self.looked_at = self.client.clock.now()

@@ -102,7 +102,7 @@ function tell() {
 
 function warn(why) {
   const isLate = heard > 0 && Date.now() - heard > LATE;
-  const text = why || (isLate ? "nothing was heard from the dashboard" : "");
+  const text = why || (isLate ? "nothing was heard from the dashboard, or by it from the API server" : "");
   document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate; });
   if (!isLate && !isLost) { banner.hidden = true; document.body.classList.remove("stale"); return; }
   document.body.classList.toggle("stale", isLate || !heard);
