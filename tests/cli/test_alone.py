@@ -57,12 +57,16 @@ def test_a_log_is_followed_to_the_end_of_its_pod(machine: Machine) -> None:
     assert machine.run("logs", "-f", "told") == "1\n2\n3\n"
 
 
-def test_a_running_pod_that_is_suspended_waits_and_goes_on(machine: Machine) -> None:
-    start(machine, "pauses", "sleep 1000")
+def test_a_suspended_pod_waits_and_goes_on_and_the_log_of_both_attempts_is_kept(machine: Machine) -> None:
+    start(machine, "pauses", "echo began; sleep 1000")
     machine.run("wait", "pauses", "--for", "started")
+    while "began" not in machine.run("logs", "pauses"):
+        pass
     machine.run("suspend", "pauses")
+    assert machine.run("logs", "pauses") == "began\n"
     machine.run("resume", "pauses")
     machine.run("wait", "pauses", "--for", "started")
+    assert machine.run("logs", "pauses", "--attempt", "1") == "began\n"
     machine.run("cancel", "pauses")
 
 

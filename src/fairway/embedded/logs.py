@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fairway.api.objects import GROUP
+from fairway.api.objects import BEGAN, GROUP
 from fairway.api.quantities import Malformed, time
 from fairway.embedded.call import Call
 from fairway.embedded.errors import Failure, bad_request, not_found
@@ -121,8 +121,10 @@ def _log_options(registry: Registry, call: Call) -> LogOptions:
 
 async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
     entry = registry.store.get(call.key)
-    uid = call.query.get("uid", "") or (decode(entry.value)["metadata"]["uid"] if entry else "")
-    runs = await kubelet.runs(call.namespace, call.name, uid) if kubelet else []
+    meta = decode(entry.value)["metadata"] if entry else {}
+    uid, began = call.query.get("uid", "") or meta.get("uid", ""), (meta.get("annotations") or {}).get(BEGAN)
+    uids = [began, uid] if began and uid == meta["uid"] else [uid]
+    runs = [run for each in uids for run in await kubelet.runs(call.namespace, call.name, each)] if kubelet else []
     if entry is None and not runs:
         raise not_found(call.resource.kind, call.name)
     if call.subresource == "attempts":

@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import GROUP_NAME, INDEX
+from fairway.api.objects import BEGAN, GROUP_NAME, INDEX
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -122,8 +122,10 @@ class Runner:
             await self.clock.sleep(TIDY_SECONDS)
             uids, now = None, self.clock.now()
             if now - asked_at >= HOUR:
-                made = {it["metadata"]["uid"] for it in await self.client.list(WORKLOADS)}
-                uids, asked_at = made | self._pods.keys(), now  # a bare pod may be its own Workload
+                made = [it["metadata"] for it in await self.client.list(WORKLOADS)]
+                began = {(it.get("annotations") or {}).get(BEGAN, "") for it in made}
+                uids = {it["uid"] for it in made} | began | self._pods.keys()  # a bare pod may be its own Workload
+                asked_at = now
             await self.clock.in_thread(partial(self.archive.tidy, uids, now))
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
