@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from .accounts import OTHERS
+from .accounts import OTHERS, unknown
 from .objects import Metadata, Part
-from .types import PoolDay, UsageDaySpec, UsageLoss, UsageRow
+from .types import PoolDay, UsageDayObject, UsageDaySpec, UsageLoss, UsageRow
 
 By = Literal["queue", "user", "name", "pool"]
 SHOWN = ("allocated", "starting", "busy", "idle", "unknown", "lost", "took", "cost")
@@ -50,12 +50,11 @@ class Figures:
     cost: int = 0
 
     def add(self, row: UsageRow) -> None:
-        seen = row.starting + row.busy + row.idle
         self.allocated += row.allocated
         self.starting += row.starting
         self.busy += row.busy
         self.idle += row.idle
-        self.unknown += row.allocated - seen
+        self.unknown += unknown(row)
         self.cost += row.cost
 
 
@@ -103,7 +102,7 @@ class _Sums:
     pools: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(Figures))
 
 
-def usage(days: Sequence[Day], by: By) -> Usage:
+def usage(days: Sequence[Day | UsageDayObject], by: By) -> Usage:
     """What these days add up to."""
     sums = _Sums()
     for one in days if by == "queue" else ():
@@ -164,7 +163,7 @@ def _tree(sums: _Sums) -> Iterable[tuple[str, str, int]]:
         left += [(each, depth + 1) for each in sorted(below[name], reverse=True)]
 
 
-def _pools(days: Iterable[Day], held: Mapping[str, Figures]) -> Iterable[Pool]:
+def _pools(days: Iterable[Day | UsageDayObject], held: Mapping[str, Figures]) -> Iterable[Pool]:
     had: defaultdict[str, list[PoolDay]] = defaultdict(list)
     for one in days:
         for name, each in one.status.pools.items():

@@ -1,23 +1,23 @@
 """The view Usage: what was held in a month, by queue, user, name or pool, and what became of all GPU time.
 
-The figures are those of the UsageDays, whole GPU-milliseconds, and add up exactly: what a pool had is what was busy,
-idle, unknown and starting of what workloads held, what was kept or draining, what others held, and the rest, which was
-free. A parent queue has what its children have. A month that is not closed says so.
+The figures are those of `fairway usage`: see api/usage. What others held is shown apart from what is unknown of
+workloads. A month that is not closed says so.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
-from fairway.api.accounts import HOUR_UNITS, MILLIONTHS, added, day_of, unknown
-from fairway.api.types import UsageDayObject, UsageRow
+from fairway.api.accounts import HOUR_UNITS, MILLIONTHS, day_of
+from fairway.api.usage import Line, Pool, Usage, usage
 
 from .page import Ask, Page, drawn, window
 from .world import World
 
 WAYS = ("queue", "user", "name", "pool")
 MOST_MONTHS = 24
+PARTS = ("allocated", "busy", "idle", "unknown", "starting", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,18 @@ class Whole:
 
 
 def page(world: World, ask: Ask) -> Page:
-    found = re.fullmatch(r"\d{4}-\d{2}", ask.get("month"))
-    month = found[0] if found else day_of(ask.now)[:7]
+    asked = re.fullmatch(r"\d{4}-\d{2}", ask.get("month"))
+    month = asked[0] if asked else day_of(ask.now)[:7]
     known = world.usage.values() if ask.sight.sees_usage or ask.sight.sees_queues else ()
     days = [it for it in known if it.spec.day.startswith(month)]
     months = sorted({it.spec.day[:7] for it in known} | {month}, reverse=True)[:MOST_MONTHS]
     way = ask.get("by") if ask.get("by") in WAYS and ask.sight.sees_usage else "queue"
-    part = window(ask, list(_rows(days, way)))
+    found = usage(days, way)  # type: ignore[arg-type]
+    part = window(ask, _rows(found))
+    counted = {name for one in days for name in one.status.pools}
     facts = {
-        "ask": ask, "part": part, "way": way, "wholes": list(_wholes(days)), "month": month,
+        "ask": ask, "part": part, "way": way, "month": month,
+        "wholes": [_whole(it) for it in found.pools if it.name in counted],
         "months": [("" if it == day_of(ask.now)[:7] else it, it) for it in months],
         "is_closed": bool(days) and all(it.status.closed for it in days), "sees": ask.sight.sees_usage,
         "until": max((it.status.until for it in days), default=""),
@@ -61,49 +64,27 @@ def page(world: World, ask: Ask) -> Page:
     return drawn("usage", "Usage", facts, {"usage": {it.key: it for it in part["items"]}}, ask.before)
 
 
-def _rows(days: list[UsageDayObject], way: str) -> Iterator[Row]:
+def _rows(found: Usage) -> list[Row]:
     """The most first; queues below their parents."""
-    sums: defaultdict[str, UsageRow] = defaultdict(UsageRow)
-    lost: defaultdict[str, int] = defaultdict(int)
-    above: dict[str, tuple[str, ...]] = {}
-    for day in days:
-        line = (day.spec.queue, *day.spec.parents)
-        above |= {name: line[at + 1 :] for at, name in enumerate(line)}
-        for row in day.status.rows:
-            for key in line if way == "queue" else (getattr(row, way),):
-                sums[key] = added(sums[key], row)
-        for one in day.status.losses if way != "pool" else ():
-            for key in line if way == "queue" else (getattr(one, way),):
-                lost[key] += one.lost
-    keys = [key for key in {**sums, **lost} if key or way != "queue"]
-    if way == "queue":
-        keys.sort(key=lambda key: [(-sums[one].allocated, one) for one in (*reversed(above[key]), key)])
-    else:
-        keys.sort(key=lambda key: (-sums[key].allocated, key))
-    for key in keys:
-        yield _row(key, len(above.get(key, ())), sums[key], lost[key])
+    rows: list[tuple[list[tuple[float, str]], Row]] = []
+    above: list[tuple[float, str]] = []
+    for name, lines in groupby(found.lines, key=attrgetter("name")):
+        row = _row(name, list(lines))
+        above = [*above[: row.depth], (-row.held, name)]
+        if row.held or row.lost:
+            rows.append((above, row))
+    return [row for _, row in sorted(rows, key=itemgetter(0))]
 
 
-def _row(key: str, depth: int, row: UsageRow, lost: int) -> Row:
-    figures = [it / HOUR_UNITS for it in (row.allocated, row.busy, row.idle, unknown(row), row.starting, lost)]
-    return Row(key or "?", depth, *figures, cost=row.cost / MILLIONTHS)
+def _row(name: str, lines: list[Line]) -> Row:
+    """What was used late, after its month was closed, is part of it."""
+    figures = [sum(getattr(each.figures, part) for each in lines) / HOUR_UNITS for part in PARTS]
+    return Row(name or "?", lines[0].depth, *figures, cost=sum(each.figures.cost for each in lines) / MILLIONTHS)
 
 
-def _wholes(days: list[UsageDayObject]) -> Iterator[Whole]:
-    """Of each pool whose capacity was counted."""
-    held: defaultdict[str, UsageRow] = defaultdict(UsageRow)
-    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for day in days:
-        for row in day.status.rows:
-            held[row.pool] = added(held[row.pool], row)
-        for pool, it in day.status.pools.items():
-            more = (it.capacity, it.reserved, it.draining, it.others)
-            counts[pool] = [one + other for one, other in zip(counts[pool], more)]
-    for pool, (capacity, reserved, draining, others) in sorted(counts.items()):
-        row = held[pool]
-        parts = {
-            "busy": row.busy, "idle": row.idle, "unknown": unknown(row), "starting": row.starting, "kept": reserved,
-            "draining": draining, "others": others,
-        }  # fmt: skip
-        parts["free"] = capacity - sum(parts.values())
-        yield Whole(pool, capacity / HOUR_UNITS, tuple((name, it / HOUR_UNITS) for name, it in parts.items()))
+def _whole(it: Pool) -> Whole:
+    parts = {
+        "busy": it.busy, "idle": it.idle, "unknown": it.unknown - it.others, "starting": it.starting,
+        "kept": it.reserved, "draining": it.draining, "others": it.others, "free": it.free,
+    }  # fmt: skip
+    return Whole(it.name, it.capacity / HOUR_UNITS, tuple((name, part / HOUR_UNITS) for name, part in parts.items()))
