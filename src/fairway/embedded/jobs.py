@@ -7,7 +7,6 @@ tells people alone (pods that got ready, that a new Job is suspended) is written
 """
 
 import asyncio
-import hashlib
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
@@ -25,13 +24,12 @@ from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
 
 from .jobstatus import Step, failures, is_minor, settle
-from .jobtypes import FAILURES, FINALIZER, Job, JobStatus, Pod
+from .jobtypes import FAILURES, FINALIZER, Job, JobStatus, Pod, letters
 
 ASSUMED_SECONDS = 30.0
 BATCH_SECONDS = 2.0
 AT_ONCE = 64
 FEW, SECONDS_PER_POD = 32, 1e-4
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 ABSENT = {field.encode_name: None for field in structs.fields(JobStatus)}
 
 
@@ -298,8 +296,7 @@ def _name(job: Job, stem: str, index: int | None, taken: set[str]) -> str:
     """The same for the same state of the job; another after a failure, or a change of its spec."""
     state = f"{job.metadata.uid}/{job.metadata.generation}/{job.status.failed}/{index}"
     for number in range(len(taken) + 1):
-        digest = hashlib.sha256(f"{state}/{number}".encode()).digest()
-        name = stem[:58] + "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:5])
+        name = stem[:58] + letters(f"{state}/{number}".encode(), 5)
         if name not in taken:
             return name
     raise AssertionError("more names are tried than are taken")

@@ -1,5 +1,6 @@
 """Jobs and their pods as their controller reads them: partial structs, and what a pod says of itself."""
 
+import hashlib
 from typing import Any
 
 from msgspec import field
@@ -12,6 +13,7 @@ from .podfailure import PodFailurePolicy
 from .successpolicy import SuccessPolicy
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 
 
@@ -139,3 +141,8 @@ class Pod(Part):
         """How often its index had failed when it was made."""
         text = self.metadata.annotations.get(FAILURES, "")
         return int(text) if text.isdecimal() else 0
+
+
+def letters(text: bytes, count: int) -> str:
+    """So many letters that stand for a text, in names: the same for the same text, and no words by accident."""
+    return "".join(LETTERS[byte % len(LETTERS)] for byte in hashlib.sha256(text).digest()[:count])

@@ -6,7 +6,6 @@ taken again. A kind without a single object costs a watch and no more: its child
 """
 
 import asyncio
-import hashlib
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import field
 
 from fairway.api.objects import Metadata, Part
+from fairway.embedded.jobtypes import letters
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError, Client
 from fairway.kube.events import About, Events
@@ -28,7 +28,6 @@ STATEFUL_SETS = Kind("StatefulSet", "statefulsets", "apps/v1")
 REVISIONS = Kind("ControllerRevision", "controllerrevisions", "apps/v1")
 CRON_JOBS = Kind("CronJob", "cronjobs", "batch/v1")
 
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 AT_ONCE = 32
 Thing = dict[str, Any]
 
@@ -168,8 +167,7 @@ async def together(work: Iterable[Awaitable[None]]) -> None:
 
 def fingerprint(template: Thing) -> str:
     """Ten letters that stand for a pod template."""
-    digest = hashlib.sha256(msgspec.json.encode(template, order="sorted")).digest()
-    return "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:10])
+    return letters(msgspec.json.encode(template, order="sorted"), 10)
 
 
 def share(text: int | str | None, of: int, *, up: bool) -> int:
