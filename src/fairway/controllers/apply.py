@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
+from typing import TypeGuard
 
 from fairway.api import conditions
 from fairway.api.quantities import duration, time
@@ -242,10 +243,10 @@ class Writer:
 
 def _is_plain(verdict: Verdict) -> bool:
     """Whether it says no more than where: a binding tells it."""
-    return isinstance(verdict, Admit) and not verdict.after and not verdict.backfilled_for
+    return _is_at_once(verdict) and not verdict.backfilled_for
 
 
-def _is_at_once(verdict: Verdict) -> bool:
+def _is_at_once(verdict: Verdict) -> TypeGuard[Admit]:
     return isinstance(verdict, Admit) and not verdict.after
 
 
