@@ -15,6 +15,7 @@ from functools import partial
 
 from bench.figure import Figure
 from bench.real import DURATION, FAIRWAY, Cluster, Thing, followed, fresh, is_there, job, pod, requests, running, size
+from tests.kubernetes.plane import played
 
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -70,7 +71,7 @@ async def measured(it: Cluster) -> list[Figure]:
     figures = []
     await it.add_nodes(size("NODES", NODES))
     with running(FAIRWAY, it.plane):
-        async with it.played():
+        async with played(it.client):
             await it.make(kinds.PODS, [pod("first", FAIRWAY.scheduler)])  # the queue is made meanwhile
             await it.until(lambda: it.bound() == 1)
             for one in cases():

@@ -16,7 +16,7 @@ from time import perf_counter
 
 from bench.figure import Figure
 from bench.real import DURATION, FAIRWAY, KUBE, Cluster, Contestant, followed, fresh, job, pod, running, size
-from tests.kubernetes.plane import Plane
+from tests.kubernetes.plane import Plane, played
 
 from fairway.kube import kinds
 
@@ -83,7 +83,7 @@ async def gap(it: Cluster, one: Contestant) -> AsyncIterator[float]:
 
     it.seen.changed = see
     with running(one, it.plane):
-        async with it.played():
+        async with played(it.client):
             await it.make(kinds.JOBS, (
                 job(f"j{at}", scheduler=one.scheduler, cpu="4", seconds=1) for at in range(GAPS)))
             await it.until(lambda: len(ends) == GAPS)

@@ -29,7 +29,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.node.hollow import DURATION, Hollow
+from fairway.node.hollow import DURATION
 
 CONNECTIONS = 16
 LOOK_SECONDS = 0.05
@@ -153,17 +153,6 @@ class Cluster:
         async with asyncio.timeout(MOST_SECONDS):
             while not (said if isinstance(said := holds(), bool) else await said):
                 await asyncio.sleep(LOOK_SECONDS)
-
-    @asynccontextmanager
-    async def played(self) -> AsyncIterator[None]:
-        """Pods on nodes run and end meanwhile."""
-        task = asyncio.create_task(Hollow(self.client, lambda name: True).run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 @asynccontextmanager

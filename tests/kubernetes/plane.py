@@ -226,6 +226,17 @@ async def nodes(client: Client, *made: Thing) -> AsyncIterator[None]:
         await client.create(kinds.NODES, one)
         await client.patch(
             kinds.Ref(kinds.NODES, one["metadata"]["name"]), {"status": one["status"]}, subresource="status")
+    try:
+        async with played(client):
+            yield
+    finally:
+        for one in made:
+            await client.delete(kinds.Ref(kinds.NODES, one["metadata"]["name"]))
+
+
+@asynccontextmanager
+async def played(client: Client) -> AsyncIterator[None]:
+    """Pods on any node run and end meanwhile."""
     task = asyncio.create_task(Hollow(client, lambda name: True).run())
     try:
         yield
@@ -233,8 +244,6 @@ async def nodes(client: Client, *made: Thing) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        for one in made:
-            await client.delete(kinds.Ref(kinds.NODES, one["metadata"]["name"]))
 
 
 @asynccontextmanager
