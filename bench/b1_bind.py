@@ -60,7 +60,7 @@ async def live(it: Cluster, one: Contestant) -> Race:
     """While the pods are made; the contestant looks on since it bound one."""
     with running(one, it.plane) as process:
         await it.make(kinds.PODS, [pod("first", one.scheduler)])
-        await it.until(lambda: it.pods["default/first"].spec.node_name != "")
+        await it.until(lambda: "default/first" in it.pods and it.pods["default/first"].spec.node_name != "")
         bound, began, before, server = it.bound(), perf_counter(), process.cpu(), it.server_cpu()
         making = asyncio.create_task(_make(it, one))
         await it.until(lambda: it.bound() == bound + count())
