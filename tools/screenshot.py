@@ -18,6 +18,7 @@ import yaml
 
 from fairway.cli.dashboard import Page, served
 from fairway.clock import Clock
+from fairway.embedded.access.identity import MASTERS
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
@@ -73,8 +74,10 @@ def job(queue: str, name: str, gpus: int, pods: int, limit: str) -> Thing:
 
 
 def spoken_by(transport: Transport, user: str) -> Transport:
+    speaks = {"impersonate-user": user, "impersonate-group": MASTERS}
+
     async def exchange(request: Request) -> Response:
-        return await transport(replace(request, headers={**request.headers, "impersonate-user": user}))
+        return await transport(replace(request, headers={**request.headers, **speaks}))
 
     return exchange
 

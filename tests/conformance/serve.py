@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 from fairway.clock import Chance, Clock
+from fairway.embedded.access.authenticate import by_token
+from fairway.embedded.access.identity import ADMIN
 from fairway.embedded.database import Database
 from fairway.embedded.http import HttpServer
-from fairway.embedded.identity import identity
+from fairway.embedded.keys import keys
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Registry
-from fairway.embedded.server import ADMIN, Server
+from fairway.embedded.server import Server
 from fairway.embedded.store import Store
 
 KEPT_EVENTS = 1000
@@ -22,9 +24,9 @@ KEPT_EVENTS = 1000
 
 async def main(directory: Path) -> None:
     clock, chance = Clock(), Chance()
-    ours = identity(directory, now=clock.now(), chance=chance)
+    ours = keys(directory, now=clock.now(), chance=chance)
     store = Store(Database(str(directory / "cluster.db")), keep=KEPT_EVENTS)
-    server = Server(Registry(store, builtin_kinds(), clock, chance), tokens={ours.token: ADMIN})
+    server = Server(Registry(store, builtin_kinds(), clock, chance), authenticators=[by_token({ours.token: ADMIN})])
     listener = HttpServer(server, tls=ours.tls())
     async with asyncio.TaskGroup() as group:
         await server.start()

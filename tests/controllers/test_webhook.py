@@ -29,6 +29,7 @@ from fairway.clock import Clock, VirtualClock, seeded
 from fairway.controllers.certificates import CONFIGURATION, SECRET, Certificates
 from fairway.controllers.view import View
 from fairway.controllers.webhook import Door, address
+from fairway.embedded.access.identity import Identity
 from fairway.embedded.gate import gate
 from fairway.embedded.registry import Admission
 from fairway.embedded.store import Key, Store
@@ -98,7 +99,7 @@ def embedded(group: str, kind: str, new: Thing, old: Thing | None) -> Outcome:
     for plural, one in (("namespaces", NAMESPACE), ("queues.fairway.dev", QUEUE)):
         store.put(Key(plural, "", one["metadata"]["name"]), one)
     operation, space = "UPDATE" if old else "CREATE", new["metadata"].get("namespace", "")
-    asked = Admission(operation, SimpleNamespace(group=group, kind=kind, plural=""), space, new, old, "ann")
+    asked = Admission(operation, SimpleNamespace(group=group, kind=kind, plural=""), space, new, old, Identity("ann"))
     try:
         made, warnings = gate(store, VirtualClock(NOW))(asked)
     except Refused as refused:

@@ -1,12 +1,14 @@
 """An embedded server in this process, asked without sockets."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from fairway.api.admission import Refused
 from fairway.clock import Clock, seeded
+from fairway.embedded.access.authenticate import by_token
+from fairway.embedded.access.identity import Identity
 from fairway.embedded.database import Database
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Admit, Registry, admit_all
@@ -66,9 +68,10 @@ class Api:
 
 
 def api(*, database: Database | None = None, clock: Clock | None = None, admit: Admit = admit_all,
-        keep: int = 10_000, **server: Any) -> Api:
+        keep: int = 10_000, tokens: Mapping[str, Identity] | None = None) -> Api:
+    """`tokens`: token → user; without them everybody is the administrator."""
     registry = Registry(Store(database, keep=keep), KINDS, clock or Clock(), seeded(1), admit=admit)
-    return Api(Server(registry, **server))
+    return Api(Server(registry, authenticators=[by_token(tokens)] if tokens else ()))
 
 
 def pod(name: str = "p", **spec: Any) -> Thing:

@@ -15,9 +15,10 @@ from inprocess import api as make_api
 from kubelet import Kubelet
 
 from fairway.clock import Chance, Clock
+from fairway.embedded.access.identity import MASTERS, Identity
 from fairway.embedded.database import Database
 from fairway.embedded.http import HttpServer
-from fairway.embedded.identity import identity
+from fairway.embedded.keys import keys
 from fairway.embedded.limits import BODY_BYTES
 
 
@@ -36,13 +37,13 @@ class Site:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     folder = tmp_path / "data"
-    ours = identity(folder, now=Clock().now(), chance=Chance())
+    ours = keys(folder, now=Clock().now(), chance=Chance())
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"begin\n"
         await asyncio.get_running_loop().create_future()
 
-    made = make_api(database=Database(str(folder / "db")), tokens={ours.token: "ann"})
+    made = make_api(database=Database(str(folder / "db")), tokens={ours.token: Identity("ann", (MASTERS,))})
     made.server.kubelet = Kubelet(endless)
     await made.server.start()
     http = HttpServer(made.server, tls=ours.tls())
@@ -68,9 +69,9 @@ async def test_it_is_reached_by_what_the_kubeconfig_says(site: Site) -> None:
 async def test_files_are_private_and_stay_over_a_restart(site: Site) -> None:
     assert oct(site.folder.stat().st_mode & 0o777) == "0o700"
     assert {oct(each.stat().st_mode & 0o777) for each in site.folder.iterdir()} == {"0o600"}
-    again = identity(site.folder, now=Clock().now(), chance=Chance())
+    again = keys(site.folder, now=Clock().now(), chance=Chance())
     assert again.token == (site.folder / "token").read_text()
-    later = identity(site.folder, now=Clock().now() + 3650 * 86400, chance=Chance())
+    later = keys(site.folder, now=Clock().now() + 3650 * 86400, chance=Chance())
     assert later.authority != again.authority and later.token == again.token
 
 

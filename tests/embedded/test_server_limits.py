@@ -22,11 +22,12 @@ from inprocess import api as make_api
 from kubelet import Kubelet
 
 from fairway.clock import Chance, Clock
+from fairway.embedded.access.identity import MASTERS, Identity
 from fairway.embedded.connection import SPARE, Limits
 from fairway.embedded.database import Database
 from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.http import HttpServer
-from fairway.embedded.identity import identity
+from fairway.embedded.keys import keys
 from fairway.embedded.limits import BODY_BYTES, DATA_BYTES, LEVELS
 from fairway.embedded.server import SEATS
 from fairway.embedded.store import Key
@@ -78,7 +79,7 @@ class Site:
 
 @asynccontextmanager
 async def site(folder: Path, **limits: Any) -> AsyncIterator[Site]:
-    ours = identity(folder, now=Clock().now(), chance=Chance())
+    ours = keys(folder, now=Clock().now(), chance=Chance())
     made = make_api()
     await made.server.start()
     http = HttpServer(made.server, tls=ours.tls(), limits=Limits(**limits))
@@ -252,7 +253,7 @@ async def test_an_object_is_limited_in_all(api: Api):
 
 
 async def test_a_person_writes_before_the_controllers_that_wait(tmp_path: Path):
-    made = make_api(database=Database(str(tmp_path / "db")), tokens={"a": "ann", "c": CONTROLLER})
+    made = make_api(database=Database(str(tmp_path / "db")), tokens={"a": Identity("ann", (MASTERS,)), "c": CONTROLLER})
     await made.server.start()
 
     def create(token: str, name: str) -> Awaitable[Response]:

@@ -25,6 +25,7 @@ from inprocess import (
 )
 
 from fairway.clock import Clock, seeded
+from fairway.embedded.access.identity import MASTERS, Identity
 from fairway.embedded.gate import gate
 from fairway.embedded.registry import Admission, Registry
 from fairway.embedded.server import Server
@@ -456,7 +457,7 @@ async def test_admission_completes_warns_and_refuses() -> None:
 
 
 async def test_tokens_are_asked_on_every_route_and_name_the_user() -> None:
-    api = make_api(tokens={"secret": "ann"})
+    api = make_api(tokens={"secret": Identity("ann", (MASTERS,))})
     await api.server.start()
     for path in (PODS, "/api", "/readyz", "/openapi/v3", "/nowhere"):
         assert (await api.no(401, "GET", path))["reason"] == "Unauthorized"

@@ -17,6 +17,7 @@ import inprocess
 from fairway.api.crds import crds
 from fairway.api.quantities import time_text
 from fairway.clock import Clock
+from fairway.embedded.access.identity import MASTERS, Identity
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -155,7 +156,8 @@ async def board(
 ) -> AsyncIterator[Board]:
     """A user's token is the user's name."""
     names = {OWN: "admin"} | {name: name for name in users}
-    api, asked = inprocess.api(tokens=names), list[Request]()
+    known = {token: Identity(name, (MASTERS,)) for token, name in names.items()}
+    api, asked = inprocess.api(tokens=known), list[Request]()
     await api.server.start()
     handle = reviewed(api.server.handle, names, allows) if allows else api.server.handle
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
+from fairway.embedded.access.identity import controller
 from fairway.embedded.database import Full
 from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.selector import selector_test
 
 BUDGETS = "poddisruptionbudgets.policy"
-_USER = "system:serviceaccount:kube-system:disruption"
+_USER = controller("disruption")
 _SETTLE_SECONDS = 0.2  # pods change in bursts, and a count says nothing before its end
 decode = msgspec.json.decode
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from fairway.embedded import limits, protobuf
+from fairway.embedded.access.identity import Identity
 from fairway.embedded.catalog import Catalog, Resource
 from fairway.embedded.errors import Failure, bad_request, unsupported_media
 from fairway.embedded.managed import APPLY, UPDATE, Manager
@@ -31,8 +32,12 @@ class Call:
     namespace: str
     name: str
     subresource: str
-    user: str
+    asker: Identity
     query: dict[str, str]
+
+    @property
+    def user(self) -> str:
+        return self.asker.name
 
     @property
     def method(self) -> str:
@@ -96,7 +101,7 @@ class Call:
         if validation not in ("Strict", "Warn", "Ignore"):
             raise bad_request(f'Invalid value: "{validation}": fieldValidation: supported values: "Ignore", "Strict", '
                               '"Warn"')
-        return Write(self.resource, self.user, dry_run == "All", validation, who=self._manager())
+        return Write(self.resource, self.asker, dry_run == "All", validation, who=self._manager())
 
     @property
     def media(self) -> str:
@@ -131,7 +136,7 @@ def repeated(body: bytes) -> list[str]:
     return getattr(json.loads(body, object_pairs_hook=fields), "repeats", [])
 
 
-def read(request: Request, catalog: Catalog, user: str) -> Call | None:
+def read(request: Request, catalog: Catalog, asker: Identity) -> Call | None:
     """None: the path leads nowhere."""
     match request.path.strip("/").split("/"):
         case ["api", "v1", *rest] if rest:
@@ -149,7 +154,7 @@ def read(request: Request, catalog: Catalog, user: str) -> Call | None:
     name, subresource = (*rest[1:], "", "")[:2]
     if name and resource.kind.namespaced and not namespace:
         return None
-    return Call(request, resource, namespace, name, subresource, user, dict(request.query))
+    return Call(request, resource, namespace, name, subresource, asker, dict(request.query))
 
 
 def _view(request: Request) -> str:

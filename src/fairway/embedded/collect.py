@@ -19,6 +19,7 @@ import msgspec
 from fairway.api.objects import CANCELLED
 from fairway.api.quantities import Malformed, time
 from fairway.embedded import crd
+from fairway.embedded.access.identity import controller
 from fairway.embedded.catalog import CRDS, Resource
 from fairway.embedded.database import Full
 from fairway.embedded.deletion import FOREGROUND, ORPHAN, Options, delete
@@ -30,7 +31,7 @@ EVENT_SECONDS, RECORD_SECONDS, SWEEP_SECONDS, RETRY_SECONDS = 3600.0, 86_400.0, 
 MOST_EVENTS = 5_000  # of the API, of those for people
 ROUND = 500  # objects touched between two commits, so that requests get their turn
 _EVENTS = ("events", "events.events.k8s.io")
-_USER = "system:serviceaccount:kube-system:collector"
+_USER = controller("collector")
 _BACKGROUND = Options(propagation="Background")
 
 

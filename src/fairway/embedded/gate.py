@@ -1,7 +1,7 @@
 """The door of the embedded server: the one admission (api/admission.py), called as a webhook would be.
 
 Two things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
-says otherwise; and the controller is known by its token, so that it alone speaks for others.
+says otherwise; and the controller is known, so that it alone speaks for others.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ from fairway.api import admission
 from fairway.api.objects import GROUP, MANAGED
 from fairway.clock import Clock
 
+from .access.identity import AUTHENTICATED, MASTERS, Identity
 from .registry import Admission, Admit, Thing
 from .store import Key, Store
 
-CONTROLLER = "fairway:controller"
+CONTROLLER = Identity("fairway:controller", (MASTERS, AUTHENTICATED))
 PLACES = {
     "Queue": f"queues.{GROUP}", "NodePool": f"nodepools.{GROUP}", "Node": "nodes", "Namespace": "namespaces"
 }  # fmt: skip
@@ -42,7 +43,7 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
             new=asked.new,
             old=asked.old,
             user=asked.user,
-            is_trusted=asked.user == CONTROLLER,
+            is_trusted=asked.user == CONTROLLER.name,
             now=clock.now(),
             lookup=lookup,
         ))

@@ -16,7 +16,7 @@ from aiohttp import WSMsgType, web
 
 from fairway.embedded.connection import DEFAULTS, HOST, Limits, Listener
 from fairway.embedded.errors import Failure
-from fairway.embedded.identity import LOOPBACK
+from fairway.embedded.keys import LOOPBACK
 from fairway.embedded.limits import BODY_BYTES
 from fairway.embedded.server import Server
 from fairway.embedded.store import encode
@@ -66,7 +66,7 @@ class HttpServer:
         try:
             self._check_origin(incoming)
             request = Request(incoming.method, incoming.path, tuple(incoming.query.items()),
-                              {name.lower(): value for name, value in incoming.headers.items()},
+                              _headers(incoming),
                               await self._body(incoming))
         except Failure as failure:
             return web.Response(status=failure.code, body=encode(failure.status()), content_type="application/json")
@@ -132,6 +132,14 @@ class HttpServer:
             if incoming.transport is not None:
                 incoming.transport.abort()
             raise ConnectionResetError("the client does not read its answer") from error
+
+
+def _headers(incoming: web.BaseRequest) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in incoming.headers.items():
+        name = name.lower()
+        found[name] = f"{found[name]}\n{value}" if name in found and name.startswith("impersonate-") else value
+    return found
 
 
 async def _messages(socket: web.WebSocketResponse) -> AsyncIterator[bytes]:

@@ -15,6 +15,7 @@ import msgspec
 from fairway.api.admission import Refused
 from fairway.clock import Chance, Clock
 from fairway.embedded import crd, defaults, door, managed, meta, rules
+from fairway.embedded.access.identity import Identity
 from fairway.embedded.catalog import CRDS, Catalog, Resource
 from fairway.embedded.errors import Cause, already_exists, bad_request, conflict, forbidden, invalid, not_found
 from fairway.embedded.kinds import Kind
@@ -33,7 +34,7 @@ class Write:
     """What is written and how it was asked for; what the asker is to be warned of is gathered here."""
 
     resource: Resource
-    user: str
+    asker: Identity
     dry_run: bool = False
     validation: str = "Warn"  # of unknown fields: Strict, Warn, Ignore
     warnings: list[str] = field(default_factory=list)
@@ -49,7 +50,11 @@ class Admission:
     namespace: str
     new: Thing
     old: Thing | None
-    user: str
+    asker: Identity
+
+    @property
+    def user(self) -> str:
+        return self.asker.name
 
 
 # Raises fairway.api.admission.Refused; what it returns beside the object are warnings.
@@ -197,7 +202,7 @@ class Registry:
         kind, namespace = write.resource.kind, thing["metadata"].get("namespace", "")
         operation = "CREATE" if old is None else "UPDATE"
         try:
-            thing, warnings = self._admit(Admission(operation, kind, namespace, thing, old, write.user))
+            thing, warnings = self._admit(Admission(operation, kind, namespace, thing, old, write.asker))
         except Refused as refused:
             if refused.forbidden:
                 raise forbidden(kind, _called(thing), why=str(refused)) from refused

@@ -1,19 +1,21 @@
 """The embedded API server: `handle` answers a request. No sockets; `http` adapts it to them.
 
 It is a Transport: tests, simulation and the controllers of the same process may call it directly, under any clock. A
-write is answered when it is committed, in the order in which writes were staged; reads see what is committed. Every
-request carries a token that names its user, unless the server was given none (in process only).
+write is answered when it is committed, in the order in which writes were staged; reads see what is committed. Who
+asks, its authenticators tell; controllers of the same process use `spoken_by`.
 """
 
 import asyncio
-import hmac
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 from fairway.embedded import execute, logs, reading, scale, subresources, writing
+from fairway.embedded.access.ask import Ask, forbidden
+from fairway.embedded.access.authenticate import Authenticator, identify
+from fairway.embedded.access.identity import ACCOUNT, ADMIN, Identity
 from fairway.embedded.budgets import keep_counts
 from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
@@ -24,10 +26,9 @@ from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no
 from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.registry import Registry, Write
 from fairway.embedded.store import TooLarge, encode
-from fairway.kube.transport import Request, Response
+from fairway.kube.transport import Request, Response, Transport
 
-ADMIN = "fairway:admin"
-_SYSTEM = "system:serviceaccount:kube-system:"
+_SYSTEM = f"{ACCOUNT}kube-system:"
 GROWING = ("pods", "events", "events.events.k8s.io")
 SEATS = 2  # writes of controllers at once while a person's is under way; each commit serves as many
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -48,12 +49,13 @@ _PARTS: Mapping[str, Mapping[str, Verb]] = {
 
 
 class Server:
-    """`tokens`: token → user. `kubelet`: what runs pods and has their logs; set once it is made."""
+    """`authenticators`: asked in turn who asks; where there are none, everybody is the administrator. `kubelet`: what
+    runs pods and has their logs; set once it is made."""
 
-    def __init__(self, registry: Registry, *, tokens: Mapping[str, str] | None = None) -> None:
+    def __init__(self, registry: Registry, *, authenticators: Sequence[Authenticator] = ()) -> None:
         self.registry = registry
         self.kubelet: logs.Kubelet | None = None
-        self._tokens = dict(tokens or {})
+        self._authenticators = tuple(authenticators)
         self._people, self._seats = 0, asyncio.Semaphore(SEATS)
 
     async def start(self) -> None:
@@ -70,8 +72,18 @@ class Server:
             group.create_task(keep_counts(self.registry))
 
     async def handle(self, request: Request) -> Response:
+        return await self._safe(request, None)
+
+    def spoken_by(self, who: Identity) -> Transport:
+        """For a part of this process, which is known without a token."""
+        async def exchange(request: Request) -> Response:
+            return await self._safe(request, who)
+
+        return exchange
+
+    async def _safe(self, request: Request, who: Identity | None) -> Response:
         try:
-            return await self._answer(request)
+            return await self._answer(request, who or identify(self._authenticators, self._check, request))
         except (Failure, TooLarge, RecursionError) as error:
             failure = _failure(error)
             headers = {"content-type": "application/json"}
@@ -79,11 +91,14 @@ class Server:
                 headers["retry-after"] = "1"
             return Response(failure.code, headers, encode(failure.status()))
 
-    async def _answer(self, request: Request) -> Response:
-        user = self._user(request)
+    def _check(self, who: Identity, ask: Ask) -> None:
+        if not who.is_master:
+            raise forbidden(who, ask)
+
+    async def _answer(self, request: Request, who: Identity) -> Response:
         if request.path in _HEALTH:
             return Response(200, {"content-type": "text/plain"}, b"ok")
-        call = read(request, self.registry.catalog, user)
+        call = read(request, self.registry.catalog, who)
         if call is None:
             found = discover(self.registry.catalog.kinds(), request.path, request.headers, request.query)
             if found is None:
@@ -98,7 +113,7 @@ class Server:
         verb = _verb(call)
         if call.method == "GET":
             return verb(self.registry, call)
-        async with self._lane(user):
+        async with self._lane(who.name):
             return await self._written(verb, call)
 
     async def _written(self, verb: Verb, call: Call) -> Response:
@@ -141,17 +156,6 @@ class Server:
         except sqlite3.Error as error:
             raise Failure(500, "InternalError", f"the write did not happen: {error}") from error
 
-    def _user(self, request: Request) -> str:
-        """Who asks; with the one token everybody may be impersonated."""
-        user = ADMIN
-        if self._tokens:
-            given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-            users = [name for token, name in self._tokens.items() if hmac.compare_digest(token.encode(), given)]
-            if not users:
-                raise Failure(401, "Unauthorized", "Unauthorized")
-            user = users[0]
-        return request.headers.get("impersonate-user") or user
-
     async def _make(self, group: str, plural: str, thing: dict[str, Any]) -> None:
         resource = self.registry.catalog.find(group, "v1", plural)
         assert resource is not None
@@ -161,7 +165,7 @@ class Server:
 
 
 def _is_controller(user: str) -> bool:
-    return user == CONTROLLER or user.startswith(_SYSTEM)
+    return user == CONTROLLER.name or user.startswith(_SYSTEM)
 
 
 def _failure(error: Failure | TooLarge | RecursionError) -> Failure:

@@ -35,7 +35,7 @@ from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
-from fairway.kube.transport import Request, Response, Transport
+from fairway.kube.transport import Transport
 from fairway.node.archive import Bounds
 from fairway.node.claim import claimed
 from fairway.node.container import stop_all
@@ -47,16 +47,19 @@ from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
 
+from .access.authenticate import by_token
+from .access.identity import ADMIN, controller
+from .access.tokens import Tokens
 from .apps import APPS
 from .database import Database, Unusable
 from .disk import RESERVE_BYTES
 from .gate import CONTROLLER, gate
 from .http import HttpServer
-from .identity import Identity, identity, write_private
 from .jobs import Jobs
+from .keys import Keys, keys, write_private
 from .kinds import builtin_kinds
 from .registry import Registry
-from .server import ADMIN, Server
+from .server import Server
 from .store import Store
 
 LOOK_SECONDS = 0.02
@@ -164,7 +167,7 @@ def _opened(folder: Path, name: str) -> int:
 class _Cluster:
     folder: Path
     server: Server
-    identity: Identity
+    keys: Keys
     node: dict[str, Any]
     runner: Runner
     client: Callable[[str], Client]
@@ -174,17 +177,18 @@ class _Cluster:
     @classmethod
     def of(cls, options: Options, registry: Registry, machine: Machine) -> "_Cluster":
         clock, chance, folder = registry.clock, registry.chance, options.data_dir
-        own, control_token = identity(folder, now=clock.now(), chance=chance), chance.token()
-        server = Server(registry, tokens={own.token: ADMIN, control_token: CONTROLLER})
+        own = keys(folder, now=clock.now(), chance=chance)
+        tokens = Tokens(own.signing, clock, chance)
+        server = Server(registry, authenticators=[by_token({own.token: ADMIN}), tokens.user])
 
         def client(name: str) -> Client:
-            return Client(_with(server.handle, own.token, f"system:serviceaccount:kube-system:{name}"), clock, chance)
+            return Client(server.spoken_by(controller(name)), clock, chance)
 
         node, pods = node_of(machine, clock.now()), folder / "pods"
         pods.mkdir(mode=0o700, exist_ok=True)
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs)
         server.kubelet = runner
-        return cls(folder, server, own, node, runner, client, _with(server.handle, control_token, ""),
+        return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
                    options.fake_gpus is None)  # fmt: skip
 
     @asynccontextmanager
@@ -209,7 +213,7 @@ class _Cluster:
     async def _listen(self, port: int) -> HttpServer:
         """On `port`, else on the one of last time, so that copies of the kubeconfig stay good, else on any."""
         for each in [port] if port else [_last_port(self.folder), 0]:
-            http = HttpServer(self.server, tls=self.identity.tls(), port=each)
+            http = HttpServer(self.server, tls=self.keys.tls(), port=each)
             try:
                 await http.start()
             except OSError as error:
@@ -219,7 +223,7 @@ class _Cluster:
                 continue
             with _told(self.folder):
                 write_private(self.folder / "port", str(http.port))
-                self.identity.write_kubeconfig(http.port)
+                self.keys.write_kubeconfig(http.port)
             return http
         raise AssertionError("the last try returns or raises")
 
@@ -272,17 +276,6 @@ async def _apply(client: Client, kind: kinds.Kind, value: dict[str, Any]) -> Non
         if error.status != 409:
             raise
         await client.patch(Ref(kind, value["metadata"]["name"]), {"spec": value["spec"]})
-
-
-def _with(transport: Transport, token: str, user: str) -> Transport:
-    """For a controller of this process, as the token's user or as another."""
-    headers = {"authorization": f"Bearer {token}"} | ({"impersonate-user": user} if user else {})
-
-    async def exchange(request: Request) -> Response:
-        asked = {**request.headers, **headers}
-        return await transport(Request(request.method, request.path, request.query, asked, request.body))
-
-    return exchange
 
 
 def _read(path: Path) -> str:

@@ -11,15 +11,26 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """The process at the other end of a Unix socket, as the kernel tells it."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """`path` is percent-decoded and starts with a slash; `query` keeps order and repeats; header names are lower
-    case."""
+    case, and what an impersonation header says more than once are lines. `peer`: set by a server's transport, where it
+    is known; no client sends it."""
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    peer: Peer | None = None
 
 
 Messages = AsyncIterator[bytes]

@@ -1,4 +1,5 @@
-"""What a server shows and asks for: its certificate, its token, and the kubeconfig that tells kubectl of both.
+"""What a server shows and asks for: its certificate, its token, the key that it signs other tokens with, and the
+kubeconfig that tells kubectl of the first two.
 
 They are made once and kept in the data directory (0700; each file 0600), so that a kubeconfig stays good over
 restarts. The certificate is signed by a CA of its own, whose key is forgotten at once; when it nears its end both are
@@ -21,14 +22,16 @@ from fairway.kube.certificate import Served
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOKEN = re.compile(r"[!-~]{1,1000}")  # what a header can carry
 _DAYS = 3650
+SIGNING_BYTES = 32
 FILES = ("ca.crt", "server.crt", "server.key")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Keys:
     directory: Path
     token: str
     authority: str  # the CA's certificate, PEM
+    signing: bytes  # of tokens
 
     def tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -49,16 +52,20 @@ class Identity:
         return path
 
 
-def identity(directory: Path, *, now: float, chance: Chance) -> Identity:
+def keys(directory: Path, *, now: float, chance: Chance) -> Keys:
     """What is in the directory, made where it is absent."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
     token = directory / "token"
     if not token.exists() or not _TOKEN.fullmatch(token.read_text(errors="replace").strip()):
         write_private(token, chance.token())
+    signing = directory / "signing.key"
+    if not signing.exists() or len(signing.read_bytes()) < SIGNING_BYTES:
+        write_private(signing, chance.token())
     if not _is_valid(directory, now):
         _make_certificates(directory, now)
-    return Identity(directory, token.read_text().strip(), (directory / "ca.crt").read_text())
+    authority = (directory / "ca.crt").read_text()
+    return Keys(directory, token.read_text().strip(), authority, signing.read_bytes())
 
 
 def write_private(path: Path, text: str) -> None:

@@ -1,0 +1,76 @@
+"""Tokens that this server signs: a user, with groups, until an hour. They are not stored; the key is, with the data.
+
+A token is a JSON Web Token (RFC 7519) signed with HMAC-SHA256, since only this server reads it. What it says of groups
+holds until it expires: whoever is taken out of one keeps its rights for so long.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fairway.clock import Chance, Clock
+from fairway.embedded.access.authenticate import bearer
+from fairway.embedded.access.identity import Identity
+from fairway.kube.transport import Request
+
+ISSUER = "https://kubernetes.default.svc"
+"""The audience of the server itself too."""
+
+Claims = dict[str, Any]
+
+
+class Tokens:
+    """`key`: at least 32 bytes, known to this server alone."""
+
+    def __init__(self, key: bytes, clock: Clock, chance: Chance) -> None:
+        self._key, self._clock, self._chance = key, clock, chance
+
+    def issue(self, who: Identity, *, seconds: float, claims: Mapping[str, Any] | None = None) -> str:
+        """A token that is `who` for that long; `claims` are added to it."""
+        now = int(self._clock.now())
+        said = {
+            "iss": ISSUER, "aud": [ISSUER], "sub": who.name, "iat": now, "nbf": now, "exp": now + int(seconds),
+            "jti": self._chance.uid(), "groups": who.groups, "uid": who.uid, "extra": dict(who.extra),
+        }  # fmt: skip
+        parts = b".".join(_encoded(msgspec.json.encode(each)) for each in (_HEADER, said | dict(claims or {})))
+        return (parts + b"." + _encoded(self._signature(parts))).decode()
+
+    def read(self, token: str) -> Claims | None:
+        """What a token of this server says that is good now; None for any other."""
+        parts, _, signature = token.rpartition(".")
+        try:
+            if not hmac.compare_digest(_decoded(signature), self._signature(parts.encode())):
+                return None
+            claims: Claims = msgspec.json.decode(_decoded(parts.partition(".")[2]))
+        except (ValueError, binascii.Error, msgspec.DecodeError):
+            return None
+        return claims if claims["nbf"] <= self._clock.now() < claims["exp"] else None
+
+    def user(self, request: Request) -> Identity | None:
+        """Who asks with a token of a user: an Authenticator."""
+        claims = self.read(bearer(request))
+        return None if claims is None or ISSUER not in claims["aud"] else identity_of(claims)
+
+    def _signature(self, parts: bytes) -> bytes:
+        return hmac.digest(self._key, parts, hashlib.sha256)
+
+
+def identity_of(claims: Claims) -> Identity:
+    extra = {key: tuple(values) for key, values in claims["extra"].items()}
+    return Identity(claims["sub"], tuple(claims["groups"]), claims["uid"], extra)
+
+
+_HEADER = {"alg": "HS256", "typ": "JWT"}
+
+
+def _encoded(part: bytes) -> bytes:
+    return base64.urlsafe_b64encode(part).rstrip(b"=")
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
