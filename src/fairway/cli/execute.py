@@ -7,8 +7,9 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -40,19 +41,36 @@ async def exec(
     client: Client, namespace: str, job: str, command: tuple[str, ...], rank: int | None, container: str, **said: bool
 ) -> int:
     """Run a command in the place of a running rank: fairway exec JOB -it -- bash. Exits with its exit code."""
-    pod = await _running(client, namespace, job, rank)
+    pod = await running(client, namespace, job, rank)
     is_terminal = said["is_terminal"] and sys.stdin.isatty()
     if said["is_terminal"] and not is_terminal:
         click.echo("standard input is no terminal: the command gets none", err=True)
-    flags = {"stdin": said["has_input"], "stdout": True, "stderr": not is_terminal, "tty": is_terminal}
-    query = [("command", word) for word in command] + [(name, "true") for name, is_set in flags.items() if is_set]
+    return await enter(client, pod, Entry(command, container, said["has_input"], is_terminal))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What runs in the place of a container. `has_input`: our standard input is passed on. `is_terminal`: standard
+    input is a terminal, and it gets one of the same size."""
+
+    argv: Sequence[str]
+    container: str = ""
+    has_input: bool = True
+    is_terminal: bool = False
+
+
+async def enter(client: Client, pod: Ref, entry: Entry) -> int:
+    """Runs it with our ends until it has ended, and returns its exit code."""
+    is_terminal, container = entry.is_terminal, entry.container
+    flags = {"stdin": entry.has_input, "stdout": True, "stderr": not is_terminal, "tty": is_terminal}
+    query = [("command", word) for word in entry.argv] + [(name, "true") for name, is_set in flags.items() if is_set]
     request = Request(
         "GET", pod.path("exec"), (*query, *[("container", container)] * bool(container)),
         {"upgrade": "websocket", "sec-websocket-protocol": PROTOCOLS},
     )  # fmt: skip
     protocol, talk = await client.converse(request)
     with _raw(is_raw=is_terminal):
-        sends = _sends(has_input=said["has_input"], is_terminal=is_terminal, can_close=protocol.startswith("v5"))
+        sends = _sends(has_input=entry.has_input, is_terminal=is_terminal, can_close=protocol.startswith("v5"))
         async with aclosing(talk(sends)) as messages:
             async for message in messages:
                 if message[:1] == bytes([STATUS]):
@@ -61,7 +79,8 @@ async def exec(
     raise Problem("the connection ended before the command did", exit_code=1)
 
 
-async def _running(client: Client, namespace: str, job: str, rank: int | None) -> Ref:
+async def running(client: Client, namespace: str, job: str, rank: int | None) -> Ref:
+    """The pod of a rank that runs, of the lowest where none is named."""
     found = await find(client, namespace, job)
     pods = [(at, it) for at, it in await pods_of(client, found) if (it.get("status") or {}).get("phase") == "Running"]
     chosen = [it for at, it in pods if rank in (None, at)]

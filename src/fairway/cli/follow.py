@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ from .printer import Choice, Printer, say
 from .runs import runs_of
 
 Thing = dict[str, Any]
+T = TypeVar("T")
 OVER = ("Succeeded", "Failed")
 
 
@@ -154,12 +155,12 @@ async def end_of(client: Client, ref: Ref, uid: str) -> End:
     """Waits until a Job or a Workload, the one with this uid, is over, and returns how it ended."""
     if ref.kind == kinds.WORKLOADS:
         own = [_end_of_pod(client, ref, uid)] if ref.name.startswith("pod-") else []
-        return await _first(_end_of_workload(client, ref, uid), *own)
+        return await first(_end_of_workload(client, ref, uid), *own)
     workload = Ref(kinds.WORKLOADS, name_of(ref.kind.name, ref.name), ref.namespace)
-    return await _first(_end_of_job(client, ref, uid), _end_of_workload(client, workload, uid))
+    return await first(_end_of_job(client, ref, uid), _end_of_workload(client, workload, uid))
 
 
-async def _first(*work: Coroutine[Any, Any, End]) -> End:
+async def first(*work: Coroutine[Any, Any, T]) -> T:
     """The result of whichever ends first; the others are cancelled."""
     tasks = [asyncio.create_task(it) for it in work]
     try:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("show", "All that is known of one workload."),
     "why": ("show", "Why a workload waits, and what would change it."),
     "logs": ("logs", "Print what a workload wrote."),
+    "shell": ("shell", "A terminal in the place of a workload, or of a new one."),
     "exec": ("execute", "Run a command in the place of a running rank."),
     "wait": ("wait", "Wait until workloads have ended, or have started."),
     "cancel": ("act", "Delete the jobs of workloads."),

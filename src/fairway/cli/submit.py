@@ -5,7 +5,7 @@ cluster it runs in an image, so --image is needed there. Mistakes are found befo
 environment is kept in a Secret (variables.py), and what becomes of the workload is printed in one line (verdict.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -81,21 +81,29 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
     order = SimpleNamespace(**options)
     order.output = "name" if order.quiet else order.output
     view = await view_of(client, order)
+    drafts, values = await prepared(client, view, order, namespace)
+    if order.dry_run:
+        return max([await _foretell(client, it, order) for it in drafts])
+    files = packed(order.sync) if order.sync and not view.is_here else {}
+    made = [await make(client, it, values, files) for it in drafts]
+    await _tell(client, drafts, made, order)
+    await warn(client)
+    if order.watch:
+        await _watch(client, drafts[0])
+    return await _follow(client, drafts[0], made[0]) if order.follow else 0
+
+
+async def prepared(
+    client: Client, view: View, order: SimpleNamespace, namespace: str
+) -> tuple[list[Draft], dict[str, str]]:
+    """What an order asks for, and its environment; a Problem for what is wrong with it. Nothing is made yet."""
     await _complete(client, view, order)
     drafts = _drafts(client, view, order, namespace)
     values = variables.variables(order, is_here=view.is_here)
     if (program := drafts[0].program) and values:
         values |= program.variables(values)
     await check(client, view, [it.thing for it in drafts], order)
-    if order.dry_run:
-        return max([await _foretell(client, it, order) for it in drafts])
-    files = packed(order.sync) if order.sync and not view.is_here else {}
-    made = [await _make(client, it, values, files) for it in drafts]
-    await _tell(client, drafts, made, order)
-    await warn(client)
-    if order.watch:
-        await _watch(client, drafts[0])
-    return await _follow(client, drafts[0], made[0]) if order.follow else 0
+    return drafts, values
 
 
 async def _complete(client: Client, view: View, order: SimpleNamespace) -> None:
@@ -167,7 +175,7 @@ def _by_option(draft: Draft) -> Iterator[None]:
         raise Problem(": ".join(options[0]) if options else error.message) from error
 
 
-async def _make(client: Client, draft: Draft, values: dict[str, str], files: dict[str, bytes]) -> Thing:
+async def make(client: Client, draft: Draft, values: dict[str, str], files: Mapping[str, bytes]) -> Thing:
     """The object as the server made it, its environment and files in Secrets of its own, and its ranks in a Service."""
     template = template_of(draft.thing)
     if not template or not (values or files):

@@ -74,10 +74,13 @@ async def _talk(running: Execution, incoming: Messages) -> AsyncIterator[bytes]:
         async with aclosing(_sent(running)) as sent:
             while True:
                 getting = asyncio.ensure_future(anext(sent, None))
-                await asyncio.wait([getting, listening], return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
+                try:
+                    await asyncio.wait([getting, listening], return_when=asyncio.FIRST_COMPLETED)
+                finally:  # cancelled, too: `sent` cannot be closed, and end the command, while it is asked
+                    is_read = getting.done()
                     getting.cancel()
                     await asyncio.gather(getting, return_exceptions=True)
+                if not is_read:
                     return
                 message = getting.result()
                 if message is None:

@@ -1,0 +1,166 @@
+"""`fairway shell`: a terminal in the place of a workload, of one that runs or of one that is started for it.
+
+What is started is an interactive Job. Its program, KEEPER, reads a pipe that the shell, and all that the shell starts,
+hold open: the session ends with the last of them, also where its terminal was cut off. What goes on in it (tmux, say)
+can be entered again. A session that is not entered in time ends by itself, so none holds GPUs for a terminal that is
+gone.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from fairway.api.names import name_of
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref, Selection
+
+from .alone import get
+from .connect import on_cluster
+from .execute import Entry, enter, running
+from .find import Found, seen
+from .follow import end_of, first
+from .leader import warn
+from .main import Problem
+from .mistakes import view_of
+from .submit import Draft, make, prepared, submit
+from .verdict import told_of
+
+PIPE, END_SECONDS = "FAIRWAY_SESSION", 3.0
+KEEPER = f"""
+umask 077
+mkfifo "${PIPE}" || exit 1
+trap 'rm -f "${PIPE}"; exit 143' TERM INT
+{{ sleep 60; : >"${PIPE}"; }} &
+cat "${PIPE}" >/dev/null &
+wait $!
+rm -f "${PIPE}"
+"""
+"""Ends when nothing holds the pipe open any more, or nothing has for the first minute."""
+
+ENTER = f"""
+if [ -n "${PIPE}" ]; then
+  until [ -p "${PIPE}" ]; do sleep 1; done
+  exec 9>"${PIPE}"
+fi
+[ $# -gt 0 ] && exec "$@"
+for program in "$SHELL" bash; do
+  command -v "$program" >/dev/null && exec "$program"
+done
+exec sh
+"""
+"""Becomes the command, else the user's shell or one that is there."""
+
+
+PLACE = (
+    "gpus", "cpus", "memory", "queue", "priority", "image", "time_limit", "idle_timeout", "env", "env_only", "chdir",
+    "name", "wait_anyway",
+)  # fmt: skip
+"""The options of `submit` that say what a session gets."""
+
+
+class Shell(click.Command):
+    """A command whose arguments after `--` are apart from the one before, with options of `submit`."""
+
+    def __init__(self, *, params: Sequence[click.Parameter], **said: Any) -> None:
+        super().__init__(params=[*params, *(it for it in submit.params if it.name in PLACE)], **said)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["command"] = tuple(args[at + 1 :])
+        return rest
+
+
+@click.command(cls=Shell, options_metavar="[OPTIONS] [JOB] [-- COMMAND…]")
+@click.argument("job", default="", metavar="")
+@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Of JOB: beside this rank; default: the lowest.")
+@click.option("-c", "--container", default="", metavar="NAME", help="Of JOB: of this container.")
+@on_cluster
+async def shell(
+    client: Client, namespace: str, job: str, rank: int | None, container: str, command: tuple[str, ...], **said: Any
+) -> int:
+    """A terminal in the place of a workload: fairway shell JOB, or of a new one: fairway shell --gpus 1
+
+    A new one waits in its queue like any other, and says why; Ctrl-C cancels it until it has started. It ends with the
+    last program that was started in it. Exits with the exit code of the shell, or of COMMAND."""
+    entry = Entry(("sh", "-c", ENTER, "shell", *command), container, is_terminal=sys.stdin.isatty())
+    if job:
+        if given := [name for name, value in said.items() if value not in (None, (), False)]:
+            raise Problem(f"--{given[0].replace('_', '-')}: {job} runs already; without a JOB a new one is started")
+        return await enter(client, await running(client, namespace, job, rank), entry)
+    draft, made = await _begin(client, namespace, said)
+    uid = made["metadata"]["uid"]
+    try:
+        pod = await first(_pod(client, draft.ref), _ended(client, draft.ref, uid), _tell(client, draft.ref, uid))
+    except asyncio.CancelledError:
+        await client.delete(draft.ref, uid=uid)
+        click.echo(f"\n{draft.ref.name} cancelled: it had not started", err=True)
+        raise
+    code = await enter(client, pod, entry)
+    await _tell_end(client, draft.ref, uid)
+    return code
+
+
+async def _begin(client: Client, namespace: str, said: dict[str, Any]) -> tuple[Draft, dict[str, Any]]:
+    """The Job of a new session, as it was made."""
+    order = SimpleNamespace(**submit.make_context("submit", []).params | said)
+    order.name, order.kind = order.name or f"shell-{client.chance.word()}", "interactive"
+    order.command = ("sh", "-c", KEEPER)
+    (draft,), values = await prepared(client, await view_of(client, order), order, namespace)
+    container = draft.thing["spec"]["template"]["spec"]["containers"][0]
+    pipe = {"name": PIPE, "value": f"/tmp/fairway-session-{client.chance.token()}"}
+    container["env"] = [*(container.get("env") or ()), pipe]
+    made = await make(client, draft, values, {})
+    click.echo(f"{draft.ref.name} queued in {draft.queue}", err=True)
+    await warn(client)
+    return draft, made
+
+
+async def _pod(client: Client, job: Ref) -> Ref:
+    """Its pod, once that runs."""
+    own = Selection(kinds.PODS, job.namespace, labels=f"batch.kubernetes.io/job-name={job.name}")
+    async with aclosing(seen(client, own)) as pods:
+        async for change, pod in pods:
+            if change != "DELETED" and (pod.get("status") or {}).get("phase") == "Running":
+                return Ref(kinds.PODS, pod["metadata"]["name"], job.namespace)
+    raise AssertionError("what is seen has no end")
+
+
+async def _ended(client: Client, job: Ref, uid: str) -> Ref:
+    end = await end_of(client, job, uid)
+    raise Problem(end.message or f"{job.name} ended before it was entered", exit_code=end.code or 1)
+
+
+async def _tell(client: Client, job: Ref, uid: str) -> Ref:
+    """Prints why it waits, and when it is expected to start, whenever that changes."""
+    own = Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={_workload(job).name}")
+    told = ""
+    async with aclosing(seen(client, own)) as states:
+        async for _, state in states:
+            owners = {it["uid"] for it in state["metadata"].get("ownerReferences") or ()}
+            line = told_of(state, client.clock.now()) if uid in owners else ""
+            if line not in ("", told):
+                told = line
+                click.echo(f"{job.name} {line}", err=True)
+    raise AssertionError("what is seen has no end")
+
+
+async def _tell_end(client: Client, job: Ref, uid: str) -> None:
+    """Says what becomes of a session that goes on without its terminal."""
+    try:
+        await client.clock.within(END_SECONDS, end_of(client, job, uid))
+    except TimeoutError:
+        found = await get(client, _workload(job)) or {}
+        runs = "goes on with what still runs in it" if Found(found).phase == "Running" else "was stopped, and waits"
+        again, ends = f"`fairway shell {job.name}` enters it again", f"`fairway cancel {job.name}` ends it"
+        click.echo(f"{job.name} {runs}: {again}, {ends}", err=True)
+
+
+def _workload(job: Ref) -> Ref:
+    return Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)
