@@ -242,6 +242,9 @@ def _cli() -> str:
         command = cli.get_command(above, name)
         context = click.Context(command, parent=above, info_name=name, max_content_width=100)
         parts.append(f"## fairway {name}\n\n```\n{command.get_help(context)}\n```\n")
+        for part, inner in command.commands.items() if isinstance(command, click.Group) else ():
+            below = click.Context(inner, parent=context, info_name=part, max_content_width=100)
+            parts.append(f"### fairway {name} {part}\n\n```\n{inner.get_help(below)}\n```\n")
     return _page("Commands", f"{text}\n\n{job}", *parts)
 
 

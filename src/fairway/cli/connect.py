@@ -1,26 +1,33 @@
 """Which cluster a command talks to, and one connection to it for as long as the command runs.
 
-As kubectl does: --kubeconfig, --context and -n; without them KUBECONFIG, else the cluster of this machine if it runs,
-else ~/.kube/config. Whatever goes wrong on the way becomes one line.
+As kubectl does: --kubeconfig, --context and -n; without them KUBECONFIG, else the user's own cluster on this machine if
+it runs, else that of the machine's team, else ~/.kube/config. Whatever goes wrong on the way becomes one line.
 """
 
 import asyncio
 import os
+import pwd
+import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from fairway.api.team import space_of
 from fairway.clock import Clock
 from fairway.kube.client import ApiError, Client
-from fairway.kube.config import Config, ConfigError, files, load
+from fairway.kube.config import UNIX, Config, ConfigError, files, load
 from fairway.node.lock import holder
 
 from .main import Problem, told
 
+T = TypeVar("T")
+SOCKET = "FAIRWAY_SOCKET"
+"""The environment variable that names the socket of a team's cluster, where it is another than this one:"""
+TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
 AUTHORITIES = "SSL_CERT_FILE"
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
@@ -43,7 +50,7 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
     """What `work(client, namespace, …)` gives, on the cluster that is named; without a namespace, in the context's."""
     try:
         with told(ConfigError):
-            config = load(kubeconfigs(kubeconfig), context)
+            config = config_of(kubeconfig, context)
             return asyncio.run(connected(config, work, namespace=namespace or config.namespace, **said))
     except ApiError as error:
         if error.message.strip() == NO_GROUP:
@@ -57,6 +64,8 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
 
 def _unanswered(kubeconfig: str, error: OSError) -> str:
     """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
+    if not kubeconfig and team_socket():
+        return f"the team's cluster does not answer on {team_socket()}: {error}; `systemctl status fairway` says why"
     for own in (one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()):
         if not holder(own / "lock"):
             where = "" if own == data_dir() else f" --data-dir {own}"
@@ -64,7 +73,7 @@ def _unanswered(kubeconfig: str, error: OSError) -> str:
     return f"no API server answers: {error}; start one with `fairway up`"
 
 
-async def connected(config: Config, work: Callable[..., Awaitable[Any]], **said: Any) -> Any:
+async def connected(config: Config, work: Callable[..., Awaitable[T]], **said: Any) -> T:
     """What `work(client, …)` gives while a connection is open."""
     with _no_authorities():
         from fairway.kube.http import http_transport
@@ -91,6 +100,38 @@ def data_dir(chosen: str | None = None) -> Path:
     """Where the cluster of this machine lives: the user's data home, in `fairway`."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(chosen).expanduser().absolute() if chosen else Path(home) / "fairway"
+
+
+def ask_team(work: Callable[[Client], Awaitable[T]]) -> T:
+    """What `work(client)` gives on the team's cluster of this machine."""
+    path = team_socket()
+    if not path:
+        where = os.environ.get(SOCKET) or TEAM_SOCKET
+        raise Problem(f"no team's cluster runs on this machine: there is no socket {where}; `sudo fairway up --team` "
+                      "starts one", exit_code=1)
+    try:
+        return asyncio.run(connected(Config(f"{UNIX}{path}"), work))
+    except ApiError as error:
+        raise Problem(error.message or str(error), exit_code=1) from error
+    except OSError as error:
+        raise Problem(_unanswered("", error), exit_code=1) from error
+
+
+def config_of(kubeconfig: str, context: str) -> Config:
+    """The cluster, and who we are to it; ConfigError where no file says it."""
+    is_chosen = kubeconfig or context or os.environ.get("KUBECONFIG") or holder(data_dir() / "lock")
+    if path := "" if is_chosen else team_socket():
+        return Config(f"{UNIX}{path}", namespace=space_of(pwd.getpwuid(os.geteuid()).pw_name))
+    return load(kubeconfigs(kubeconfig), context)
+
+
+def team_socket() -> str:
+    """The Unix socket of the team's cluster on this machine; empty where there is none."""
+    path = os.environ.get(SOCKET) or TEAM_SOCKET
+    try:
+        return path if stat.S_ISSOCK(os.stat(path).st_mode) else ""
+    except OSError:
+        return ""
 
 
 def kubeconfigs(chosen: str) -> list[Path]:

@@ -18,9 +18,9 @@ import click
 from fairway import NAMESPACE
 from fairway.clock import Chance, Clock
 from fairway.kube.client import Client
-from fairway.kube.config import Config, ConfigError, in_cluster, load
+from fairway.kube.config import Config, ConfigError, in_cluster
 
-from .connect import kubeconfigs
+from .connect import config_of
 from .main import Problem, told
 
 LOOPBACK = "127.0.0.1"
@@ -44,7 +44,7 @@ def dashboard(kubeconfig: str, context: str, port: int, listen: tuple[str, int] 
     """Serve the live page of a cluster on this machine, until Ctrl-C; print its link first."""
     with told(ConfigError):
         inside = in_cluster(os.environ) if listen and not kubeconfig and not context else None
-        config = inside or load(kubeconfigs(kubeconfig), context)
+        config = inside or config_of(kubeconfig, context)
     home = config.namespace if inside else NAMESPACE
     page = Page(config, *(listen or (LOOPBACK, port)), is_own=not listen, home=home)
     with suppress(asyncio.CancelledError):

@@ -17,6 +17,8 @@ from click.shell_completion import CompletionItem, shell_complete
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Run a cluster on this machine, in the foreground."),
     "down": ("up", "Stop the cluster of this machine."),
+    "login": ("login", "Say who you are on a team's machine; write a kubeconfig."),
+    "team": ("team", "Open queues of a team's machine to Unix groups."),
     "demo": ("demo", "The story of the README, on a cluster of its own."),
     "submit": ("submit", "Queue a program, run in this directory with this environment."),
     "ls": ("ls", "List workloads: what runs, what waits, why."),

@@ -17,14 +17,13 @@ import click
 from fairway.clock import Chance, Clock
 from fairway.kube.config import ConfigError, files, in_cluster, load
 
-from .connect import data_dir
+from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir
 from .dashboard import beside
 from .main import Problem, told
 
-FOLDER = click.option(
-    "--data-dir", "folder", metavar="D", help="Where the cluster lives; default: the user's data home, in fairway.",
-    callback=lambda context, option, chosen: data_dir(chosen),
-)  # fmt: skip
+FOLDER = click.option("--data-dir", "folder", default="", metavar="D",
+                      help="Where the cluster lives; default: the user's data home, in fairway.")
+TEAM = click.option("--team", is_flag=True, help="The cluster of all users of this machine, in /var/lib/fairway.")
 PATH = click.Path(path_type=Path)
 CONFIG = click.option("--config", default="", metavar="FILE", help="A YAML file of settings.")
 
@@ -47,17 +46,35 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
 @click.option("--fake-gpus", type=click.IntRange(min=0), metavar="N", help="Offer so many GPUs that are not there.")
 @click.option("--nodes", type=PATH, metavar="FILE", help="More nodes, whose pods only pretend to run.")
 @CONFIG
+@TEAM
+@click.option("--admin-group", "admins", default="fairway-admin", show_default=True, metavar="GROUP",
+              help="The Unix group whose members administer the team's cluster.")
 @click.option("--detach", is_flag=True, help="Return when it is ready; `fairway down` stops it.")
-def up(folder: Path, detach: bool, config: str, **offer: Any) -> None:
+def up(folder: str, detach: bool, config: str, team: bool, admins: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig, and the link of its page.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
     file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
     from fairway.embedded.up import UpError
 
-    settings = read_settings(config)
+    settings, place = read_settings(config), _place(folder, is_of_team=team)
+    if team:
+        offer["team"] = _team(admins)
     with told(UpError, exit_code=1):
-        asyncio.run(_detach(folder) if detach else _up(folder, settings, offer))
+        asyncio.run(_detach(place) if detach else _up(place, settings, offer))
+
+
+def _place(chosen: str, *, is_of_team: bool) -> Path:
+    """The data directory."""
+    return data_dir(chosen or (TEAM_DIR if is_of_team else None))
+
+
+def _team(admins: str) -> Any:
+    from fairway.embedded.team.door import Team
+
+    if os.geteuid():
+        raise Problem("--team: only root starts the cluster of all users: sudo fairway up --team", exit_code=1)
+    return Team(Path(os.environ.get(SOCKET) or TEAM_SOCKET), admins)
 
 
 async def _detach(folder: Path) -> None:
@@ -97,13 +114,14 @@ async def control(transport: Any, folder: Path, settings: Any) -> None:
 
 @click.command()
 @FOLDER
+@TEAM
 @click.option("--keep-pods", is_flag=True, help="Leave the programs running; the next up finds them. For upgrades.")
-def down(folder: Path, keep_pods: bool) -> None:
+def down(folder: str, team: bool, keep_pods: bool) -> None:
     """Stop the cluster of this machine: pods get their signal and their grace."""
     from fairway.embedded.up import UpError, down
 
     with told(UpError, exit_code=1):
-        asyncio.run(down(folder, Clock(), keeps_pods=keep_pods))
+        asyncio.run(down(_place(folder, is_of_team=team), Clock(), keeps_pods=keep_pods))
 
 
 @click.command()

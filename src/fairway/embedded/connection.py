@@ -1,4 +1,5 @@
-"""Accepting connections: TLS, a bound on how many are open, and a time for each to finish its handshake.
+"""Accepting connections: TLS, a bound on how many are open, and a time for each to finish its handshake. A Unix socket
+has no TLS: what it carries never leaves the kernel.
 
 Beyond `connections` a new connection is answered 503 with Retry-After; beyond `SPARE` more it is closed at once, so
 that a flood costs neither memory nor descriptors. asyncio's TLS keeps a read buffer of 256 KiB per connection for its
@@ -14,6 +15,7 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from fairway.clock import Clock
 from fairway.embedded.errors import Failure
@@ -45,12 +47,13 @@ class Listener:
 
     def __init__(self, protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext, limits: Limits, clock: Clock):
         self._protocol, self.tls, self.limits, self._clock = protocol, tls, limits, clock
-        self._open: set[Connection] = set()
+        self._open: set[Connection | Plain] = set()
         self._closed = 0
 
     async def accept(self, listener: socket.socket) -> None:
         """Until cancelled, which closes the socket."""
         loop = asyncio.get_running_loop()
+        kind = Plain if listener.family == socket.AF_UNIX else Connection
         with listener:
             while True:
                 try:
@@ -62,7 +65,7 @@ class Listener:
                     accepted.close()
                     continue
                 with suppress(OSError):
-                    await loop.connect_accepted_socket(self._connection, accepted)
+                    await loop.connect_accepted_socket(partial(self._connection, kind), accepted)
 
     @property
     def count(self) -> int:
@@ -72,15 +75,15 @@ class Listener:
         for connection in tuple(self._open):
             connection.abort()
 
-    def _connection(self) -> "Connection":
+    def _connection(self, kind: "type[Connection | Plain]") -> "Connection | Plain":
         if len(self._open) < self.limits.connections:
-            return Connection(self._protocol(), self)
-        return Connection(Refusal(self.limits.connections, self.limits.handshake_seconds), self)
+            return kind(self._protocol(), self)
+        return kind(Refusal(self.limits.connections, self.limits.handshake_seconds), self)
 
-    def opened(self, connection: "Connection") -> None:
+    def opened(self, connection: "Connection | Plain") -> None:
         self._open.add(connection)
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: "Connection | Plain") -> None:
         self._open.discard(connection)
         self._closed += 1
         if self._closed >= TRIM_AFTER and len(self._open) < self.limits.connections // 2:
@@ -107,6 +110,28 @@ class Connection(SSLProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        self._listener.closed(self)
+
+    def abort(self) -> None:
+        self._plain.abort()
+
+
+class Plain(asyncio.Protocol):
+    """A connection without TLS, counted from its first byte to its last."""
+
+    def __init__(self, protocol: asyncio.Protocol, listener: Listener) -> None:
+        self._protocol, self._listener = protocol, listener
+        self.data_received, self.eof_received = protocol.data_received, protocol.eof_received  # type: ignore[method-assign]
+        self.pause_writing, self.resume_writing = protocol.pause_writing, protocol.resume_writing  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._plain = transport
+        self._listener.opened(self)
+        self._protocol.connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._protocol.connection_lost(exc)
         self._listener.closed(self)
 
     def abort(self) -> None:

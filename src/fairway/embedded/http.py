@@ -4,6 +4,8 @@ Before a request reaches the core its Host must be a loopback name with our port
 name to 127.0.0.1 still sends its own) and its Origin, if any, ours; there are no CORS headers. `Limits` bounds bodies,
 connections and the time that each step of an exchange may take. A watch may be silent, and the reader of a log may
 pause: only their clients end them. Stopping wakes the watchers first, since an open watch would keep the socket open.
+
+With `open` it listens on a Unix socket too: no browser reaches that, and the kernel says which user asks.
 """
 
 import asyncio
@@ -20,7 +22,8 @@ from fairway.embedded.keys import LOOPBACK
 from fairway.embedded.limits import BODY_BYTES
 from fairway.embedded.server import Server
 from fairway.embedded.store import encode
-from fairway.kube.transport import Messages, Request, Response
+from fairway.embedded.team.people import peer_of
+from fairway.kube.transport import Messages, Peer, Request, Response, Transport
 
 END_SECONDS = 0.2
 HEARTBEAT_SECONDS = 30.0
@@ -35,8 +38,9 @@ class HttpServer:
         self._web = web.Server(self._handle, handler_cancellation=True, access_log=None,
                                keepalive_timeout=limits.idle_seconds,
                                lingering_time=min(limits.body_seconds, LINGER_SECONDS))
-        self._listener = Listener(self._web, tls, limits, self._clock)
-        self._accepting: asyncio.Task[None] | None = None
+        self._listeners = [Listener(self._web, tls, limits, self._clock) for _ in range(2)]  # on TCP, and a Unix socket
+        self._accepting: list[asyncio.Task[None]] = []
+        self._door: Transport = server.handle  # of the Unix socket
         self._hosts: frozenset[str] = frozenset()
 
     async def start(self) -> int:
@@ -45,32 +49,39 @@ class HttpServer:
         listener.setblocking(False)
         self.port = listener.getsockname()[1]
         self._hosts = frozenset(f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}" for name in LOOPBACK)
-        self._accepting = asyncio.create_task(self._listener.accept(listener))
+        self._accepting.append(asyncio.create_task(self._listeners[0].accept(listener)))
         return self.port
+
+    def open(self, listener: socket.socket, door: Transport) -> None:
+        """Listens on a Unix socket too; `door` answers there."""
+        self._door = door
+        self._accepting.append(asyncio.create_task(self._listeners[1].accept(listener)))
 
     @property
     def open_connections(self) -> int:
-        return self._listener.count
+        return sum(each.count for each in self._listeners)
 
     async def stop(self) -> None:
         """Ends the watches, commits what is staged, closes the store and then the sockets."""
         await self._server.registry.store.close()
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait([self._accepting])
+        for task in self._accepting:
+            task.cancel()
+            await asyncio.wait([task])
         self._web.pre_shutdown()
         await self._web.shutdown(END_SECONDS)
-        self._listener.close()
+        for each in self._listeners:
+            each.close()
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        peer = _peer(incoming)
         try:
-            self._check_origin(incoming)
+            if peer is None:
+                self._check_origin(incoming)
             request = Request(incoming.method, incoming.path, tuple(incoming.query.items()),
-                              _headers(incoming),
-                              await self._body(incoming))
+                              _headers(incoming), await self._body(incoming), peer)
         except Failure as failure:
             return web.Response(status=failure.code, body=encode(failure.status()), content_type="application/json")
-        response = await self._server.handle(request)
+        response = await (self._server.handle if peer is None else self._door)(request)
         if response.talk is not None:
             return await self._converse(incoming, response, response.talk)
         if isinstance(response.body, bytes):
@@ -140,6 +151,12 @@ def _headers(incoming: web.BaseRequest) -> dict[str, str]:
         name = name.lower()
         found[name] = f"{found[name]}\n{value}" if name in found and name.startswith("impersonate-") else value
     return found
+
+
+def _peer(incoming: web.BaseRequest) -> Peer | None:
+    """The process at the other end of a Unix socket; None on TCP."""
+    connection = incoming.get_extra_info("socket")
+    return peer_of(connection) if connection is not None and connection.family == socket.AF_UNIX else None
 
 
 async def _messages(socket: web.WebSocketResponse) -> AsyncIterator[bytes]:

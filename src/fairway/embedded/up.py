@@ -61,6 +61,8 @@ from .kinds import builtin_kinds
 from .registry import Registry
 from .server import Server
 from .store import Store
+from .team.door import Address, Door, Team, listen
+from .team.rights import shared
 
 LOOK_SECONDS = 0.02
 GC_THRESHOLD = (10_000, 20, 50)  # Python's default of 700 takes a fifth of the CPU under load
@@ -87,6 +89,7 @@ class Options:
     nodes: Path | None = None
     job_ttl: float | None = None  # see `gate`
     logs: Bounds | None = None
+    team: Team | None = None
 
 
 async def up(options: Options, *, clock: Clock, chance: Chance, control: Control) -> None:
@@ -172,6 +175,8 @@ class _Cluster:
     runner: Runner
     client: Callable[[str], Client]
     transport: Transport  # of what decides
+    tokens: Tokens
+    team: Team | None
     has_own_gpus: bool  # not pretended ones
 
     @classmethod
@@ -189,7 +194,7 @@ class _Cluster:
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs)
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
-                   options.fake_gpus is None)  # fmt: skip
+                   tokens, options.team, options.fake_gpus is None)  # fmt: skip
 
     @asynccontextmanager
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
@@ -205,10 +210,31 @@ class _Cluster:
                 await _apply(client, kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}, "spec": {}})
                 for node in (self.node, *hollow):
                     await register(client, node)
-                yield
+                if self.team is None:
+                    yield
+                else:
+                    async with self._joined(self.team, http, client):
+                        yield
                 tending.cancel()
         finally:
             await http.stop()
+
+    @asynccontextmanager
+    async def _joined(self, team: Team, http: HttpServer, client: Client) -> AsyncIterator[None]:
+        """Lets the users of the machine in."""
+        for kind, thing in shared():
+            await _apply(client, kind, thing)
+        address = Address(f"https://127.0.0.1:{http.port}", self.keys.authority)
+        door = Door(self.server.handle, client, self.tokens, address, admins=team.admins)
+        try:
+            listener = listen(team.socket)
+        except OSError as error:
+            raise UpError(f"{team.socket} cannot be the team's socket: {error.strerror}") from error
+        try:
+            http.open(listener, door.handle)
+            yield
+        finally:
+            team.socket.unlink(missing_ok=True)
 
     async def _listen(self, port: int) -> HttpServer:
         """On `port`, else on the one of last time, so that copies of the kubeconfig stay good, else on any."""
@@ -275,7 +301,9 @@ async def _apply(client: Client, kind: kinds.Kind, value: dict[str, Any]) -> Non
     except ApiError as error:
         if error.status != 409:
             raise
-        await client.patch(Ref(kind, value["metadata"]["name"]), {"spec": value["spec"]})
+        meta = value["metadata"]
+        changed = {name: part for name, part in value.items() if name != "metadata"}
+        await client.patch(Ref(kind, meta["name"], meta.get("namespace", "")), changed)
 
 
 def _read(path: Path) -> str:

@@ -23,6 +23,7 @@ from . import manifest
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
+UNIX = "unix:"
 REREAD_SECONDS = 60.0
 EARLY_SECONDS = 30.0  # a token is renewed this long before it expires
 
@@ -43,7 +44,8 @@ class Exec:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Config:
-    """`server` has no slash at its end. Certificates are PEM. `server_name`: whom the certificate must name."""
+    """`server` has no slash at its end; `unix:PATH` is a Unix socket, which needs no credentials. Certificates are PEM.
+    `server_name`: whom the certificate must name."""
 
     server: str
     authority: bytes = b""
@@ -56,6 +58,11 @@ class Config:
     is_insecure: bool = False
     server_name: str = ""
     namespace: str = "default"
+
+    @property
+    def socket(self) -> str:
+        """The path of the Unix socket; empty where the server is elsewhere."""
+        return self.server.removeprefix(UNIX) if self.server.startswith(UNIX) else ""
 
 
 def files(environ: Mapping[str, str], chosen: str = "") -> list[Path]:

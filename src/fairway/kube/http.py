@@ -30,17 +30,17 @@ READ_BYTES = 1 << 18
 async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIterator[Transport]:
     """A Transport to the server that `config` names; its connections are closed on leaving."""
     credentials = Credentials(config, clock or Clock())
-    connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls(config, await credentials.certificate()))
+    connector = await _connector(config, credentials)
     async with aiohttp.ClientSession(
         connector=connector,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
         read_bufsize=READ_BYTES,
         cookie_jar=aiohttp.DummyCookieJar(),
     ) as session:
-        proxy = _proxy(config.server)
+        server, proxy = ("http://localhost", None) if config.socket else (config.server, _proxy(config.server))
 
         async def exchange(request: Request) -> Response:
-            url = URL(_url(config.server, request), encoded=True)
+            url = URL(_url(server, request), encoded=True)
             headers = {**request.headers, **await credentials.headers(), "accept": "application/json"}
             if "upgrade" in request.headers and (opened := await _opened(session, url, headers, config)) is not None:
                 return opened
@@ -54,6 +54,12 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
                 raise ConnectionError(f"{config.server}: {error}") from error
 
         yield exchange
+
+
+async def _connector(config: Config, credentials: Credentials) -> aiohttp.BaseConnector:
+    if config.socket:
+        return aiohttp.UnixConnector(config.socket, limit=CONNECTIONS)
+    return aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls(config, await credentials.certificate()))
 
 
 async def _opened(
