@@ -22,6 +22,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.node.container import SHIM, holder, inspect, stop_all
+from fairway.node.isolation.account import tenants
 from fairway.node.logs import files_of
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
@@ -119,15 +120,15 @@ async def box(tmp_path: Path) -> AsyncIterator[Box]:
 class machine:
     """A runner beside a server; entering again with the same registry is another life of it."""
 
-    def __init__(self, folder: Path, registry: Registry | None = None) -> None:
-        self.folder, self.registry = folder / "pods", registry
+    def __init__(self, folder: Path, registry: Registry | None = None, *, is_team: bool = False) -> None:
+        self.folder, self.registry, self.is_team = folder / "pods", registry, is_team
         self.folder.mkdir(exist_ok=True)
 
     async def __aenter__(self) -> Box:
         clock, chance = Clock(), Chance()
         server = await serve(clock, chance) if self.registry is None else Server(self.registry)
         client = Client(server.handle, clock, chance)
-        runner = Runner(client, NODE, self.folder, base=BASE)
+        runner = Runner(client, NODE, self.folder, base=BASE, tenant=tenants(client) if self.is_team else None)
         server.kubelet = runner
         self.registry, self.work = server.registry, running(runner.run())
         await self.work.__aenter__()

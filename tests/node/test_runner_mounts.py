@@ -33,9 +33,11 @@ def test_without_root_a_mount_point_that_cannot_be_made_lies_in_a_private_mirror
     (folder / "scratch").mkdir(parents=True)
     target = "/fairway-test/deep"
     spec = {"argv": ["sh", "-c", f"cat {target}/file; echo x > {target}/new; ls -A /"], "env": {"PATH": "/bin"},
-            "folder": "/", "mounts": [(str(tmp_path / "volume"), target, False)], "scratch": str(folder / "scratch")}
+            "folder": "/", "mounts": [(str(tmp_path / "volume"), "", target, False, None)], "user": None,
+            "scratch": str(folder / "scratch")}
     (folder / "spec").write_bytes(marshal.dumps(spec))
     shim = shutil.copy(SHIM, tmp_path / "shim.py")
+    shutil.copy(SHIM.with_name("enclosure.py"), tmp_path)
     for path in (tmp_path, *tmp_path.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

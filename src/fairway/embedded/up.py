@@ -40,6 +40,7 @@ from fairway.node.archive import Bounds
 from fairway.node.claim import claimed
 from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
+from fairway.node.isolation.account import tenants
 from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import watch
@@ -191,7 +192,8 @@ class _Cluster:
 
         node, pods = node_of(machine, clock.now()), folder / "pods"
         pods.mkdir(mode=0o700, exist_ok=True)
-        runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs)
+        tenant = tenants(client("runner")) if options.team else None
+        runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs, tenant=tenant)
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
                    tokens, options.team, options.fake_gpus is None)  # fmt: skip

@@ -9,21 +9,32 @@ import os
 import signal
 import sys
 import termios
+from importlib.machinery import SourceFileLoader
 
 DEATH_SIGNAL = 1
 NOT_FOUND, NOT_RUN = 127, 126
 
 
+def beside(name):
+    """The file of that name in this folder, as a module."""
+    module = type(os)(name)
+    SourceFileLoader(name, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")).exec_module(module)
+    return module
+
+
+enclosure = beside("enclosure")
+
+
 def main():
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         order = marshal.load(file)
-    libc = ctypes.CDLL(None, use_errno=True)
     os.setsid()
     if order["is_terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
-        join(libc, order["pid"])
-        libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # after joining: a change of user would clear it
+        join(order["pid"])
+        enclosure.become(order["user"])
+        enclosure.libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # last: a change of user would clear it
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(order["folder"])
@@ -33,14 +44,19 @@ def main():
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN)
 
 
-def join(libc, pid):
-    """Enters the namespaces of a process in which it is not yet; 0: of none."""
+def join(pid):
+    """Enters the namespaces of a process in which it is not yet, and its root; 0: of none."""
     places = [f"/proc/{pid}/ns/{name}" for name in ("user", "mnt")] if pid else []
     others = [it for it in places if os.readlink(it) != os.readlink(it.replace(str(pid), "self", 1))]
+    root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY) if others else -1
     for file in [os.open(it, os.O_RDONLY) for it in others]:
-        if libc.setns(file, 0):
+        if enclosure.libc.setns(file, 0):
             raise OSError(ctypes.get_errno(), f"its namespaces: {os.strerror(ctypes.get_errno())}")
         os.close(file)
+    if others:
+        os.chdir(root)
+        os.chroot(".")
+        os.close(root)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import fcntl
 import marshal
 import os
 import signal
+import stat
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,7 +167,9 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
     pid = _first_child(run.pid) if spec["mounts"] else 0
     said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv),
-            "is_terminal": order.is_terminal}  # fmt: skip
+            "is_terminal": order.is_terminal, "user": spec.get("user")}  # fmt: skip
+    if said["user"]:
+        _give(ends, said["user"])
     read, write = os.pipe()
     # Some builds of Python find their own library only by this variable.
     own = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
@@ -180,6 +183,13 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
     with os.fdopen(write, "wb") as file, suppress(BrokenPipeError):
         file.write(marshal.dumps(said))
     return process
+
+
+def _give(ends: Sequence[int], user: Mapping[str, int]) -> None:
+    """Pipes and terminals to who is to open them by name; not the machine's /dev/null."""
+    for end in ends:
+        if stat.S_ISFIFO(os.fstat(end).st_mode) or os.isatty(end):
+            os.fchown(end, user["uid"], user["gid"])
 
 
 def _first_child(shim: int) -> int:

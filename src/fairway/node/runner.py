@@ -5,7 +5,8 @@ run from the API server, and each look at a pod brings the two together: start w
 shims, write the status, and confirm a deletion when nothing of the pod runs any more. Killed at any moment, the next
 one goes on from there: shims and their containers do not depend on it.
 
-For one user: containers are processes of that user, images are ignored, workloads are not isolated from each other.
+Containers are processes of this machine; images are ignored. With `tenant` each pod runs as the user whom that names,
+closed to other users; without, all run as the user of this process, and nothing closes them to each other.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retir
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .execute import Execution, Order
+from .isolation.account import Tenant
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .packed import Packed, attempt_of, packed, unpacked
 from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
@@ -57,8 +59,9 @@ class Runner:
         *,
         base: Mapping[str, str],
         bounds: Bounds | None = None,
+        tenant: Tenant | None = None,
     ) -> None:
-        self.client, self.clock, self.folder, self.base = client, client.clock, folder, base
+        self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
         self.capacity = node["status"]["capacity"]
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
@@ -286,18 +289,21 @@ class Runner:
         sources = {key: await self._source(meta["namespace"], *key) for key in references(pod["spec"])}
         gang = gang_of(pod)
         port = port_of(gang, self.folder / "ports") if gang else 0
-        around = Surroundings(self.base, sources, await self._peers(pod), port, self.capacity)
+        account = await self.tenant(pod) if self.tenant else None
+        base = account.environment(self.base) if account else self.base
+        around = Surroundings(base, sources, await self._peers(pod), port, self.capacity)
         env = environment(pod, container, around)
         argv = command(container, env)
         own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
             place.mkdir(parents=True, exist_ok=True)
-        where = make_volumes(pod, own / "volumes", sources)
+        mounted = mounts(pod, container, make_volumes(pod, own / "volumes", sources, account), env)
         return {
             "argv": argv,
             "env": env,
-            "folder": container.get("workingDir") or str(own / "work"),
-            "mounts": mounts(pod, container, where, env),
+            "folder": container.get("workingDir") or (account.home if account else str(own / "work")),
+            "user": account.order(is_bound=bool(mounted) or _gains_nothing(container)) if account else None,
+            "mounts": mounted,
             "scratch": str(own / "scratch"),
             "grace": _grace(pod),
             "size": size_of(pod),
@@ -368,6 +374,10 @@ class Runner:
 
 def _containers(pod: Pod) -> list[Container]:
     return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
+def _gains_nothing(container: Container) -> bool:
+    return (container.get("securityContext") or {}).get("allowPrivilegeEscalation") is False
 
 
 def _grace(pod: Pod) -> int:

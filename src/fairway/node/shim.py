@@ -13,7 +13,8 @@ writes the log, and writes `exit` before it goes. Fairway reads the folder and s
   process group gets SIGTERM once and, after the grace, SIGKILL; a shorter grace asked later counts.
 
 The nursery gets on its standard input, a socket, the folders of attempts, each with the pipe that the shim is to close
-when its process runs, or never will. It ends when Fairway does; the shims stay. It imports nothing of ours.
+when its process runs, or never will. It ends when Fairway does; the shims stay. It imports nothing of ours. On a team's
+box it is root's, and so are folders and logs; only the container's process is its user's (enclosure.py).
 """
 
 import ctypes
@@ -25,15 +26,24 @@ import signal
 import socket
 import time
 import traceback
+from importlib.machinery import SourceFileLoader
 
 FILE_BYTES, FILES = 10 << 20, 4
 PATH_BYTES = 4096
 PARTIAL_BYTES = 16 << 10
 DEATH_SIGNAL, SUBREAPER = 1, 36
-NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
-BIND, REC, PRIVATE, REMOUNT, READ_ONLY, MOVE = 0x1000, 0x4000, 0x40000, 0x20, 0x1, 0x2000
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+def beside(name):
+    """The file of that name in this folder, as a module."""
+    module = type(os)(name)
+    SourceFileLoader(name, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")).exec_module(module)
+    return module
+
+
+enclosure = beside("enclosure")
 
 
 class Log:
@@ -190,7 +200,7 @@ def start(spec):
         try:
             become(spec, shim, out_w, err_w)
         except BaseException as error:
-            reason = "CreateContainerConfigError" if isinstance(error, Refused) else "StartError"
+            reason = "CreateContainerConfigError" if isinstance(error, enclosure.Refused) else "StartError"
             os.write(tell, f"{reason}\n{error}".encode()[:4000])
         os._exit(128)
     for end in (out_w, err_w, tell):
@@ -200,15 +210,14 @@ def start(spec):
     return child, {out: "stdout", err: "stderr"}, error
 
 
-class Refused(Exception):
-    """The container cannot be set up as it asks."""
-
-
 def become(spec, shim, out, err):
     os.setsid()
-    if spec["mounts"]:
-        mount_all(spec["mounts"], spec["scratch"])
-    libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # after the mounts: a change of user would clear it
+    user = spec["user"]
+    for end in (out, err) if user else ():
+        os.fchown(end, user["uid"], user["gid"])  # so that it may open /dev/stdout
+    enclosure.enclose(spec)
+    enclosure.become(user)
+    libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # last: a change of user would clear it
     if os.getppid() != shim:
         os._exit(137)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -327,73 +336,6 @@ def kill_rest():
             os.waitpid(-1, 0)
     except (ChildProcessError, FileNotFoundError):
         return
-
-
-def mount_all(mounts, scratch):
-    """(source, target, is_read_only) each, in a mount namespace of the container's own."""
-    enter_namespace()
-    for source, target, is_read_only in mounts:
-        make_point(source, target, scratch)
-        mount(source, target, BIND | REC)
-        if is_read_only:
-            mount(source, target, BIND | REMOUNT | READ_ONLY)
-
-
-def enter_namespace():
-    """As root at once; else by way of a user namespace in which we stay who we are."""
-    user, group = os.getuid(), os.getgid()
-    if libc.unshare(NEW_MOUNTS):
-        if libc.unshare(NEW_MOUNTS | NEW_USERS):
-            why = os.strerror(ctypes.get_errno())
-            raise Refused(f"volumes need a private mount namespace, which this system does not allow here: {why}")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                file.write(text)
-    mount(None, "/", REC | PRIVATE)
-
-
-def mount(source, target, flags, kind=None):
-    arguments = (name and os.fsencode(name) for name in (source, target, kind))
-    if libc.mount(*arguments, ctypes.c_ulong(flags), None):
-        raise Refused(f"cannot mount {source} at {target}: {os.strerror(ctypes.get_errno())}")
-
-
-def make_point(source, target, scratch):
-    """A place to mount on. Where we may not make one, its parent is first covered by a mirror of itself."""
-    if os.path.exists(target):
-        return
-    parent = os.path.dirname(target)
-    while not os.path.isdir(parent):
-        parent = os.path.dirname(parent)
-    if not os.access(parent, os.W_OK):
-        mirror(parent, scratch)
-    if os.path.isdir(source):
-        os.makedirs(target)
-    else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
-
-
-def mirror(folder, scratch):
-    """Covers a folder by an empty one in memory that holds the same entries."""
-    mount("tmpfs", scratch, 0, "tmpfs")
-    for entry in os.scandir(folder):
-        copy_entry(entry, f"{scratch}/{entry.name}")
-    if folder == "/":
-        os.chroot(scratch)
-    else:
-        mount(scratch, folder, MOVE)
-
-
-def copy_entry(entry, place):
-    if entry.is_symlink():
-        os.symlink(os.readlink(entry.path), place)
-        return
-    if entry.is_dir():
-        os.mkdir(place)
-    else:
-        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
-    mount(entry.path, place, BIND | REC)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,184 @@
+"""What a process does to itself before it becomes a container's program, or a command beside one: mounts, user.
+
+Where `user` is set, this process is root's and the program is that user's. Then:
+- Every path that the pod names is opened, and made where it is absent, with the user's rights on files. What is opened
+  is what is mounted: nothing can be exchanged in between.
+- Between the first mount and the change of user nothing is imported or read by name: the user decides what lies there.
+- A program with mounts gains no rights by what it executes (no_new_privs): it could have covered /etc for a setuid one.
+Without `user` all is done as who we are. The file imports nothing of ours; shim.py and enter.py load it by its path.
+"""
+
+import ctypes
+import os
+import stat
+
+NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
+BIND, REC, SLAVE, REMOUNT, READ_ONLY, MOVE = 0x1000, 0x4000, 0x80000, 0x20, 0x1, 0x2000
+NO_NEW_PRIVILEGES = 38
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Refused(Exception):
+    """The container cannot be set up as it asks."""
+
+
+def enclose(spec):
+    """The mounts of a container, in a mount namespace of its own; see volumes.py for what a mount is."""
+    user = spec["user"]
+    if user:
+        os.setgroups(user["groups"])
+    if spec["mounts"]:
+        enter_namespace()
+    mirrors = Mirrors(user, spec["scratch"])
+    for each in spec["mounts"]:
+        bind(each, user, mirrors)
+
+
+def become(user):
+    """Gives up all that the user may not; nothing is done where there is none."""
+    if not user:
+        return
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
+    if user["is_bound"]:
+        libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+
+
+def as_user(user, call, *arguments):
+    """Calls with the user's rights on files, instead of ours."""
+    if not user:
+        return call(*arguments)
+    try:
+        libc.setfsgid(user["gid"])
+        libc.setfsuid(user["uid"])
+        if libc.setfsuid(-1) != user["uid"]:
+            raise Refused(f"cannot act as the user {user['uid']}")
+        return call(*arguments)
+    finally:
+        libc.setfsuid(os.getuid())
+        libc.setfsgid(os.getgid())
+
+
+def enter_namespace():
+    """As root at once; else by way of a user namespace in which we stay who we are."""
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(NEW_MOUNTS):
+        if libc.unshare(NEW_MOUNTS | NEW_USERS):
+            why = os.strerror(ctypes.get_errno())
+            raise Refused(f"volumes need a private mount namespace, which this system does not allow here: {why}")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    mount(None, "/", REC | SLAVE)
+
+
+def bind(each, user, mirrors):
+    source, sub, target, is_read_only, sort = each
+    place = source
+    if user:
+        file = opened(source, sub, sort, user)
+        place = f"/proc/self/fd/{file}"
+    mirrors.make_point(os.path.isdir(place), target)
+    mount(place, target, BIND | REC)
+    if user:
+        os.close(file)
+    if is_read_only:
+        mount(None, target, BIND | REMOUNT | READ_ONLY)
+
+
+def opened(source, sub, sort, user):
+    """The volume, or the place `sub` in it. `sort`: None for a folder of ours, else the type of a hostPath."""
+    try:
+        if sort is None:
+            base = os.open(source, os.O_PATH)
+        else:
+            as_user(user, make_host_path, source, sort)
+            base = as_user(user, os.open, source, os.O_PATH)
+        if not sub:
+            return base
+        return as_user(user, open_below, f"/proc/self/fd/{base}/{sub}")
+    except OSError as error:
+        what = f"subPath {sub}" if sort is None else f"hostPath {source}{sub and '/'}{sub}"
+        raise Refused(f"{what} cannot be used by user {user['uid']}: {error.strerror}") from error
+
+
+def open_below(place):
+    try:
+        return os.open(place, os.O_PATH)
+    except FileNotFoundError:
+        os.makedirs(place)
+        return os.open(place, os.O_PATH)
+
+
+def make_host_path(path, sort):
+    if sort == "DirectoryOrCreate":
+        os.makedirs(path, exist_ok=True)
+    elif sort == "FileOrCreate":
+        os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o644))
+    mode = os.stat(path).st_mode
+    is_wrong = sort.startswith("Directory") and not stat.S_ISDIR(mode)
+    if is_wrong or (sort.startswith("File") and not stat.S_ISREG(mode)):
+        raise Refused(f"hostPath {path}: there is no such {'file' if sort.startswith('File') else 'directory'}")
+
+
+def mount(source, target, flags, kind=None):
+    arguments = (name and os.fsencode(name) for name in (source, target, kind))
+    if libc.mount(*arguments, ctypes.c_ulong(flags), None):
+        raise Refused(f"cannot mount {source} at {target}: {os.strerror(ctypes.get_errno())}")
+
+
+def make_place(is_folder, target):
+    if is_folder:
+        os.makedirs(target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+class Mirrors:
+    """Folders that are covered, each once, by one in memory that holds the same entries: there we may make more."""
+
+    def __init__(self, user, scratch):
+        self.user, self.scratch, self.folders = user, scratch, set()
+
+    def make_point(self, is_folder, target):
+        """A place to mount on. Where the user may not make one, the folder around it is first covered."""
+        if os.path.exists(target):
+            return
+        parent = os.path.dirname(target)
+        while not os.path.isdir(parent):
+            parent = os.path.dirname(parent)
+        try:
+            as_user(self.user, make_place, is_folder, target)
+        except OSError:
+            if parent not in self.folders:
+                self.cover(parent)
+            make_place(is_folder, target)
+
+    def cover(self, folder):
+        """The new folder is as open to others as the old one."""
+        seen = os.stat(folder)
+        mount("tmpfs", self.scratch, 0, "tmpfs")
+        for entry in os.scandir(folder):
+            copy_entry(entry, f"{self.scratch}/{entry.name}")
+        if not os.getuid():
+            os.chown(self.scratch, seen.st_uid, seen.st_gid)
+            os.chmod(self.scratch, stat.S_IMODE(seen.st_mode))
+        if folder == "/":
+            os.chroot(self.scratch)
+        else:
+            mount(self.scratch, folder, MOVE)
+        self.folders.add(folder)
+
+
+def copy_entry(entry, place):
+    if entry.is_symlink():
+        os.symlink(os.readlink(entry.path), place)
+        return
+    if entry.is_dir():
+        os.mkdir(place)
+    else:
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
+    mount(entry.path, place, BIND | REC)

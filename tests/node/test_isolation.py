@@ -1,0 +1,233 @@
+"""A machine that Unix users share: what a pod of one user tries in vain against another. With real users."""
+
+import asyncio
+import os
+import pwd
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from test_runner import SECRETS, Box, machine
+from users import needs_users, users
+
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref
+from fairway.node.container import stop_all
+from fairway.node.execute import Order
+from fairway.node.lock import holder
+from fairway.node.podstatus import SHUTDOWN
+
+pytestmark = needs_users
+
+SLEEP = "sleep 1000"
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Two users, a namespace for each."""
+
+    box: Box
+    ann: pwd.struct_passwd
+    bob: pwd.struct_passwd
+
+    @property
+    def client(self) -> Client:
+        return self.box.client
+
+    async def run(self, user: pwd.struct_passwd, name: str, script: str, **rest: Any) -> dict[str, Any]:
+        container = {"name": "main", "image": "none", "command": ["sh", "-c", script], **rest.pop("container", {})}
+        spec = {"restartPolicy": "Never", "nodeName": "here", "containers": [container], **rest}
+        meta = {"name": name, "namespace": user.pw_name}
+        return await self.client.create(kinds.PODS, {"metadata": meta, "spec": spec})
+
+    async def container(self, user: pwd.struct_passwd, name: str, kind: str) -> dict[str, Any]:
+        """The state of the pod's container, once it is of this kind."""
+        place = Ref(kinds.PODS, name, user.pw_name)
+        while True:
+            pod = await self.client.get(place)
+            for status in (pod.get("status") or {}).get("containerStatuses") or ():
+                if kind in status["state"]:
+                    return dict(status["state"][kind])
+            await self.client.clock.sleep(0.02)
+
+    async def said(self, user: pwd.struct_passwd, name: str, script: str, **rest: Any) -> str:
+        """The log of a pod, once it has ended."""
+        await self.run(user, name, script, **rest)
+        await self.container(user, name, "terminated")
+        read = self.client.logs(Ref(kinds.PODS, name, user.pw_name))
+        return b"".join([chunk async for chunk in read]).decode()
+
+    async def refused(self, user: pwd.struct_passwd, name: str, **rest: Any) -> str:
+        """Why a pod is not started."""
+        await self.run(user, name, "echo in vain", **rest)
+        while not (said := (await self.container(user, name, "waiting")).get("message")):
+            await self.client.clock.sleep(0.02)
+        return str(said)
+
+    def process(self, pod: dict[str, Any]) -> psutil.Process:
+        """The container's process."""
+        return psutil.Process(holder(self.box.attempt(pod) / "lock")).children()[0]
+
+
+@pytest.fixture(scope="module")
+def people() -> Iterator[tuple[pwd.struct_passwd, pwd.struct_passwd]]:
+    number = os.getpid()
+    with users(f"fwann{number}", f"fwbob{number}") as (ann, bob):
+        yield ann, bob
+
+
+@pytest.fixture
+async def team(tmp_path: Path, people: tuple[pwd.struct_passwd, pwd.struct_passwd]) -> AsyncIterator[Team]:
+    async with machine(tmp_path, is_team=True) as box:
+        for person in people:
+            notes = {"fairway.dev/unix-user": person.pw_name, "fairway.dev/uid": str(person.pw_uid)}
+            meta = {"name": person.pw_name, "annotations": notes}
+            await box.client.create(kinds.NAMESPACES, {"metadata": meta})
+        yield Team(box, *people)
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
+
+
+async def test_a_pod_runs_as_the_user_of_its_namespace_in_the_home_and_groups_of_that_user(team: Team):
+    script = 'id -u; id -g; id -G; pwd; echo "$HOME $USER $LOGNAME $SHELL"; grep -E "^Cap(Eff|Prm)" /proc/self/status'
+    said = (await team.said(team.ann, "who", script)).splitlines()
+    ann = team.ann
+    assert said[:5] == [str(ann.pw_uid), str(ann.pw_gid), str(ann.pw_gid), ann.pw_dir,
+                        f"{ann.pw_dir} {ann.pw_name} {ann.pw_name} /bin/sh"]
+    assert {line.split()[1] for line in said[5:]} == {"0" * 16}
+
+
+async def test_output_may_be_opened_by_name(team: Team):
+    assert await team.said(team.ann, "out", "echo out > /dev/stdout; echo err > /dev/stderr") == "out\nerr\n"
+
+
+async def test_nothing_runs_in_a_namespace_without_a_user(team: Team):
+    await team.client.create(kinds.NAMESPACES, {"metadata": {"name": "nobodys"}})
+    nobodys = pwd.struct_passwd(("nobodys", "x", 0, 0, "", "/", "/bin/sh"))
+    assert "belongs to no Unix user" in await team.refused(nobodys, "a")
+
+
+async def test_a_name_that_has_another_uid_now_is_another_user(team: Team):
+    notes = {"fairway.dev/unix-user": team.ann.pw_name, "fairway.dev/uid": "1"}
+    await team.client.create(kinds.NAMESPACES, {"metadata": {"name": "old", "annotations": notes}})
+    old = pwd.struct_passwd(("old", "x", 0, 0, "", "/", "/bin/sh"))
+    assert f"now the uid is {team.ann.pw_uid}" in await team.refused(old, "a")
+
+
+@pytest.mark.parametrize("asked", [{"runAsUser": 0}, {"runAsGroup": 0}, {"fsGroup": 0}, {"supplementalGroups": [0]}])
+async def test_another_user_or_group_is_refused(team: Team, asked: dict[str, Any]):
+    assert f"spec: securityContext.{next(iter(asked))} is 0" in await team.refused(team.ann, "a", securityContext=asked)
+
+
+async def test_a_container_is_refused_another_user(team: Team):
+    said = await team.refused(team.ann, "b", container={"securityContext": {"runAsUser": 0}})
+    assert said.startswith("container main: securityContext.runAsUser is 0")
+
+
+async def test_ones_own_user_may_be_asked_for(team: Team):
+    own = {"runAsUser": team.ann.pw_uid, "runAsGroup": team.ann.pw_gid}
+    assert await team.said(team.ann, "own", "id -u", securityContext=own) == f"{team.ann.pw_uid}\n"
+
+
+async def test_what_a_user_tries_against_another_is_in_vain(team: Team):
+    """The list of tries: each line of bob's log would be one that succeeded."""
+    meta = {"name": "key", "namespace": team.ann.pw_name}
+    await team.client.create(SECRETS, {"metadata": meta, "stringData": {"k": "hidden"}})
+    mounts = [{"name": "key", "mountPath": "/fairway-secret"}, {"name": "scratch", "mountPath": "/fairway-scratch"}]
+    env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}]
+    script = f"cat /fairway-secret/k > /fairway-scratch/copy; cp /fairway-scratch/copy ~/private; echo done; {SLEEP}"
+    pod = await team.run(
+        team.ann, "victim", script, container={"volumeMounts": mounts, "env": env},
+        volumes=[{"name": "key", "secret": {"secretName": "key"}}, {"name": "scratch", "emptyDir": {}}],
+    )  # fmt: skip
+    while not (Path(team.ann.pw_dir) / "private").exists():
+        await team.client.clock.sleep(0.02)
+    process = team.process(pod)
+    shim, own, folder = process.ppid(), os.getpid(), team.box.attempt(pod)
+    volumes = folder.parents[2] / "volumes"
+    assert (volumes / "key" / "k").read_text() == "hidden"
+    assert b"hidden" in Path(f"/proc/{process.pid}/environ").read_bytes()
+    tries = {
+        "a file of the home": f"cat {team.ann.pw_dir}/private",
+        "the list of the home": f"ls {team.ann.pw_dir}",
+        "the log": f"cat {folder}/log.*",
+        "what the shim was told": f"cat {folder}/spec",
+        "the folder of all pods": f"ls {team.box.folder}",
+        "a secret volume on disk": f"cat {volumes}/key/k",
+        "a secret volume where it is mounted": f"cat /fairway-secret/k /proc/{process.pid}/root/fairway-secret/k",
+        "an emptyDir": f"cat {volumes}/scratch/copy /proc/{process.pid}/root/fairway-scratch/copy",
+        "the environment": f"cat /proc/{process.pid}/environ",
+        "memory": f"dd if=/proc/{process.pid}/mem bs=1 count=1",
+        "open files": f"ls /proc/{process.pid}/fd",
+        "the files of the shim": f"ls /proc/{shim}/fd",
+        "the sockets of Fairway": f"ls /proc/{own}/fd",
+        "a signal to the program": f"kill -0 {process.pid}",
+        "a signal to the shim": f"kill -0 {shim}",
+        "a signal to Fairway": f"kill -0 {own}",
+        "the mount namespace": f"nsenter -t {process.pid} -m true",
+        "what asks for a stop": f"echo 0 x > {folder}/stop",
+    }
+    attempts = "\n".join(f"if ({command}) > /dev/null 2>&1; then echo '{what}'; fi" for what, command in tries.items())
+    assert await team.said(team.bob, "thief", attempts) == ""
+    assert await team.said(team.ann, "self", f"cat ~/private; kill -0 {process.pid} && echo may") == "hiddenmay\n"
+
+
+@pytest.mark.parametrize("sort", ["", "DirectoryOrCreate", "FileOrCreate"])
+async def test_a_host_path_is_opened_and_made_with_the_rights_of_the_user(team: Team, sort: str, tmp_path: Path):
+    place = Path(team.ann.pw_dir) / f"new-{sort}" if sort else Path(team.ann.pw_dir)
+    volumes = [{"name": "v", "hostPath": {"path": str(place / "sub") if not sort else str(place), "type": sort}}]
+    mounted = {"container": {"volumeMounts": [{"name": "v", "mountPath": "/fairway-host"}]}, "volumes": volumes}
+    said = await team.refused(team.bob, "a", **mounted)
+    assert f"cannot be used by user {team.bob.pw_uid}: Permission denied" in said and not (place.exists() and sort)
+    if sort:
+        assert await team.said(team.ann, "b", "test -e /fairway-host && echo there", **mounted) == "there\n"
+        assert place.stat().st_uid == team.ann.pw_uid
+
+
+async def test_a_link_in_a_volume_leads_no_further_than_the_user_may_go(team: Team, tmp_path: Path):
+    (tmp_path / "roots").mkdir(mode=0o755)
+    (tmp_path / "roots" / "file").write_text("roots")
+    link = {"name": "plant", "image": "none", "command": ["ln", "-s", str(tmp_path / "roots"), "/fairway-v/link"],
+            "volumeMounts": [{"name": "v", "mountPath": "/fairway-v"}]}
+    mounted = {"volumeMounts": [{"name": "v", "mountPath": "/fairway-w", "subPath": "link"}]}
+    volumes = [{"name": "v", "emptyDir": {}}]
+    said = await team.refused(team.bob, "a", container=mounted, initContainers=[link], volumes=volumes)
+    assert said == f"subPath link cannot be used by user {team.bob.pw_uid}: Permission denied"
+
+
+async def test_a_mount_point_is_made_with_the_rights_of_the_user_else_in_a_private_mirror(team: Team, tmp_path: Path):
+    target = tmp_path / "closed" / "point"
+    target.parent.mkdir(mode=0o700)
+    (target.parent / "secret").write_text("roots")
+    mounts = [{"name": "v", "mountPath": str(target)}, {"name": "v", "mountPath": "/fairway-point"}]
+    script = f"touch /fairway-point/x && echo mounted; (ls {target.parent}/; cat {target.parent}/secret) 2> /dev/null"
+    volumes = [{"name": "v", "emptyDir": {}}]
+    said = await team.said(team.bob, "a", f"{script}; touch /fairway-new 2> /dev/null",
+                           container={"volumeMounts": mounts}, volumes=volumes)  # fmt: skip
+    assert said == "mounted\n"
+    assert not target.exists() and not os.path.exists("/fairway-point") and not os.path.exists("/fairway-new")
+
+
+async def test_a_program_with_mounts_gains_no_rights_by_what_it_executes(team: Team):
+    script = "grep NoNewPrivs /proc/self/status"
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/fairway-point"}]}
+    bound = await team.said(team.bob, "a", script, container=mounts, volumes=[{"name": "v", "emptyDir": {}}])
+    asked = await team.said(team.bob, "b", script, container={"securityContext": {"allowPrivilegeEscalation": False}})
+    free = await team.said(team.bob, "c", script)
+    assert [it.split()[1] for it in (bound, asked, free)] == ["1", "1", "0"]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_a_command_beside_a_container_is_its_user_too(team: Team, is_terminal: bool):
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/fairway-point"}]}
+    await team.run(team.ann, "a", SLEEP, container=mounts, volumes=[{"name": "v", "emptyDir": {}}])
+    await team.container(team.ann, "a", "running")
+    script = "id -u; id -G; grep NoNewPrivs /proc/self/status; touch /fairway-point/x; echo end > /dev/stdout"
+    order = Order(["sh", "-c", script], is_terminal=is_terminal)
+    execution = team.box.runner.execute(team.ann.pw_name, "a", "main", order)
+    assert execution is not None
+    said = b"".join([text async for _, text in execution.output()]).decode().split()
+    assert said == [str(team.ann.pw_uid), str(team.ann.pw_gid), "NoNewPrivs:", "1", "end"] and execution.code == 0
