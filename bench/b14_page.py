@@ -2,15 +2,20 @@
 
 The page's own informers read prepared lists and changes; no API server is in the figures. CPU seconds of this process,
 so other load on the machine matters little. A page is drawn once for all viewers who may see the same; then each gets
-what changed. What a second costs is 200 changes read, and the view Now drawn as often as a topic draws it. Valid if the
-page shows the last change.
+what changed, packed as a browser takes it. What a second costs is 200 changes read, and a view drawn as often as a
+topic draws it. Valid if the page shows the last change.
+
+The part `viewers` serves 50 streams of the views Now and Waiting over HTTP to a process of their own, for a while with
+200 changes in each second, and counts this process and the bytes that arrive.
 """
 
 import asyncio
 import os
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
-from time import process_time
+from time import monotonic, process_time
 from typing import Any
 
 import msgspec
@@ -19,15 +24,37 @@ from bench.figure import Figure
 from fairway.clock import Clock
 from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
-from fairway.web.access import Sight
+from fairway.web.access import Access, Sight
 from fairway.web.page import Ask, difference
-from fairway.web.server import VIEWS
-from fairway.web.topic import BATCH_SECONDS, REST
+from fairway.web.server import VIEWS, Dashboard
+from fairway.web.topic import BATCH_SECONDS, REST, Message
 from fairway.web.world import World
 
 GPU, ADMITTED = "nvidia.com/gpu", "2026-11-23T12:00:00Z"
 NOW = 1_795_435_200.0  # 2026-11-23T13:20:00Z
 CHANGES = 200
+VIEWERS, SECONDS, TOKEN = 50, 20, "own"
+READER = """
+import selectors, socket, sys
+host, port, count, *views = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+asked = ("GET /stream?at=%s HTTP/1.1\\r\\nHost: " + f"{host}:{port}\\r\\nAuthorization: Bearer own\\r\\n"
+         "Accept-Encoding: gzip\\r\\n\\r\\n")
+them, total = selectors.DefaultSelector(), 0
+them.register(sys.stdin, selectors.EVENT_READ)
+for at in range(count):
+    one = socket.create_connection((host, port))
+    one.sendall((asked % views[at % len(views)]).encode())
+    them.register(one, selectors.EVENT_READ)
+while True:
+    for key, _ in them.select():
+        if key.fileobj is sys.stdin:
+            if not sys.stdin.readline():
+                sys.exit()
+            print(total, flush=True)
+        else:
+            total += len(key.fileobj.recv(1 << 20))
+"""
+"""Viewers: they read what comes, and print the bytes for each line that they are sent."""
 SERVED = ("workloads", "queues", "nodepools", "reservations", "usagedays")
 Thing = dict[str, Any]
 encode = msgspec.json.Encoder().encode
@@ -84,6 +111,8 @@ class Cluster:
 
     async def answer(self, request: Request) -> Response:
         plural = request.path.rpartition("/")[2]
+        if plural == "selfsubjectreviews":
+            return Response(201, {}, encode({"status": {"userInfo": {"username": "one"}}}))
         if request.method == "POST":
             return Response(404, {}, b"{}")
         if plural == "v1alpha1":
@@ -114,8 +143,8 @@ async def measured(size: Size, rounds: int) -> list[Figure]:
     began = process_time()
     await world.seen()
     figures = [Figure("page: all objects read", (process_time() - began,), "CPU s")]
-    for view in os.environ.get("BENCH_PARTS", "now,waiting,queues,timeline,operations").split(","):
-        figures += await _view(cluster, world, view, rounds)
+    for view in os.environ.get("BENCH_PARTS", "now,waiting,queues,timeline,operations,viewers").split(","):
+        figures += await (_viewers(cluster, world) if view == "viewers" else _view(cluster, world, view, rounds))
     await world.stop()
     return figures
 
@@ -124,7 +153,7 @@ async def _view(cluster: Cluster, world: World, view: str, rounds: int) -> list[
     draw, ask = VIEWS[view], Ask(view, {}, Sight(), NOW)
     began = process_time()
     page = draw(world, ask)
-    first, whole = process_time() - began, len(encode(page.whole()))
+    first, whole = process_time() - began, len(Message("page", page.whole()).packed)
     reads, draws, sent, is_shown = [], [], [], True
     for version in range(2, 2 + rounds):
         began, before = process_time(), world.version
@@ -136,7 +165,7 @@ async def _view(cluster: Cluster, world: World, view: str, rounds: int) -> list[
         page = draw(world, replace(ask, before=page))
         draws.append(process_time() - began)
         change = difference(old, page)
-        sent.append(len(encode(change)) if change else 0)
+        sent.append(len(Message("change", change).packed) if change else 0)
         is_shown = is_shown and (view != "waiting" or f"({before + version})" in str(change))
     cost = [read + draw / max(BATCH_SECONDS, REST * draw) for read, draw in zip(reads, draws)]
     return [
@@ -145,4 +174,31 @@ async def _view(cluster: Cluster, world: World, view: str, rounds: int) -> list[
         Figure(f"page {view}: drawn after 200 changes", tuple(draws), "CPU s", is_valid=is_shown),
         Figure(f"page {view}: sent after 200 changes", tuple(it / 1e3 for it in sent), "KB", 20.0),
         Figure(f"page {view}: a second with 200 changes", tuple(cost), "CPU s", 0.3),
+    ]
+
+
+async def _viewers(cluster: Cluster, world: World) -> list[Figure]:
+    async with Dashboard(world, Access(world, TOKEN, cluster.answer)).serve() as address:
+        where = address.removeprefix("http://").partition(":")
+        command = (sys.executable, "-c", READER, where[0], where[2], str(VIEWERS), "/now", "/waiting")
+        reader = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+        assert reader.stdin is not None and reader.stdout is not None
+
+        async def received() -> int:
+            reader.stdin.write(b"\n")
+            return int(await reader.stdout.readline())
+
+        while await received() < VIEWERS * 2_000:  # each has its page
+            await asyncio.sleep(0.2)
+        began, wall, before, version = process_time(), monotonic(), await received(), world.version
+        for second in range(1, SECONDS + 1):
+            cluster.change(world.version + second)
+            await asyncio.sleep(max(0.0, wall + second - monotonic()))
+        spent, took = process_time() - began, monotonic() - wall
+        sent, is_seen = (await received() - before) / VIEWERS / took, world.version >= version + CHANGES * (SECONDS - 2)
+        reader.kill()
+        await reader.wait()
+    return [
+        Figure(f"page: {VIEWERS} viewers, part of a core", (spent / took,), "", 0.3, is_valid=is_seen),
+        Figure(f"page: {VIEWERS} viewers, sent to each in a second", (sent / 1e3,), "KB", 20.0),
     ]

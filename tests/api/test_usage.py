@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairway.api import accounts
 from fairway.api.accounts import Claim, Split, Terms, charged, left, spans, unknown, with_use
 from fairway.api.types import EvictionRecord, PoolDay, UsageDaySpec, UsageDayStatus
-from fairway.api.usage import Day, Told, usage
+from fairway.api.usage import Day, Told, hours, usage
 
 AMOUNTS = st.integers(0, 10**9)
 CLAIMS = st.builds(
@@ -125,3 +125,9 @@ def test_parents_and_pools_add_up(story: list[tuple[Claim, PoolDay, tuple[str, t
     for by in ("user", "name", "pool"):
         assert sum(it.figures.allocated for it in usage(days, by).lines) == found.total.allocated
 
+
+
+def test_hours_are_told_with_one_digit_and_small_amounts_in_a_unit_that_shows_them() -> None:
+    amounts = (0, 400, 40_000, 120_000, 359_000, 360_000, 5_400_000, 3_600_000_000, -40_000)
+    said = ["0", "<1 s", "40 s", "2.0 min", "6.0 min", "0.1", "1.5", "1,000.0", "-40 s"]
+    assert [hours(it) for it in amounts] == said

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from .accounts import OTHERS, unknown
+from .accounts import HOUR_UNITS, OTHERS, unknown
 from .objects import Metadata, Part
 from .types import PoolDay, UsageDayObject, UsageDaySpec, UsageLoss, UsageRow
 
@@ -177,6 +177,16 @@ def _pools(days: Iterable[Day | UsageDayObject], held: Mapping[str, Figures]) ->
         whole = own.allocated + reserved + draining + others + free
         unknown = own.unknown + others
         yield Pool(name, whole, own.starting, own.busy, own.idle, unknown, reserved, draining, free, others)
+
+
+def hours(amount: int) -> str:
+    """GPU-milliseconds in GPU-hours; below a tenth of one in minutes or seconds, which are named: nothing used is 0."""
+    size, sign = abs(amount), "-" if amount < 0 else ""
+    if not size or size >= HOUR_UNITS // 10:
+        return f"{amount / HOUR_UNITS:,.1f}" if size else "0"
+    if size < 1000:
+        return f"{sign}<1 s"
+    return f"{sign}{size / 60_000:.1f} min" if size >= 60_000 else f"{sign}{size // 1000} s"
 
 
 def plain(figures: object) -> dict[str, object]:

@@ -131,10 +131,6 @@ def _open(period: Period, days: Iterable["Day"], *, is_closed: bool) -> str:
     return f"{period.month} is open: figures may change.{so_far} `fairway usage --close {period.month}` closes it"
 
 
-def _hours(amount: int) -> str:
-    return f"{amount / 3_600_000:,.1f}"
-
-
 def _exact(amount: int, unit: int) -> str:
     """As a decimal number, without rounding: 1234.5 of 1234500 thousandths."""
     whole, part = divmod(abs(amount), unit)
@@ -163,6 +159,8 @@ def _cells(figures: "Figures") -> list[str]:
 
 
 def _print(found: "Usage", by: str) -> None:
+    from fairway.api.usage import hours
+
     has_cost = any(one.figures.cost for one in found.lines)
     head = [by.upper(), *(HEAD if has_cost else HEAD[:-1])]
     rows = [[f"{'  ' * one.depth}{one.name}" + (f" (late, of {one.late})" if one.late else ""),
@@ -172,12 +170,14 @@ def _print(found: "Usage", by: str) -> None:
     print_table(head, [row[: len(head)] for row in rows], empty="no GPU was held", less=("TOOK", "STARTING", "LOST"))
     if found.pools and by in ("queue", "pool"):
         click.echo()
-        print_table(POOLS, [[one.name, *(_hours(getattr(one, name.lower())) for name in POOLS[1:])]
+        print_table(POOLS, [[one.name, *(hours(getattr(one, name.lower())) for name in POOLS[1:])]
                             for one in found.pools])  # fmt: skip
 
 
 def _line(one: "Figures") -> list[str]:
-    return [*(_hours(getattr(one, name)) for name in ("allocated", "starting", "busy", "idle", "unknown", "lost",
+    from fairway.api.usage import hours
+
+    return [*(hours(getattr(one, name)) for name in ("allocated", "starting", "busy", "idle", "unknown", "lost",
                                                       "took")), f"{one.cost / 1_000_000:,.2f}"]  # fmt: skip
 
 

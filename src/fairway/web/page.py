@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from fairway.api.quantities import time_text
+from fairway.api.usage import hours
 
 from .access import Sight
 
@@ -128,7 +129,8 @@ def _templates() -> Environment:
         loader=PackageLoader("fairway.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"span": span, "number": number, "moment": moment, "stamp": stamp, "timed": timed}
+    made.filters |= {"span": span, "number": number, "moment": moment, "stamp": stamp, "timed": timed,
+                      "hours": hours}  # fmt: skip
     return made
 
 

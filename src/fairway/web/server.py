@@ -25,7 +25,7 @@ from . import log, now, operations, queues, timeline, usage, waiting, workload_p
 from .access import Access, Refused, Viewer
 from .act import act
 from .page import Ask, shell
-from .topic import Message, Topics
+from .topic import PACKED, Message, Topics
 from .world import World
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -107,7 +107,10 @@ class Dashboard:
     async def _stream(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
         at = urlsplit(request.query.get("at", ""))
         path, query = at.path.strip("/"), dict(parse_qsl(at.query))
+        is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
         outgoing = web.StreamResponse(headers=HEADERS | {"content-type": "text/event-stream"})
+        if is_packed:
+            outgoing.headers["content-encoding"] = "gzip"
         token = request.headers["Authorization"].partition(" ")[2]
         last = request.headers.get("Last-Event-ID", "")
         with suppress(ConnectionError):  # a viewer that leaves
@@ -116,11 +119,13 @@ class Dashboard:
                     async for message in messages:
                         if not outgoing.prepared:
                             await outgoing.prepare(request)
-                        await outgoing.write(_event(message))
+                            await outgoing.write(PACKED * is_packed)
+                        await outgoing.write(message.packed if is_packed else message.text)
                         try:
                             seen, viewer = viewer.sight, await self._access.viewer(token)
                         except Refused as error:
-                            await outgoing.write(_event(Message("refused", {"message": str(error)})))
+                            refused = Message("refused", {"message": str(error)})
+                            await outgoing.write(refused.packed if is_packed else refused.text)
                             return outgoing
                         if viewer.sight != seen:
                             break
@@ -156,11 +161,6 @@ class Dashboard:
         except msgspec.MsgspecError as error:
             return _said(400, f"the body is not what is expected: {error}")
         return web.json_response({"done": await act(self._world, viewer.sight, viewer.client, asked)}, headers=HEADERS)
-
-
-def _event(message: Message) -> bytes:
-    number = f"id: {message.id}\n" if message.id else ""
-    return f"{number}event: {message.kind}\ndata: ".encode() + msgspec.json.encode(message.content) + b"\n\n"
 
 
 def _said(status: int, text: str) -> web.Response:

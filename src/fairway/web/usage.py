@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from fairway.api.accounts import HOUR_UNITS, MILLIONTHS, day_of
+from fairway.api.accounts import MILLIONTHS, day_of
 from fairway.api.usage import Line, Pool, Usage, usage
 
 from .page import Ask, Page, drawn, window
@@ -22,26 +22,26 @@ PARTS = ("allocated", "busy", "idle", "unknown", "starting", "lost")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """In GPU-hours; `lost` to evictions, `cost` in the money of the pools' prices."""
+    """In GPU-milliseconds; `lost` to evictions, `cost` in the money of the pools' prices."""
 
     key: str
     depth: int
-    held: float
-    busy: float
-    idle: float
-    unknown: float
-    starting: float
-    lost: float
+    held: int
+    busy: int
+    idle: int
+    unknown: int
+    starting: int
+    lost: int
     cost: float
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What became of the GPU time of a pool: the parts, in GPU-hours, whose sum is `capacity`."""
+    """What became of the GPU time of a pool: the parts, in GPU-milliseconds, whose sum is `capacity`."""
 
     pool: str
-    capacity: float
-    parts: tuple[tuple[str, float], ...]
+    capacity: int
+    parts: tuple[tuple[str, int], ...]
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -78,7 +78,7 @@ def _rows(found: Usage) -> list[Row]:
 
 def _row(name: str, lines: list[Line]) -> Row:
     """What was used late, after its month was closed, is part of it."""
-    figures = [sum(getattr(each.figures, part) for each in lines) / HOUR_UNITS for part in PARTS]
+    figures = [sum(getattr(each.figures, part) for each in lines) for part in PARTS]
     return Row(name or "?", lines[0].depth, *figures, cost=sum(each.figures.cost for each in lines) / MILLIONTHS)
 
 
@@ -87,4 +87,4 @@ def _whole(it: Pool) -> Whole:
         "busy": it.busy, "idle": it.idle, "unknown": it.unknown - it.others, "starting": it.starting,
         "kept": it.reserved, "draining": it.draining, "others": it.others, "free": it.free,
     }  # fmt: skip
-    return Whole(it.name, it.capacity / HOUR_UNITS, tuple((name, part / HOUR_UNITS) for name, part in parts.items()))
+    return Whole(it.name, it.capacity, tuple(parts.items()))
