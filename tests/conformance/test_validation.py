@@ -148,6 +148,32 @@ async def test_unknown_fields_are_refused_where_that_is_asked(api, pods):
     assert 'unknown field "spec.containers[0].imagee"' in status["message"]
 
 
+@pytest.mark.parametrize(("said", "field"), [
+    ({"readinessProbe": {"periodSeconds": 5}}, "readinessProbe"),
+    ({"livenessProbe": {"tcpSocket": {"port": 80}, "httpGet": {"port": 80}}}, "livenessProbe.tcpSocket"),
+    ({"livenessProbe": {"tcpSocket": {"port": 80}, "successThreshold": 2}}, "livenessProbe.successThreshold"),
+    ({"readinessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": -1}}, "readinessProbe.periodSeconds"),
+    ({"readinessProbe": {"tcpSocket": {"port": 80000}}}, "readinessProbe.tcpSocket.port"),
+    ({"lifecycle": {"preStop": {"exec": {}}}}, "lifecycle.preStop.exec.command"),
+])
+async def test_probes_and_hooks_that_make_no_sense_are_refused_by_their_field(api, pods, said, field):
+    status = await api.refused(422, "POST", pods, pod(containers=[container(**said)]))
+    assert f"spec.containers[0].{field}" in [each["field"] for each in status["details"]["causes"]]
+
+
+async def test_probes_are_completed(api, pods):
+    made = await api.create(pods, pod(containers=[container(readinessProbe={"httpGet": {"port": 80}})]))
+    assert made["spec"]["containers"][0]["readinessProbe"] == {
+        "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
+        "successThreshold": 1, "failureThreshold": 3}
+
+
+async def test_a_plain_init_container_has_no_probes(api, pods):
+    made = pod(initContainers=[container(name="i", readinessProbe={"tcpSocket": {"port": 80}})])
+    status = await api.refused(422, "POST", pods, made)
+    assert "spec.initContainers[0].readinessProbe" in [each["field"] for each in status["details"]["causes"]]
+
+
 async def test_unknown_fields_are_warned_of_and_dropped_else(api, pods):
     answer = await api.ask("POST", pods, pod() | {"speck": {}}, fieldValidation="Warn")
     assert answer.status == 201 and "speck" not in answer.thing

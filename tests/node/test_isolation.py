@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 import pytest
-from test_runner import SECRETS, Box, machine
+from box import Box, machine
+from test_runner import SECRETS
 from users import needs_users, users
 
 from fairway.kube import kinds

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fairway.api.quantities import exact
+from fairway.embedded import handlers
 
 Thing = dict[str, Any]
 
@@ -72,9 +73,10 @@ def _container(container: Thing) -> None:
     for each in container.get("env") or ():
         if "fieldRef" in (each.get("valueFrom") or {}):
             each["valueFrom"]["fieldRef"].setdefault("apiVersion", "v1")
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+    for name in handlers.PROBES:
         if name in container:
             _fill(container[name], _PROBE)
+    handlers.complete(container)
 
 
 def _pod(pod: Thing) -> None:

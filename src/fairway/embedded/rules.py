@@ -10,7 +10,7 @@ from typing import Any
 
 from fairway.api.indexes import parse_indexes
 from fairway.api.quantities import Malformed, exact
-from fairway.embedded import crd, defaults
+from fairway.embedded import crd, defaults, handlers
 from fairway.embedded.apps.schedule import moments
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
 from fairway.embedded.limits import DATA_BYTES
@@ -86,6 +86,7 @@ def _pod_spec(spec: Thing, path: str) -> Iterator[Cause]:
     yield from _names([each.get("name", "") for _, each in defaults.containers(spec)], f"{path}.containers")
     for where, container in defaults.containers(spec):
         yield from _container(container, f"{path}.{where}", volumes)
+        yield from handlers.faults(container, f"{path}.{where}", is_init=where.startswith("init"))
     if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
         yield unsupported(f"{path}.restartPolicy", spec["restartPolicy"], ("Always", "OnFailure", "Never"))
     yield from _at_least(spec, path, {"terminationGracePeriodSeconds": 0, "activeDeadlineSeconds": 1})

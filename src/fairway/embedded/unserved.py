@@ -12,7 +12,6 @@ from fairway.embedded.defaults import containers
 _JOB = {"podReplacementPolicy": "TerminatingOrFailed", "managedBy": "kubernetes.io/job-controller"}
 _POD: Mapping[str, Any] = {"securityContext": {}}
 _SETS = ("deployments.apps", "replicasets.apps", "statefulsets.apps")
-_CONTAINER = _POD | dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"))
 """Field → the value at which there is nothing to act on, beside that it is absent."""
 
 
@@ -35,7 +34,7 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
 def _of_pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:
     yield from _ignored(spec, path, _POD)
     for where, container in containers(spec):
-        yield from _ignored(container, f"{path}.{where}", _CONTAINER)
+        yield from _ignored(container, f"{path}.{where}", _POD)
 
 
 def _ignored(spec: Mapping[str, Any], path: str, fields: Mapping[str, Any]) -> Iterator[str]:

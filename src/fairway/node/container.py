@@ -1,9 +1,11 @@
 """Containers on disk: one folder per attempt to run one, which says all there is to know of it.
 
-    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  lost  restarts  log.<bytes>.<lines> …
+    <pod uid>/containers/<container>/<number>/   spec  lock  started  exit  stop  lost  restarts  message  hooked
+                                                 log.<bytes>.<lines> …
 
 The shim (shim.py) holds `lock` while it lives and writes `started` and `exit`; Fairway writes `spec`, `stop`, `lost`
-when a shim ends without `exit`, and `restarts` where they are fewer than its number. So
+when a shim ends without `exit`, and `restarts` where they are fewer than its number; the container writes
+`message` (health/words.py); `hooked` says that its postStart hook was run. So
 after any crash an attempt is: held (it runs, and its shim's pid is the lock's), ended (`exit`), lost (`started` only)
 or not started, and then starting it again is safe. The last two attempts stay here;
 archive.py puts away the earlier ones.
@@ -25,7 +27,7 @@ import psutil
 
 from .lock import holder
 
-MARK = "FAIRWAY_CONTAINER"
+MARK, MESSAGE = "FAIRWAY_CONTAINER", "FAIRWAY_TERMINATION_LOG"
 LOST = "ContainerStatusUnknown"
 SWEEP_SECONDS = 10.0
 SHIM = Path(__file__).with_name("shim.py")
@@ -45,6 +47,12 @@ class Attempt:
     stopped: str = ""
     reason: str = ""
     message: str = ""
+
+    @property
+    def id(self) -> str:
+        """`fairway://` and the attempt's place among all of this machine."""
+        uid, _, name, number = self.folder.parts[-4:]
+        return f"fairway://{uid}/{name}/{number}"
 
     @property
     def restarts(self) -> int:
@@ -119,8 +127,20 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any], *, 
     if is_new and str(restarts) != place.name:
         _write(place / "restarts", str(restarts).encode())
     spec["env"][MARK] = str(place)
+    _open_message(place / "message", spec)
     _write(place / "spec", marshal.dumps(spec))
     return place
+
+
+def _open_message(file: Path, spec: dict[str, Any]) -> None:
+    """Makes the file of a container's last words, and says where it is. What another user runs sees only the mount."""
+    file.touch(mode=0o600)
+    if user := spec["user"]:
+        os.chown(file, user["uid"], user["gid"])
+    else:
+        spec["env"][MESSAGE] = str(file)
+    if path := spec["message"]:
+        spec["mounts"] = [*spec["mounts"], (str(file), path, False)]
 
 
 class Nursery:

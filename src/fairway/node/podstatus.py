@@ -1,14 +1,17 @@
 """What is next for a pod's containers, and what its status says: pure functions of the pod and its attempts on disk.
 
-Containers follow each other as under a kubelet: init containers one by one (those with restartPolicy Always stay and
-run beside the rest), then all others at once; what ends is started again as restartPolicy says, after 0, 10 … 300 s.
+Containers follow each other as under a kubelet: init containers one by one, then all others at once; what ends is
+started again as restartPolicy says, after 0, 10 … 300 s. Sidecars, init containers with restartPolicy Always, let the
+next start when they have started, run beside the rest, and stop after it, the last one first.
 What Fairway itself stopped, because it was going down or for a resize, has no outcome: it is started again, whatever
 the policy, and that is no restart of the container's.
-Probes and lifecycle hooks are not served: a container that runs is ready.
+A container that runs is ready unless a probe or a hook of it says otherwise (health/); one whose liveness it denies is
+stopped, and that counts as an end of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 
 from fairway.api.objects import LOST_POD
@@ -16,6 +19,8 @@ from fairway.api.quantities import time, time_text
 
 from .container import LOST, Attempt
 from .environment import Container, Pod
+from .health.probe import HEALTHY, Health
+from .health.words import last_words
 from .resize import RESIZED
 
 SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
@@ -30,12 +35,14 @@ Outlook = Literal["start", "starting", "wait", "running", "succeeded", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A pod at one moment: the attempts to run each of its containers, and why some cannot be made as written."""
+    """A pod at one moment: the attempts to run each of its containers, why some cannot be made as written, and how
+    those are that run and have probes or hooks."""
 
     pod: Pod
     histories: Mapping[str, Sequence[Attempt]]
     now: float
     refused: Mapping[str, str] = field(default_factory=dict)
+    health: Mapping[str, Health] = field(default_factory=dict)
 
     @property
     def inits(self) -> Sequence[Container]:
@@ -53,6 +60,15 @@ class Sight:
     @property
     def running(self) -> tuple[str, ...]:
         return tuple(name for name, attempts in self.histories.items() if attempts and attempts[-1].pid)
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """What stops next where all is to stop: sidecars when nothing else runs, from the last to the first."""
+        sidecars = [it["name"] for it in self.inits if _is_sidecar(it) and it["name"] in self.running]
+        return tuple(name for name in self.running if name not in sidecars) or tuple(sidecars[-1:])
+
+    def is_well(self, container: Container) -> Health:
+        return self.health.get(container["name"], HEALTHY)
 
     def last(self, container: Container) -> Attempt | None:
         attempts = self.histories[container["name"]]
@@ -73,17 +89,19 @@ class Next:
 def next_of(sight: Sight) -> Next:
     running = sight.running
     if sight.pod["metadata"].get("deletionTimestamp"):
-        return Next("Running" if running else _last_phase(sight), stop=running, why=DELETED)
+        return Next("Running" if running else _last_phase(sight), stop=sight.leaving, why=DELETED)
     phase, deadline = _phase(sight), _deadline(sight)
     was_late = any(it and it[-1].stopped == DEADLINE for it in sight.histories.values())
     if was_late or (deadline is not None and deadline <= sight.now and phase not in TERMINAL):
-        return Next("Running" if running else "Failed", stop=running, why=DEADLINE)
+        return Next("Running" if running else "Failed", stop=sight.leaving, why=DEADLINE)
     if phase in TERMINAL:
-        return Next("Running" if running else phase, stop=running, why=FINISHED)
+        return Next("Running" if running else phase, stop=sight.leaving, why=FINISHED)
     outlooks = [(container, *outlook_of(sight, container)) for container in _turn(sight)]
     times = [at for _, outlook, at in outlooks if outlook == "wait"] + ([deadline] if deadline is not None else [])
     start = tuple(container for container, outlook, _ in outlooks if outlook == "start")
-    return Next(phase, start=start, again_at=min(times, default=None))
+    sick = {name: sight.health[name].fault for name in running if name in sight.health and sight.health[name].fault}
+    why = next(iter(sick.values()), "")
+    return Next(phase, start=start, stop=tuple(sick), why=why, again_at=min(times, default=None))
 
 
 def _phase(sight: Sight) -> str:
@@ -92,7 +110,7 @@ def _phase(sight: Sight) -> str:
     if before in TERMINAL:
         return str(before)
     outlooks = {outlook_of(sight, container)[0] for container in sight.mains}
-    init_failed = any(outlook_of(sight, container)[0] == "failed" for container in sight.inits)
+    init_failed = any(outlook_of(sight, it)[0] == "failed" for it in sight.inits if not _is_sidecar(it))
     if init_failed or ("failed" in outlooks and outlooks <= {"failed", "succeeded"}):
         return "Failed"
     if outlooks == {"succeeded"}:
@@ -102,11 +120,20 @@ def _phase(sight: Sight) -> str:
 
 def _turn(sight: Sight) -> Iterator[Container]:
     """The containers that may run now: up to the first init container that is not done, or all."""
+    has_begun = any(it in sight.running for it in map(itemgetter("name"), sight.mains))
     for container in sight.inits:
         yield container
-        if outlook_of(sight, container)[0] != ("running" if _is_sidecar(container) else "succeeded"):
+        if not has_begun and not _is_done(sight, container):
             return
     yield from sight.mains
+
+
+def _is_done(sight: Sight, container: Container) -> bool:
+    """Whether what follows an init container may start."""
+    outlook, _ = outlook_of(sight, container)
+    if _is_sidecar(container):
+        return outlook == "running" and sight.is_well(container).is_started
+    return outlook == "succeeded"
 
 
 def _is_sidecar(container: Container) -> bool:
@@ -119,7 +146,8 @@ def _policy(sight: Sight, container: Container) -> str:
     if _is_main(sight, container):
         return policy
     if _is_sidecar(container):
-        return "Always"
+        is_last = all(outlook_of(sight, it)[0] in ("succeeded", "failed") for it in sight.mains)
+        return "Never" if is_last else "Always"
     return "Never" if policy == "Never" else "OnFailure"
 
 
@@ -174,7 +202,9 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
     phase = ahead.phase
     inits = [_container_status(sight, it) for it in sight.inits]
     mains = [_container_status(sight, it) for it in sight.mains]
-    waits, unready = not all(it["ready"] for it in inits), [it["name"] for it in mains if not it["ready"]]
+    waits = not any(map(sight.last, sight.mains)) and not all(_is_done(sight, it) for it in sight.inits)
+    sidecars = [status for it, status in zip(sight.inits, inits, strict=True) if _is_sidecar(it)]
+    unready = [it["name"] for it in (*sidecars, *mains) if not it["ready"]]
     why = ("PodCompleted", "") if phase == "Succeeded" else (
         "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     )  # fmt: skip
@@ -182,7 +212,7 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
         "phase": phase,
         "conditions": [
             _condition(sight, "Initialized", ("ContainersNotInitialized", "") if waits else ()),
-            _condition(sight, "Ready", why if unready else ()),
+            _condition(sight, "Ready", why if unready else _gated(sight)),
             _condition(sight, "ContainersReady", why if unready else ()),
             _condition(sight, "PodScheduled", ()),
         ],
@@ -194,6 +224,15 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
     elif phase == "Failed" and any(it and it[-1].reason == LOST for it in sight.histories.values()):
         status |= {"reason": LOST_POD, "message": "A process of the pod was lost, and with it how it would have ended"}
     return status | ({"initContainerStatuses": inits} if inits else {})
+
+
+def _gated(sight: Sight) -> tuple[str, ...]:
+    """Why a pod whose containers are ready is not: a readiness gate that no condition opens."""
+    said = {it["type"]: it["status"] for it in sight.before.get("conditions") or ()}
+    gates = [it["conditionType"] for it in sight.pod["spec"].get("readinessGates") or ()]
+    shut = [it for it in gates if said.get(it) != "True"]
+    message = f"the status of pod readiness gates is not True: {', '.join(shut)}"
+    return ("ReadinessGatesNotReady", message) if shut else ()
 
 
 def _condition(sight: Sight, kind: str, but: tuple[str, ...]) -> dict[str, Any]:
@@ -212,7 +251,8 @@ def _condition(sight: Sight, kind: str, but: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
-    name, last, is_main = container["name"], sight.last(container), _is_main(sight, container)
+    name, last, health = container["name"], sight.last(container), sight.is_well(container)
+    has_phases = _is_main(sight, container) or _is_sidecar(container)
     outlook, _ = outlook_of(sight, container)
     state = _state(sight, container, outlook)
     status = {
@@ -220,15 +260,15 @@ def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
         "image": container.get("image", ""),
         "imageID": "",
         "restartCount": last.restarts if last else 0,
-        "ready": "running" in state if is_main else outlook in ("succeeded", "running"),
-        "started": "running" in state,
+        "ready": "running" in state and health.is_ready if has_phases else outlook == "succeeded",
+        "started": "running" in state and health.is_started,
         "state": state,
         "lastState": {},
     }
     ended = [it for it in sight.histories[name] if it.is_over and it.reason != REFUSED]
     if ended and "terminated" not in state:
-        status["lastState"] = {"terminated": _terminated(ended[-1])}
-    return status | ({"containerID": _id(last)} if last and _has_run(last) else {})
+        status["lastState"] = {"terminated": _terminated(ended[-1], container)}
+    return status | ({"containerID": last.id} if last and _has_run(last) else {})
 
 
 def _state(sight: Sight, container: Container, outlook: Outlook) -> dict[str, Any]:
@@ -243,29 +283,26 @@ def _state(sight: Sight, container: Container, outlook: Outlook) -> dict[str, An
         return _waiting("CrashLoopBackOff", f"back-off {_pause(last):.0f}s restarting failed container={name}")
     if last.started_at is None or last.stopped in AGAIN:
         return _waiting("ContainerCreating")
-    return {"terminated": _terminated(last)} if last.is_over else {"running": {"startedAt": _moment(last.started_at)}}
+    if last.is_over:
+        return {"terminated": _terminated(last, container)}
+    return {"running": {"startedAt": _moment(last.started_at)}}
 
 
 def _waiting(reason: str, message: str = "") -> dict[str, Any]:
     return {"waiting": {"reason": reason} | ({"message": message} if message else {})}
 
 
-def _terminated(attempt: Attempt) -> dict[str, Any]:
+def _terminated(attempt: Attempt, container: Container) -> dict[str, Any]:
+    message = last_words(attempt, container)
     reason = attempt.stopped if attempt.stopped in AGAIN else "Error" if attempt.code else "Completed"
     return {
         "exitCode": attempt.code,
         "reason": attempt.reason or reason,
         "startedAt": _moment(attempt.started_at),
         "finishedAt": _moment(attempt.finished_at),
-        "containerID": _id(attempt),
-    } | ({"message": attempt.message} if attempt.message else {})
+        "containerID": attempt.id,
+    } | ({"message": message} if message else {})
 
 
 def _moment(seconds: float | None) -> str:
     return time_text(int(seconds or 0))
-
-
-def _id(attempt: Attempt) -> str:
-    """`fairway://` and the attempt's place among all of this machine."""
-    uid, _, name, number = attempt.folder.parts[-4:]
-    return f"fairway://{uid}/{name}/{number}"

@@ -32,6 +32,10 @@ from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retir
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .execute import Execution, Order
+from .health.action import Place
+from .health.keeper import MIN_SECONDS, Keeper
+from .health.probe import HEALTHY, Health
+from .health.words import message_path
 from .isolation.account import Tenant
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .packed import Packed, attempt_of, packed, unpacked
@@ -66,6 +70,7 @@ class Runner:
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
+        self.keeper = Keeper(client.clock, self.events, self.agenda.note)
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
@@ -80,6 +85,7 @@ class Runner:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.informer.run())
                 tasks.create_task(self.events.run())
+                tasks.create_task(self.keeper.run())
                 tasks.create_task(self._tidy())
                 await self.informer.synced.wait()
                 for left in self.folder.glob("*-*"):
@@ -155,7 +161,7 @@ class Runner:
             return None if held == inf else held  # until it has started nobody can tell what runs
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
-        sight = Sight(pod, histories, self.clock.now())
+        sight = Sight(pod, histories, self.clock.now(), health=self._health(pod, histories))
         ahead = next_of(sight)
         if size := size_of(pod):
             ahead = self._resized(pod, ahead, size)
@@ -166,6 +172,10 @@ class Runner:
         await self._report(replace(sight, refused=refused), ahead)
         times = [ahead.again_at, sight.now + AGAIN_SECONDS if refused else None, self._soon(histories)]
         return min((at for at in times if at is not None), default=None)
+
+    def _health(self, pod: Pod, histories: Mapping[str, Sequence[Attempt]]) -> dict[str, Health]:
+        lasts = {it["name"]: (it, last) for it in _containers(pod) for last in histories[it["name"]][-1:]}
+        return self.keeper.look(pod, {name: each for name, each in lasts.items() if each[1].is_running})
 
     def _resized(self, pod: Pod, ahead: Next, size: str) -> Next:
         """Stops the gang where this pod runs with another number of ranks; lets nothing start while two are about."""
@@ -234,11 +244,16 @@ class Runner:
         os.close(file)
 
     def _stop(self, sight: Sight, ahead: Next) -> None:
-        grace = sight.pod["metadata"].get("deletionGracePeriodSeconds", _grace(sight.pod))
-        for name in ahead.stop:
-            last = sight.histories[name][-1]
+        about = _about(sight.pod)
+        for container in _containers(sight.pod):
+            if (name := container["name"]) not in ahead.stop:
+                continue
+            last, grace = sight.histories[name][-1], _grace_of(sight, name)
             if not last.is_asked:
-                self.events.tell(_about(sight.pod), "Killing", f"Stopping container {name}")
+                grace = self.keeper.farewell(about, Place(container, last, self.clock), grace)
+                if grace is None:
+                    continue
+                self.events.tell(about, "Killing", f"Stopping container {name}")
             stop(last, grace, ahead.why)
 
     async def _start_all(self, sight: Sight, ahead: Next) -> dict[str, str]:
@@ -297,13 +312,15 @@ class Runner:
         own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
             place.mkdir(parents=True, exist_ok=True)
+        message = message_path(container)
         mounted = mounts(pod, container, make_volumes(pod, own / "volumes", sources, account), env)
         return {
             "argv": argv,
             "env": env,
             "folder": container.get("workingDir") or (account.home if account else str(own / "work")),
-            "user": account.order(is_bound=bool(mounted) or _gains_nothing(container)) if account else None,
+            "user": account.order(is_bound=bool(mounted or message) or _gains_nothing(container)) if account else None,
             "mounts": mounted,
+            "message": message,
             "scratch": str(own / "scratch"),
             "grace": _grace(pod),
             "size": size_of(pod),
@@ -346,6 +363,7 @@ class Runner:
     async def _clear(self, uid: str) -> None:
         """Ends and forgets a pod that the server no longer knows."""
         own = self.folder / uid
+        self.keeper.forget(uid)
         histories = {it.name: history(it) for it in (own / "containers").glob("*")}
         await self._mind(uid, histories)
         running = [attempts[-1] for attempts in histories.values() if attempts and attempts[-1].pid]
@@ -382,6 +400,17 @@ def _gains_nothing(container: Container) -> bool:
 
 def _grace(pod: Pod) -> int:
     return int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+def _grace_of(sight: Sight, name: str) -> float:
+    """What is left of the pod's grace where it is deleted: sidecars stop last."""
+    meta, health = sight.pod["metadata"], sight.health.get(name, HEALTHY)
+    grace = meta.get("deletionGracePeriodSeconds")
+    if grace is None:
+        return float(_grace(sight.pod) if health.grace is None else health.grace)
+    if not any(it["name"] == name for it in sight.inits):
+        return float(grace)
+    return max(time(meta["deletionTimestamp"]) - sight.now, min(grace, MIN_SECONDS))
 
 
 def _about(pod: Pod) -> About:

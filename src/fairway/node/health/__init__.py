@@ -1,0 +1,1 @@
+"""How containers are: probes, lifecycle hooks and termination messages."""
