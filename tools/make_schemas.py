@@ -66,7 +66,8 @@ ALLOWED = {
     "scheduling.v1.PriorityClass.preemptionPolicy": "Never PreemptLowerPriority",
     "storage.v1.StorageClass.volumeBindingMode": "Immediate WaitForFirstConsumer",
 }
-FILLED = {"batch.v1.PodFailurePolicyOnPodConditionsPattern": ["status"]}  # said to be required, but it has a default
+FILLED = {  # said to be required, but they have a default
+    "batch.v1.PodFailurePolicyOnPodConditionsPattern": ["status"], "rbac.v1.RoleRef": ["apiGroup"]}
 FIELD = re.compile(r"^  (?:(optional|repeated) )?(map<string, )?([.\w]+)>? (\w+) = (\d+);", re.M)
 MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.M | re.S)
 

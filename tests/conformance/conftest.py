@@ -41,7 +41,8 @@ HERE = Path(__file__).parent
 PATIENCE_SECONDS = 60.0
 CONTROLLERS = ",".join((
     "job-controller", "garbage-collector-controller", "namespace-controller", "ttl-after-finished-controller",
-    "replicaset-controller", "deployment-controller", "statefulset-controller", "cronjob-controller"))
+    "replicaset-controller", "deployment-controller", "statefulset-controller", "cronjob-controller",
+    "clusterrole-aggregation-controller", "serviceaccount-controller"))
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,7 @@ def asked(request: pytest.FixtureRequest) -> Cluster:
 @pytest.fixture
 def collecting(asked: Cluster) -> None:
     if not asked.collects:
-        pytest.skip("a bare kube-apiserver does not act on owner references and namespaces")
+        pytest.skip("a bare kube-apiserver does not act on owner references, namespaces and roles")
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ def request(peer: Peer | None = None, **headers: str) -> Request:
 
 
 async def whoami(server: Server, asked: Request) -> Any:
+    await server.start()
     answer = await server.handle(asked)
     assert isinstance(answer.body, bytes)
     said = json.loads(answer.body)

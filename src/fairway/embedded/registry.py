@@ -15,7 +15,9 @@ import msgspec
 from fairway.api.admission import Refused
 from fairway.clock import Chance, Clock
 from fairway.embedded import crd, defaults, door, managed, meta, rules
+from fairway.embedded.access import escalation
 from fairway.embedded.access.identity import Identity
+from fairway.embedded.access.rbac import Authorizer
 from fairway.embedded.catalog import CRDS, Catalog, Resource
 from fairway.embedded.errors import Cause, already_exists, bad_request, conflict, forbidden, invalid, not_found
 from fairway.embedded.kinds import Kind
@@ -69,6 +71,7 @@ class Registry:
     def __init__(self, store: Store, kinds: Sequence[Kind], clock: Clock, chance: Chance, *, admit: Admit = admit_all):
         self.store, self.clock, self.chance = store, clock, chance
         self.catalog = Catalog(store, kinds)
+        self.access = Authorizer(store)
         self._admit = admit
 
     def current(self, resource: Resource, key: Key) -> Thing:
@@ -101,6 +104,7 @@ class Registry:
         door.enter(self.store, resource, thing)
         thing = self._admitted(thing, None, write=write)
         _check(thing, {}, resource=resource)
+        escalation.check(self.access, write.asker, resource.kind, old=None, new=thing)
         if resource.name == CRDS:
             crd.establish(thing, self.catalog.kinds(), self.clock.now())
             write.warnings.extend(crd.warnings(thing))
@@ -133,6 +137,7 @@ class Registry:
             thing["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         thing = self._admitted(thing, old, write=write)
         _check(thing, old, resource=resource)
+        escalation.check(self.access, write.asker, resource.kind, old=old, new=thing)
         if resource.name == CRDS:
             crd.establish(thing, self.catalog.kinds(), self.clock.now())
         self._note_managers(thing, old, write)

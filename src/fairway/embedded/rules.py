@@ -11,6 +11,7 @@ from typing import Any
 from fairway.api.indexes import parse_indexes
 from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults, handlers
+from fairway.embedded.access import wellformed
 from fairway.embedded.apps.schedule import moments
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
 from fairway.embedded.limits import DATA_BYTES
@@ -352,4 +353,4 @@ _RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = dict.fromkeys(
     "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job, "priorityclasses.scheduling.k8s.io": _priority_class,
     "configmaps": _configuration, "secrets": _secret, "poddisruptionbudgets.policy": _budget, "nodes": _node,
     "customresourcedefinitions.apiextensions.k8s.io": crd.faults,
-}
+} | wellformed.RULES

@@ -9,11 +9,13 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fairway.embedded import execute, logs, reading, scale, subresources, writing
-from fairway.embedded.access.ask import Ask, forbidden
+from fairway.embedded.access import reviews, roles
+from fairway.embedded.access.ask import asked
 from fairway.embedded.access.authenticate import Authenticator, identify
 from fairway.embedded.access.identity import ACCOUNT, ADMIN, Identity
 from fairway.embedded.budgets import keep_counts
@@ -34,6 +36,7 @@ SEATS = 2  # writes of controllers at once while a person's is under way; each c
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HEALTH = ("/healthz", "/livez", "/readyz")
+_STREAMS = ("pods/exec", "pods/attach", "pods/portforward")
 _LATER = ("attach", "portforward", "proxy", "ephemeralcontainers", "resize")
 
 Verb = Callable[[Registry, Call], Response]
@@ -64,12 +67,15 @@ class Server:
             await self._make("", "namespaces", {"metadata": {"name": name}})
         for name, value in _CLASSES.items():
             await self._make("scheduling.k8s.io", "priorityclasses", {"metadata": {"name": name}, "value": value})
+        await roles.begin(self.registry)
 
     async def tend(self) -> None:
-        """Runs as a task until the store closes: what goes with what is gone, and the counts of budgets."""
+        """Runs as a task until the store closes: what goes with what is gone, the counts of budgets, and the rules that
+        roles gather."""
         async with asyncio.TaskGroup() as group:
             group.create_task(Collector(self.registry).run())
             group.create_task(keep_counts(self.registry))
+            group.create_task(roles.keep_aggregated(self.registry))
 
     async def handle(self, request: Request) -> Response:
         return await self._safe(request, None)
@@ -83,7 +89,8 @@ class Server:
 
     async def _safe(self, request: Request, who: Identity | None) -> Response:
         try:
-            return await self._answer(request, who or identify(self._authenticators, self._check, request))
+            who = who or identify(self._authenticators, self.registry.access.check, request)
+            return await self._answer(request, who)
         except (Failure, TooLarge, RecursionError) as error:
             failure = _failure(error)
             headers = {"content-type": "application/json"}
@@ -91,11 +98,8 @@ class Server:
                 headers["retry-after"] = "1"
             return Response(failure.code, headers, encode(failure.status()))
 
-    def _check(self, who: Identity, ask: Ask) -> None:
-        if not who.is_master:
-            raise forbidden(who, ask)
-
     async def _answer(self, request: Request, who: Identity) -> Response:
+        self._check(request, who)
         if request.path in _HEALTH:
             return Response(200, {"content-type": "text/plain"}, b"ok")
         call = read(request, self.registry.catalog, who)
@@ -108,6 +112,8 @@ class Server:
             return found
         if call.method == "GET" and (read_log := logs.served(call)):
             return await read_log(self.registry, call, self.kubelet)
+        if call.method == "POST" and not (call.resource.kind.stored or call.name):
+            return reviews.answer(self.registry.access, self._authenticators, call)
         if execute.answers(call):
             return await execute.execute(self.registry, call, self.kubelet)
         verb = _verb(call)
@@ -115,6 +121,15 @@ class Server:
             return verb(self.registry, call)
         async with self._lane(who.name):
             return await self._written(verb, call)
+
+    def _check(self, request: Request, who: Identity) -> None:
+        """Raises the Failure of a user who may not ask this."""
+        if who.is_master:
+            return
+        ask = asked(request)
+        self.registry.access.check(who, ask)
+        if ask.whole in _STREAMS and ask.verb == "get":  # over a WebSocket it is a GET, and does as much
+            self.registry.access.check(who, replace(ask, verb="create"))
 
     async def _written(self, verb: Verb, call: Call) -> Response:
         if self.registry.store.closed:
@@ -177,7 +192,7 @@ def _failure(error: Failure | TooLarge | RecursionError) -> Failure:
 def _verb(call: Call) -> Verb:
     kind, method = call.resource.kind, call.method
     if not kind.stored:
-        verbs: Mapping[str, Verb] = {} if call.name else {"POST": subresources.review}
+        verbs: Mapping[str, Verb] = {}
     elif not call.subresource:
         verbs = _ONE if call.name else _MANY
         if method == "GET" and call.flag("watch"):

@@ -1,7 +1,7 @@
-"""Pods' binding and eviction, and the questions that are answered and not kept (who am I, may I).
+"""Pods' binding and eviction.
 
 A binding gives a pod its node once. An eviction is a delete that asks the pod's PodDisruptionBudget first; the budget
-is counted when asked, from the pods as they are. Everything is allowed: the server has one user.
+is counted when asked, from the pods as they are.
 """
 
 from dataclasses import replace
@@ -91,22 +91,6 @@ def _condition(pod: Thing, condition: dict[str, Any]) -> None:
     status = pod.setdefault("status", {})
     others = [each for each in status.get("conditions") or () if each["type"] != condition["type"]]
     status["conditions"] = [*others, condition]
-
-
-# -- questions
-
-def review(registry: Registry, call: Call) -> Response:
-    """Answers who asks, and that everything is allowed."""
-    thing = call.thing()
-    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    answers: dict[str, dict[str, Any]] = {
-        "selfsubjectreviews": {"userInfo": call.asker.info()},
-        "selfsubjectrulesreviews": {"resourceRules": [everything], "incomplete": False,
-                                    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]},
-        "tokenreviews": {"authenticated": False, "error": "this server reviews no tokens"},
-    }
-    thing["status"] = answers.get(call.resource.kind.plural, {"allowed": True, "reason": "everything is allowed here"})
-    return Response(201, _JSON, encode(call.resource.ordered(thing)))
 
 
 def _success(status: int) -> Response:

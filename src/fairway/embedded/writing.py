@@ -3,6 +3,7 @@
 from typing import Any
 
 from fairway.embedded import deletion, managed, unserved
+from fairway.embedded.access.ask import Ask
 from fairway.embedded.call import Call
 from fairway.embedded.deletion import Options
 from fairway.embedded.errors import Cause, Failure, bad_request, denied, invalid, required
@@ -55,6 +56,8 @@ def _apply(registry: Registry, call: Call, write: Write) -> Response:
     now, force = registry.clock.now(), call.flag("force")
     thing = managed.applied(kind.schema, old, config, write.who, now=now, force=force)
     if old is None:
+        space = call.namespace
+        registry.access.check(call.asker, Ask("create", kind.group, kind.plural, "", space, call.name))
         thing = registry.create(thing, write)
         return warned(answer(registry, call, encode(thing), status=201), write)
     return _updated(registry, call, thing=thing, write=write)

@@ -27,7 +27,9 @@ Check = Callable[[Identity, Ask], None]
 
 def identify(authenticators: Sequence[Authenticator], check: Check, request: Request) -> Identity:
     """Who asks. Failure 401 where nobody knows, 403 where the user may not speak for the other."""
-    who = _first(authenticators, request)
+    who = ADMIN if not authenticators else known(authenticators, request)
+    if who is None:
+        raise Failure(401, "Unauthorized", "Unauthorized")
     if not any(name.startswith("impersonate-") for name in request.headers):
         return who
     for ask in _asks(request.headers):
@@ -35,13 +37,9 @@ def identify(authenticators: Sequence[Authenticator], check: Check, request: Req
     return _other(request.headers)
 
 
-def _first(authenticators: Sequence[Authenticator], request: Request) -> Identity:
-    if not authenticators:
-        return ADMIN
-    for each in authenticators:
-        if found := each(request):
-            return found
-    raise Failure(401, "Unauthorized", "Unauthorized")
+def known(authenticators: Sequence[Authenticator], request: Request) -> Identity | None:
+    """The first answer of these."""
+    return next((found for each in authenticators if (found := each(request))), None)
 
 
 def bearer(request: Request) -> str:
