@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from board import LINK, Board, board, lease, node, queue, workload
 
+from fairway.cli.desk import desk
 from fairway.kube import kinds
-from fairway.kube.kinds import Ref
+from fairway.kube.kinds import Ref, Selection
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
 PATIENCE_MS = 60_000
-VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/usage", "/workload/nlp/job-train"]
+VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/usage", "/submit", "/workload/nlp/job-train"]
 WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 2 nodes"}
 THINGS = (
     node("n1"), node("n2", unschedulable=True), queue("all", 16), queue("nlp", 2, parent="all"),
@@ -185,3 +186,19 @@ async def test_without_a_token_the_page_asks_for_one() -> None:
         await page.keyboard.press("Enter")
         await page.wait_for_selector("article.node")
         assert "ann" not in page.url
+
+
+async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit?queue=nlp&namespace=nlp", width=375)
+        assert await page.locator("[data-make]").is_disabled()
+        await page.locator("[name=command]").focus()
+        await page.keyboard.type("python train.py")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#tried:has-text('It would start now')")
+        await page.wait_for_function("document.activeElement.matches('[data-make]')")
+        assert "python train.py" in await page.locator("[name=manifest]").input_value()
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#tried:has-text('It is made')")
+        made = await shown.client.list(Selection(kinds.JOBS))
+        assert [it["metadata"]["labels"]["fairway.dev/queue"] for it in made] == ["nlp"] and page.faults == []

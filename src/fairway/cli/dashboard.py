@@ -84,10 +84,13 @@ async def served(page: Page) -> AsyncIterator[str]:
     from fairway.web.server import Dashboard
     from fairway.web.world import World
 
+    from .desk import desk
+
     clock, token = Clock(), Chance().token() if page.is_own else ""
     async with http_transport(page.config, clock) as own, http_transport(bare(page.config), clock) as nobody:
         world = World(Client(own, clock), page.config.namespace, page.home)
-        dashboard = Dashboard(world, Access(world, token, nobody), host=page.host, port=page.port)
+        access = Access(world, token, nobody)
+        dashboard = Dashboard(world, access, desk=desk(), host=page.host, port=page.port)
         async with dashboard.serve() as address:
             yield f"{address}/now" + (f"#token={token}" if token else "")
 

@@ -47,14 +47,19 @@ READ = (
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
     """When and where the Job would start, and who would have to go: as data, and in a line or two."""
+    answer, world = await answered(client, client, job, namespace)
+    return answer, _lines(answer, world)
+
+
+async def answered(client: Client, reader: Client, job: Thing, namespace: str) -> tuple[Thing, "World"]:
+    """How the Job, if `client` sent it, would be decided now on what `reader` may see; and that."""
     job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)
-    known = await _known(client)
+    known = await _known(reader)
     from fairway.offline import Case
 
-    world = _world(client, known, [*await _jobs(client, known), (kinds.JOBS, job)])
-    case = Case(world, await policy_of(client), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
-    answer = case.answer()
-    return answer, _lines(answer, world)
+    world = _world(reader, known, [*await _jobs(reader, known), (kinds.JOBS, job)])
+    case = Case(world, await policy_of(reader), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
+    return case.answer(), world
 
 
 async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str]:

@@ -60,9 +60,15 @@ def load(file: str | Path) -> list[object]:
     where = "standard input" if file == "-" else file
     try:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return [one for document in _documents(text) for one in _opened(document, "")]
     except OSError as error:
         raise Unreadable(f"{where}: {error.strerror or error}") from None
+    return loaded(text, str(where))
+
+
+def loaded(text: bytes, where: str) -> list[object]:
+    """The objects in a text; `where` names it in what an Unreadable says."""
+    try:
+        return [one for document in _documents(text) for one in _opened(document, "")]
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise Unreadable(f"{where}: {line}{error.problem or error}") from None

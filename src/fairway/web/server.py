@@ -5,6 +5,7 @@
     /stream?at=VIEW  one stream per tab: the view, then each change, as numbered server-sent events
     /log, /detail    of one workload: what a rank writes; events, YAML and attempts
     /act             an action on workloads, with the viewer's own rights
+    /submit          tries what a viewer would submit, or makes it, with those rights
 
 All but the first two show a bearer token in a header: no cookie, so no other page can act for a viewer. On loopback a
 request must name a loopback host; scripts and styles come from here alone.
@@ -21,7 +22,7 @@ from aiohttp import web
 
 from fairway.kube.client import ApiError
 
-from . import log, now, operations, queues, timeline, usage, waiting, workload_page
+from . import log, now, operations, queues, submit, timeline, usage, waiting, workload_page
 from .access import Access, Refused, Viewer
 from .act import act
 from .page import Ask, shell
@@ -37,7 +38,7 @@ HEADERS = {
 STATIC = {"fairway.css": "text/css", "fairway.js": "text/javascript", "icon.svg": "image/svg+xml"}
 VIEWS = {
     "now": now.page, "waiting": waiting.page, "queues": queues.page, "timeline": timeline.page,
-    "operations": operations.page, "usage": usage.page, "workload": workload_page.page,
+    "operations": operations.page, "usage": usage.page, "submit": submit.page, "workload": workload_page.page,
 }  # fmt: skip
 MENU = [(name, name.capitalize()) for name in VIEWS if name != "workload"]
 STOP_SECONDS = 0.5
@@ -47,8 +48,10 @@ Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
 class Dashboard:
     """`host` is the address to listen on; `port` 0: any free one, `serve` tells which."""
 
-    def __init__(self, world: World, access: Access, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._world, self._access, self._host, self._port = world, access, host, port
+    def __init__(
+        self, world: World, access: Access, *, desk: submit.Desk | None = None, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self._world, self._access, self._desk, self._host, self._port = world, access, desk, host, port
         self._topics = Topics(world, VIEWS)
 
     @asynccontextmanager
@@ -59,6 +62,7 @@ class Dashboard:
             web.get("/", _redirect), web.get("/static/{name}", _static), web.get("/healthz", _health),
             web.get("/stream", self._known(self._stream)), web.get("/detail", self._known(self._detail)),
             web.get("/log", self._known(self._log)), web.post("/act", self._known(self._act)),
+            web.post("/submit", self._known(self._submit)),
             web.get("/{path:.+}", self._shell),
         ])  # fmt: skip
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS, handler_cancellation=True)
@@ -154,6 +158,15 @@ class Dashboard:
                 async for part in parts:
                     await outgoing.write(msgspec.json.encode(part) + b"\n")
         return outgoing
+
+    async def _submit(self, request: web.Request, viewer: Viewer) -> web.Response:
+        if self._desk is None:
+            return _said(404, "this page cannot submit; `fairway submit` can")
+        try:
+            asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            return web.json_response(await submit.submit(self._world, self._desk, viewer, asked), headers=HEADERS)
+        except (msgspec.MsgspecError, submit.Unfit) as error:
+            return _said(400, str(error))
 
     async def _act(self, request: web.Request, viewer: Viewer) -> web.Response:
         try:

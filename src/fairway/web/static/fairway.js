@@ -354,7 +354,7 @@ function proposeMany(action) {
   const keys = chosen(), spaces = Object.groupBy(keys, key => key.split("/")[0]);
   dialog.innerHTML = `<h2 id="dialog-title"></h2><p></p>${action === "queue" ? ONE("leaves").innerHTML : ""}<p>The same on the command line:</p><pre data-line></pre>`;
   dialog.querySelector("h2").textContent = `${action === "queue" ? "Move" : action[0].toUpperCase() + action.slice(1)} ${keys.length} workloads?`;
-  dialog.querySelector("p").textContent = keys.map(key => key.split("/")[1]).join(", ");
+  dialog.querySelector("p").textContent = keys.map(key => key.split("/")[1]).join(", ") + ({cancel: ". None of them runs: no work is lost, only their places.", suspend: ". None of them runs: no work is lost; each keeps its place."}[action] || "");
   const verb = action === "queue" ? "modify --queue VALUE" : action;
   dialog.querySelector("pre").dataset.line = Object.entries(spaces).map(([space, them]) => `kubectl fairway -n ${space} ${verb} ${them.map(key => `workload/${key.split("/")[1]}`).join(" ")}`).join("\n");
   confirm(action, keys);
@@ -405,6 +405,49 @@ async function send(asked, button) {
   } catch (error) { words.textContent = error.message; }
   button.disabled = false;
 }
+
+// Submitting: what is tried is what is made; a change asks for a new trial
+
+async function attempt(form, isTrial) {
+  const words = form.querySelector("[role=status]"), fields = form.elements, [tryIt, make] = form.querySelectorAll("button");
+  const asked = {...Object.fromEntries(new FormData(form)), try: isTrial};
+  if (!isTrial) asked.command = "";
+  words.className = "";
+  words.textContent = isTrial ? "trying" : "sending";
+  tryIt.disabled = make.disabled = true;
+  try {
+    const answer = await ask("/submit", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
+    const told = await answer.json();
+    words.textContent = told.message || "";
+    words.className = told.message ? "bad" : "";
+    if (answer.ok) {
+      fields.manifest.value = told.manifest;
+      ONE("tried").replaceChildren(parsed(told.html));
+    }
+    make.disabled = !(answer.ok && isTrial && told.is_fit);
+    if (!make.disabled) make.focus();
+  } catch (error) { words.textContent = error.message; }
+  tryIt.disabled = false;
+}
+
+main.addEventListener("submit", event => {
+  if (event.target.matches("[data-submit]")) { event.preventDefault(); attempt(event.target, true); }
+});
+main.addEventListener("click", event => { if (event.target.matches("[data-make]")) attempt(event.target.form, false); });
+main.addEventListener("input", event => {
+  const form = event.target.closest("[data-submit]");
+  if (form) form.querySelector("[data-make]").disabled = true;
+  if (form && event.target.name === "manifest") form.elements.command.value = "";
+});
+main.addEventListener("dragover", event => { if (event.target.closest("[data-submit]")) event.preventDefault(); });
+main.addEventListener("drop", async event => {
+  const form = event.target.closest("[data-submit]"), file = event.dataTransfer?.files[0];
+  if (!form || !file) return;
+  event.preventDefault();
+  form.elements.command.value = "";
+  form.elements.manifest.value = await file.text();
+  attempt(form, true);
+});
 
 takeToken();
 addEventListener("hashchange", () => { takeToken(); open(); });

@@ -1,0 +1,50 @@
+"""What the live page asks of the command line: the Job of a form, made as `fairway submit` makes it, and its trial."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairway.kube.client import Client
+
+from .job import amend, check_name, stem
+from .main import Problem
+from .mistakes import view_of
+from .program import program_of
+from .submit import submit
+from .whatif import answered
+
+if TYPE_CHECKING:
+    from fairway.web.submit import Desk
+
+OPTIONS = ("name", "queue", "gpus", "cpus", "memory", "image", "time-limit")
+
+
+def desk() -> "Desk":
+    from fairway.web.submit import Desk
+
+    return Desk(_job, _answer)
+
+
+async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[str, Any]:
+    from fairway.web.submit import Unfit
+
+    words = [f"--{name}={form[name]}" for name in OPTIONS if form.get(name)]
+    try:
+        order = SimpleNamespace(**submit.make_context("submit", [*words, "--", "sh", "-c", form["command"]]).params)
+        program = program_of(order, is_here=(await view_of(client, order)).is_here)
+        if order.name:
+            check_name(order.name)
+        name = order.name or f"{stem(tuple(form['command'].split()))}-{client.chance.word()}"
+        made = program.job(order, name, namespace)
+        amend(made, order)
+        program.finish(made, order)
+    except (Problem, click.ClickException) as error:
+        raise Unfit(error.format_message()) from error
+    return made
+
+
+async def _answer(client: Client, reader: Client, job: dict[str, Any]) -> dict[str, Any]:
+    answer, _ = await answered(client, reader, job, str(job["metadata"]["namespace"]))
+    return answer

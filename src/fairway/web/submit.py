@@ -1,0 +1,100 @@
+"""The view Submit: a program, or a manifest, is tried first, then made, with the viewer's own token.
+
+A form becomes the manifest of a Job, which the page shows; what is tried, and made, is always a manifest. A trial asks
+the API server whether it would take each object, and of a Job how it is decided on the cluster as it is: where it
+starts, which workloads it evicts, else why it waits and until when. The answer names workloads of the Job's namespace
+alone.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fairway.api.objects import QUEUE
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind
+from fairway.kube.manifest import Unreadable, loaded
+
+from .access import Viewer
+from .act import leaves
+from .page import Ask, Page, drawn, fragment
+from .world import World
+
+Thing = dict[str, Any]
+KINDS = {"Job": kinds.JOBS, "Pod": kinds.PODS}
+QUEUEING = ("Job", "Pod", "JobSet", "PyTorchJob", "RayCluster")
+MOST_OBJECTS = 20
+
+
+class Unfit(Exception):
+    """What is submitted cannot be: one line that names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`job`: the Job of what a form says (options by name, and the command); raises Unfit. `answer`: how a Job that the
+    first client sends is decided on what the second one may read: an entry of a plan with `forecast`, `wouldEvict` and
+    `wouldShrink`."""
+
+    job: Callable[[Client, Mapping[str, str], str], Awaitable[Thing]]
+    answer: Callable[[Client, Client, Thing], Awaitable[Thing]]
+
+
+def page(world: World, ask: Ask) -> Page:
+    spaces = sorted(it for it in {"default", *world.namespaces} if ask.sight.sees(it))
+    return drawn("submit", "Submit", {"ask": ask, "queues": leaves(world), "spaces": spaces}, {}, ask.before)
+
+
+async def submit(world: World, desk: Desk, viewer: Viewer, asked: Mapping[str, Any]) -> Thing:
+    """Tries what is asked for, or makes it: the manifest, and what is to be told of it as HTML; raises Unfit."""
+    space, queue = str(asked.get("namespace") or "default"), str(asked.get("queue") or "")
+    if command := str(asked.get("command") or "").strip():
+        form = {name: str(value) for name, value in asked.items() if value} | {"command": command}
+        things = [await desk.job(viewer.client, form, space)]
+    else:
+        things = list(_things(str(asked.get("manifest") or ""), space, queue))
+    told = []
+    for thing in things:
+        try:
+            told.append(await _one(world, desk, viewer, thing, is_trial=bool(asked.get("try"))))
+        except ApiError as error:
+            told.append({"name": _called(thing), "error": error.message or str(error)})
+    manifest = yaml.safe_dump_all(things, sort_keys=False, allow_unicode=True)
+    html = fragment("tried", {"told": told, "is_trial": bool(asked.get("try"))})
+    return {"manifest": manifest, "html": html, "is_fit": not any("error" in it for it in told)}
+
+
+def _things(manifest: str, space: str, queue: str) -> Iterator[Thing]:
+    try:
+        found = loaded(manifest.encode(), "manifest")
+    except Unreadable as error:
+        raise Unfit(str(error)) from error
+    if not 0 < len(found) <= MOST_OBJECTS:
+        raise Unfit(f"manifest: holds {len(found)} objects; 1 to {MOST_OBJECTS} are allowed, or give a command")
+    for thing in found:
+        if not isinstance(thing, dict) or thing.get("kind") not in QUEUEING or not thing.get("apiVersion"):
+            raise Unfit(f"manifest: apiVersion and kind of each object are needed; {', '.join(QUEUEING)} queue")
+        meta = thing.setdefault("metadata", {})
+        if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+            raise Unfit(f"manifest: metadata.name of each {thing['kind']} is needed")
+        meta.setdefault("namespace", space)
+        if queue:
+            meta["labels"] = {QUEUE: queue} | (meta.get("labels") or {})
+        yield thing
+
+
+def _called(thing: Thing) -> str:
+    meta = thing["metadata"]
+    return f"{str(thing['kind']).lower()}/{meta.get('name') or meta.get('generateName')}"
+
+
+async def _one(world: World, desk: Desk, viewer: Viewer, thing: Thing, *, is_trial: bool) -> Thing:
+    name, space = str(thing["kind"]), str(thing["metadata"]["namespace"])
+    kind = KINDS.get(name) or Kind(name, f"{name.lower()}s", str(thing["apiVersion"]))
+    if is_trial and name == "Job":
+        return {"name": _called(thing), "answer": await desk.answer(viewer.client, world.client, thing)}
+    made = await viewer.client.create(kind, thing, namespace=space, dry_run=is_trial)
+    return {"name": f"{name.lower()}/{made['metadata']['name']}", "space": space}

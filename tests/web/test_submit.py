@@ -1,0 +1,58 @@
+"""What is submitted on the page: tried first, made as it was tried, with the viewer's rights alone."""
+
+from typing import Any
+
+from board import LINK, Board, Thing, board, node, queue, workload
+
+from fairway.cli.desk import desk
+from fairway.kube import kinds
+from fairway.kube.kinds import Selection
+
+FORM = {"command": "python train.py --lr 0.1", "gpus": "2", "queue": "nlp", "namespace": "nlp", "try": True}
+NODE, NLP = node("n1", 4), queue("nlp", 4)
+
+
+async def sent(shown: Board, token: str = LINK, **asked: Any) -> tuple[int, Thing]:
+    headers = {"authorization": f"Bearer {token}"}
+    async with shown.session.post(f"{shown.address}/submit", json=asked, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def jobs(shown: Board) -> list[Thing]:
+    return await shown.client.list(Selection(kinds.JOBS))
+
+
+async def test_a_form_is_tried_shown_as_a_manifest_and_made_as_it_was_tried() -> None:
+    async with board(NODE, NLP, workload("nlp/job-a", "nlp", 1, at="n1[0]"), desk=desk()) as shown:
+        status, tried = await sent(shown, **FORM)
+        assert status == 200 and tried["is_fit"] and "It would start now" in tried["html"] and "n1" in tried["html"]
+        assert await jobs(shown) == []
+        status, made = await sent(shown, manifest=tried["manifest"], namespace="nlp")
+        assert status == 200 and "It is made" in made["html"]
+        (job,) = await jobs(shown)
+        assert job["metadata"]["name"].startswith("train-") and job["metadata"]["namespace"] == "nlp"
+        assert job["spec"]["template"]["spec"]["containers"][0]["command"] == ["sh", "-c", FORM["command"]]
+
+
+async def test_a_trial_says_why_it_would_wait_and_what_cannot_be_made() -> None:
+    async with board(NODE, NLP, workload("nlp/job-a", "nlp", 4, at="n1[0,1,2,3]"), desk=desk()) as shown:
+        _, tried = await sent(shown, **FORM)
+        assert "It would wait" in tried["html"] and "with 0 GPUs" not in tried["html"]
+        assert (await sent(shown, **FORM | {"gpus": "x"}))[1]["message"].startswith("--gpus: 'x'")
+        status, told = await sent(shown, manifest="kind: Deployment\napiVersion: apps/v1", **{"try": True})
+        assert status == 400 and "Job, Pod" in told["message"]
+
+
+async def test_what_a_trial_would_evict_is_named_where_its_viewer_may_see_it_and_counted_elsewhere() -> None:
+    def allows(user: str, resource: str, namespace: str) -> bool:
+        return namespace == user or resource == "queues"
+
+    lent = workload("vision/job-secret", "vision", 4, at="n1[0,1,2,3]", spec={"preemptible": True})
+    things = NODE, NLP, queue("vision", 0), workload("nlp/job-own", "nlp", 9), lent
+    async with board(*things, users=("nlp", "vision"), allows=allows, desk=desk()) as shown:
+        status, tried = await sent(shown, "nlp", **FORM)
+        assert status == 200 and "It would evict" in tried["html"]
+        assert "1 workload of queue vision" in tried["html"] and "secret" not in str(tried)
+        status, told = await sent(shown, "vision", **FORM)
+        assert "It cannot be made" in told["html"] and not told["is_fit"]
+        assert await jobs(shown) == []
