@@ -72,7 +72,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
     (machine.folder / "settings.yaml").write_text(f"metricsPort: {free_port()}\n")
     said = machine.run("up", "--detach", "--cpus", "2", "--fake-gpus", "2", "--config", "settings.yaml")
-    assert said.splitlines()[0].endswith("kubeconfig")
+    assert re.fullmatch(r"\S+kubeconfig\n", said)
+    assert "token" not in (machine.folder / "fairway" / "up.log").read_text()
     yield machine
     machine.run("down")
 

@@ -20,7 +20,7 @@ def live(folder: Path, cpus: str = "8", gpus: int = 0, log: Path | None = None) 
 
     if log:
         os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), 2)
-    options = Options(folder, cpus=cpus, fake_gpus=gpus)
+    options = Options(folder, cpus=cpus, fake_gpus=str(gpus))
     asyncio.run(up(options, clock=Clock(), chance=Chance(), control=schedule))
 
 

@@ -9,9 +9,11 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from stat import S_ISFIFO
 
 import click
 
@@ -96,8 +98,11 @@ async def served(page: Page) -> AsyncIterator[str]:
 
 
 async def beside(config: Config) -> None:
-    """The page of the cluster of this machine, until cancelled; its link goes to standard error. Without a port for it
-    all else works."""
+    """The page of the cluster of this machine, until cancelled; its link goes to standard error, for a terminal or for
+    the program that reads it. A file or the journal would keep its token, so there is no page then: `fairway dashboard`
+    serves one. Without a port for it all else works."""
+    if not (sys.stderr.isatty() or S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode)):
+        return
     try:
         async with served(Page(config)) as link:
             click.echo(f"what happens there: {link}", err=True)

@@ -4,6 +4,7 @@ server, as it runs beside the cluster of this machine."""
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Coroutine
@@ -25,6 +26,7 @@ FOLDER = click.option("--data-dir", "folder", default="", metavar="D",
                       help="Where the cluster lives; default: the user's data home, in fairway.")
 TEAM = click.option("--team", is_flag=True, help="The cluster of all users of this machine, in /var/lib/fairway.")
 PATH = click.Path(path_type=Path)
+OWN = "own"  # as in `fairway.embedded.offer`, which is imported only where a cluster starts
 CONFIG = click.option("--config", default="", metavar="FILE", help="A YAML file of settings.")
 
 
@@ -32,8 +34,14 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
     from fairway.api.quantities import Malformed, parse
 
     with told(Malformed, by=f"{option.opts[0]}: "):
-        if chosen and not parse(chosen):
+        if chosen and chosen != OWN and not parse(chosen):
             raise Malformed(f"found {chosen!r}; more than 0 is allowed")
+    return chosen
+
+
+def _count(context: click.Context, option: click.Parameter, chosen: str) -> str:
+    if chosen not in ("", OWN) and not re.fullmatch("[0-9]{1,4}", chosen, re.ASCII):
+        raise Problem(f"{option.opts[0]}: found {chosen!r}; a number is allowed, or `{OWN}` for those of the machine")
     return chosen
 
 
@@ -43,7 +51,7 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
               help="The API server's port; default: that of last time.")
 @click.option("--cpus", default="", metavar="N", help="Offer so many CPUs.", callback=_quantity)
 @click.option("--memory", default="", metavar="M", help="Offer so much memory, e.g. 16Gi.", callback=_quantity)
-@click.option("--fake-gpus", type=click.IntRange(min=0), metavar="N", help="Offer so many GPUs that are not there.")
+@click.option("--fake-gpus", default="", metavar="N", help="Offer so many GPUs that are not there.", callback=_count)
 @click.option("--nodes", type=PATH, metavar="FILE", help="More nodes, whose pods only pretend to run.")
 @CONFIG
 @TEAM
@@ -52,6 +60,8 @@ def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> s
 @click.option("--detach", is_flag=True, help="Return when it is ready; `fairway down` stops it.")
 def up(folder: str, detach: bool, config: str, team: bool, admins: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig, and the link of its page.
+
+    What --cpus, --memory and --fake-gpus offer holds for later starts, too; `own` offers the machine's own again.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
     file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
@@ -83,7 +93,8 @@ async def _detach(folder: Path) -> None:
 
     again = [argument for argument in sys.argv[1:] if argument != "--detach"]
     await detach([sys.executable, "-m", "fairway.cli.main", *again], folder, Clock())
-    click.echo("`fairway dashboard` prints the link of a page of what happens there", err=True)
+    if sys.stderr.isatty():
+        click.echo("`fairway dashboard` prints the link of a page of what happens there", err=True)
     click.echo(str(folder / "kubeconfig"))
 
 

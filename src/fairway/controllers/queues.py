@@ -1,11 +1,11 @@
 """What queues show and remember: counts, usage, share, how good forecasts were; and the charge for what ended.
 
-A queue's status is written by one patch over the version it was read from, at most once a minute, but within a second
-where a deletion waits for its charge. What is to be added to it is kept until it is written, and decisions are told of
-it (`remembered`); a crash loses what forecasts and evictions of the last minute were to add, but no charge. A workload
-that used anything is charged, to its queue and those above, in the same write that notes its uid there; its finalizer
-goes when that is seen. Queue `default` is made at start where there is none. What a queue that is gone would have been
-charged, nobody is.
+A queue's status is written by one patch over the version it was read from, at most every five seconds, but within a
+second where a deletion waits for its charge, and with many queues once a minute each. What is to be added to it is kept
+until it is written, and decisions are told of it (`remembered`); a crash loses what forecasts and evictions since the
+last write were to add, but no charge. A workload that used anything is charged, to its queue and those above, in the
+same write that notes its uid there; its finalizer goes when that is seen. Queue `default` is made at start where there
+is none. What a queue that is gone would have been charged, nobody is.
 """
 
 import dataclasses
@@ -13,7 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from fairway.api import queues
@@ -36,9 +38,10 @@ from .meter import Meter
 from .status import Said, since
 from .workloads import held_by, used, value_of
 
-DEFAULT = "default"
+DEFAULT, APPLIED = "default", "kubectl.kubernetes.io/last-applied-configuration"
 MOST_LEARNED = 200  # runtimes of a queue that are learned from before they are written
-PAUSE_SECONDS, SETTLE_SECONDS, HURRIED_SECONDS = 60.0, 1.0, 0.5
+LONGEST_PAUSE, LEAST_PAUSE, SETTLE_SECONDS, HURRIED_SECONDS = 60.0, 5.0, 1.0, 0.5
+WRITES_A_SECOND = 2  # of all queues together, once they are so many that LEAST_PAUSE would mean more
 Cell = tuple[str, str, str]
 """Queue, pool, resource."""
 
@@ -124,7 +127,12 @@ class Queues:
 
     def _note(self, name: str) -> None:
         """A turn once it may be written again, and what changes now has changed."""
-        self.agenda.note(name, max(self.means.now() + SETTLE_SECONDS, self._written.get(name, 0.0) + PAUSE_SECONDS))
+        self.agenda.note(name, max(self.means.now() + SETTLE_SECONDS, self._may_write(name)))
+
+    def _may_write(self, name: str) -> float:
+        """From when on its status may be written again."""
+        pause = min(LONGEST_PAUSE, max(LEAST_PAUSE, len(self.means.view.queues) / WRITES_A_SECOND))
+        return self._written.get(name, -pause) + pause
 
     def remembered(self, snapshot: Snapshot) -> Snapshot:
         """With what queues are still to be told of spent budgets and evicted GPUs: a decision must not wait for it."""
@@ -151,14 +159,13 @@ class Queues:
         if not self.means.election.is_leader():
             return self.means.now() + 1.0
         if name == DEFAULT and self._must_make:
-            body = {"apiVersion": VERSION, "kind": "Queue", "metadata": {"name": DEFAULT}, "spec": {}}
-            await self.means.client.ensure(kinds.QUEUES, body)
+            await self.means.client.ensure(kinds.QUEUES, default_queue())
             self._must_make = False
         seen, news = self.means.view.queues.get(name), self._news(name)
         if seen is None:
             self._told(name, news)
             return None
-        again = self._written.get(name, 0.0) + PAUSE_SECONDS
+        again = self._may_write(name)
         if not self._hurried[name] and self.means.now() < again:
             return again
         patch = change(seen.status, self._status(seen, news))
@@ -209,6 +216,13 @@ class Queues:
         status = life.told(status, "Valid", said, now=self.means.now(), value=value)
         hours = round(picture.reserved / HOUR, 3)
         return replace(status, pending=picture.pending, admitted=picture.admitted, budget_reserved=hours, **told)
+
+
+def default_queue() -> dict[str, Any]:
+    """Queue `default` as `kubectl apply` would make it: applied again with quotas, it changes without a warning."""
+    body: dict[str, Any] = {"apiVersion": VERSION, "kind": "Queue", "metadata": {"name": DEFAULT}, "spec": {}}
+    applied = {**body, "metadata": {"annotations": {}, "name": DEFAULT}}
+    return body | {"metadata": {"name": DEFAULT, "annotations": {APPLIED: msgspec.json.encode(applied).decode()}}}
 
 
 def use_of(said: WorkloadObject, now: float) -> Use | None:

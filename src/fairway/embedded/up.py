@@ -59,6 +59,7 @@ from .http import HttpServer
 from .jobs import Jobs
 from .keys import Keys, keys, write_private
 from .kinds import builtin_kinds
+from .offer import FLAGS, OfferError, remembered
 from .registry import Registry
 from .server import Server
 from .store import Store
@@ -80,13 +81,14 @@ class UpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`port` 0: the one of last time, if it is free. What is empty or None is as the machine has it."""
+    """`port` 0: the one of last time, if it is free. `cpus`, `memory`, `fake_gpus`: what is empty is as at the last
+    start, `own` as the machine has it (`offer`)."""
 
     data_dir: Path
     port: int = 0
     cpus: str = ""
     memory: str = ""
-    fake_gpus: int | None = None
+    fake_gpus: str = ""
     nodes: Path | None = None
     job_ttl: float | None = None  # see `gate`
     logs: Bounds | None = None
@@ -100,10 +102,14 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
     sys.setswitchinterval(SWITCH_SECONDS)
     with held(folder):
         try:
-            machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=options.fake_gpus)
+            said = {name: getattr(options, name) for name in FLAGS}
+            with _told(folder):
+                options = replace(options, **remembered(folder, said))
+            fakes = int(options.fake_gpus) if options.fake_gpus else None
+            machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=fakes)
             hollow = nodes_of(options.nodes, clock.now(), machine=machine.name) if options.nodes else []
             database = Database(str(folder / "state.db"), reserve=RESERVE_BYTES)
-        except (Unusable, NodesError) as error:
+        except (Unusable, NodesError, OfferError) as error:
             raise UpError(str(error)) from error
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock, job_ttl=options.job_ttl))
@@ -196,7 +202,7 @@ class _Cluster:
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs, tenant=tenant)
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
-                   tokens, options.team, options.fake_gpus is None)  # fmt: skip
+                   tokens, options.team, not options.fake_gpus)  # fmt: skip
 
     @asynccontextmanager
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:

@@ -200,7 +200,8 @@ class CandidateSet:
         pods, has_core = Counter[Disruption](), False
         for candidate in candidates:
             has_core |= candidate.pod is None
-            pods.update(dict(candidate.budgets))
+            if candidate.budgets:
+                pods.update(dict(candidate.budgets))
         disrupted = self.cycle.disrupted
         return 2 * any(disrupted[one.key] + count > one.allowed for one, count in pods.items()) + has_core
 

@@ -12,7 +12,7 @@ from .elastic import grow
 from .eligibility import bound
 from .lifecycle import release, replace_lost
 from .model import Workload
-from .plan import Admit, Plan, Verdict, Wait, kept
+from .plan import Admit, Keep, Plan, Verdict, Wait
 from .policy import Policy
 from .queueing import Order, PendingQueue, pending_queues, positions
 from .reclaim import reclaim
@@ -61,11 +61,11 @@ def _turn(workload: Workload, cycle: Cycle) -> Verdict:
     )
 
 
-class LastWaits:
-    """The waits of the cycle before, by key."""
+class LastPlan:
+    """The waits of the cycle before, and what it kept, by key."""
 
     def __init__(self) -> None:
-        self.waits: dict[str, Wait] = {}
+        self.waits, self.keeps = dict[str, Wait](), dict[str, Keep]()
 
 
 def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
@@ -73,8 +73,8 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
     behind, another; what runs on is kept. What has not changed is the same value as in the cycle before: whoever
     compares plans is done with it at once."""
     verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
-    last = cycle.snapshot.memo.of(LastWaits)
-    before, waits = last.waits, dict[str, Wait]()
+    last = cycle.snapshot.memo.of(LastPlan)
+    before, waits, keeps = last.waits, dict[str, Wait](), dict[str, Keep]()
     for key, verdict in verdicts.items():
         if type(verdict) is Wait:
             found = before[key].facts if key in before and before[key].facts == verdict.facts else verdict.facts
@@ -86,9 +86,11 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             if not (known and known.facts is facts and known.reason is reason and known.position == places[key]):
                 known = Wait(key, reason, facts, places[key])
             verdicts[key] = waits[key] = known
-    last.waits = waits
     for one in cycle.snapshot.running:
-        if (key := one.workload.key) not in verdicts:
-            verdicts[key] = cycle.confirm(one) if one.is_promised else kept(key)
+        if (key := one.workload.key) not in verdicts and one.is_promised:
+            verdicts[key] = cycle.confirm(one)
+        elif key not in verdicts:
+            verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
+    last.waits, last.keeps = waits, keeps
     reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
     return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at, reserved)

@@ -7,7 +7,6 @@ A plan is data: checked by `check`, written by the controllers, applied to a Sta
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 from .model import Admission, Expression
@@ -206,10 +205,6 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Keep:
     workload: str
-
-
-kept = lru_cache(1 << 16)(Keep)
-"""The same value for the same workload, cycle after cycle: most of a plan are Keeps."""
 
 
 @dataclass(frozen=True, slots=True)

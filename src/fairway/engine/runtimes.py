@@ -162,7 +162,7 @@ def runtime_group_of(workload: Workload) -> RuntimeGroup:
     return RuntimeGroup(_groups(workload.user, job_family(workload.name), held, int(workload.submitted // HOUR)), held)
 
 
-@lru_cache(1 << 16)
+@lru_cache(1 << 12)
 def _groups(user: str, name: str, gpus: float, hour: int) -> tuple[Group, ...]:
     size = f" x{2 ** ceil(log2(max(gpus, 1.0)))}"
     narrow = (user, f"{name}{size}{BATCH}{hour}"), (user, name + size), (user, name), (user, ""), ("", size)
@@ -174,7 +174,7 @@ def gpus(workload: Workload) -> float:
     return gpus_of(workload.podsets, [one.count for one in workload.podsets])
 
 
-@lru_cache(1 << 16)
+@lru_cache(1 << 12)  # asked for a few times when a workload comes, by a name that mostly never comes again
 def job_family(name: str) -> str:
     """A name without its counters and generated suffixes: `job-train17`, `job-train-17-3` and `job-train-x7k2p` are
     `job-train`."""

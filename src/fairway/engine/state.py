@@ -290,7 +290,8 @@ class State:
             case Running():
                 self._pending.pop(key, None)
                 self._ended.pop(key, None)
-                self._running[key] = running = replace(fact, workload=self._shared(fact.workload))
+                workload = self._shared(fact.workload)
+                self._running[key] = running = fact if workload is fact.workload else replace(fact, workload=workload)
                 for node, charge in charges(running):
                     self._charge(node, key, charge)
             case Workload():

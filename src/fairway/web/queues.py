@@ -1,7 +1,7 @@
 """The view Queues: the tree, with what each queue is owed, may use, uses and lends, of GPUs first.
 
 What queues hold and have waiting is counted from their workloads as they are now. The share is decided, not counted: it
-is as of the Queue's status, which is written once a minute at most.
+is as of the Queue's status, which is some seconds old, with many queues up to a minute.
 """
 
 from collections import Counter, defaultdict
