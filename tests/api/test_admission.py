@@ -448,3 +448,15 @@ def spots(said, path=()):
     for key, child in children:
         yield (*path, key)
         yield from spots(child, (*path, key))
+
+
+def test_what_names_no_queue_has_the_one_of_its_namespace():
+    space = {"metadata": {"labels": {"fairway.dev/managed": "true", "fairway.dev/queue": "vision"}}}
+    things, owner = {("Namespace", "ns"): space}, {"kind": "ReplicaSet", "apiVersion": "apps/v1", "controller": True}
+    named, unnamed = job(), job()
+    del unnamed["metadata"]["labels"]
+    pod = {"metadata": {"name": "p", "ownerReferences": [owner]}, "spec": {"containers": [{"name": "c"}]}}
+    found = [let_in("Job", unnamed, group="batch", things=things), let_in("Job", named, group="batch", things=things),
+             let_in("Pod", pod, group="", things=things)]
+    assert [it["metadata"].get("labels") for it in found] == [
+        {"fairway.dev/queue": "vision"}, {"fairway.dev/queue": "q"}, None]

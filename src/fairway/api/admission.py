@@ -182,8 +182,9 @@ def _read(review: Review) -> None:
 
 
 def _managed(review: Review) -> None:
-    """Marked with its user and kept from starting by itself."""
+    """Marked with its user and its queue, and kept from starting by itself."""
     new, kind = review.new, (review.group, review.kind)
+    _choose_queue(review)
     if kind in owners.OWNERS or kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
         is_ours = not _is_of_others(new)
@@ -216,6 +217,13 @@ def _managed(review: Review) -> None:
         if review.operation == "CREATE":
             _check_place(new, "", review)
             _pod(review)
+
+
+def _choose_queue(review: Review) -> None:
+    """A new object that names no queue has the one of its namespace's label; what another object made, has its."""
+    usual = _part(review.lookup("Namespace", review.namespace), "metadata", "labels").get(QUEUE)
+    if usual and review.operation == "CREATE" and not _is_made(review.new):
+        _at(review.new, ("metadata", "labels")).setdefault(QUEUE, usual)
 
 
 def _name_scheduler(new: Thing, kind: tuple[str, str]) -> None:

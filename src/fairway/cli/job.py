@@ -23,7 +23,7 @@ LONGEST_NAME = 63
 GPU = "nvidia.com/gpu"
 INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Where a pod finds its number in an Indexed Job."""
-DEFAULTS = {"queue": "default", "workers": 1, "cpus": "1", "retries": 0}
+DEFAULTS = {"workers": 1, "cpus": "1", "retries": 0}
 NOTES = {
     "kind": "workload-type", "min_workers": "min-count", "elastic": "elastic", "time_limit": "time-limit",
     "deadline": "deadline", "checkpoint_interval": "checkpoint-interval", "expected_runtime": "expected-runtime",

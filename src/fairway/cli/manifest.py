@@ -49,7 +49,7 @@ def _draft(client: Client, thing: Any, order: SimpleNamespace, namespace: str) -
 
 def _amended(thing: Thing, order: SimpleNamespace, what: str) -> list[str]:
     queue = (thing["metadata"].get("labels") or {}).get("fairway.dev/queue")
-    own = SimpleNamespace(**{**vars(order), "queue": order.queue or ("" if queue else "default")})
+    own = SimpleNamespace(**{**vars(order), "queue": order.queue or ("" if queue else order.usual)})
     try:
         return amend(thing, own)
     except (TypeError, AttributeError, KeyError):

@@ -7,6 +7,7 @@ The engine is not asked: it is slow to load, and says the same later, as the rea
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
@@ -75,6 +76,14 @@ async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
         if error.status not in (403, 404):
             raise
         return None
+
+
+async def usual_queue(client: Client, namespace: str) -> str:
+    """The queue of what names none in a namespace: the one that its label names, else `default`."""
+    with suppress(ApiError):  # who may not read it does not know, and it may not be there
+        labels = (await client.get(Ref(kinds.NAMESPACES, namespace)))["metadata"].get("labels") or {}
+        return str(labels.get("fairway.dev/queue") or "default")
+    return "default"
 
 
 async def check(client: Client, view: View, things: Sequence[Thing], order: SimpleNamespace) -> None:

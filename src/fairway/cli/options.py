@@ -25,7 +25,7 @@ _OPTIONS = (
                  help="What workers do when their number changes; default: restart."),
     click.option("--cpus", metavar="N", help="CPUs of each worker; default: 1."),
     click.option("--memory", metavar="SIZE", help="Memory of each worker, e.g. 32Gi."),
-    click.option("--queue", metavar="QUEUE", help="The queue; default: default."),
+    click.option("--queue", metavar="QUEUE", help="The queue; default: the namespace's, else default."),
     click.option("--priority", metavar="CLASS", help="A PriorityClass."),
     click.option("--preemptible/--no-preemptible", default=None, help="Whether it may be stopped for other work."),
     click.option("--image", metavar="IMAGE", help="A container image; needed on a real cluster."),

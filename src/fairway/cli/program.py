@@ -95,7 +95,7 @@ def program_of(order: SimpleNamespace, *, is_here: bool) -> Program:
     if trials and (order.workers or 1) > 1:
         raise Problem(f"--workers: each trial of {'an array' if order.array else 'a sweep'} is one worker")
     _set_elastic(order, is_array=trials is not None)
-    for name, value in DEFAULTS.items():
+    for name, value in {**DEFAULTS, "queue": order.usual}.items():
         if getattr(order, name) is None:
             setattr(order, name, value)
     own = script.sbatch.name if script and script.sbatch else ""

@@ -25,7 +25,7 @@ from .job import amend, check_name, deadline, kind_of, template_of
 from .launch import service_of
 from .leader import warn
 from .main import Problem
-from .mistakes import View, check, near, view_of
+from .mistakes import View, check, near, usual_queue, view_of
 from .options import submit_options
 from .output import show
 from .program import Program, program_of
@@ -97,7 +97,7 @@ async def prepared(
     client: Client, view: View, order: SimpleNamespace, namespace: str
 ) -> tuple[list[Draft], dict[str, str]]:
     """What an order asks for, and its environment; a Problem for what is wrong with it. Nothing is made yet."""
-    await _complete(client, view, order)
+    await _complete(client, view, order, namespace)
     drafts = _drafts(client, view, order, namespace)
     values = variables.variables(order, is_here=view.is_here)
     if (program := drafts[0].program) and values:
@@ -106,7 +106,7 @@ async def prepared(
     return drafts, values
 
 
-async def _complete(client: Client, view: View, order: SimpleNamespace) -> None:
+async def _complete(client: Client, view: View, order: SimpleNamespace, namespace: str) -> None:
     """Checks the options by themselves, and writes out what they abbreviate."""
     if bool(order.file) == bool(order.command):
         raise Problem("say what to run: fairway submit -- PROGRAM ARGUMENT…, or a file of objects: -f FILE")
@@ -114,6 +114,7 @@ async def _complete(client: Client, view: View, order: SimpleNamespace) -> None:
         raise Problem("--follow: a file may hold several jobs; use fairway logs -f JOB")
     if order.sync and order.file:
         raise Problem("--sync: goes with a program; the objects of a file name their own volumes")
+    order.usual = await usual_queue(client, namespace)
     if order.sync and view.is_here:  # where a program runs in a folder of this machine
         order.chdir = order.chdir or order.sync
     order.kind = order.kind.capitalize() if order.kind else None
