@@ -18,6 +18,7 @@ import yaml
 from fairway import NAMESPACE
 from fairway.kube.manifest import load
 
+from . import systemd as unit
 from .connect import ask
 from .installed import check as look
 from .main import Problem
@@ -55,13 +56,16 @@ namespace_option = click.option(
               help="The controller runs outside the cluster; its webhook is at https://HOST:PORT.")
 @click.option("--monitoring", is_flag=True, help="With ServiceMonitor, alert rules and a Grafana dashboard.")
 @click.option("--dashboard", is_flag=True, help="With a live page, for viewers with tokens of the cluster.")
-@click.option("--check", is_flag=True, help="Say what the cluster lacks instead, a line each; exit 1 if anything.")
+@click.option("--systemd", is_flag=True, help="Print the unit of a team's machine, `fairway up --team`, instead.")
+@click.option("--check", is_flag=True, help="Say what is lacking instead, a line each; exit 1 if anything.")
 @click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to check with.")
 @click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to check with.")
-def install(check: bool, kubeconfig: str, context: str, **said: Any) -> int:
+def install(systemd: bool, check: bool, kubeconfig: str, context: str, **said: Any) -> int:
     """Print the manifests that a cluster needs: fairway install | kubectl apply -f -
 
     The same command with the same options upgrades: what is there is changed in place, and jobs run on."""
+    if systemd:
+        return unit.check(said["config"]) if check else unit.print_unit(said["config"])
     things = list(chosen(**said))
     if check:
         return int(ask(look, kubeconfig, context, namespace=said["namespace"], things=things))

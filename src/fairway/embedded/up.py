@@ -63,6 +63,7 @@ from .offer import FLAGS, OfferError, remembered
 from .registry import Registry
 from .server import Server
 from .store import Store
+from .team import ready
 from .team.door import Address, Door, Team, listen
 from .team.rights import shared
 
@@ -289,6 +290,7 @@ class _Cluster:
             )
             running = [tasks.create_task(_whole(part)) for part in parts]
             write_private(self.folder / "ready", str(os.getpid()))
+            ready.tell()
             await self.server.registry.store.full_disk()
             await stopping.wait()
             for task in running:
