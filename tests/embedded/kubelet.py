@@ -12,6 +12,7 @@ from fairway.node.logs import Gap, LogOptions, Piece
 class Kubelet:
     pieces: Callable[[], AsyncIterator[Piece]]
     gap: Gap | None = None
+    running: dict[str, int] = field(default_factory=dict)
     asked: list[tuple[str, str, LogOptions]] = field(default_factory=list)
 
     def pod_log(
@@ -25,6 +26,9 @@ class Kubelet:
 
     async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]:
         return []
+
+    def shims(self, namespace: str, name: str) -> dict[str, int]:
+        return self.running
 
     def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None:
         return None

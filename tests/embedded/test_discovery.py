@@ -159,6 +159,7 @@ def test_kinds_share_their_pod_spec_and_know_what_they_are():
     pod, job = by_name["", "Pod"], by_name["batch", "Job"]
     template = job.schema["properties"]["spec"]["properties"]["template"]
     assert template["properties"]["spec"] is pod.schema["properties"]["spec"]
-    assert pod.subresources == {"status", "binding", "eviction", "exec", "log"} and job.acted_on
+    assert pod.subresources == {
+        "status", "attach", "binding", "eviction", "exec", "log", "portforward"} and job.acted_on
     assert not by_name["apps", "DaemonSet"].acted_on and not by_name["", "Node"].namespaced
     assert by_name["", "Endpoints"].plural == "endpoints" and by_name["policy", "PodDisruptionBudget"].short == ("pdb",)

@@ -30,6 +30,8 @@ _SUBRESOURCES: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {  #
     "binding": (("", "v1", "Binding"), ("create",)),
     "eviction": (("policy", "v1", "Eviction"), ("create",)),
     "exec": (("", "v1", "PodExecOptions"), ("create", "get")),
+    "attach": (("", "v1", "PodAttachOptions"), ("create", "get")),
+    "portforward": (("", "v1", "PodPortForwardOptions"), ("create", "get")),
     "log": (("", "v1", "Pod"), ("get",)),
     "scale": (("autoscaling", "v1", "Scale"), ("get", "patch", "update")),
 }

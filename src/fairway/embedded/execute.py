@@ -6,8 +6,9 @@ http.py has the socket. SPDY, the protocol before it, is not served.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
@@ -28,11 +29,6 @@ class Size(msgspec.Struct, rename="pascal"):
     height: int
 
 
-def answers(call: Call) -> bool:
-    kind = call.resource.kind
-    return (kind.group, kind.plural, call.subresource) == ("", "pods", "exec") and call.method in ("GET", "POST")
-
-
 async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Response:
     entry = registry.store.get(call.key)
     if entry is None:
@@ -44,22 +40,23 @@ async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Re
     argv = [value for name, value in call.request.query if name == "command"]
     if not argv:
         raise bad_request("you must specify at least 1 command for the container")
-    protocol = _protocol(call)
+    protocol = protocol_of(call)
     order = Order(argv, has_input=call.flag("stdin"), is_terminal=call.flag("tty"))
     running = kubelet.execute(call.namespace, call.name, container, order) if kubelet else None
     if running is None:
         raise bad_request(f'container "{container}" in pod "{call.name}" does not run')
 
     def talk(incoming: Messages) -> Messages:
-        return _talk(running, incoming)
+        return until_gone(_sent(running), _listen(running, incoming))
 
     return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
 
 
-def _protocol(call: Call) -> str:
+def protocol_of(call: Call) -> str:
     headers = call.request.headers
     if call.method != "GET" or headers.get("upgrade", "").lower() != "websocket":
-        raise Failure(501, "NotImplemented", "exec is served over a WebSocket alone: use kubectl 1.30 or later")
+        raise Failure(501, "NotImplemented", f"{call.subresource} is served over a WebSocket alone: use "
+                      "kubectl 1.30 or later")
     offered = [it.strip() for it in headers.get("sec-websocket-protocol", "").split(",")]
     for protocol in PROTOCOLS:
         if protocol in offered:
@@ -67,35 +64,37 @@ def _protocol(call: Call) -> str:
     raise bad_request(f"unable to upgrade: of the subprotocols {', '.join(PROTOCOLS)} none was offered")
 
 
-async def _talk(running: Execution, incoming: Messages) -> AsyncIterator[bytes]:
-    """What the client is sent; the command ends when the client is gone."""
-    listening = asyncio.create_task(_listen(running, incoming))
+async def until_gone(sent: Messages, listening: Coroutine[Any, Any, None]) -> AsyncIterator[bytes]:
+    """What the client is sent, until `listening` ends, which means that the client is gone."""
+    gone = asyncio.create_task(listening)
     try:
-        async with aclosing(_sent(running)) as sent:
+        async with aclosing(sent) as messages:  # type: ignore[type-var]
             while True:
-                getting = asyncio.ensure_future(anext(sent, None))
-                try:
-                    await asyncio.wait([getting, listening], return_when=asyncio.FIRST_COMPLETED)
-                finally:  # cancelled, too: `sent` cannot be closed, and end the command, while it is asked
-                    is_read = getting.done()
+                getting = asyncio.ensure_future(anext(messages, None))
+                await asyncio.wait([getting, gone], return_when=asyncio.FIRST_COMPLETED)
+                if not getting.done():
                     getting.cancel()
                     await asyncio.gather(getting, return_exceptions=True)
-                if not is_read:
                     return
                 message = getting.result()
                 if message is None:
                     return
                 yield message
     finally:
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
 
 
 async def _sent(running: Execution) -> AsyncIterator[bytes]:
     async with aclosing(running.output()) as output:
         async for stream, text in output:
             yield bytes([stream]) + text
-    yield bytes([STATUS]) + msgspec.json.encode(_status(running.code))
+    yield status_message(running.code)
+
+
+def status_message(code: int) -> bytes:
+    """How it ended, as the last message says it."""
+    return bytes([STATUS]) + msgspec.json.encode(_status(code))
 
 
 def _status(code: int) -> dict[str, object]:

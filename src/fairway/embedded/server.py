@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fairway.embedded import execute, logs, reading, scale, subresources, writing
+from fairway.embedded import attach, execute, logs, reading, scale, subresources, writing
 from fairway.embedded.access import reviews, roles
 from fairway.embedded.access.ask import asked
 from fairway.embedded.access.authenticate import Authenticator, identify
@@ -25,6 +25,7 @@ from fairway.embedded.database import Full
 from fairway.embedded.discovery import discover
 from fairway.embedded.disk import usage
 from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no_such_path
+from fairway.embedded.forward import tunnel
 from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.registry import Registry, Write
 from fairway.embedded.store import TooLarge, encode
@@ -36,8 +37,11 @@ SEATS = 2  # writes of controllers at once while a person's is under way; each c
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_STREAMS = ("pods/exec", "pods/attach", "pods/portforward")
-_LATER = ("attach", "portforward", "proxy", "ephemeralcontainers", "resize")
+_LATER = ("proxy", "ephemeralcontainers", "resize")
+
+_STREAMS: Mapping[str, logs.Verb] = {
+    "pods/exec": execute.execute, "pods/attach": attach.attach, "pods/portforward": tunnel.forward,
+}
 
 Verb = Callable[[Registry, Call], Response]
 _ONE: Mapping[str, Verb] = {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch,
@@ -114,8 +118,8 @@ class Server:
             return await read_log(self.registry, call, self.kubelet)
         if call.method == "POST" and not (call.resource.kind.stored or call.name):
             return reviews.answer(self.registry.access, self._authenticators, call)
-        if execute.answers(call):
-            return await execute.execute(self.registry, call, self.kubelet)
+        if call.method in ("GET", "POST") and (stream := _STREAMS.get(f"{call.resource.name}/{call.subresource}")):
+            return await stream(self.registry, call, self.kubelet)
         verb = _verb(call)
         if call.method == "GET":
             return verb(self.registry, call)

@@ -118,6 +118,12 @@ class Runner:
         leaving = [it.name for it in self.folder.glob("*-*") if it.name not in self._pods]
         return await self.clock.in_thread(partial(self.archive.runs, namespace, workload, uid, [*live, *leaving]))
 
+    def shims(self, namespace: str, name: str) -> dict[str, int]:
+        """The pids of the shims of a pod's containers that run; none where it is not a pod of this machine."""
+        pod = self.informer.store.get(f"{namespace}/{name}")
+        lasts = {it["name"]: history(self._place(pod, it["name"]))[-1:] for it in _containers(pod)} if pod else {}
+        return {name: it.pid for name, found in lasts.items() for it in found if it.is_running}
+
     def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None:
         """A command beside a container that runs; None where it does not."""
         pod = self.informer.store.get(f"{namespace}/{name}")

@@ -1,0 +1,77 @@
+"""What kubectl does with a pod that runs: attach, cp, exec and port-forward. They need a kubelet that serves them."""
+
+import shutil
+import socket
+import sys
+import time
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+pytestmark = [pytest.mark.kubectl, pytest.mark.whole_cluster, pytest.mark.usefixtures("logs")]
+PATIENCE_SECONDS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def run(kubectl, name: str, *command: str) -> None:
+    kubectl("run", name, "--image=python:3", "--restart=Never", "--grace-period=1", "--command", "--", *command)
+    kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s")
+
+
+def test_kubectl_forwards_a_port_of_a_pod_and_of_a_service(kubectl, program):
+    if program[1] < 31:
+        pytest.skip("kubectl forwards over a WebSocket from 1.31 on")
+    port = free_port()
+    run(kubectl, "web", sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1")
+    kubectl("expose", "pod", "web", "--port=80", f"--target-port={port}")
+    for target, far in (("pod/web", port), ("service/web", 80)):
+        near = free_port()
+        with kubectl.start("port-forward", target, f"{near}:{far}") as process:
+            assert "Forwarding from" in process.stdout.readline()
+            assert b"Directory listing" in fetched(f"http://127.0.0.1:{near}/")
+            process.terminate()
+
+
+def fetched(url: str) -> bytes:
+    """The server may have begun to listen a moment after its process began."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            with urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+                return answer.read()
+        except (URLError, ConnectionError):
+            assert time.monotonic() < end
+
+
+def test_kubectl_copies_files_to_and_from_a_pod(kubectl, tmp_path):
+    if not shutil.which("tar"):
+        pytest.skip("kubectl cp needs tar")
+    run(kubectl, "box", "sleep", "600")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "a").write_text("x" * 100_000)
+    kubectl("cp", str(tmp_path / "a"), f"box:{tmp_path}/there/b")
+    assert (tmp_path / "there" / "b").read_text() == "x" * 100_000
+    kubectl("cp", f"box:{tmp_path}/there/b", str(tmp_path / "c"))
+    assert (tmp_path / "c").read_text() == "x" * 100_000
+
+
+def test_kubectl_attaches_to_what_a_pod_writes(kubectl, tmp_path):
+    script = f"while ! test -e {tmp_path}/end; do echo tick; sleep 0.1; done"
+    run(kubectl, "clock", "sh", "-c", script)
+    with kubectl.start("attach", "clock") as process:
+        assert next(line for line in process.stdout if line == "tick\n")
+        (tmp_path / "end").touch()
+        process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0
+
+
+def test_kubectl_runs_a_command_beside_a_container(kubectl):
+    run(kubectl, "box", "sleep", "600")
+    assert kubectl("exec", "box", "--", "echo", "hello") == "hello\n"
+    assert "exit code 3" in kubectl("exec", "box", "--", "sh", "-c", "exit 3", code=3)
