@@ -26,7 +26,8 @@ GVK = "x-kubernetes-group-version-kind"
 KEPT = ("type", "format", "required", "items", "additionalProperties", "x-kubernetes-list-type", GVK,
         "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-patch-merge-key",
         "x-kubernetes-patch-strategy")
-BESIDES = ("core.v1.Binding", "policy.v1.Eviction", "meta.v1.DeleteOptions", "meta.v1.ObjectMeta", "meta.v1.Status")
+BESIDES = ("authentication.v1.TokenRequest", "core.v1.Binding", "policy.v1.Eviction", "meta.v1.DeleteOptions",
+           "meta.v1.ObjectMeta", "meta.v1.Status")
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 SPECIAL = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString":

@@ -36,8 +36,8 @@ async def whoami(server: Server, asked: Request) -> Any:
     return said["status"]["userInfo"] if answer.status == 201 else said
 
 
-def served(*authenticators: Authenticator) -> Server:
-    return Server(make_api().registry, authenticators=authenticators)
+def served(*authenticators: Authenticator, tokens: Tokens | None = None) -> Server:
+    return Server(make_api().registry, authenticators=authenticators or [by_token({})], tokens=tokens)
 
 
 def signing(now: float) -> Tokens:
@@ -50,15 +50,15 @@ def tokens() -> Tokens:
 
 
 async def test_a_signed_token_is_its_user_with_all_that_is_known(tokens: Tokens) -> None:
-    said = await whoami(served(tokens.user), request(**bears(tokens.issue(ANN, seconds=60))))
+    said = await whoami(served(tokens=tokens), request(**bears(tokens.issue(ANN, seconds=60))))
     assert said == {"username": "ann", "uid": "u-1", "groups": ["people", "system:authenticated"],
                     "extra": {"fairway.dev/shell": ["bash"]}}
 
 
 async def test_a_signed_token_is_good_until_it_expires() -> None:
     asked = request(**bears(signing(NOW).issue(ANN, seconds=60)))
-    assert (await whoami(served(signing(NOW + 59).user), asked))["username"] == "ann"
-    assert (await whoami(served(signing(NOW + 60).user), asked))["reason"] == "Unauthorized"
+    assert (await whoami(served(tokens=signing(NOW + 59)), asked))["username"] == "ann"
+    assert (await whoami(served(tokens=signing(NOW + 60)), asked))["reason"] == "Unauthorized"
 
 
 def forged(tokens: Tokens) -> Sequence[str]:
@@ -72,7 +72,7 @@ def forged(tokens: Tokens) -> Sequence[str]:
 
 async def test_no_other_token_is_taken_for_it(tokens: Tokens) -> None:
     for token in forged(tokens):
-        said = await whoami(served(tokens.user), request(**bears(token)))
+        said = await whoami(served(tokens=tokens), request(**bears(token)))
         assert said["code"] == 401, token
 
 

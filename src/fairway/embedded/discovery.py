@@ -34,6 +34,7 @@ _SUBRESOURCES: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {  #
     "portforward": (("", "v1", "PodPortForwardOptions"), ("create", "get")),
     "log": (("", "v1", "Pod"), ("get",)),
     "scale": (("autoscaling", "v1", "Scale"), ("get", "patch", "update")),
+    "token": (("authentication.k8s.io", "v1", "TokenRequest"), ("create",)),
 }
 _encode = msgspec.json.Encoder().encode
 Query = Iterable[tuple[str, str]]

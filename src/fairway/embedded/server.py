@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any
 
 from fairway.embedded import attach, execute, logs, reading, scale, subresources, writing
-from fairway.embedded.access import reviews, roles
+from fairway.embedded.access import accounts, reviews, roles
 from fairway.embedded.access.ask import asked
-from fairway.embedded.access.authenticate import Authenticator, identify
+from fairway.embedded.access.authenticate import Authenticator, identify, known
 from fairway.embedded.access.identity import ACCOUNT, ADMIN, Identity
+from fairway.embedded.access.tokens import ISSUER, Tokens
 from fairway.embedded.budgets import keep_counts
 from fairway.embedded.call import Call, read
 from fairway.embedded.collect import Collector
@@ -56,13 +57,16 @@ _PARTS: Mapping[str, Mapping[str, Verb]] = {
 
 
 class Server:
-    """`authenticators`: asked in turn who asks; where there are none, everybody is the administrator. `kubelet`: what
-    runs pods and has their logs; set once it is made."""
+    """`authenticators`: asked in turn who asks, and last `tokens`, who signs those of service accounts; where there are
+    none, everybody is the administrator. `kubelet`: what runs pods and has their logs; set once it is made."""
 
-    def __init__(self, registry: Registry, *, authenticators: Sequence[Authenticator] = ()) -> None:
+    def __init__(self, registry: Registry, *, authenticators: Sequence[Authenticator] = (),
+                 tokens: Tokens | None = None) -> None:
         self.registry = registry
         self.kubelet: logs.Kubelet | None = None
-        self._authenticators = tuple(authenticators)
+        self._tokens = tokens or Tokens(registry.chance.token().encode(), registry.clock, registry.chance)
+        self._signed = accounts.Signed(registry.store, self._tokens)
+        self._authenticators = (*authenticators, self._signed.user) if authenticators else ()
         self._people, self._seats = 0, asyncio.Semaphore(SEATS)
 
     async def start(self) -> None:
@@ -117,7 +121,9 @@ class Server:
         if call.method == "GET" and (read_log := logs.served(call)):
             return await read_log(self.registry, call, self.kubelet)
         if call.method == "POST" and not (call.resource.kind.stored or call.name):
-            return reviews.answer(self.registry.access, self._authenticators, call)
+            return reviews.answer(self.registry.access, call, self._whose)
+        if (call.method, call.resource.name, call.subresource) == ("POST", "serviceaccounts", "token"):
+            return accounts.grant(self.registry, self._tokens, call)
         if call.method in ("GET", "POST") and (stream := _STREAMS.get(f"{call.resource.name}/{call.subresource}")):
             return await stream(self.registry, call, self.kubelet)
         verb = _verb(call)
@@ -125,6 +131,13 @@ class Server:
             return verb(self.registry, call)
         async with self._lane(who.name):
             return await self._written(verb, call)
+
+    def _whose(self, token: str, audience: str) -> Identity | None:
+        """Whose a token is that was given to that audience."""
+        if audience != ISSUER:
+            return self._signed.whose(token, audience)
+        asks = Request("GET", "/", (), {"authorization": f"Bearer {token}"})
+        return known((*self._authenticators, self._signed.user), asks)
 
     def _check(self, request: Request, who: Identity) -> None:
         """Raises the Failure of a user who may not ask this."""

@@ -192,7 +192,7 @@ class _Cluster:
         clock, chance, folder = registry.clock, registry.chance, options.data_dir
         own = keys(folder, now=clock.now(), chance=chance)
         tokens = Tokens(own.signing, clock, chance)
-        server = Server(registry, authenticators=[by_token({own.token: ADMIN}), tokens.user])
+        server = Server(registry, authenticators=[by_token({own.token: ADMIN})], tokens=tokens)
 
         def client(name: str) -> Client:
             return Client(server.spoken_by(controller(name)), clock, chance)

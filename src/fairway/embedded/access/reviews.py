@@ -4,31 +4,32 @@ May that user (SubjectAccessReview) and whose token (TokenReview) are asked by w
 the questions about oneself everybody has. An answer is what the server would do at that moment.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairway.embedded.access.ask import Ask
-from fairway.embedded.access.authenticate import Authenticator, known
 from fairway.embedded.access.identity import Identity
 from fairway.embedded.access.rbac import ALL, Authorizer, Rule
 from fairway.embedded.access.tokens import ISSUER
 from fairway.embedded.call import Call
 from fairway.embedded.errors import Cause, invalid, required, wrong
 from fairway.embedded.store import encode
-from fairway.kube.transport import Request, Response
+from fairway.kube.transport import Response
 
 Thing = dict[str, Any]
+Whose = Callable[[str, str], Identity | None]
+"""A token and the audience it was given to → whose it is."""
 _EITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _MASTER = Rule(frozenset((ALL,)), frozenset((ALL,)), frozenset((ALL,)), frozenset(), ())
 _MASTER_PATHS = Rule(frozenset((ALL,)), frozenset(), frozenset(), frozenset(), (ALL,))
 
 
-def answer(access: Authorizer, authenticators: Sequence[Authenticator], call: Call) -> Response:
-    """The answer to a review that is created."""
+def answer(access: Authorizer, call: Call, whose: Whose) -> Response:
+    """The answer to a review that is created; `whose` knows tokens."""
     thing = call.thing()
     spec = thing.get("spec") if isinstance(thing.get("spec"), dict) else {}
     if call.resource.kind.plural == "tokenreviews":
-        status = _token(authenticators, call, spec or {})
+        status = _token(whose, call, spec or {})
     else:
         status = _ANSWERS[call.resource.kind.plural](access, call, spec or {})
     whole = call.resource.ordered(thing | {"status": status})
@@ -82,15 +83,14 @@ def _what_may_i(access: Authorizer, call: Call, spec: Thing) -> Thing:
     } | ({"evaluationError": faults} if faults else {})
 
 
-def _token(authenticators: Sequence[Authenticator], call: Call, spec: Thing) -> Thing:
+def _token(whose: Whose, call: Call, spec: Thing) -> Thing:
     token = spec.get("token")
     if not token:
         raise _invalid(call, required("spec.token"))
-    audiences = [each for each in spec.get("audiences") or [ISSUER] if each == ISSUER]
-    who = known(authenticators, Request("GET", "/", (), {"authorization": f"Bearer {token}"}))
-    if who is None or not audiences:
+    found = {each: who for each in spec.get("audiences") or [ISSUER] if (who := whose(token, each))}
+    if not found:
         return {"authenticated": False, "error": "the token is not known, expired, or for another audience"}
-    return {"authenticated": True, "user": who.info(), "audiences": audiences}
+    return {"authenticated": True, "user": next(iter(found.values())).info(), "audiences": list(found)}
 
 
 def _invalid(call: Call, cause: Cause) -> Exception:

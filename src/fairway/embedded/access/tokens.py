@@ -1,4 +1,4 @@
-"""Tokens that this server signs: a user, with groups, until an hour. They are not stored; the key is, with the data.
+"""Tokens that this server signs: a user, with groups, until a time. They are not stored; the key is, with the data.
 
 A token is a JSON Web Token (RFC 7519) signed with HMAC-SHA256, since only this server reads it. What it says of groups
 holds until it expires: whoever is taken out of one keeps its rights for so long.
@@ -14,9 +14,7 @@ from typing import Any
 import msgspec
 
 from fairway.clock import Chance, Clock
-from fairway.embedded.access.authenticate import bearer
 from fairway.embedded.access.identity import Identity
-from fairway.kube.transport import Request
 
 ISSUER = "https://kubernetes.default.svc"
 """The audience of the server itself too."""
@@ -31,7 +29,7 @@ class Tokens:
         self._key, self._clock, self._chance = key, clock, chance
 
     def issue(self, who: Identity, *, seconds: float, claims: Mapping[str, Any] | None = None) -> str:
-        """A token that is `who` for that long; `claims` are added to it."""
+        """A token that is `who` for that long; `claims` are said beside, or instead."""
         now = int(self._clock.now())
         said = {
             "iss": ISSUER, "aud": [ISSUER], "sub": who.name, "iat": now, "nbf": now, "exp": now + int(seconds),
@@ -51,18 +49,8 @@ class Tokens:
             return None
         return claims if claims["nbf"] <= self._clock.now() < claims["exp"] else None
 
-    def user(self, request: Request) -> Identity | None:
-        """Who asks with a token of a user: an Authenticator."""
-        claims = self.read(bearer(request))
-        return None if claims is None or ISSUER not in claims["aud"] else identity_of(claims)
-
     def _signature(self, parts: bytes) -> bytes:
         return hmac.digest(self._key, parts, hashlib.sha256)
-
-
-def identity_of(claims: Claims) -> Identity:
-    extra = {key: tuple(values) for key, values in claims["extra"].items()}
-    return Identity(claims["sub"], tuple(claims["groups"]), claims["uid"], extra)
 
 
 _HEADER = {"alg": "HS256", "typ": "JWT"}
