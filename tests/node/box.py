@@ -14,6 +14,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.node.isolation.account import tenants
+from fairway.node.isolation.limits import hierarchies
 from fairway.node.runner import Runner
 
 BASE = {"PATH": os.environ["PATH"], "HOME": "/home/ann", "AWS_SECRET_ACCESS_KEY": "no", "API_TOKEN": "no"}
@@ -89,7 +90,8 @@ class machine:
         clock, chance = Clock(), Chance()
         server = await serve(clock, chance) if self.registry is None else Server(self.registry)
         client = Client(server.handle, clock, chance)
-        runner = Runner(client, NODE, self.folder, base=BASE, tenant=tenants(client) if self.is_team else None)
+        tenant = tenants(client) if self.is_team else None
+        runner = Runner(client, NODE, self.folder, base=BASE, tenant=tenant, limits=hierarchies())
         server.kubelet = runner
         self.registry, self.work = server.registry, running(runner.run())
         await self.work.__aenter__()

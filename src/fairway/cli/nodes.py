@@ -17,6 +17,7 @@ from .listing import GPU, Listed, natural
 from .output import listing_option, print_names, print_table, show
 
 Thing = dict[str, Any]
+LIMITS = "fairway.dev/LimitsEnforced"  # a condition
 HEAD = ["NAME", "STATUS", "GPUS", "GPUS USED", "GPUS FREE", "CPU", "CPU USED", "PODS", "PRODUCT", "USED BY"]
 
 
@@ -31,7 +32,20 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
     used, by = _used(await client.list(Selection(kinds.PODS))), users(await _workloads(client))
     rows = [_node_line(it, used, by[it["metadata"]["name"]]) for it in items]
     less = () if output == "wide" else ("PRODUCT", "PODS", "CPU USED", "CPU")
-    return show(output, {"items": items}, lambda: print_table(HEAD, rows, less=less))
+
+    def table() -> None:
+        print_table(HEAD, rows, less=less)
+        for line in filter(None, map(_remark, items)):
+            click.echo(line)
+
+    return show(output, {"items": items}, table)
+
+
+def _remark(node: Thing) -> str:
+    """What this machine does not enforce."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    said = (it.get("message", "") for it in conditions if it["type"] == LIMITS and it["status"] == "False")
+    return "".join(f"{node['metadata']['name']}: {message}" for message in said)
 
 
 async def _workloads(client: Client) -> list[Listed]:

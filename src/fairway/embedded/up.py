@@ -41,6 +41,7 @@ from fairway.node.claim import claimed
 from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
 from fairway.node.isolation.account import tenants
+from fairway.node.isolation.limits import hierarchies
 from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import watch
@@ -199,8 +200,12 @@ class _Cluster:
 
         node, pods = node_of(machine, clock.now()), folder / "pods"
         pods.mkdir(mode=0o700, exist_ok=True)
-        tenant = tenants(client("runner")) if options.team else None
-        runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs, tenant=tenant)
+        tenant, limits = tenants(client("runner")) if options.team else None, hierarchies()
+        node["status"]["conditions"].append(limits.condition(clock.now()))
+        if limits.missing:
+            log.warning("%s", limits.missing)
+        runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs,
+                        tenant=tenant, limits=limits)  # fmt: skip
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
                    tokens, options.team, not options.fake_gpus)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a process does to itself before it becomes a container's program, or a command beside one: mounts, user.
+"""What a process does to itself before it becomes a container's program, or a command beside: cgroups, mounts, user.
 
 Where `user` is set, this process is root's and the program is that user's. Then:
 - Every path that the pod names is opened, and made where it is absent, with the user's rights on files. What is opened
@@ -24,7 +24,8 @@ class Refused(Exception):
 
 
 def enclose(spec):
-    """The mounts of a container, in a mount namespace of its own; see volumes.py for what a mount is."""
+    """The cgroups of a container, and its mounts in a namespace of its own; see volumes.py for what a mount is."""
+    enter_cgroups(spec["cgroups"])
     user = spec["user"]
     if user:
         os.setgroups(user["groups"])
@@ -33,6 +34,12 @@ def enclose(spec):
     mirrors = Mirrors(user, spec["scratch"])
     for each in spec["mounts"]:
         bind(each, user, mirrors)
+
+
+def enter_cgroups(cgroups):
+    for each in cgroups:
+        with open(f"{each}/cgroup.procs", "w", encoding="ascii") as file:
+            file.write("0")
 
 
 def become(user):

@@ -32,6 +32,7 @@ def main():
     if order["is_terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
+        enclosure.enter_cgroups(order["cgroups"])
         join(order["pid"])
         enclosure.become(order["user"])
         enclosure.libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # last: a change of user would clear it

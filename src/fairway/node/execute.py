@@ -167,7 +167,8 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
     pid = _first_child(run.pid) if spec["mounts"] else 0
     said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv),
-            "is_terminal": order.is_terminal, "user": spec.get("user")}  # fmt: skip
+            "is_terminal": order.is_terminal, "user": spec.get("user"),
+            "cgroups": spec.get("cgroups", ())}  # fmt: skip
     if said["user"]:
         _give(ends, said["user"])
     read, write = os.pipe()

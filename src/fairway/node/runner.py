@@ -37,6 +37,7 @@ from .health.keeper import MIN_SECONDS, Keeper
 from .health.probe import HEALTHY, Health
 from .health.words import message_path
 from .isolation.account import Tenant
+from .isolation.limits import Hierarchies
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .packed import Packed, attempt_of, packed, unpacked
 from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
@@ -64,9 +65,10 @@ class Runner:
         base: Mapping[str, str],
         bounds: Bounds | None = None,
         tenant: Tenant | None = None,
+        limits: Hierarchies | None = None,
     ) -> None:
         self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
-        self.capacity = node["status"]["capacity"]
+        self.capacity, self.limits = node["status"]["capacity"], limits or Hierarchies({})
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
@@ -326,6 +328,7 @@ class Runner:
             "folder": container.get("workingDir") or (account.home if account else str(own / "work")),
             "user": account.order(is_bound=bool(mounted or message) or _gains_nothing(container)) if account else None,
             "mounts": mounted,
+            "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", container.get("resources") or {}),
             "message": message,
             "scratch": str(own / "scratch"),
             "grace": _grace(pod),
@@ -382,6 +385,7 @@ class Runner:
             said = read_origin(own)
             why = await self._ended_by(said, histories) if said else ""
             await self.clock.in_thread(partial(self.archive.take, own, why))
+            self.limits.sweep(uid)
 
     async def _ended_by(self, said: Origin, histories: Mapping[str, Sequence[Attempt]]) -> str:
         """Why the workload of a pod ended the attempt that the pod was of: an eviction, or how it failed."""

@@ -6,7 +6,8 @@ writes the log, and writes `exit` before it goes. Fairway reads the folder and s
 "look at `stop`". The rules:
 - *At most once.* The lock first, then `started`, which only one shim can make, then the process. So an `exit` tells
   the truth; `started` without lock and `exit` means lost; without `started` nothing ran.
-- *Out of memory* is what SIGKILL means that nobody asked for, where the kernel counted such a kill while it ran.
+- *Out of memory* is what a failure means that nobody asked for, where the kernel counted such a kill in its cgroup.
+  Without a cgroup of its own SIGKILL means it, where the kernel counted such a kill anywhere while it ran.
 - *Nothing stays behind.* The shim is the reaper of all its descendants and kills what is left when the first process
   ends; the first process dies with the shim.
 - *Stopping is asked in a file* (`stop`: seconds of grace, and why): it can be asked again, or before the start. The
@@ -26,6 +27,7 @@ import signal
 import socket
 import time
 import traceback
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 
 FILE_BYTES, FILES = 10 << 20, 4
@@ -164,18 +166,37 @@ def shim(folder, told):
     reason, _, message = error.partition("\n")
     if reason:
         code = 128
-    elif code == 128 + signal.SIGKILL and not why and oom_kills() > before:
-        reason = "OOMKilled"
+    elif code and not why and is_out_of_memory(spec["cgroups"], code, before):
+        reason, message = "OOMKilled", "The kernel killed it for want of memory."
+    leave(spec["cgroups"])
     write(f"{folder}/exit", f"{code} {begun} {time.time_ns()} {why or '-'} {reason or '-'}\n{message}")
 
 
 def oom_kills():
     """How many processes the kernel has killed for want of memory since it was booted, in any cgroup."""
+    return kills_in("/proc/vmstat") or 0
+
+
+def is_out_of_memory(cgroups, code, before):
+    """Where its cgroups do not count such kills, SIGKILL means it if there was one anywhere."""
+    kills = [kills_in(f"{each}/{name}") for each in cgroups for name in ("memory.events", "memory.oom_control")]
+    counted = [it for it in kills if it is not None]
+    return any(counted) if counted else code == 128 + signal.SIGKILL and oom_kills() > before
+
+
+def kills_in(path):
     try:
-        with open("/proc/vmstat", "rb") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
+        with open(path, "rb") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), None)
     except OSError:
-        return 0
+        return None
+
+
+def leave(cgroups):
+    """A command beside the container may be in them for a moment yet; then they are removed with the pod."""
+    for each in cgroups:
+        with suppress(OSError):
+            os.rmdir(each)
 
 
 def write(path, text, only=False):
