@@ -1,4 +1,4 @@
-"""What kubectl does with a pod that runs: attach, cp, exec and port-forward. They need a kubelet that serves them."""
+"""What kubectl does with a pod that runs: attach, cp, exec, port-forward, top. They need a kubelet that serves them."""
 
 import shutil
 import socket
@@ -75,3 +75,22 @@ def test_kubectl_runs_a_command_beside_a_container(kubectl):
     run(kubectl, "box", "sleep", "600")
     assert kubectl("exec", "box", "--", "echo", "hello") == "hello\n"
     assert "exit code 3" in kubectl("exec", "box", "--", "sh", "-c", "exit 3", code=3)
+
+
+def test_kubectl_shows_what_pods_and_nodes_use(kubectl, api_versions):
+    if "metrics.k8s.io/v1beta1" not in api_versions:
+        pytest.skip("the cluster measures nothing")
+    run(kubectl, "busy", "sh", "-c", "while true; do :; done")
+    end, said = time.monotonic() + PATIENCE_SECONDS, "0m"
+    while said == "0m":
+        assert time.monotonic() < end
+        name, said, memory = kubectl("top", "pod", "busy", "--no-headers").split()
+    assert name == "busy" and said.endswith("m") and memory.endswith("Mi")
+    assert kubectl("top", "pods", "--containers", "--no-headers").split()[:2] == ["busy", "busy"]
+    assert "%" in kubectl("top", "nodes", "--no-headers")
+    assert "not found" in kubectl("top", "pod", "nobody", code=1)
+
+
+@pytest.fixture
+def api_versions(kubectl) -> str:
+    return kubectl("api-versions")

@@ -11,6 +11,7 @@ from fairway.node.logs import Gap, LogOptions, Piece
 @dataclass
 class Kubelet:
     pieces: Callable[[], AsyncIterator[Piece]]
+    node: str = "here"
     gap: Gap | None = None
     running: dict[str, int] = field(default_factory=dict)
     asked: list[tuple[str, str, LogOptions]] = field(default_factory=list)

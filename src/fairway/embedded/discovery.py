@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from fairway.embedded.kinds import Kind
+from fairway.embedded.metrics import measured
 from fairway.kube.transport import Response
 
 VERSION = {  # of the API; within one minor of the clients in use, none of which warns of it
@@ -42,6 +43,7 @@ Query = Iterable[tuple[str, str]]
 
 def discover(kinds: Sequence[Kind], path: str, headers: Mapping[str, str], query: Query = ()) -> Response | None:
     """The answer to a GET of `path`, or None where that is no path of discovery."""
+    whole = (*kinds, *measured())
     match path.strip("/").split("/"):
         case [""]:
             return _json({"paths": ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version", *_places(kinds)]})
@@ -54,11 +56,11 @@ def discover(kinds: Sequence[Kind], path: str, headers: Mapping[str, str], query
         case ["openapi", "v3", *rest]:
             return _document_of(_places(kinds).get("/" + "/".join(rest), ()), query)
         case ["api"] | ["apis"] as root:
-            return _aggregated(kinds, root[0], headers) or _plain(kinds, root[0])
+            return _aggregated(whole, root[0], headers) or _plain(whole, root[0])
         case ["apis", group]:
-            return _group_of(kinds, group)
+            return _group_of(whole, group)
         case ["api", _] | ["apis", _, _]:
-            place = _places(kinds).get("/" + path.strip("/"))
+            place = _places(whole).get("/" + path.strip("/"))
             return _json(_resources(place)) if place else None
     return None
 
@@ -125,6 +127,8 @@ def _resources(kinds: Sequence[Kind]) -> dict[str, Any]:
 
 
 def _verbs(kind: Kind) -> tuple[str, ...]:
+    if kind in measured():
+        return _READ[:2]
     return _READ + _WRITE if kind.stored else ("create",)
 
 

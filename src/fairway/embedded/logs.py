@@ -33,7 +33,9 @@ decode = msgspec.json.decode
 
 
 class Kubelet(Protocol):
-    """What runs pods on this machine, as the server asks it."""
+    """What runs pods on this machine, as the server asks it. `node`: its name."""
+
+    node: str
 
     def pod_log(
         self, namespace: str, name: str, container: str, options: LogOptions

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fairway.embedded import attach, execute, logs, reading, scale, subresources, writing
+from fairway.embedded import attach, execute, logs, metrics, reading, scale, subresources, writing
 from fairway.embedded.access import accounts, reviews, roles
 from fairway.embedded.access.ask import asked
 from fairway.embedded.access.authenticate import Authenticator, identify, known
@@ -110,6 +110,8 @@ class Server:
         self._check(request, who)
         if request.path in _HEALTH:
             return Response(200, {"content-type": "text/plain"}, b"ok")
+        if told := await metrics.answer(self.registry, request, self.kubelet):
+            return told
         call = read(request, self.registry.catalog, who)
         if call is None:
             found = discover(self.registry.catalog.kinds(), request.path, request.headers, request.query)

@@ -35,6 +35,12 @@ def listening(shims: Iterable[int]) -> dict[int, str]:
     return found
 
 
+def used_by_all() -> Use:
+    """What the whole machine has used since it was booted, and what it holds of its memory."""
+    times, memory = psutil.cpu_times(), psutil.virtual_memory()
+    return Use(sum(times) - times.idle - times.iowait, memory.total - memory.available)
+
+
 def used(shims: Iterable[int]) -> Use:
     cpu, memory = 0.0, 0
     for process in processes(shims):

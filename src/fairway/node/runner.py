@@ -68,6 +68,7 @@ class Runner:
         limits: Hierarchies | None = None,
     ) -> None:
         self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
+        self.node: str = node["metadata"]["name"]
         self.capacity, self.limits = node["status"]["capacity"], limits or Hierarchies({})
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
