@@ -1,7 +1,8 @@
 """The door of the embedded server: the one admission (api/admission.py), called as a webhook would be.
 
-Two things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
-says otherwise; and the controller is known, so that it alone speaks for others.
+Three things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
+says otherwise; the controller is known, so that it alone speaks for others; and a user's Workload stays until it is
+charged.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fairway.api import admission
-from fairway.api.objects import GROUP, MANAGED
+from fairway.api.objects import FINALIZER, GROUP, MANAGED
 from fairway.clock import Clock
 
 from .access.identity import AUTHENTICATED, MASTERS, Identity
@@ -32,6 +33,7 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
     def admit(asked: Admission) -> tuple[Thing, Sequence[str]]:
         if asked.kind.plural == "namespaces" and asked.operation == "CREATE":
             return _marked(asked.new), ()
+        _keep_charge(asked)
         what = (asked.kind.group, asked.kind.plural, asked.operation)
         if what == ("batch", "jobs", "CREATE") and job_ttl is not None:
             asked.new.get("spec", {}).setdefault("ttlSecondsAfterFinished", int(job_ttl))
@@ -43,12 +45,21 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
             new=asked.new,
             old=asked.old,
             user=asked.user,
-            is_trusted=asked.user == CONTROLLER.name,
+            is_trusted=asked.user == CONTROLLER.name and asked.asker.is_master,
             now=clock.now(),
             lookup=lookup,
         ))
 
     return admit
+
+
+def _keep_charge(asked: Admission) -> None:
+    """A Workload is gone when it is charged: only the controller, or an administrator, takes off what keeps it."""
+    if asked.old is None or (asked.kind.group, asked.kind.plural) != (GROUP, "workloads") or asked.asker.is_master:
+        return
+    about, kept = asked.new["metadata"], asked.old["metadata"].get("finalizers") or ()
+    if FINALIZER in kept and FINALIZER not in (about.get("finalizers") or ()):
+        about["finalizers"] = [FINALIZER, *(about.get("finalizers") or ())]
 
 
 def _marked(namespace: Thing) -> Thing:
