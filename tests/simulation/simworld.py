@@ -11,7 +11,7 @@ from typing import Any
 
 from fairway.api.alone import workload_of_pod
 from fairway.api.crds import crds
-from fairway.api.objects import PodObject
+from fairway.api.objects import FROZEN, PodObject
 from fairway.api.quantities import parse
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
@@ -178,7 +178,8 @@ class Kubelets(Hollow):
         node, taken = await self.client.find(Ref(kinds.NODES, pod.spec.node_name)), 0
         for other in await self.client.list(Selection(kinds.PODS)):
             is_own = other["metadata"]["uid"] == pod.metadata.uid
-            if other["spec"].get("nodeName") == pod.spec.node_name and (is_own or is_running(other)):
+            is_there = is_own or (is_running(other) and not is_frozen(other))
+            if other["spec"].get("nodeName") == pod.spec.node_name and is_there:
                 taken += parse(other["spec"]["containers"][0]["resources"]["requests"]["cpu"], "cpu")
         return node is not None and taken > parse(node["status"]["allocatable"]["cpu"], "cpu")
 
@@ -271,6 +272,11 @@ def pod(name: str, *, seconds: float | None = 100, cpu: str = "2", gpus: int = 0
 
 def is_running(pod: Thing) -> bool:
     return pod["status"].get("phase") == "Running"
+
+
+def is_frozen(pod: Thing) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(it["type"] == FROZEN and it["status"] == "True" for it in conditions)
 
 
 def is_leaving(thing: Thing) -> bool:

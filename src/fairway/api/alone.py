@@ -20,6 +20,7 @@ from .objects import (
     FRACTION,
     GATE,
     GPU_MEMORY,
+    PAUSED,
     POOL,
     QUEUE,
     SCHEDULER,
@@ -39,7 +40,7 @@ def is_plain(pod: PodObject) -> bool:
     """Whether it may be without a Workload: it names its queue, waits for no other scheduler, is in
     no gang, and wants nothing noted."""
     meta = pod.metadata
-    is_active = meta.annotations.get(ACTIVE, "true") == "true"
+    is_active = meta.annotations.get(ACTIVE, "true") == "true" and meta.annotations.get(PAUSED, "false") == "false"
     is_ours = pod.spec.scheduler_name == SCHEDULER or any(one.name == GATE for one in pod.spec.scheduling_gates)
     is_wordless = is_active and NOTIFY not in meta.annotations
     return QUEUE in meta.labels and is_ours and is_wordless and not owners.group_of(meta, pod.spec)

@@ -308,6 +308,7 @@ def _words(text: str) -> object:
 
 MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "workload-type": ("workloadType", str), "preemptible": ("preemptible", _flag), "active": ("active", _flag),
+    "paused": ("paused", _flag),
     "expected-runtime": ("expectedRuntime", str), "time-limit": ("timeLimit", str), "deadline": ("deadline", str),
     "checkpoint-interval": ("checkpointInterval", str), "last-checkpoint": ("lastCheckpoint", str),
     "restart": ("restart", str), "on-disconnect": ("onDisconnect", str), "pools": ("pools", _words),

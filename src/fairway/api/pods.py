@@ -99,7 +99,8 @@ def lasting(pod: engine.PodClass) -> engine.PodClass:
 
 
 def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod | None:
-    """A pod of others that takes room on its node; None where it takes none (no node yet, or over)."""
+    """A pod of others that takes room on its node; None where it takes none (no node yet, or over). One that is frozen
+    takes memory alone."""
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
         return None
     meta = pod.metadata
@@ -109,7 +110,15 @@ def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod 
     taken, is_leaving = pod_class(template, meta.namespace, around), meta.deletion_timestamp is not None
     if taken.volumes or taken.unready:
         taken = replace(taken, volumes=(), unready=())  # it runs: both are settled
+    if is_frozen(pod.status):
+        memory = tuple(one for one in taken.requests if one[0] == engine.MEMORY)
+        taken, devices = replace(taken, requests=memory, gpu_fraction=0, gpu_memory=0), ()
     return engine.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
+
+
+def is_frozen(status: objects.PodStatus) -> bool:
+    """Whether its processes are paused."""
+    return any(one.type == objects.FROZEN and one.status == "True" for one in status.conditions)
 
 
 def is_lost(status: objects.PodStatus) -> bool:

@@ -55,6 +55,7 @@ def queue(said: types.QueueObject, around: Surroundings) -> engine.Queue:
     """`around` resolves the namespace selector to names."""
     spec, meta, budget = said.spec, said.metadata, said.spec.budget
     usual, longest = within("spec.timeLimit", _time_limits, spec.time_limit)
+    positive("spec.expire", spec.expire)
     return engine.Queue(
         name=meta.name,
         parent=spec.parent,
@@ -73,6 +74,7 @@ def queue(said: types.QueueObject, around: Surroundings) -> engine.Queue:
         max_time_limit=longest,
         max_wait=seconds("spec.maxWait", spec.max_wait),
         consolidates=None if spec.consolidation is None else spec.consolidation == "WhenStuck",
+        pauses=None if spec.evict is None else spec.evict == "Pause",
         budget=int(within("spec.budget.gpuHours", exact, str(budget.gpu_hours)) * 3600) if budget else None,
         budget_period=seconds("spec.budget.period", budget.period) if budget else None,
         stop=spec.stop_policy,

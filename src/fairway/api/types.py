@@ -45,11 +45,13 @@ Name = Annotated[str, Meta(max_length=63, extra_json_schema={"pattern": NAME})]
 Order = Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers"]
 Stop = Literal["None", "StopAdmitting", "Drain"]
 Strategy = Literal["Binpack", "Spread", "Fragmentation"]
-Phase = Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended", "Parked"]
+Phase = Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended", "Parked", "Paused"]
 PodDevices = tuple[Annotated[tuple[Count, ...], says("Indices of the devices of one pod.")], ...]
 
 
 PROTECTS = "Protects from being reclaimed or moved; inherited. Absent: 10m, but not from a queue within its guarantee."
+
+EVICTS = "What becomes of its workloads that give way: stopped and queued again, or frozen in place; inherited."
 
 
 class QuotaSpec(Part, frozen=True):
@@ -85,6 +87,8 @@ class QueueSpec(Part, frozen=True):
     time_limit: Annotated[TimeLimits, says("Default and longest time limit; inherited.")] = TimeLimits()
     max_wait: Annotated[Duration, says("After this a workload counts as the highest of its queue; inherited.")] = ""
     consolidation: Annotated[Literal["Never", "WhenStuck"] | None, says("Whether its workloads may be moved.")] = None
+    evict: Annotated[Literal["Requeue", "Pause"] | None, says(EVICTS)] = None
+    expire: Annotated[Duration, says("A paused workload gives back its memory after this long; inherited.")] = ""
     budget: Annotated[Budget | None, says("GPU-hours per period.")] = None
     stop_policy: Annotated[Stop, says("Admit nothing new, or also evict what runs.")] = "None"
 
@@ -210,6 +214,12 @@ class WorkloadSpec(Part, frozen=True):
     notify: Annotated[Address, says("Notified when it starts, is evicted, ends: http(s)://… or mailto:NAME@HOST.")] = ""
     data: Annotated[str, says("The cluster its data is in. Comes with many clusters.")] = ""
     active: Annotated[bool, says("False: suspended by the user.")] = True
+    paused: Annotated[bool, says("Frozen in place by the user, where the node can do that; else suspended.")] = False
+
+    @property
+    def may_run(self) -> bool:
+        """Whether its user lets it."""
+        return self.active and not self.paused
 
 
 class NodePods(Part, frozen=True):
@@ -255,6 +265,14 @@ class Served(Part, frozen=True):
     days: Annotated[dict[str, dict[str, dict[str, int]]], says("GPU-milliseconds by UTC day, queue and pool.")] = {}
 
 
+class PausedStatus(Part, frozen=True):
+    """A workload whose processes are frozen, or about to be, or about to go on."""
+
+    since: Time
+    admission: Annotated[AdmissionStatus, says("Where its processes are; it starts there or is queued again.")]
+    until: Annotated[Time, says("When it gives back its memory; absent: when it goes on.")] = ""
+
+
 class WorkloadStatus(Part, frozen=True):
     phase: Annotated[Phase, says("Where it is in its life.")] = ""
     reason: Annotated[str, says("Why it waits.")] = ""
@@ -266,6 +284,7 @@ class WorkloadStatus(Part, frozen=True):
     attempt: Annotated[int, says("How often it was admitted.")] = 0
     eviction_history: Annotated[tuple[EvictionRecord, ...], says("The last ten.")] = ()
     excluded_nodes: Annotated[tuple[str, ...], says("Nodes that failed it.")] = ()
+    paused: Annotated[PausedStatus | None, says("Its frozen processes.")] = None
     backfilled_for: Annotated[str, says("The held workload whose room it uses at its own risk, `namespace/name`.")] = ""
     attained: Annotated[float, says("GPU-seconds served so far.")] = 0.0
     served: Annotated[Served | None, says("What it has held, for the charge.")] = None

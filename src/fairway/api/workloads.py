@@ -49,10 +49,32 @@ def fact(said: types.WorkloadObject, reading: Reading) -> engine.Workload | engi
         return engine.Ended(key_of(said.metadata), succeeded)
     holds = said.status.admission is not None and bool(said.status.admission.pod_sets or said.status.admission.pool)
     is_deleted = said.metadata.deletion_timestamp is not None
-    if not holds and (is_deleted or not said.spec.active or said.status.phase == "Parked"):
+    if not holds and (is_deleted or not said.spec.may_run or said.status.phase == "Parked"):
         return None
     value = workload(said, reading)
-    return running(said, value) if holds else value
+    return running(said, value) if holds else _frozen(value, said.status.paused)
+
+
+def _frozen(value: engine.Workload, said: types.PausedStatus | None) -> engine.Workload:
+    """A workload that waits; where it is paused it starts as it is: where its processes are, with as many, in the
+    memory that they hold already."""
+    if said is None:
+        return value
+    there = within("status.paused.admission", admission, said.admission, value)
+    counts = counts_of(value.podsets, there)
+    podsets = tuple(replace(one, count=count, min_count=count) for one, count in zip(value.podsets, counts))
+    return replace(value, podsets=engine.thawed(podsets), paused=there)
+
+
+def kept(said: types.WorkloadObject, reading: Reading) -> tuple[engine.Pod, ...]:
+    """What a paused workload holds meanwhile: for each of its pods memory and a slot."""
+    if said.status.paused is None or said.status.admission is not None or outcome(said) is not None:
+        return ()
+    value = workload(said, reading)
+    there = within("status.paused.admission", admission, said.status.paused.admission, value)
+    pods = {one.name: one.pod for one in engine.frozen(value.podsets)}
+    places = [(one.name, share.node, at) for one in there.podsets for share in one.nodes for at in range(share.count)]
+    return tuple(engine.Pod(f"{value.key}/{name}-{node}-{at}", node, pods[name]) for name, node, at in places)
 
 
 def outcome(said: types.WorkloadObject) -> bool | None:
@@ -91,7 +113,8 @@ def workload(said: types.WorkloadObject, reading: Reading) -> engine.Workload:
         last_checkpoint=moment("spec.lastCheckpoint", spec.last_checkpoint),
         grace=float(max(one.template.spec.termination_grace_period_seconds for one in spec.pod_sets)),
         after=tuple(f"{meta.namespace}/{name}" for name in spec.after),
-        is_active=spec.active,
+        is_active=spec.may_run,
+        pauses=spec.paused and spec.active,
         backs_off_until=_back_off(evictions),
         excluded_nodes=status.excluded_nodes,
         evictions=evictions,
@@ -228,6 +251,7 @@ def running(said: types.WorkloadObject, value: engine.Workload) -> engine.Runnin
         is_promised=is_promised,
         is_leaving=deleted is not None or is_evicted,
         leaving_since=left if deleted is not None or is_evicted else None,
+        is_pausing=deleted is None and is_evicted and status.paused is not None,
         moves_to=within("status.movesTo", admission, status.moves_to, value) if status.moves_to else None,
         lost=_lost(value, holds),
         backfilled_for=status.backfilled_for,

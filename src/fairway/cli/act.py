@@ -1,4 +1,4 @@
-"""Commands that change workloads: cancel, suspend, resume. They act on the objects that the user made."""
+"""Commands that change workloads: cancel, suspend, pause, resume. They act on the objects that the user made."""
 
 from typing import Any
 
@@ -14,6 +14,8 @@ from .main import Problem
 from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
 from .replicas import changeable, deletable
+
+PAUSE_SECONDS, LOOK_SECONDS = 45.0, 0.1
 
 
 @click.command()
@@ -47,8 +49,19 @@ async def suspend(client: Client, namespace: str, output: str, **choice: Any) ->
 @several
 @output_option
 @on_cluster
+async def pause(client: Client, namespace: str, output: str, **choice: Any) -> int:
+    """Freeze the processes of workloads until they are resumed: their CPUs and GPUs are free, their memory stays.
+
+    What cannot be frozen where it runs is stopped, as `fairway suspend` does."""
+    return await on_each(client, await found_by(client, namespace, Choice(**choice)), output, _pause)
+
+
+@click.command()
+@several
+@output_option
+@on_cluster
 async def resume(client: Client, namespace: str, output: str, **choice: Any) -> int:
-    """Let suspended workloads queue again, at their old places."""
+    """Let suspended workloads queue again, at their old places, and paused ones go on."""
     return await on_each(client, await found_by(client, namespace, Choice(**choice)), output, _resume)
 
 
@@ -77,16 +90,34 @@ async def _suspend(client: Client, found: Found) -> str:
 
 async def _resume(client: Client, found: Found) -> str:
     await _set_active(client, found, active=True)
-    return "resumed: it queues again"
+    is_paused = (found.workload.get("status") or {}).get("paused") is not None
+    return "resumed: it goes on when its place is free" if is_paused else "resumed: it queues again"
 
 
-async def _set_active(client: Client, found: Found, *, active: bool) -> None:
-    """By an annotation of the owner; in the spec of a Workload that has no owner."""
+async def _pause(client: Client, found: Found) -> str:
+    """Asks for it, and says which way was taken as soon as that is known."""
+    runs = found.phase in ("Admitted", "Running")
+    await _set_active(client, found, active=True, paused=True)
+    if not runs:
+        return f"waits no longer; `fairway resume {found.name}` lets it queue again"
+    until = client.clock.now() + PAUSE_SECONDS
+    while client.clock.now() < until:
+        status = (await client.find(found.ref) or {}).get("status") or {}
+        if status.get("phase") == "Paused" and "admission" not in status:
+            return f"paused: its processes are frozen; `fairway resume {found.name}` lets them go on"
+        if status.get("phase") == "Suspended" or status.get("reason") == "NotPaused":
+            return f"stopped, since it cannot be frozen; `fairway resume {found.name}` lets it queue again"
+        await client.clock.sleep(LOOK_SECONDS)
+    return f"is being paused; `fairway status {found.name}` says how far that is"
+
+
+async def _set_active(client: Client, found: Found, *, active: bool, paused: bool = False) -> None:
+    """By annotations of the owner; in the spec of a Workload that has no owner."""
     if found.is_over:
         raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
     changeable(found)
-    note = {"metadata": {"annotations": {"fairway.dev/active": str(active).lower()}}}
+    notes = {"fairway.dev/active": str(active).lower(), "fairway.dev/paused": "true" if paused else None}
     for owner in found.owners:
-        await client.patch(owner, note)
+        await client.patch(owner, {"metadata": {"annotations": notes}})
     if not found.owners:
-        await client.patch(found.ref, {"spec": {"active": active}})
+        await client.patch(found.ref, {"spec": {"active": active, "paused": paused}})

@@ -82,8 +82,13 @@ def _used(pods: list[Thing]) -> dict[tuple[str, str], int]:
         if (node := pod["spec"].get("nodeName")) and phase not in ("Succeeded", "Failed"):
             used[node, "pods"] += 1
             for resource, amount in requests_of(pod):
-                used[node, resource] += amount
+                used[node, resource] += amount if resource == "memory" or not _is_frozen(pod) else 0
     return used
+
+
+def _is_frozen(pod: Thing) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(it["type"] == "fairway.dev/Frozen" and it["status"] == "True" for it in conditions)
 
 
 def _node_line(node: Thing, used: dict[tuple[str, str], int], by: Counter[str]) -> list[object]:

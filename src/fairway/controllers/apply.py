@@ -38,6 +38,7 @@ from fairway.kube.agenda import Agenda
 from . import status as life
 from .binder import Binder
 from .means import Means
+from .pause import Pauses
 from .status import Said, holds, since
 from .waits import Waits
 from .workloads import Life, gpus_of, is_alone, served
@@ -55,7 +56,7 @@ class Decided:
 
 class Writer:
     def __init__(self, means: Means) -> None:
-        self.means, self.life = means, Life(means, Binder(means))
+        self.means, self.life = means, Life(means, Binder(means), Pauses(means))
         width = means.settings.writes_at_once
         self.agenda = Agenda(means.client.clock, means.client.chance, width=width, rank=self.rank)
         self._workloads: Mapping[str, Workload] = {}
@@ -220,8 +221,9 @@ class Writer:
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)
         eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
-        cost = seen.spec.queue, round(_lost(seen, now) * DEVICE)
+        cost = seen.spec.queue, 0 if verdict.pauses else round(_lost(seen, now) * DEVICE)
         status = life.evict(status, eviction, decided.words, of=cost)
+        status = self.life.pauses.begun(seen, status, now=now) if verdict.pauses else status
         return life.move(status, to)
 
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided, *, in_events: bool) -> None:
@@ -234,7 +236,7 @@ class Writer:
             metrics.waited.labels(queue).observe(max(0.0, self.means.now() - time(made)) if made else 0.0)
         if isinstance(verdict, Evict):
             metrics.evictions.labels(str(verdict.cause)).inc()
-            metrics.lost.inc(_lost(seen, self.means.now()))
+            metrics.lost.inc(0.0 if verdict.pauses else _lost(seen, self.means.now()))
         owner = self.means.cases.case(key).owner
         if owner and in_events:
             warns = conditions.is_warning(verdict)

@@ -121,7 +121,7 @@ class Forecasts:
             if seen and start is not None:
                 for one in self._track.started(key, start):
                     self._count(seen.spec.queue, one)
-            elif seen is None or is_over(seen.status) or not seen.spec.active:
+            elif seen is None or is_over(seen.status) or not seen.spec.may_run:
                 self._track.forget(key)
             else:
                 for one in self._track.waits_on(key, self.means.now()):

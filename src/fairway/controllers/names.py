@@ -27,7 +27,7 @@ class Names:
             self._keys[name] ^= {key}
             if not self._keys[name]:
                 del self._keys[name]
-        is_suspended = new is not None and not new.spec.active and not is_over(new.status)
+        is_suspended = new is not None and not new.spec.may_run and not is_over(new.status)
         turned = before | now if is_suspended != (key in self._suspended) else before ^ now
         (self._suspended.add if is_suspended else self._suspended.discard)(key)
         return {asker for name in turned for asker in self._askers.pop(name, ())}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from fairway.api.accounts import with_use
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
-from fairway.api.types import AdmissionStatus, QueueStatus, ReservationStatus, Served, WorkloadStatus
+from fairway.api.types import AdmissionStatus, PausedStatus, QueueStatus, ReservationStatus, Served, WorkloadStatus
 from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
 from fairway.outlook import NEVER
@@ -71,6 +71,7 @@ def told(status: S, kind: str, said: Said, *, now: float, value: str) -> S:
 def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool = True) -> WorkloadStatus:
     """What cannot start as things are is foretold no start."""
     phase, forecast = "Pending" if is_active else "Suspended", None if said.reason in NEVER else status.forecast
+    phase = "Paused" if status.paused else phase
     return replace(
         status, phase=phase, reason=said.reason, message=said.message, position=position, forecast=forecast
     )
@@ -93,8 +94,9 @@ def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> W
 
 
 def _placed(status: WorkloadStatus, to: AdmissionStatus) -> WorkloadStatus:
-    """A new attempt, unless it is the promised one."""
-    attempt = status.attempt + (status.admission is None or holds(status, "Admitted"))
+    """A new attempt, unless it is the promised one, or goes on after a pause."""
+    is_new = status.admission is None or holds(status, "Admitted")
+    attempt = status.attempt + (is_new and status.paused is None)
     return replace(status, admission=to, attempt=attempt, moves_to=None)
 
 
@@ -109,7 +111,7 @@ def resize(status: WorkloadStatus, to: Admission) -> WorkloadStatus:
 
 
 def run(status: WorkloadStatus, said: Said, *, now: float) -> WorkloadStatus:
-    return replace(turned(status, "Running", said, now=now), phase="Running")
+    return replace(turned(status, "Running", said, now=now), phase="Running", paused=None)
 
 
 def note(status: WorkloadStatus, said: Said | None, reason: str) -> WorkloadStatus:
@@ -126,8 +128,26 @@ def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, of: tuple[s
     for kind in ("Admitted", "Running"):
         status = turned(status, kind, None, now=now)
     status = turned(status, "Evicted", said, now=now)
-    status = replace(status, eviction_history=remembered(status.eviction_history, eviction, *of), backfilled_for="")
+    history = remembered(status.eviction_history, eviction, *of)
+    status = replace(status, eviction_history=history, backfilled_for="", paused=None)
     return wait(status, said, 0, is_active=eviction.reason != "Suspended")
+
+
+def pause(status: WorkloadStatus, paused: PausedStatus) -> WorkloadStatus:
+    """One that was evicted leaves by being frozen."""
+    return replace(status, phase="Paused", paused=paused)
+
+
+def rest(status: WorkloadStatus) -> WorkloadStatus:
+    """It is frozen: of its room it keeps the memory."""
+    return replace(status, admission=None) if status.paused and holds(status, "Evicted") else status
+
+
+def forfeit(status: WorkloadStatus, said: Said) -> WorkloadStatus:
+    """It is paused no longer, and goes on from its checkpoint."""
+    if status.paused is None:
+        return status
+    return replace(status, phase="Pending", reason=said.reason, message=said.message, paused=None)
 
 
 def move(status: WorkloadStatus, to: Admission | None) -> WorkloadStatus:
@@ -159,6 +179,8 @@ def leave(status: WorkloadStatus, *, now: float) -> WorkloadStatus:
 
 def suspend(status: WorkloadStatus, *, is_active: bool) -> WorkloadStatus:
     """By its user, or no longer."""
+    if status.paused:
+        return status
     if is_active:
         return replace(status, phase="Pending", reason="", message="") if status.phase in ("", "Suspended") else status
     return replace(status, phase="Suspended", reason="Suspended", message="", position=0, forecast=None)
@@ -169,7 +191,7 @@ def finish(status: WorkloadStatus, said: Said, *, succeeded: bool, now: float) -
     status = turned(turned(status, "Running", None, now=now), "Finished", said, now=now)
     phase = "Succeeded" if succeeded else "Failed"
     status = replace(status, phase=phase, reason=said.reason, message=said.message)
-    return replace(status, position=0, forecast=None, moves_to=None)
+    return replace(status, position=0, forecast=None, moves_to=None, paused=None)
 
 
 def served(status: WorkloadStatus, *, now: float, held: Mapping[str, int], queue: str = "") -> WorkloadStatus:

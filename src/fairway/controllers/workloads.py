@@ -69,6 +69,7 @@ from .binder import Binder
 from .cases import Case
 from .means import Means
 from .owner import JobOwner, Owner, PodsOwner, keep, remake
+from .pause import Pauses, thaw
 from .ranks import ranks_of
 from .retry import RETRYING, pause
 from .status import Said, holds, since
@@ -83,6 +84,7 @@ GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creatio
 class Life:
     means: Means
     binder: Binder
+    pauses: Pauses
     _resumed: dict[str, str] = field(default_factory=dict)  # by key, the version of a Job
 
     async def tend(self, case: Case) -> float | None:
@@ -100,11 +102,14 @@ class Life:
             return await self._orphaned(case, said)
         if outcome := owner.outcome():
             return await self._end(case, outcome)
-        if isinstance(owner, PodsOwner) and owner.is_deleted() and not holds(said.status, "Evicted"):
+        is_evicted = said.status.admission is not None and holds(said.status, "Evicted")
+        if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
             return None
         await self._mirror(said, owner)
-        if said.status.admission is not None and holds(said.status, "Evicted"):
+        if said.status.paused is not None and not holds(said.status, "Admitted"):
+            return await self.pauses.tend(case, said)
+        if is_evicted:
             return await self._leave(case, said, owner)
         if said.status.admission is not None and holds(said.status, "Admitted"):
             return await self._run(case, said, owner)
@@ -113,8 +118,8 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_remade and not owner.is_stopped():
             return await self._turn_out(case, said, owner)
         await self._stop(case, owner)
-        if said.status.phase or not said.spec.active:  # of a new one the first verdict tells
-            await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.active))
+        if said.status.phase or not said.spec.may_run:  # of a new one the first verdict tells
+            await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.may_run))
         return None
 
     async def _stand_alone(self, case: Case, said: WorkloadObject) -> None:
@@ -171,6 +176,8 @@ class Life:
         if desired is None:
             return
         spec = replace(desired.spec, user=said.spec.user)
+        if said.status.paused is not None:
+            spec = replace(spec, pod_sets=said.spec.pod_sets)
         if said.status.admission is not None:
             spec = replace(spec, queue=said.spec.queue, pod_sets=said.spec.pod_sets)
             if holds(said.status, "Admitted"):
@@ -205,7 +212,7 @@ class Life:
     def _of_nobody(self, said: WorkloadObject) -> WorkloadStatus:
         """It has no pods to wait for: evicted it leaves at once."""
         status = life.leave(said.status, now=self.means.now())
-        return status if status.admission else life.suspend(status, is_active=said.spec.active)
+        return status if status.admission else life.suspend(status, is_active=said.spec.may_run)
 
     async def _is_gone(self, said: WorkloadObject) -> bool:
         """Whether the server says so too: the view may not have heard of an owner that is new. A pod that is of another
@@ -227,7 +234,7 @@ class Life:
         nothing of it is bound, or it is not to run; else when to look again."""
         uid, now = said.metadata.uid, self.means.now()
         bound = [pod for pod in case.pods if is_of_others(pod, uid)]
-        if not bound or not said.spec.active or said.status.admission:
+        if not bound or not said.spec.may_run or said.status.admission:
             return None
         value, held = value_of(said), self._bound(said, bound)
         counts = {one.name: one.count for one in held.podsets}
@@ -252,7 +259,7 @@ class Life:
     async def _turn_out(self, case: Case, said: WorkloadObject, owner: PodsOwner) -> float:
         """Evicts bare pods that run before their turn from where others bound them: only so are they made again."""
         now, held = self.means.now(), self._bound(said, [pod for pod in case.pods if holds_room(pod)])
-        words = Said(Cause.PODS_LOST if said.spec.active else Cause.SUSPENDED, conditions.contested(owner.pods) or "")
+        words = Said(Cause.PODS_LOST if said.spec.may_run else Cause.SUSPENDED, conditions.contested(owner.pods) or "")
 
         def make(it: WorkloadObject) -> WorkloadStatus:
             if it.status.admission and holds(it.status, "Evicted"):
@@ -282,6 +289,7 @@ class Life:
         if owner.is_off() and (lingering := self._lingering(case)):
             return min(filter(None, lingering), default=None)
         await self._start(case.key, owner)
+        await thaw(self.means.client, case.pods)
         if not (left := within(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS

@@ -49,10 +49,12 @@ from .resources import DEVICE as DEVICE
 from .resources import capacity_of as capacity_of
 from .resources import counted as counted
 from .resources import counts_of as counts_of
+from .resources import frozen as frozen
 from .resources import gpus_of as gpus_of
 from .resources import shared as shared
 from .resources import slices as slices
 from .resources import taken as taken
+from .resources import thawed as thawed
 from .runtimes import ENOUGH as ENOUGH
 from .runtimes import HOUR as HOUR
 from .runtimes import Foreseen as Foreseen

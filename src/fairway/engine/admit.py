@@ -101,7 +101,7 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
     """What room says; looked into once for all that ask for the same while nothing is written."""
     if cycle.draft.repeats:
         cycle.draft.flush()
-    key = id(workload.podsets), workload.topology, workload.excluded_nodes, pools, len(cycle.draft.log)
+    key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, len(cycle.draft.log)
     if key not in cycle.told:
         cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)
     return cycle.told[key]

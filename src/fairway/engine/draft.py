@@ -19,11 +19,11 @@ import numpy as np
 
 from .feasibility import has_groups
 from .memo import Memo
-from .model import Admission, PodClass, PodSet, Running, Workload
+from .model import Admission, PodClass, PodSet, PodSetPlacement, Running, Workload
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
-from .resources import DEVICE, counts_of, device_memory, shared, taken
+from .resources import DEVICE, counts_of, device_memory, frozen, shared, taken
 from .snapshot import Columns, Snapshot
 
 NOWHERE = Admission("", ())
@@ -120,6 +120,22 @@ class Draft:
             self._both(one.workload, moves_to, 1)
         self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
 
+    def freeze(self, key: str) -> bool:
+        """One that was told to go is paused instead: its memory stays held. False, and nothing changes, where what is
+        to start needs that memory."""
+        one, ahead = self.running[key], self.ahead()
+        held, places = frozen(one.workload.podsets), _without_devices(one.admission)
+        for row, amounts, _ in self.footprint(held, places):
+            if ((amounts > 0) & (ahead.free[:, row] < amounts)).any():
+                return False
+        self._keep(ahead, held, places, 1)
+        self._hold(key, replace(one, is_pausing=True))
+        return True
+
+    def _keep(self, view: "Draft", held: tuple[PodSet, ...], admission: Admission, times: int) -> None:
+        view._charge(held, admission, times)
+        self.note(lambda: self._keep(view, held, admission, -times))
+
     def move(self, key: str, admission: Admission) -> None:
         """It has been told to go, and finds a place elsewhere."""
         one = self.running[key]
@@ -145,6 +161,8 @@ class Draft:
         if one.is_leaving:  # given back ahead already
             self._only_later(one.workload, one.admission, 1)
         self._both(one.workload, one.admission, -1)
+        if one.is_pausing:  # `later` holds its memory already
+            self._keep(self, frozen(one.workload.podsets), _without_devices(one.admission), 1)
         there = one.moves_to
         self._hold(key, replace(one, admission=there, moves_to=None, is_leaving=False) if there else None)
 
@@ -418,6 +436,8 @@ class Draft:
             if one.is_leaving:
                 self._exit(one.workload.key, one.admission)
                 self.ahead()._charge(one.workload.podsets, one.admission, -1)
+                if one.is_pausing:
+                    self.ahead()._charge(frozen(one.workload.podsets), _without_devices(one.admission), 1)
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]
@@ -426,6 +446,11 @@ class Draft:
                 self._strange[pod.key] = pod.pod, row
                 self.ahead()._write(pod.pod, row, -1, memory)
                 self.ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
+
+
+def _without_devices(admission: Admission) -> Admission:
+    shares = ((one.name, tuple(replace(share, devices=()) for share in one.nodes)) for one in admission.podsets)
+    return Admission(admission.pool, tuple(PodSetPlacement(name, nodes) for name, nodes in shares))
 
 
 def _pods(admission: Admission) -> int:

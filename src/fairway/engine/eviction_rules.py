@@ -314,10 +314,25 @@ def full_bucket(name: str, cycle: Cycle) -> Shield | None:
     return "evictionBudget", until
 
 
+def pauses(one: Running, cycle: Cycle) -> bool:
+    """Whether it is paused when it has to give way: its queue says so, and it runs whole on one node that can."""
+    return bool(cycle.tree.inherited(one.workload.queue, attrgetter("pauses"), False)) and can_pause(one, cycle)
+
+
+def can_pause(one: Running, cycle: Cycle) -> bool:
+    """Whether its processes can be frozen: all are on one node, which can do it, and it has run."""
+    nodes, snapshot = one.admission.nodes, cycle.snapshot
+    rows = [snapshot.row_of[name] for name in nodes if name in snapshot.row_of]
+    is_whole = len(nodes) == len(rows) == 1 and not (one.lost or one.is_promised)
+    return is_whole and snapshot.nodes[rows[0]].can_pause and snapshot.nodes[rows[0]].is_up
+
+
 def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
     """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
-    takes, of one that holds these amounts."""
+    takes, of one that holds these amounts; none where it can be paused."""
     workload = one.workload
+    if pauses(one, cycle):
+        return 0.0
     since = [time for time in (one.admitted_at, workload.last_checkpoint) if time is not None]
     lost = max(0.0, cycle.now - max(since)) if since else HOUR
     if workload.checkpoint_interval:

@@ -17,11 +17,11 @@ from .draft import Draft
 from .feasibility import Counts, Request, Shape, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
-from .model import PODS, Node
+from .model import CPU, GPU, PODS, Admission, Node, Workload
 from .place import Ask, cache_of, place
 from .plan import RANK, Facts, Reason, Why
 from .pod_affinity import follows
-from .resources import DEVICE
+from .resources import DEVICE, counted, counts_of
 from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
@@ -43,11 +43,27 @@ class Explained:
 def explain(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
     """Reason and facts of the pool that comes closest, the first of equals. Where figures are not read it is the same
     as long as the nodes stay."""
+    if ask.workload.paused is not None:
+        return _in_place(draft, ask.workload, ask.workload.paused)
     if draft.policy.tells_why:
         return _closest(draft, ask, pools)
     known, workload = _emptied(draft).snapshot.memo.of(Explained).reasons, ask.workload
     key = id(workload.podsets), workload.topology, workload.excluded_nodes, ask.counts, ask.strategy, tuple(pools)
     return (known.get(key) or remember(known, key, (workload.podsets, _closest(draft, ask, pools))))[1]
+
+
+def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
+    """Why a paused workload cannot go on: what is missing where it is frozen, and which workloads are there."""
+    counts = counts_of(workload.podsets, there)
+    asked = counted(workload.podsets, counts, 0)
+    resource = GPU if asked.get(GPU) else CPU
+    column = draft.snapshot.resources.index(resource)
+    rows = [draft.snapshot.row_of[name] for name in there.nodes if name in draft.snapshot.row_of]
+    free = sum(max(0, int(draft.free[column, row])) for row in rows)
+    blocking = [key for key, one in draft.running.items() if not there.nodes.isdisjoint(one.admission.nodes)]
+    needed = asked.get(resource, 0)
+    missing = max(0, needed - free) or None
+    return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=tuple(sorted(blocking)))
 
 
 def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:

@@ -10,6 +10,7 @@ from operator import sub
 from .cycle import Cycle
 from .elastic import extend, idle
 from .eligibility import over_limit
+from .eviction_rules import can_pause
 from .labels import repels
 from .memo import ByWorkload, remember
 from .model import Admission, Running
@@ -34,6 +35,8 @@ def release(cycle: Cycle) -> None:
             cycle.draft.leave(one.workload.key, moves_to)
             if moves_to:
                 cycle.timeline.stay(one.workload, moves_to)
+            if isinstance(verdict, Evict) and verdict.pauses:
+                cycle.draft.freeze(one.workload.key)
     for key, due in cycle.timeline.conflicting().items():
         cycle.wake(due)
         if key not in cycle.verdicts and due <= cycle.now:
@@ -87,7 +90,7 @@ def _stop(one: Running, cycle: Cycle) -> Verdict | None:
             return Finish(key, Ending.TIME_LIMIT)
         cycle.wake(one.admitted_at + limit)
     if not workload.is_active:
-        return Evict(key, Cause.SUSPENDED)
+        return Evict(key, Cause.SUSPENDED, pauses=workload.pauses and can_pause(one, cycle))
     branch = cycle.tree.branches.get(workload.queue)
     if branch and any(at.queue.stop == "Drain" for at in branch.path):
         return Evict(key, Cause.DRAINED)

@@ -95,8 +95,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """All that placement reads of a pod; pods alike share one value. `requests` holds no pod slot (each takes one) and,
-    with a fraction or GPU memory, no GPU. `affinity` is one of: any of its terms; `volumes`: each of them likewise."""
+    """All that placement reads of a pod; pods alike share one value. `requests` holds no pod slot (each takes one,
+    unless it says another number) and, with a fraction or GPU memory, no GPU. `affinity` is one of: any of its terms;
+    `volumes`: each of them likewise."""
 
     namespace: str = "default"
     requests: Amounts = ()
@@ -183,6 +184,8 @@ class Workload:
     attained: float = 0.0  # GPU-seconds served so far
     refused: str = ""  # why the last plan for it was dropped
     gates: tuple[str, ...] = ()  # scheduling gates of its pods that are not Fairway's
+    pauses: bool = False  # its user wants it paused rather than stopped while it is not active
+    paused: "Admission | None" = None  # where its processes are frozen; it starts there or nowhere
 
     @property
     def namespace(self) -> str:
@@ -242,6 +245,7 @@ class Running:
     is_promised: bool = False  # the Admitted condition is not True yet
     is_leaving: bool = False
     leaving_since: float | None = None
+    is_pausing: bool = False  # it leaves by being paused: its memory stays held
     moves_to: Admission | None = None
     lost: tuple[tuple[str, int], ...] = ()
     lost_since: float | None = None
@@ -278,6 +282,7 @@ class Node:
     is_unschedulable: bool = False
     is_unhealthy: bool = False  # fairway.dev/unhealthy: drains
     is_leaving: bool = False  # being deleted
+    can_pause: bool = False  # its processes can be frozen
     chooser: Literal["Scheduler", "Claim", "Kubelet"] = "Kubelet"
     devices: tuple[Device, ...] = ()
     numa: tuple[Numa, ...] = ()
@@ -381,6 +386,7 @@ class Queue:
     max_time_limit: float | None = None
     max_wait: float | None = None
     consolidates: bool | None = None  # consolidation: WhenStuck
+    pauses: bool | None = None  # evict: Pause
     budget: int | None = None  # GPU-seconds per period
     budget_period: float | None = None
     stop: Literal["None", "StopAdmitting", "Drain"] = "None"

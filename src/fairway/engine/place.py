@@ -73,12 +73,30 @@ def cache_of(draft: Draft) -> PlacementCache:
 
 def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     """Where the pods asked for go, podset by podset, or None if they do not all fit. What already stands beside is not
-    repeated; a podset without pods to place is left out."""
+    repeated; a podset without pods to place is left out. One that is paused fits where it is frozen or nowhere."""
+    if ask.workload.paused is not None:
+        return _frozen_place(draft, ask, pool)
     cache = cache_of(draft)
     if _is_short(cache, ask, pool):
         return None
     run = _run(cache, ask, pool)
     return _gang(cache, ask, pool) if run is None else run.next()
+
+
+def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
+    """The places of its frozen processes, devices included, if they are free."""
+    there, snapshot = ask.workload.paused, draft.snapshot
+    assert there is not None
+    rows = [snapshot.row_of.get(name, -1) for name in there.nodes]
+    if there.pool != pool or not all(row >= 0 and snapshot.is_usable[row] for row in rows):
+        return None
+    if ask.allowed is not None and not all(ask.allowed[row] for row in rows):
+        return None
+    for row, (amounts, devices) in draft.holdings(ask.workload.podsets, there).items():
+        free, parts = draft.free[:, row].tolist(), draft.device_free[row].tolist()
+        if any(0 < amount > left for amount, left in (*zip(amounts, free), *zip(devices, parts))):
+            return None
+    return there.podsets
 
 
 def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
@@ -101,7 +119,7 @@ def _run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
     than a linear score and room."""
     workload, counts = ask.workload, ask.counts
     wide = workload.topology
-    if len(counts) != 1 or counts[0] != 1 or wide.required or wide.preferred or wide.segments:
+    if workload.paused or len(counts) != 1 or counts[0] != 1 or wide.required or wide.preferred or wide.segments:
         return None
     key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy
     run = cache.runs.get(key) or _new_run(cache, ask, pool)

@@ -216,6 +216,7 @@ class Evict:
     beneficiary: str = ""  # key of the workload it is for
     admission: Admission | None = None
     budget: str = ""  # key of the PodDisruptionBudget that it exceeds: no other victims suffice
+    pauses: bool = False  # its processes are frozen and keep their memory, if that works
 
 
 @dataclass(frozen=True, slots=True)

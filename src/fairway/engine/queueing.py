@@ -158,7 +158,7 @@ def is_aged(workload: Workload, tree: QueueTree) -> bool:
 
 
 ALIKE = attrgetter(
-    "priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace", "gates"
+    "priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace", "gates", "paused"
 )
 
 

@@ -14,7 +14,7 @@ from .candidates import Candidate, CandidateSet, CandidateSets
 from .cycle import Cycle
 from .disruption import covered
 from .eligibility import over_guaranteed, over_limit
-from .eviction_rules import own, rules_for, stays_fair
+from .eviction_rules import own, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
@@ -285,7 +285,8 @@ def record_victims(search: Search) -> set[str]:
         if now.is_leaving:
             is_other = victim.one.workload.queue != workload.queue
             why = Cause.RECLAIMED if search.candidates.rule.is_mixed and is_other else cause
-            cycle.say(Evict(key, why, workload.key, now.moves_to, broken.get(key, "")))
+            freezes = now.moves_to is None and pauses(victim.one, cycle) and cycle.draft.freeze(key)
+            cycle.say(Evict(key, why, workload.key, now.moves_to, broken.get(key, ""), freezes))
         else:
             names = [podset.name for podset in podsets]
             before = tuple(zip(names, counts_of(podsets, victim.one.admission)))

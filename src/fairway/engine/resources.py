@@ -7,8 +7,10 @@ quotas of `nvidia.com/gpu` a fraction counts as a fraction, GPU memory as reques
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 
-from .model import CPU, GPU, MEMORY, PODS, Admission, Node, PodClass, PodSet
+from .model import CPU, GPU, MEMORY, PODS, Admission, Amounts, Node, PodClass, PodSet, amounts
 
 FIRST = (CPU, MEMORY, PODS, GPU)
 """The columns every snapshot has, in this order; the others follow by name."""
@@ -41,10 +43,32 @@ def shared(pod: PodClass, gpu_memory: int) -> int:
 def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
     """What one pod takes of its node, by resource."""
     amount = dict(pod.requests)
-    amount[PODS] = 1
+    amount.setdefault(PODS, 1)
     if part := shared(pod, gpu_memory):
         amount[GPU] = part
     return amount
+
+
+@lru_cache(1 << 12)
+def frozen(podsets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+    """The podsets as they count while they are paused: their memory and a pod slot each."""
+    return tuple(
+        replace(one, pod=replace(one.pod, requests=_memory(one.pod), gpu_fraction=0, gpu_memory=0)) for one in podsets
+    )
+
+
+@lru_cache(1 << 12)
+def thawed(podsets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+    """The podsets as they count when they go on after a pause: without what `frozen` holds."""
+    return tuple(replace(one, pod=replace(one.pod, requests=_rest(one.pod))) for one in podsets)
+
+
+def _memory(pod: PodClass) -> Amounts:
+    return tuple(one for one in pod.requests if one[0] == MEMORY)
+
+
+def _rest(pod: PodClass) -> Amounts:
+    return amounts({name: amount for name, amount in pod.requests if name != MEMORY} | {PODS: 0})
 
 
 def slices(resource: str) -> int:

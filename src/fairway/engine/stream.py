@@ -14,7 +14,8 @@ from .place import Placements, again
 from .plan import Admit
 
 SAME_START = attrgetter(
-    "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind", "topology"
+    "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind", "topology",
+    "paused"
 )
 """What a start in idle room that is not kept depends on, beside the podsets and the queue."""
 

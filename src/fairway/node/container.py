@@ -191,6 +191,11 @@ def _nursery() -> socket.socket:
 def stop(attempt: Attempt, grace: float, why: str) -> None:
     """Asks the shim to end its container; asking again changes nothing unless the grace is shorter."""
     _write(attempt.folder / "stop", f"{max(grace, 0.0):.3f} {why}".encode())
+    wake(attempt)
+
+
+def wake(attempt: Attempt) -> None:
+    """Has the shim look at what is asked of it."""
     with suppress(ProcessLookupError):
         file = os.pidfd_open(attempt.pid)
         try:

@@ -1,15 +1,16 @@
 """Hollow nodes: nodes that exist on paper, whose pods run by a table of stages and no process.
 
 A pod bound to one is Running at once and ends as its annotations say: `fairway.dev/duration` after it started
-(absent: never), with `fairway.dev/exit-code` (absent: 0). A deleted pod is gone at once. Since a pod's start stands in
-its status, a restart goes on where it was. No threads, no sockets: it runs under a virtual clock too.
+(absent: never), with `fairway.dev/exit-code` (absent: 0). While it is frozen its time stands still. A deleted pod is
+gone at once. Since a pod's start stands in its status, a restart goes on where it was. No threads, no sockets: it runs
+under a virtual clock too.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fairway.api.objects import Metadata, Part
+from fairway.api.objects import FREEZE, FROZEN, Condition, Metadata, Part
 from fairway.api.quantities import Malformed, duration, time, time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -33,12 +34,19 @@ class PodSpec(Part):
 class PodStatus(Part):
     phase: str = ""
     start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 class Pod(Part):
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def frozen_at(self) -> float | None:
+        """Since when it is frozen."""
+        found = next((it for it in self.status.conditions if it.type == FROZEN and it.status == "True"), None)
+        return time(found.last_transition_time or "") if found else None
 
     @property
     def is_over(self) -> bool:
@@ -99,15 +107,28 @@ def step(pod: Pod, now: float) -> tuple[dict[str, Any] | None, float | None]:
     except (Malformed, ValueError) as error:
         return _ended(pod, 128, now) | {"message": f"its annotations: {error}"}, None
     began = time(pod.status.start_time) if pod.status.start_time else now
+    frozen_at = pod.frozen_at
+    if FREEZE in said and pod.status.phase == "Running":
+        change = {"conditions": _conditions(now, is_ready=False, is_frozen=True)}
+        return (change if frozen_at is None else None), None
+    if frozen_at is not None:
+        began += now - frozen_at
+        return _running(pod, now, began) | {"conditions": _conditions(now, is_ready=True, is_frozen=False)}, None
     ends = None if lasts is None else began + lasts
     if ends is not None and ends <= now:
         return _ended(pod, code, now), None
     return (None if pod.status.phase == "Running" else _running(pod, now)), ends
 
 
-def _running(pod: Pod, now: float) -> dict[str, Any]:
-    state = {"running": {"startedAt": time_text(int(now))}}
-    return {"phase": "Running", "startTime": time_text(now)} | _parts(pod, state, now, is_ready=True)
+def _running(pod: Pod, now: float, began: float | None = None) -> dict[str, Any]:
+    start = now if began is None else began
+    state = {"running": {"startedAt": time_text(int(start))}}
+    return {"phase": "Running", "startTime": time_text(start)} | _parts(pod, state, now, is_ready=True)
+
+
+def _conditions(now: float, *, is_ready: bool, is_frozen: bool | None = None) -> list[dict[str, Any]]:
+    told = {"Ready": is_ready, "ContainersReady": is_ready} | ({} if is_frozen is None else {FROZEN: is_frozen})
+    return [{"type": kind, "status": str(it), "lastTransitionTime": time_text(now)} for kind, it in told.items()]
 
 
 def _ended(pod: Pod, code: int, now: float) -> dict[str, Any]:
@@ -119,11 +140,8 @@ def _ended(pod: Pod, code: int, now: float) -> dict[str, Any]:
 
 
 def _parts(pod: Pod, state: dict[str, Any], now: float, *, is_ready: bool) -> dict[str, Any]:
-    status, since = str(is_ready), time_text(int(now))
     return {
-        "conditions": [
-            {"type": kind, "status": status, "lastTransitionTime": since} for kind in ("Ready", "ContainersReady")
-        ],
+        "conditions": _conditions(now, is_ready=is_ready),
         "containerStatuses": [
             {"name": it.name, "image": it.image, "imageID": "", "ready": is_ready, "started": is_ready,
              "restartCount": 0, "state": state, "lastState": {}}

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from fairway.api.objects import CHOOSER, DEVICES, HOLLOW
+from fairway.api.objects import CAN_PAUSE, CHOOSER, DEVICES, HOLLOW
 from fairway.api.quantities import format as quantity
 from fairway.api.quantities import parse, time_text
 from fairway.kube import kinds
@@ -144,7 +144,8 @@ def node_of(machine: Machine, now: float) -> dict[str, Any]:
         "ephemeral-storage": f"{machine.storage >> 10}Ki",
         "pods": str(max(PODS, 2 * machine.cpu // 1000)),
     } | ({GPU: str(len(machine.gpus))} if machine.gpus else {})
-    meta = {"name": machine.name, "labels": labels(machine), "annotations": {DEVICES: _devices(machine.gpus)}}
+    notes = {DEVICES: _devices(machine.gpus), CAN_PAUSE: "true"}
+    meta = {"name": machine.name, "labels": labels(machine), "annotations": notes}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta,
             "status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions(now),
                        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"},

@@ -3,8 +3,8 @@
 Containers follow each other as under a kubelet: init containers one by one, then all others at once; what ends is
 started again as restartPolicy says, after 0, 10 … 300 s. Sidecars, init containers with restartPolicy Always, let the
 next start when they have started, run beside the rest, and stop after it, the last one first.
-What Fairway itself stopped, because it was going down or for a resize, has no outcome: it is started again, whatever
-the policy, and that is no restart of the container's.
+What Fairway itself stopped, because it was going down, for a resize or because it did not wake from a pause, has no
+outcome: it is started again, whatever the policy, and that is no restart of the container's.
 A container that runs is ready unless a probe or a hook of it says otherwise (health/); one whose liveness it denies is
 stopped, and that counts as an end of its own.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from fairway.api.objects import LOST_POD
+from fairway.api.objects import FROZEN, LOST_POD
 from fairway.api.quantities import time, time_text
 
 from .container import LOST, Attempt
@@ -24,9 +24,11 @@ from .health.words import last_words
 from .resize import RESIZED
 
 SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
-AGAIN = (SHUTDOWN, RESIZED)
+NOT_WOKEN = "NotWoken"
+AGAIN = (SHUTDOWN, RESIZED, NOT_WOKEN)
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
 TERMINAL = ("Succeeded", "Failed")
+CANNOT = "CannotFreeze"
 REFUSED, REFUSED_SECONDS = "CreateContainerConfigError", 10.0
 LOCAL = {"hostIP": "127.0.0.1", "podIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}], "podIPs": [{"ip": "127.0.0.1"}]}
 
@@ -34,15 +36,24 @@ Outlook = Literal["start", "starting", "wait", "running", "succeeded", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
+class Frozen:
+    """Of a pod that is frozen, or to be: whether none of its processes runs, or why that cannot be."""
+
+    is_still: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
-    """A pod at one moment: the attempts to run each of its containers, why some cannot be made as written, and how
-    those are that run and have probes or hooks."""
+    """A pod at one moment: the attempts to run each of its containers, why some cannot be made as written, how those
+    are that run and have probes or hooks, and how far it is frozen; None where it is not, and is not to be."""
 
     pod: Pod
     histories: Mapping[str, Sequence[Attempt]]
     now: float
     refused: Mapping[str, str] = field(default_factory=dict)
     health: Mapping[str, Health] = field(default_factory=dict)
+    frozen: Frozen | None = None
 
     @property
     def inits(self) -> Sequence[Container]:
@@ -96,6 +107,8 @@ def next_of(sight: Sight) -> Next:
         return Next("Running" if running else "Failed", stop=sight.leaving, why=DEADLINE)
     if phase in TERMINAL:
         return Next("Running" if running else phase, stop=sight.leaving, why=FINISHED)
+    if sight.frozen:
+        return Next(phase, again_at=deadline)  # what is to stand still starts nothing
     outlooks = [(container, *outlook_of(sight, container)) for container in _turn(sight)]
     times = [at for _, outlook, at in outlooks if outlook == "wait"] + ([deadline] if deadline is not None else [])
     start = tuple(container for container, outlook, _ in outlooks if outlook == "start")
@@ -205,7 +218,9 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
     waits = not any(map(sight.last, sight.mains)) and not all(_is_done(sight, it) for it in sight.inits)
     sidecars = [status for it, status in zip(sight.inits, inits, strict=True) if _is_sidecar(it)]
     unready = [it["name"] for it in (*sidecars, *mains) if not it["ready"]]
-    why = ("PodCompleted", "") if phase == "Succeeded" else (
+    if is_still := sight.frozen is not None and sight.frozen.is_still:
+        unready = [it["name"] for it in mains]
+    why = ("Paused", "its processes are frozen") if is_still else ("PodCompleted", "") if phase == "Succeeded" else (
         "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     )  # fmt: skip
     status = {
@@ -215,6 +230,7 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
             _condition(sight, "Ready", why if unready else _gated(sight)),
             _condition(sight, "ContainersReady", why if unready else ()),
             _condition(sight, "PodScheduled", ()),
+            *_frozen(sight),
         ],
         "startTime": sight.before.get("startTime") or time_text(int(sight.now)),
         "containerStatuses": mains,
@@ -233,6 +249,16 @@ def _gated(sight: Sight) -> tuple[str, ...]:
     shut = [it for it in gates if said.get(it) != "True"]
     message = f"the status of pod readiness gates is not True: {', '.join(shut)}"
     return ("ReadinessGatesNotReady", message) if shut else ()
+
+
+def _frozen(sight: Sight) -> Iterator[dict[str, Any]]:
+    """Whether it is frozen, or why it cannot be, of one that was to be once."""
+    if sight.frozen and sight.frozen.is_still:
+        yield _condition(sight, FROZEN, ())
+    elif sight.frozen and sight.frozen.why:
+        yield _condition(sight, FROZEN, (CANNOT, sight.frozen.why))
+    elif any(it["type"] == FROZEN for it in sight.before.get("conditions") or ()):
+        yield _condition(sight, FROZEN, ("Running", ""))
 
 
 def _condition(sight: Sight, kind: str, but: tuple[str, ...]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import BEGAN, GROUP_NAME, INDEX
+from fairway.api.objects import ASSIGNED, BEGAN, FREEZE, GROUP_NAME, INDEX
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -29,7 +29,7 @@ from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
-from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
+from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep, wake
 from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
 from .execute import Execution, Order
 from .health.action import Place
@@ -40,7 +40,9 @@ from .isolation.account import Tenant
 from .isolation.limits import Hierarchies
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .packed import Packed, attempt_of, packed, unpacked
-from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
+from .pause.gang import failure, next_step
+from .pause.stand import STILL, Stand, ask, stand_of
+from .podstatus import AGAIN, DELETED, NOT_WOKEN, TERMINAL, Frozen, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, size_of, size_run, voice
 from .volumes import make_volumes, mounts
@@ -50,6 +52,7 @@ WORKLOADS = Selection(kinds.WORKLOADS)
 AGAIN_SECONDS, PAUSE_SECONDS, SOON_SECONDS = 10.0, 1.0, 0.1
 TIDY_SECONDS, HOUR = 60.0, 3600.0
 FORCED_SECONDS = 2.0
+FREEZING_SECONDS = 0.02
 
 
 class Runner:
@@ -170,7 +173,9 @@ class Runner:
             return None if held == inf else held  # until it has started nobody can tell what runs
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
-        sight = Sight(pod, histories, self.clock.now(), health=self._health(pod, histories))
+        frozen, moves_on = self._freeze(pod, histories)
+        health = self._health(pod, dict.fromkeys(histories, ()) if frozen else histories)  # frozen it answers no probe
+        sight = Sight(pod, histories, self.clock.now(), health=health, frozen=frozen)
         ahead = next_of(sight)
         if size := size_of(pod):
             ahead = self._resized(pod, ahead, size)
@@ -180,11 +185,40 @@ class Runner:
             return None  # a look comes when they have started
         await self._report(replace(sight, refused=refused), ahead)
         times = [ahead.again_at, sight.now + AGAIN_SECONDS if refused else None, self._soon(histories)]
+        times.append(sight.now + FREEZING_SECONDS if moves_on else None)
         return min((at for at in times if at is not None), default=None)
 
     def _health(self, pod: Pod, histories: Mapping[str, Sequence[Attempt]]) -> dict[str, Health]:
         lasts = {it["name"]: (it, last) for it in _containers(pod) for last in histories[it["name"]][-1:]}
         return self.keeper.look(pod, {name: each for name, each in lasts.items() if each[1].is_running})
+
+    def _freeze(self, pod: Pod, histories: Mapping[str, Sequence[Attempt]]) -> tuple[Frozen | None, bool]:
+        """Has its processes frozen, or let go on, as its annotation says: how far that is, and whether it moves on."""
+        meta = pod["metadata"]
+        request = "" if "deletionTimestamp" in meta else (meta.get("annotations") or {}).get(FREEZE, "")
+        running = [it[-1] for it in histories.values() if it and it[-1].is_running]
+        own = [stand_of(it.folder) for it in running]
+        if not request and not any(one.step for one in own):
+            return None, False
+        for attempt, stand in zip(running, own):
+            if not request and stand.why and not attempt.is_asked:
+                stop(attempt, 0.0, NOT_WOKEN)
+        gang = self._frozen_with(pod) if ASSIGNED in (meta.get("annotations") or {}) else own
+        wanted = next_step(request, own, gang, has_gpu=gang is not own)
+        for attempt in running:
+            if ask(attempt.folder, wanted):
+                wake(attempt)
+        if request and not running:
+            return Frozen(why="no process of it runs"), False
+        why = failure(request, gang) if request else ""
+        is_still = all(one.step == STILL for one in own) or (not request and any(one.step for one in own))
+        return Frozen(is_still, why), not why and not (wanted.step == STILL and is_still)
+
+    def _frozen_with(self, pod: Pod) -> list[Stand]:
+        """How far the attempts of all pods of its workload are."""
+        own = attempt_of(pod)
+        those = [it for it in self._pods.values() if own and attempt_of(it) == own and not isinstance(it, Packed)]
+        return [stand_of(it.folder) for _, it in self._running(those or [pod])]
 
     def _resized(self, pod: Pod, ahead: Next, size: str) -> Next:
         """Stops the gang where this pod runs with another number of ranks; lets nothing start while two are about."""

@@ -10,6 +10,8 @@ writes the log, and writes `exit` before it goes. Fairway reads the folder and s
   Without a cgroup of its own SIGKILL means it, where the kernel counted such a kill anywhere while it ran.
 - *Nothing stays behind.* The shim is the reaper of all its descendants and kills what is left when the first process
   ends; the first process dies with the shim.
+- *Pausing is asked in a file* (`pause`), and done by a program of its own (pause/freezer.py), so that no step of it can
+  hang the shim. What is asked to stop goes on first.
 - *Stopping is asked in a file* (`stop`: seconds of grace, and why): it can be asked again, or before the start. The
   process group gets SIGTERM once and, after the grace, SIGKILL; a shorter grace asked later counts.
 
@@ -25,6 +27,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 import traceback
 from contextlib import suppress
@@ -34,6 +37,9 @@ FILE_BYTES, FILES = 10 << 20, 4
 PATH_BYTES = 4096
 PARTIAL_BYTES = 16 << 10
 DEATH_SIGNAL, SUBREAPER = 1, 36
+
+ROOT = os.path.abspath(f"{__file__}/../../..")
+FREEZER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from fairway.node.pause.freezer import main; main()"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -289,11 +295,40 @@ def copy(fd, stream, log):
     return bool(chunk)
 
 
+class Pause:
+    """Has what `pause` asks for done, once for each text of it."""
+
+    def __init__(self, folder):
+        self.folder, self.seen, self.freezer = folder, "", 0
+
+    def look(self):
+        if self.freezer and os.path.exists(f"/proc/{self.freezer}"):
+            return  # it looks again itself; its end wakes us
+        self.freezer, text = 0, self.asked()
+        if text != self.seen:
+            self.seen = text
+            command = [sys.executable, "-I", "-S", "-E", "-c", FREEZER, ROOT, self.folder, str(os.getpid())]
+            self.freezer = os.posix_spawn(command[0], command, os.environ)
+
+    def asked(self):
+        try:
+            with open(f"{self.folder}/pause", encoding="ascii") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def lift(self):
+        """Nothing is to be frozen any more."""
+        if self.asked():
+            os.unlink(f"{self.folder}/pause")
+        self.look()
+
+
 class Stop:
     """What `stop` asks for, done once."""
 
     def __init__(self, folder, child):
-        self.path, self.child, self.why = f"{folder}/stop", child, ""
+        self.path, self.child, self.why, self.pause = f"{folder}/stop", child, "", Pause(folder)
 
     def asked(self):
         """Seconds of grace, and why; why is empty where nothing asks. One that fails right then was asked, too: it may
@@ -311,6 +346,7 @@ class Stop:
         if not self.why:
             self.why = why
             send(self.child, signal.SIGTERM)
+            self.pause.lift()
         left = signal.getitimer(signal.ITIMER_REAL)[0]
         grace = max(float(seconds), 1e-3)
         if not left or grace < left:
@@ -321,6 +357,7 @@ class Stop:
             self.look()
         if signal.SIGALRM in numbers:
             send(self.child, signal.SIGKILL)
+        self.pause.look()
 
 
 def send(child, number):

@@ -9,6 +9,7 @@ one counts. Kinds that mean nothing to a decision are passed over.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal, TypeVar
 
 import msgspec
@@ -33,7 +34,7 @@ from fairway.api.pods import (
 )
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
-from fairway.api.workloads import Reading, fact, recent
+from fairway.api.workloads import Reading, fact, kept, recent
 from fairway.engine import Ended, Node, Pod, Pool, Queue, Reason, Running, Workload, World, selects
 
 T = TypeVar("T", bound=Part)
@@ -140,12 +141,14 @@ def read(
         within(f"Workload {key}:", fact, one, reading) if key in written else _of_owner(one, reading)
         for key, one in known.items()
     ]
+    frozen = [kept(one, reading) for key, one in known.items() if key in written]
     by_name = {one.name: one for one in nodes}
     running = [
         replace(_pooled(one, by_name, pools), workload=_after(one.workload, aliases))
         for one in facts
         if isinstance(one, Running)
     ]
+    counted = {one.workload.key for one in running} | {key for key, one in known.items() if one.status.paused}
     now = _newest(said) if now is None else now
     if not is_live:
         _check_reservations(cluster, {one.name for one in pools} or {"default"})
@@ -158,7 +161,7 @@ def read(
             _gated(_after(one, aliases), cluster.pods.get(one.key, ())) for one in facts if isinstance(one, Workload)
         ),
         running=tuple(waiting_for(one, running) for one in running),
-        pods=tuple(_used(cluster, around, {one.workload.key for one in running})),
+        pods=(*_used(cluster, around, counted), *chain.from_iterable(frozen)),
         reservations=cluster.each(types.ReservationObject, queues.reservation),
         disruptions=cluster.each(objects.DisruptionBudgetObject, queues.disruption),
         ended=tuple(one for one in facts if isinstance(one, Ended)),
@@ -334,7 +337,7 @@ def _gang(name: str, members: list[PodObject]) -> WorkloadObject | None:
 
 
 def _used(cluster: Cluster, around: Surroundings, running: set[str]) -> Iterator[Pod]:
-    """Pods with a node that no running workload counts already."""
+    """Pods with a node that no running or paused workload counts already."""
     for key, one in cluster.all(PodObject).items():
         is_counted = cluster.standing(cluster.of_pod(one)) in running
         if not is_counted and (taken := within(f"Pod {key}:", foreign, one, around)):

@@ -6,6 +6,7 @@ only what the snapshot says is free is believed. Nothing here judges.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from fairway.engine import (
     Verdict,
     Wait,
     Workload,
+    thawed,
 )
 
 from .layout import Item, Layout
@@ -77,7 +79,7 @@ class PlanView:
     def _go_on(self, one: Running) -> None:
         """What was leaving leaves; what was promised starts."""
         if one.is_leaving:
-            self.leaves.append(Item(one.workload, one.admission, "leaving"))
+            self.leaves.append(Item(given(one.workload, paused=one.is_pausing), one.admission, "leaving"))
             if one.moves_to is not None:
                 self.starts.append(Item(one.workload, one.moves_to, "told", (one.workload.key,)))
         elif isinstance(verdict := self.verdicts.get(one.workload.key), Admit):
@@ -109,7 +111,8 @@ class PlanView:
         """A running workload stops, moves, shrinks, or grows into what is idle and what `givers` lose for it."""
         workload = one.workload
         if not isinstance(verdict, Resize):
-            self.leaves.append(Item(workload, one.admission, "evicted"))
+            is_paused = isinstance(verdict, Evict) and verdict.pauses
+            self.leaves.append(Item(given(workload, paused=is_paused), one.admission, "evicted"))
             if isinstance(verdict, Evict) and verdict.admission is not None:
                 self.starts.append(Item(workload, verdict.admission, "moved", (workload.key,)))
             return
@@ -193,6 +196,11 @@ class PlanView:
         default = next((one.default_time_limit for one in path if one.default_time_limit is not None), None)
         bounds = (default if own is None else own, *(one.max_time_limit for one in path))
         return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def given(workload: Workload, *, paused: bool) -> Workload:
+    """What leaves, with what it gives back: one that is paused keeps its memory."""
+    return replace(workload, podsets=thawed(workload.podsets)) if paused else workload
 
 
 def uses(admission: Admission, nodes: Collection[str]) -> bool:

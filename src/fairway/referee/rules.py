@@ -73,6 +73,20 @@ def afters(view: PlanView) -> Found:
             yield item.key, ", ".join(sorted(set(item.after) - going))
 
 
+def pauses(view: PlanView) -> Found:
+    """A paused workload starts where its processes are, and nowhere else; what is to be paused is on one node that can
+    do it."""
+    for verdict in view.of(Admit):
+        there = view.waiting[verdict.workload].paused if verdict.workload in view.waiting else None
+        if there is not None and not there.is_same(verdict.admission):
+            yield verdict.workload, "its processes are elsewhere"
+    for evict in view.of(Evict):
+        nodes = view.running[evict.workload].admission.nodes if evict.pauses and evict.workload in view.running else ()
+        rows = [view.snapshot.row_of[name] for name in nodes if name in view.snapshot.row_of]
+        if evict.pauses and (len(nodes) != 1 or not any(view.snapshot.nodes[row].can_pause for row in rows)):
+            yield evict.workload, "cannot be paused there"
+
+
 def resizes(view: PlanView) -> Found:
     for verdict in view.of(Resize):
         if (one := view.running.get(verdict.workload)) is None:
@@ -136,6 +150,7 @@ OF_VERDICTS: Rules = {
     "Total": total,  # every pending and every running workload has exactly one verdict, and no other has one
     "Kind": kinds,  # a verdict that the workload's state allows; what was promised is said again, unchanged
     "Reason": reasons,  # a wait gives the first reason that holds
+    "Paused": pauses,  # frozen where that is possible, and thawed there
     "Resize": resizes,  # within minCount..count; what stays keeps its place and order, what comes goes behind
     "Disruption": disruptions,  # an eviction that exceeds a PodDisruptionBudget names it
     "Finish": finishes,  # at its time limit, or after a failure

@@ -19,6 +19,7 @@ from fairway.engine import Group, gpus_of, groups
 
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
+    "Paused": "paused",
     "Succeeded": "finished", "Failed": "failed",
 }  # fmt: skip
 OVER = ("finished", "failed")

@@ -46,14 +46,21 @@ class BoundSpec(objects.Part, frozen=True):
     containers: tuple[objects.Container, ...] = ()
 
 
+class BoundStatus(objects.Part, frozen=True):
+    conditions: tuple[objects.Condition, ...] = ()
+
+
 class BoundPod(objects.Object, frozen=True):
     """What a pod that takes room holds, as far as it is read of all pods."""
 
     spec: BoundSpec = BoundSpec()
+    status: BoundStatus = BoundStatus()
 
     @property
     def gpus(self) -> int:
-        """Whole GPUs, of all its containers."""
+        """Whole GPUs, of all its containers; none while it is paused."""
+        if any(one.type == objects.FROZEN and one.status == "True" for one in self.status.conditions):
+            return 0
         asked = ({**it.resources.limits, **it.resources.requests}.get(GPU, 0) for it in self.spec.containers)
         with suppress(Malformed):
             return sum(parse(it, GPU) for it in asked) // DEVICE

@@ -1,0 +1,128 @@
+"""Paused workloads: their pods stay on their node, frozen; they hold their memory, and no CPU and no GPU.
+
+Pausing is an eviction that stops nothing. The plan says which victims are paused; `status.paused` is written with the
+eviction, each pod is told by an annotation, the node freezes it and says so in a condition (`fairway.dev/Frozen`). When
+all say so the room is given up, as with any eviction. Admitted again, which is only where it was frozen, the annotation
+goes and the node thaws. All that is remembered stands in these objects: killed between any two writes, the next turn
+goes on from there. Where a pod cannot be frozen, where one is lost, where time is up or the memory is needed for other
+things, the workload is stopped the usual way at once and queued again from its checkpoint, and an event says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fairway.api.objects import FREEZE, FROZEN, Condition, PodObject
+from fairway.api.pods import is_frozen
+from fairway.api.quantities import duration, time, time_text
+from fairway.api.types import PausedStatus, QueueObject, WorkloadObject, WorkloadStatus
+from fairway.api.workloads import condition
+from fairway.kube.client import Client
+
+from . import status as life
+from .bind import holds_room, ref_of
+from .cases import Case
+from .means import Means
+from .status import Said, holds
+
+CANNOT = "CannotFreeze"
+PATIENCE = 30.0  # seconds in which all pods are frozen
+SETTLE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    means: Means
+
+    def begun(self, said: WorkloadObject, status: WorkloadStatus, *, now: float) -> WorkloadStatus:
+        """The status of a workload that is evicted now, by being paused; `said` is how it was before."""
+        admission = said.status.admission
+        if admission is None or not holds(said.status, "Running"):
+            return status
+        lasts = expiry(self.means.view.queues, said.spec.queue)
+        until = "" if lasts is None else time_text(now + lasts)
+        return life.pause(status, PausedStatus(time_text(now), admission, until))
+
+    async def tend(self, case: Case, said: WorkloadObject) -> float | None:
+        """The next thing for one that is paused, or is to be; when to look again."""
+        paused, now = said.status.paused, self.means.now()
+        assert paused is not None
+        pods = [pod for pod in case.pods if holds_room(pod)]
+        is_leaving = said.status.admission is not None and holds(said.status, "Evicted")
+        if why := self._failure(case, said, pods, is_leaving=is_leaving):
+            await self._give_up(case, said, why)
+            return now + SETTLE_SECONDS
+        if not is_leaving:
+            await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.may_run))
+            return time(paused.until) if paused.until else None
+        await freeze(self.means.client, pods, paused.since)
+        if all(is_frozen(pod.status) for pod in pods):
+            if await self.means.write(case.key, lambda it: life.rest(it.status)):
+                where = pods[0].spec.node_name
+                self._tell(case, "Paused", f"its processes are frozen on {where}; they keep their memory")
+            return now + SETTLE_SECONDS
+        return time(paused.since) + PATIENCE
+
+    def _failure(self, case: Case, said: WorkloadObject, pods: list[PodObject], *, is_leaving: bool) -> str:
+        """Why it cannot be paused, or no longer; "" if it can."""
+        paused, now = said.status.paused, self.means.now()
+        assert paused is not None and case.owner is not None
+        refused = [found.message for pod in pods if (found := _told(pod)) and found.reason == CANNOT]
+        placed = sum(it.count or 0 for one in paused.admission.pod_sets for it in one.nodes)
+        here = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+        is_late = now >= time(paused.since) + PATIENCE
+        if not said.spec.active:
+            return "it was suspended"
+        if paused.until and now >= time(paused.until):
+            return f"it was paused since {paused.since}, as long as its queue's expire lets it"
+        if refused:
+            return refused[0]
+        if not here or len(here) < min(case.owner.wanted(), placed) or not self._is_there(here[0].spec.node_name):
+            return "its processes are gone"
+        if is_leaving and is_late and not all(is_frozen(pod.status) for pod in here):
+            return f"its processes did not freeze within {PATIENCE:.0f} s"
+        return ""
+
+    def _is_there(self, name: str) -> bool:
+        node = self.means.view.nodes.get(name)
+        return node is not None and all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
+
+    async def _give_up(self, case: Case, said: WorkloadObject, why: str) -> None:
+        words = Said("NotPaused", f"{why}; it is stopped and starts again from its last checkpoint")
+        if await self.means.write(case.key, lambda it: life.forfeit(it.status, words)):
+            self._tell(case, words.reason, words.message, is_warning=True)
+
+    def _tell(self, case: Case, reason: str, message: str, *, is_warning: bool = False) -> None:
+        if case.owner is not None:
+            self.means.events.tell(case.owner.about(), reason, message, is_warning=is_warning)
+
+
+def expiry(queues: Mapping[str, QueueObject], name: str) -> float | None:
+    """Seconds after which a paused workload of a queue gives its memory back: of the nearest queue that says so."""
+    seen = set[str]()
+    while name in queues and name not in seen:
+        seen.add(name)
+        spec = queues[name].spec
+        if spec.expire:
+            return duration(spec.expire)
+        name = spec.parent
+    return None
+
+
+def _told(pod: PodObject) -> Condition | None:
+    return condition(pod.status.conditions, FROZEN)
+
+
+async def freeze(client: Client, pods: Iterable[PodObject], since: str) -> None:
+    """Tells the node of these pods to freeze them."""
+    for pod in pods:
+        if pod.metadata.annotations.get(FREEZE) != since:
+            note = {"metadata": {"uid": pod.metadata.uid, "annotations": {FREEZE: since}}}
+            await client.patch(ref_of(pod), note)
+
+
+async def thaw(client: Client, pods: Iterable[PodObject]) -> None:
+    """Tells it to let them go on."""
+    for pod in pods:
+        if FREEZE in pod.metadata.annotations and holds_room(pod):
+            note = {"metadata": {"uid": pod.metadata.uid, "annotations": {FREEZE: None}}}
+            await client.patch(ref_of(pod), note)

@@ -1,0 +1,64 @@
+"""How far an attempt is frozen, and how far it is to be: two small files in its folder, each written whole.
+
+    pause    <step> <request>                               what the runner asks; absent: nothing is frozen
+    paused   <step> <request> <why> / <pids with a GPU>     what is so; absent: nothing is frozen
+"""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+RUNNING, LOCKED, SAVED, STILL = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """`why`: what kept it from going on, for this request. `pids`: its processes with a GPU."""
+
+    step: int = RUNNING
+    request: str = ""
+    why: str = ""
+    pids: tuple[int, ...] = ()
+
+    def failed(self, request: str) -> bool:
+        return bool(self.why) and self.request == request
+
+
+def asked(folder: Path) -> Stand:
+    step, _, request = _read(folder / "pause").partition(" ")
+    return Stand(int(step or RUNNING), request)
+
+
+def stand_of(folder: Path) -> Stand:
+    head, _, pids = _read(folder / "paused").partition("\n")
+    step, request, why = [*head.split(" ", 2), "", "", ""][:3]
+    return Stand(int(step or RUNNING), request, why, tuple(map(int, pids.split())))
+
+
+def write_stand(folder: Path, stand: Stand) -> None:
+    _write(folder / "paused", f"{stand.step} {stand.request} {stand.why}\n{' '.join(map(str, stand.pids))}")
+
+
+def ask(folder: Path, wanted: Stand) -> bool:
+    """Asks for a step; whether that is news. RUNNING needs no request."""
+    if asked(folder) == wanted:
+        return False
+    if wanted.step == RUNNING:
+        (folder / "pause").unlink(missing_ok=True)
+    else:
+        _write(folder / "pause", f"{wanted.step} {wanted.request}")
+    return True
+
+
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    return ""
+
+
+def _write(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.rename(path)

@@ -1,0 +1,259 @@
+"""Processes that are frozen and go on: with a real shim, and the driver's calls on a library made in the test."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from box import Box, machine
+from cluster import until
+
+from fairway.api.objects import FREEZE, FROZEN
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref
+from fairway.node.container import stop_all
+from fairway.node.pause.cuda import Cuda, CudaError
+from fairway.node.pause.freezer import Freezer, children
+from fairway.node.pause.gang import next_step
+from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
+from fairway.node.podstatus import SHUTDOWN
+
+COUNT = "n=0; while :; do n=$((n+1)); echo $n > count.new; mv count.new count; sleep 0.01; done"
+TREE = f"(setsid sh -c '{COUNT}' & ); {COUNT.replace('count', 'own')}"
+
+
+async def annotate(box: Box, name: str, request: str | None) -> None:
+    await box.client.patch(Ref(kinds.PODS, name, "default"), {"metadata": {"annotations": {FREEZE: request}}})
+
+
+async def condition(box: Box, name: str, kind: str, status: str) -> dict[str, Any]:
+    async def holds() -> Any:
+        told = (await box.status(name)).get("conditions") or ()
+        return next((it for it in told if it["type"] == kind and it["status"] == status), None)
+
+    return await until(box.client, 20, holds)
+
+
+async def grows(file: Path) -> int:
+    """The number in it, once that is another than now."""
+    before = file.read_text() if file.exists() else ""
+    while not file.exists() or file.read_text() in ("", before):
+        await asyncio.sleep(0.01)
+    return int(file.read_text())
+
+
+async def test_a_frozen_pod_stands_still_whole_and_goes_on_from_the_same_instruction(box: Box) -> None:
+    pod = await box.run("a", TREE)
+    work = box.folder / pod["metadata"]["uid"] / "work"
+    await grows(work / "count")
+    await grows(work / "own")
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await condition(box, "a", "Ready", "False")
+    then = {name: int((work / name).read_text()) for name in ("count", "own")}
+    states = {state_of(pid) for pid in tree(box.attempt(pod))}
+    assert states <= {"T", "Z"}
+    assert then == {name: int((work / name).read_text()) for name in then}
+    await annotate(box, "a", None)
+    await condition(box, "a", "Ready", "True")
+    assert await grows(work / "count") > then["count"]
+    assert await grows(work / "own") > then["own"]
+    assert (await box.status("a"))["containerStatuses"][0]["restartCount"] == 0
+
+
+def tree(attempt: Path) -> list[int]:
+    """All processes of a container."""
+    mark = f"FAIRWAY_CONTAINER={attempt}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def test_a_frozen_pod_is_stopped_with_its_grace(box: Box) -> None:
+    await box.run("a", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.02; done")
+    await condition(box, "a", "Ready", "True")
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await box.client.delete(Ref(kinds.PODS, "a", "default"))
+    await box.gone("a")
+
+
+async def test_a_frozen_pod_outlives_the_runner_and_wakes_in_its_next_life(tmp_path: Path) -> None:
+    life = machine(tmp_path)
+    async with life as first:
+        pod = await first.run("a", COUNT)
+        work = first.folder / pod["metadata"]["uid"] / "work"
+        await grows(work / "count")
+        await annotate(first, "a", "r1")
+        await condition(first, "a", FROZEN, "True")
+    then = int((work / "count").read_text())
+    async with machine(tmp_path, life.registry) as second:
+        await annotate(second, "a", None)
+        assert await grows(work / "count") > then
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
+
+
+async def test_a_pod_whose_process_is_gone_says_that_it_cannot_be_frozen(box: Box) -> None:
+    pod = await box.run("a", "sleep 100", restartPolicy="Always")
+    await condition(box, "a", "Ready", "True")
+    attempt = box.attempt(pod)
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    for pid in tree(attempt):
+        with suppress(ProcessLookupError):  # it ended with its parent
+            os.kill(pid, 9)
+    said = await condition(box, "a", FROZEN, "False")
+    assert said["reason"] == "CannotFreeze"
+
+
+# GPUs: the order of calls, and what becomes of one that fails
+
+LIBRARY = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int told(const char *name, int pid) {
+    FILE *file = fopen(getenv("TOLD"), "a");
+    fprintf(file, "%s %d\n", name, pid);
+    fclose(file);
+    char *fails = getenv("FAILS");
+    return fails && !strcmp(fails, name) ? 801 : 0;
+}
+int cuInit(unsigned flags) { return 0; }
+int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_NOT_SUPPORTED"; return 0; }
+int cuCheckpointProcessGetState(int pid, int *state) { *state = atoi(getenv("STATE")); return 0; }
+int cuCheckpointProcessLock(int pid, unsigned *arguments) { return arguments[0] == 10000 ? told("lock", pid) : 1; }
+int cuCheckpointProcessCheckpoint(int pid, void *arguments) { return told("checkpoint", pid); }
+int cuCheckpointProcessRestore(int pid, void *arguments) { return told("restore", pid); }
+int cuCheckpointProcessUnlock(int pid, void *arguments) { return told("unlock", pid); }
+"""
+needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "cuda.c").write_text(LIBRARY)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / "cuda.so"), str(folder / "cuda.c")], check=True)
+    return str(folder / "cuda.so")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Two processes with a GPU, below one that stands for their shim."""
+
+    shim: int
+    pids: tuple[int, ...]
+    folder: Path
+    driver: str
+
+    def freeze(self, step: int = STILL) -> Stand:
+        """Has them at this step, or lets them go on; how far they are."""
+        ask(self.folder, Stand(step, "r1") if step else Stand())
+        Freezer(self.folder, self.shim, library=self.driver).run()
+        return stand_of(self.folder)
+
+    def states(self) -> set[str]:
+        return {state_of(pid) for pid in self.pids}
+
+    def told(self) -> list[str]:
+        """The calls of the driver."""
+        return [line.split()[0] for line in (self.folder / "told").read_text().splitlines()]
+
+
+@pytest.fixture
+async def ranks(tmp_path: Path, driver: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ranks]:
+    shim = await asyncio.create_subprocess_exec("sh", "-c", "sleep 100 & sleep 100 & wait")
+    while len(pids := children(shim.pid)) < 2:
+        await asyncio.sleep(0.01)
+    monkeypatch.setattr("fairway.node.pause.freezer.uses_gpu", lambda pid: True)
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("STATE", "1")
+    yield Ranks(shim.pid, tuple(pids), tmp_path, driver)
+    for pid in children(shim.pid):
+        os.kill(pid, 9)
+    await shim.wait()
+
+
+@needs_cc
+async def test_all_processes_are_locked_before_any_gives_its_memory_and_all_wake_before_any_is_unlocked(
+    ranks: Ranks,
+) -> None:
+    assert ranks.freeze() == Stand(STILL, "r1", "", ranks.pids)
+    assert ranks.told() == ["lock", "lock", "checkpoint", "checkpoint"]
+    assert ranks.states() == {"T"}
+    assert ranks.freeze(RUNNING).step == RUNNING
+    assert ranks.told()[4:] == ["restore", "restore", "unlock", "unlock"]
+    assert ranks.states() <= {"S", "R"}
+
+
+@needs_cc
+@pytest.mark.parametrize(("fails", "state", "undone"), [("lock", "1", "unlock"), ("checkpoint", "2", "restore")])
+async def test_a_call_that_fails_is_undone_and_not_tried_again(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch, fails: str, state: str, undone: str
+) -> None:
+    monkeypatch.setenv("FAILS", fails)
+    monkeypatch.setenv("STATE", state)
+    stand, said = ranks.freeze(), ranks.told()
+    assert (stand.step, stand.failed("r1")) == (RUNNING, True)
+    assert "CUDA_ERROR_NOT_SUPPORTED" in stand.why and said[-2:] == [undone, undone]
+    assert ranks.states() <= {"S", "R"}
+    ranks.freeze()
+    assert ranks.told() == said
+
+
+@needs_cc
+async def test_what_does_not_get_its_gpu_memory_back_stays_frozen_and_says_why(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks.freeze()
+    monkeypatch.setenv("FAILS", "restore")
+    stand = ranks.freeze(RUNNING)
+    assert stand.step == SAVED and stand.why.startswith("cuCheckpointProcessRestore of process")
+
+
+@needs_cc
+async def test_what_has_its_gpu_memory_in_host_memory_is_killed_when_it_is_to_stop(ranks: Ranks) -> None:
+    ranks.freeze()
+    (ranks.folder / "stop").write_text("30 Deleted")
+    ranks.freeze(RUNNING)
+    while children(ranks.shim):
+        await asyncio.sleep(0.01)
+    assert ranks.told() == ["lock", "lock", "checkpoint", "checkpoint"]
+
+
+def test_a_driver_that_is_not_there_or_too_old_is_one_line() -> None:
+    with pytest.raises(CudaError, match="cannot be loaded"):
+        Cuda("libthere-is-none.so")
+    with pytest.raises(CudaError, match="version 570"):
+        Cuda("libc.so.6")
+
+
+def test_ranks_with_gpus_do_each_step_together_and_none_goes_on_where_one_failed() -> None:
+    def step(*gang: Stand, has_gpu: bool = True) -> Stand:
+        return next_step("r1", gang[:1], gang, has_gpu=has_gpu)
+
+    begun, locked, saved = Stand(), Stand(LOCKED, "r1"), Stand(SAVED, "r1")
+    assert step(begun, begun) == Stand(LOCKED, "r1")
+    assert step(locked, begun) == Stand(LOCKED, "r1")
+    assert step(locked, locked) == Stand(SAVED, "r1")
+    assert step(saved, saved) == Stand(STILL, "r1")
+    assert step(locked, Stand(RUNNING, "r1", "no")) == Stand()
+    assert step(Stand(STILL, "r0"), begun) == Stand(LOCKED, "r1")
+    assert step(begun, has_gpu=False) == Stand(STILL, "r1")
+    assert next_step("", [saved], [saved], has_gpu=True) == Stand()

@@ -1,0 +1,205 @@
+"""Stories of pausing, run by the whole control plane under virtual time, on nodes that pretend to freeze."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+from faults import Faults, kill_and_start
+from simworld import Thing, World, cluster, job, node, pod, priority
+
+from fairway.api.objects import CAN_PAUSE, FREEZE
+from fairway.clock import VirtualClock, seeded
+from fairway.kube import kinds
+
+START = 1_800_000_000.0
+Story = Callable[[World], Awaitable[None]]
+
+
+def able(name: str = "n1", **more: object) -> Thing:
+    made = node(name, **more)
+    made["metadata"]["annotations"] = {CAN_PAUSE: "true"}
+    return made
+
+
+def tell(story: Story, *nodes: Thing, queue: Thing | None = None) -> None:
+    """Runs a story in a cluster whose queue pauses what gives way."""
+    clock = VirtualClock(START)
+
+    async def told() -> None:
+        async with cluster(clock, seeded(1), *(nodes or (able(cpu=2),))) as world:
+            spec = {"evict": "Pause"} if queue is None else queue
+            await world.apply({"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue",
+                               "metadata": {"name": "default"}, "spec": spec})  # fmt: skip
+            await world.apply(priority("low", 0, is_default=True), priority("high", 1000))
+            world.start()
+            await story(world)
+
+    clock.run(told())
+
+
+async def is_paused(world: World, name: str) -> bool:
+    found = await world.workload(name)
+    return found["status"]["phase"] == "Paused" and "admission" not in found["status"]
+
+
+async def succeeded(world: World, name: str) -> bool:
+    return await world.phase(name) == "Succeeded"
+
+
+def urgent(seconds: float = 20, cpu: str = "2") -> Thing:
+    return job("urgent", seconds=seconds, cpu=cpu, pod={"priorityClassName": "high"})
+
+
+async def begun(world: World, thing: Thing, name: str, seconds: float = 30) -> None:
+    await world.apply(thing)
+    await world.until(lambda: world.is_in(name, "Running"))
+    await world.clock.sleep(seconds)
+
+
+def test_the_preempted_goes_on_from_where_it_was_when_the_taker_ends() -> None:
+    async def story(world: World) -> None:
+        await begun(world, job("train", seconds=100), "job-train")
+        own = {it["metadata"]["uid"] for it in await world.pods()}
+        await world.apply(urgent())
+        await world.until(lambda: is_paused(world, "job-train"), seconds=5)
+        await world.until(lambda: succeeded(world, "job-urgent"), seconds=30)
+        ended = world.clock.now()
+        await world.until(lambda: succeeded(world, "job-train"), seconds=80)
+        assert world.clock.now() - ended == pytest.approx(70, abs=3)  # of its 100 s 30 were over
+        assert own <= {it["metadata"]["uid"] for it in await world.pods()}
+        said = (await world.workload("job-train"))["status"]
+        assert (said["attempt"], "paused" in said, said["evictionHistory"][0].get("lost", 0)) == (1, False, 0)
+
+    tell(story)
+
+
+def test_its_user_pauses_a_job_and_it_holds_no_cpu_until_it_is_resumed() -> None:
+    async def story(world: World) -> None:
+        await begun(world, job("train", seconds=100), "job-train")
+        await world.annotate("train", paused="true")
+        await world.until(lambda: is_paused(world, "job-train"), seconds=5)
+        await begun(world, job("other", seconds=500), "job-other")
+        await world.annotate("train", paused=None)
+        await world.clock.sleep(10)
+        assert await is_paused(world, "job-train")
+        await world.delete(kinds.JOBS, "other")
+        await world.until(lambda: world.is_in("job-train", "Running"), seconds=10)
+        await world.until(lambda: succeeded(world, "job-train"), seconds=72)
+
+    tell(story, queue={})
+
+
+def test_a_bare_pod_is_paused_and_stays_the_same_pod() -> None:
+    async def story(world: World) -> None:
+        await begun(world, pod("train", seconds=100, labels={"fairway.dev/queue": "default"}), "pod-train")
+        (own,) = await world.pods()
+        await world.apply(urgent())
+        await world.until(lambda: succeeded(world, "job-urgent"), seconds=40)
+        await world.until(lambda: succeeded(world, "pod-train"), seconds=80)
+        assert own["metadata"]["uid"] in {it["metadata"]["uid"] for it in await world.pods()}
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("nodes", "count"), [((node("n1", cpu=2),), 1), ((able("n1", cpu=1), able("n2", cpu=1)), 2)])
+def test_what_cannot_be_paused_is_stopped_and_queued_again(nodes: tuple[Thing, ...], count: int) -> None:
+    async def story(world: World) -> None:
+        many = {"parallelism": count, "completions": count, "completionMode": "Indexed"}
+        await begun(world, job("train", seconds=100, cpu=str(2 // count), **many), "job-train")
+        own = {it["metadata"]["uid"] for it in await world.pods()}
+        await world.apply(job("urgent", seconds=20, cpu=str(2 // count), pod={"priorityClassName": "high"}, **many))
+        await world.until(lambda: succeeded(world, "job-urgent"), seconds=60)
+        await world.until(lambda: succeeded(world, "job-train"), seconds=140)
+        assert own.isdisjoint({it["metadata"]["uid"] for it in await world.pods()})
+        assert (await world.workload("job-train"))["status"]["attempt"] == 2
+
+    tell(story, *nodes)
+
+
+def test_a_pause_that_lasts_longer_than_the_queue_lets_it_gives_the_memory_back() -> None:
+    async def story(world: World) -> None:
+        await begun(world, job("train", seconds=100), "job-train")
+        await world.apply(urgent(seconds=900))
+        await world.until(lambda: is_paused(world, "job-train"), seconds=5)
+        await world.clock.sleep(550)
+        assert await is_paused(world, "job-train")
+        await world.until(lambda: world.is_in("job-train", "Pending"), seconds=60)
+        await world.until(lambda: is_gone(world, "train"), seconds=10)
+
+    async def is_gone(world: World, name: str) -> bool:
+        return name not in {it["metadata"]["labels"]["job-name"] for it in await world.pods()}
+
+    tell(story, queue={"evict": "Pause", "expire": "10m"})
+
+
+def test_a_paused_job_whose_node_is_lost_starts_again_elsewhere() -> None:
+    first, second = able("n1", cpu=2), able("n2", cpu=2)
+
+    async def story(world: World) -> None:
+        await begun(world, job("train", seconds=100), "job-train")
+        await world.annotate("train", paused="true")
+        await world.until(lambda: is_paused(world, "job-train"), seconds=5)
+        await world.apply(second)
+        await world.fail(first, is_gone=True)
+        await world.annotate("train", paused=None)
+        await world.until(lambda: succeeded(world, "job-train"), seconds=600)
+
+    tell(story, first, queue={})
+
+
+def test_a_paused_job_can_be_suspended_and_cancelled() -> None:
+    async def story(world: World) -> None:
+        await begun(world, job("train", seconds=100), "job-train")
+        await world.annotate("train", paused="true")
+        await world.until(lambda: is_paused(world, "job-train"), seconds=5)
+        await world.annotate("train", active="false")
+        await world.until(lambda: world.is_in("job-train", "Suspended"), seconds=5)
+        await world.until(lambda: no_pods(world), seconds=5)
+        await begun(world, job("other", seconds=100), "job-other", 1)
+        await world.annotate("other", paused="true")
+        await world.until(lambda: is_paused(world, "job-other"), seconds=5)
+        await world.delete(kinds.JOBS, "other")
+        await world.until(lambda: no_pods(world), seconds=5)
+
+    async def no_pods(world: World) -> bool:
+        return not await world.pods()
+
+    tell(story, queue={})
+
+
+def play(fatal: int) -> range:
+    """A preemption by pausing in which the controllers are killed at that write; the writes that it took."""
+    clock = VirtualClock(START)
+
+    async def told() -> range:
+        async with cluster(clock, seeded(1), able(cpu=2)) as world:
+            spec = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "default"},
+                    "spec": {"evict": "Pause"}}  # fmt: skip
+            await world.apply(spec, priority("high", 1000))
+            faults = Faults(world.server.handle, clock, random.Random(1), rate=0.0, fatal=frozenset((fatal,)))
+            controllers = asyncio.create_task(kill_and_start(world, faults))
+            try:
+                await begun(world, job("train", seconds=100), "job-train", 10)
+                own = {it["metadata"]["uid"] for it in await world.pods()}
+                before = faults.writes
+                await world.apply(urgent())
+                await world.until(lambda: succeeded(world, "job-urgent"), seconds=600)
+                await world.until(lambda: world.is_in("job-train", "Running"), seconds=600)
+                writes = range(before + 1, faults.writes + 1)
+                await world.until(lambda: succeeded(world, "job-train"), seconds=600)
+                left = await world.pods()
+                assert own <= {it["metadata"]["uid"] for it in left}, f"write {fatal}"
+                assert not any(FREEZE in it["metadata"]["annotations"] for it in left)
+                assert (await world.workload("job-train"))["status"]["attempt"] == 1
+            finally:
+                controllers.cancel()
+                await asyncio.gather(controllers, return_exceptions=True)
+        return writes
+
+    return clock.run(told())
+
+
+def test_a_pause_is_not_lost_whichever_write_the_controllers_are_killed_at() -> None:
+    for fatal in play(0):
+        play(fatal)
