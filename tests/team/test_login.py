@@ -1,12 +1,12 @@
 """Unix users on a team's box: the socket says who they are, and each has a place of its own."""
 
-import json
+import re
 import stat
 from collections.abc import Iterator
 
 import pytest
 import yaml
-from box import Box, box, needs_users
+from teambox import Box, box, change, needs_users
 
 pytestmark = needs_users
 USERS = {"ann": ["vision"], "bob": ["vision"], "eve": ["speech"], "ian": ["speech"], "sue": ["speech", "admin"]}
@@ -31,5 +31,147 @@ def test_each_user_logs_in_and_has_the_queue_of_its_group(team: Box, user: str) 
 
 
 def test_no_two_users_have_the_same_token(team: Box) -> None:
-    tokens = {json.loads(team.run(user, "fairway", "login", "--credential"))["status"]["token"] for user in USERS}
-    assert len(tokens) == len(USERS)
+    assert len({token_of(team, user) for user in USERS}) == len(USERS)
+
+
+def token_of(team: Box, user: str) -> str:
+    ((_, said),) = team.ask(user, ["POST", "/fairway/login"])
+    return str(said["token"])
+
+
+def test_the_server_knows_a_user_by_its_uid_and_its_groups(team: Box) -> None:
+    review = ["POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"}]
+    for user, groups in USERS.items():
+        ((_, said),) = team.ask(user, review)
+        who = said["status"]["userInfo"]
+        assert (who["username"], who["uid"]) == (team.name(user), str(team.users[user].pw_uid))
+        assert {team.groups[it] for it in groups} <= {*who["groups"]}
+        assert ("system:masters" in who["groups"]) == (user == "sue")
+
+
+def test_what_a_user_submits_runs_in_the_queue_of_its_group(team: Box) -> None:
+    found = team.tried("ann", "fairway", "submit", "--follow", "--name", "mine", "--", "id", "-un")
+    assert (found.stdout, found.stderr) == (f"{team.name('ann')}\n", "mine queued in vision\n")
+    refused = team.tried("ann", "fairway", "submit", "--queue", "speech", "--", "true")
+    assert refused.returncode == 1 and f"speech takes no workloads of namespace {team.name('ann')}" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def anns(team: Box) -> str:
+    """The namespace of ann, in which there is a Secret, and a Job that writes a line and goes on."""
+    space = team.name("ann")
+    secret = {"metadata": {"name": "key"}, "stringData": {"word": "sesame"}}
+    assert team.ask("ann", ["POST", f"/api/v1/namespaces/{space}/secrets", secret])[0][0] == 201
+    program = ["sh", "-c", "echo hello; sleep 600"]
+    team.run("ann", "fairway", "submit", "-q", "--name", "long", "--cpus", "0.1", "--", *program)
+    team.run("ann", "fairway", "wait", "--for", "started", "long")
+    return space
+
+
+def test_no_user_reaches_what_is_anothers(team: Box, anns: str) -> None:
+    (_, pods), = team.ask("ann", ["GET", f"/api/v1/namespaces/{anns}/pods?labelSelector=job-name%3Dlong"])
+    pod = f"/api/v1/namespaces/{anns}/pods/{pods['items'][0]['metadata']['name']}"
+    tries = [
+        ["GET", f"/api/v1/namespaces/{anns}/secrets/key"], ["GET", f"/api/v1/namespaces/{anns}/secrets"],
+        ["GET", f"/api/v1/namespaces/{anns}/pods"], ["GET", pod], ["GET", f"{pod}/log"],
+        ["GET", f"/apis/batch/v1/namespaces/{anns}/jobs"], ["DELETE", f"/apis/batch/v1/namespaces/{anns}/jobs/long"],
+        ["GET", f"/apis/fairway.dev/v1alpha1/namespaces/{anns}/workloads"],
+        ["GET", f"/api/v1/namespaces/{anns}/events"],
+        ["GET", f"{pod}/exec?command=id&stdout=true"], ["GET", f"/api/v1/namespaces/{anns}"],
+        ["POST", f"/api/v1/namespaces/{anns}/pods", {"metadata": {"name": "p"}, "spec": {"containers": []}}],
+        ["POST", f"/api/v1/namespaces/{anns}/serviceaccounts/default/token", {"spec": {}}],
+        *(["GET", f"/{path}"] for path in ("api/v1/secrets", "api/v1/pods", "api/v1/events", "api/v1/namespaces",
+                                           "apis/batch/v1/jobs", "apis/fairway.dev/v1alpha1/workloads",
+                                           "apis/fairway.dev/v1alpha1/usagedays")),
+    ]  # fmt: skip
+    for user in ("bob", "eve"):
+        found = [(*each[:2], status) for each, (status, _) in zip(tries, team.ask(user, *tries))]
+        assert [each for each in found if each[2] != 403] == []
+    assert team.ask("ann", *tries[:5])[0][0] == 200
+    assert [status for status, _ in team.ask("sue", *tries[:5])] == [200] * 5
+
+
+def test_no_user_gives_itself_a_right(team: Box) -> None:
+    own, group, queue = team.name("bob"), "rbac.authorization.k8s.io", "/apis/fairway.dev/v1alpha1/queues/speech"
+    rbac, role = f"/apis/{group}/v1", {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"}
+    whole = {"metadata": {"name": "x"}, "roleRef": role, "subjects": []}
+    space = {"metadata": {"labels": {"queue.fairway.dev/speech": "true"}, "annotations": {"fairway.dev/uid": "0"}}}
+    tries = [
+        ["PATCH", f"/api/v1/namespaces/{own}", space], ["DELETE", f"/api/v1/namespaces/{own}"],
+        ["POST", "/api/v1/namespaces", {"metadata": {"name": "x", **space["metadata"]}}],
+        ["PATCH", queue, {"spec": {"namespaces": {}}}], ["PATCH", f"{queue}/status", {"status": {}}], ["DELETE", queue],
+        ["POST", f"{rbac}/namespaces/{own}/rolebindings", whole], ["POST", f"{rbac}/clusterrolebindings", whole],
+        ["GET", "/api/v1/nodes", None, {"Impersonate-User": "fairway:admin"}],
+        ["GET", "/api/v1/nodes", None, {"Impersonate-User": own, "Impersonate-Group": "system:masters"}],
+    ]
+    assert [status for status, _ in team.ask("bob", *tries)] == [403] * len(tries)
+
+
+@pytest.mark.kubectl
+def test_a_token_is_good_for_its_user_alone_and_cannot_be_changed(team: Box) -> None:
+    """On the socket the kernel's word counts, on the other one the server's signature."""
+    tokens = {user: token_of(team, user) for user in ("ann", "bob")}
+    review = ["POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}]
+    ((_, said),) = team.ask("bob", [*review, {"Authorization": f"Bearer {tokens['ann']}"}])
+    assert said["status"]["userInfo"]["username"] == team.name("bob")
+    mixed = ".".join((*tokens["ann"].split(".")[:2], tokens["bob"].split(".")[2]))
+    port = (team.folder / "data" / "port").read_text()
+    place = ["--kubeconfig", "/dev/null", "--server", f"https://127.0.0.1:{port}", "--insecure-skip-tls-verify"]
+    for token, fine in {mixed: False, tokens["bob"]: True, "": False}.items():
+        found = team.tried("bob", "kubectl", *place, f"--token={token}", "get", "queues")
+        assert (found.returncode == 0) == fine, found.stderr
+
+
+def test_no_user_reads_what_is_the_administrators(team: Box) -> None:
+    data = team.folder / "data"
+    for name in ("kubeconfig", "token", "signing.key", "state.db", "server.key", "pods"):
+        assert (data / name).exists()
+        assert "Permission denied" in team.run("ann", "cat", str(data / name), fine=False)
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (data, team.socket.parent, team.socket)]
+    assert modes == [0o700, 0o755, 0o666]
+    assert "Permission denied" in team.run("ann", "rm", "-f", str(team.socket), fine=False)
+
+
+def test_who_leaves_a_group_loses_its_queue_with_the_next_login(team: Box) -> None:
+    change("gpasswd", "-d", team.name("ian"), team.groups["speech"])
+    assert "queues: none" in team.run("ian", "fairway", "login")
+    ((_, space),) = team.ask("sue", ["GET", f"/api/v1/namespaces/{team.name('ian')}"])
+    assert "queue.fairway.dev/speech" not in space["metadata"]["labels"]
+
+
+def test_a_group_that_is_removed_loses_its_queue_at_once(team: Box) -> None:
+    extra = ["--queue", "extra"]
+    team.run("root", "fairway", "team", "add", team.groups["vision"], *extra, "--weight", "2")
+    ((_, space),) = team.ask("sue", ["GET", f"/api/v1/namespaces/{team.name('bob')}"])
+    assert space["metadata"]["labels"]["queue.fairway.dev/extra"] == "true"
+    listed = team.run("sue", "fairway", "team", "ls")
+    assert re.search(rf"{team.groups['vision']} +extra +0 +2 .*{team.name('bob')}", listed)
+    team.run("root", "fairway", "team", "remove", team.groups["vision"], *extra)
+    ((_, space),) = team.ask("sue", ["GET", f"/api/v1/namespaces/{team.name('bob')}"])
+    assert "queue.fairway.dev/extra" not in space["metadata"]["labels"]
+
+
+def test_a_namespace_is_not_inherited_with_a_name(team: Box) -> None:
+    """A user who is removed, and another of the same name: the uid tells them apart."""
+    space = f"/api/v1/namespaces/{team.name('eve')}"
+    owner = {"metadata": {"annotations": {"fairway.dev/uid": "4711"}}}
+    assert team.ask("sue", ["PATCH", space, owner])[0][0] == 200
+    found = team.tried("eve", "fairway", "login")
+    assert found.returncode == 1 and "belongs to" in found.stderr and "with uid 4711" in found.stderr
+    own = {"metadata": {"annotations": {"fairway.dev/uid": str(team.users["eve"].pw_uid)}}}
+    assert team.ask("sue", ["PATCH", space, own])[0][0] == 200
+    team.run("eve", "fairway", "login")
+
+
+PLAIN = ["ls", "queues", "nodes", "team ls", "why long", "status long"]
+
+
+@pytest.mark.parametrize("command", PLAIN)
+def test_commands_work_for_a_plain_user(team: Box, anns: str, command: str) -> None:
+    said = team.run("ann", "fairway", *command.split())
+    assert not any(team.name(user) in said for user in USERS if user != "ann")
+
+
+def test_a_dry_run_says_why_a_plain_user_has_none(team: Box) -> None:
+    found = team.tried("ann", "fairway", "submit", "--dry-run", "--", "true")
+    assert found.returncode == 1 and "which you may not list" in found.stderr

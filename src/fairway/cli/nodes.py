@@ -29,8 +29,8 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
     items = sorted(await client.list(Selection(kinds.NODES)), key=lambda it: natural(it["metadata"]["name"]))
     if output == "name":
         return print_names(items)
-    used, by = _used(await client.list(Selection(kinds.PODS))), users(await _workloads(client))
-    rows = [_node_line(it, used, by[it["metadata"]["name"]]) for it in items]
+    pods, by = await _pods(client), users(await _workloads(client))
+    rows = [_node_line(it, None if pods is None else _used(pods), by[it["metadata"]["name"]]) for it in items]
     less = () if output == "wide" else ("PRODUCT", "PODS", "CPU USED", "CPU")
 
     def table() -> None:
@@ -38,7 +38,10 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
         for line in filter(None, map(_remark, items)):
             click.echo(line)
 
-    return show(output, {"items": items}, table)
+    show(output, {"items": items}, table)
+    if pods is None:
+        click.echo("what is used is not shown: you may not list the pods of all namespaces", err=True)
+    return None
 
 
 def _remark(node: Thing) -> str:
@@ -46,6 +49,16 @@ def _remark(node: Thing) -> str:
     conditions = (node.get("status") or {}).get("conditions") or ()
     said = (it.get("message", "") for it in conditions if it["type"] == LIMITS and it["status"] == "False")
     return "".join(f"{node['metadata']['name']}: {message}" for message in said)
+
+
+async def _pods(client: Client) -> list[Thing] | None:
+    """All there are; None where the user may not see those of all namespaces."""
+    try:
+        return await client.list(Selection(kinds.PODS))
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
 
 
 async def _workloads(client: Client) -> list[Listed]:
@@ -91,16 +104,19 @@ def _is_frozen(pod: Thing) -> bool:
     return any(it["type"] == "fairway.dev/Frozen" and it["status"] == "True" for it in conditions)
 
 
-def _node_line(node: Thing, used: dict[tuple[str, str], int], by: Counter[str]) -> list[object]:
+def _node_line(node: Thing, used: dict[tuple[str, str], int] | None, by: Counter[str]) -> list[object]:
     from fairway.api import quantities
 
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
-    has, taken = quantities.parse(str(offered.get(GPU, 0)), GPU), used[name, GPU]
-    gpus = [quantities.format(it, GPU) for it in (has, taken, max(0, has - taken))]
+    has, product = quantities.parse(str(offered.get(GPU, 0)), GPU), labels.get("nvidia.com/gpu.product")
+    start = [name, _node_status(node), quantities.format(has, GPU)]
+    if used is None:
+        return [*start, "", "", offered.get("cpu"), "", "", product]
+    gpus = [quantities.format(it, GPU) for it in (used[name, GPU], max(0, has - used[name, GPU]))]
     whose = ", ".join(f"{user} ({held:g} GPUs)" if held else user for user, held in by.most_common())
     figures = [*gpus, offered.get("cpu"), quantities.format(used[name, "cpu"], "cpu"), used[name, "pods"]]
-    return [name, _node_status(node), *figures, labels.get("nvidia.com/gpu.product"), whose]
+    return [*start, *figures, product, whose]
 
 
 def _node_status(node: Thing) -> str:

@@ -83,7 +83,7 @@ class Tally:
     pending: int = 0
     admitted: int = 0
     usage: Counter[tuple[str, str]] = field(default_factory=Counter)
-    asked: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] | None = field(default_factory=Counter)  # None: not known
 
 
 class Requests:
@@ -144,6 +144,7 @@ def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, 
         for name in _line(one.spec.queue, parents):
             before = own[name]
             before.usage.update(held)
+            assert before.asked is not None
             before.asked.update(waits or {})
             own[name] = Tally(before.pending + (waits is not None), before.admitted + (waits is None and bool(held)),
                               before.usage, before.asked)  # fmt: skip
@@ -184,7 +185,7 @@ def _figures(tally: Tally) -> Thing:
     usage: dict[str, dict[str, str]] = {}
     for (pool, resource), most in sorted(tally.usage.items()):
         usage.setdefault(pool, {})[resource] = quantities.format(most, resource)
-    asked = {resource: quantities.format(most, resource) for resource, most in sorted(tally.asked.items())}
+    asked = {resource: quantities.format(most, resource) for resource, most in sorted((tally.asked or {}).items())}
     return {"pending": tally.pending, "admitted": tally.admitted, "usage": usage, "asked": asked}
 
 
@@ -199,12 +200,13 @@ LESS = ("PARENT", "LIMIT", "BORROWED")
 
 def _print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequence[str]) -> None:
     names = [it["metadata"]["name"] for it in items]
-    lines = [line for it in items for line in queue_lines(it, (live or {}).get(it["metadata"]["name"], Tally()))]
+    shown = {it["metadata"]["name"]: _written(it) for it in items} if live is None else live
+    lines = [line for it in items for line in queue_lines(it, shown.get(it["metadata"]["name"], Tally()))]
     others = {name: tally for name, tally in (live or {}).items() if name not in names}
     lines += [line for name, tally in others.items() for line in queue_lines(_missing(name), tally)]
     print_table(HEAD, lines, less=less)
     if live is None:
-        click.echo("usage is not shown: you may not list the workloads of all namespaces", err=True)
+        click.echo("all is as of the last minute: you may not list the workloads of all namespaces", err=True)
     elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):
         click.echo("SHARE is as of the last minute, all else as of now", err=True)
     if budgets := [line for it in items for line in _budget(it)]:
@@ -227,6 +229,16 @@ def _budget(queue: Thing) -> Iterator[list[object]]:
             ends = clock_time(time(spent["since"]) + duration(budget["period"]), 0.0) if spent.get("since") else ""
             hours = [f"{amount:,.1f}" for amount in (whole, used, kept, max(0.0, whole - used - kept))]
             yield [queue["metadata"]["name"], *hours, ends]
+
+
+def _written(queue: Thing) -> Tally:
+    """What a queue holds as its status says; what it asks for is not there."""
+    from fairway.api import quantities
+
+    said = queue.get("status") or {}
+    usage = {(pool, name): quantities.parse(str(amount), name)
+             for pool, amounts in (said.get("usage") or {}).items() for name, amount in amounts.items()}
+    return Tally(said.get("pending", 0), said.get("admitted", 0), Counter(usage), None)
 
 
 def _missing(name: str) -> Thing:
@@ -256,17 +268,22 @@ def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
             used = sum(most for (at, name), most in live.usage.items() if name == resource and pool in ("*", at))
             label = resource if pool == "*" else f"{resource} in {pool}"
             due = [guaranteed.get(resource), limit.get(resource), _of(said.get("share"), pool, resource)]
-            lent, waits = _borrowed(due[0], used, resource), live.asked[resource]
-            amounts = [quantities.format(used, resource), lent, quantities.format(waits, resource)]
+            lent = _borrowed(due[0], used, resource)
+            amounts = [quantities.format(used, resource), lent, _asked(live, resource)]
             figures.append([label, *due, *amounts])
-    others = ({name for _, name in live.usage} | set(live.asked)) - governed
+    others = ({name for _, name in live.usage} | set(live.asked or ())) - governed
     for resource in sorted(others, key=lambda name: (name != GPU, name)):
         if resource == GPU or not figures:
             used = sum(most for (_, name), most in live.usage.items() if name == resource)
-            amounts = [quantities.format(most, resource) for most in (used, live.asked[resource])]
-            figures.append([resource, "", "", "", amounts[0], "", amounts[1]])
+            figures.append([resource, "", "", "", quantities.format(used, resource), "", _asked(live, resource)])
     name = [queue["metadata"]["name"], spec.get("parent"), live.pending, live.admitted]
     return [[*([""] * 4 if at else name), *part] for at, part in enumerate(figures or [[]])]
+
+
+def _asked(live: Tally, resource: str) -> str:
+    from fairway.api import quantities
+
+    return "" if live.asked is None else quantities.format(live.asked[resource], resource)
 
 
 def _borrowed(guaranteed: object, used: int, resource: str) -> str:

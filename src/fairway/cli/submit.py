@@ -40,6 +40,10 @@ NO_WEBHOOK = (
     "Fairway's webhook does not answer, so nothing is let in; no controller runs? `fairway install --check` says what "
     "is missing"
 )
+UNSEEN = (
+    "decides on the workloads and pods of all namespaces, which you may not list; submit it, and `fairway why` says "
+    "what it waits for"
+)
 NEVER = ("NeverFits", "QueueNotFound", "QueueInvalid", "NotAllowed", "LevelUnknown")
 """Reasons for which a workload waits that no time mends."""
 
@@ -150,8 +154,13 @@ def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) 
 
 async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int:
     """1 where it could never start."""
-    with _by_option(draft):
-        answer, lines = await foretell(client, draft.thing, draft.ref.namespace)
+    try:
+        with _by_option(draft):
+            answer, lines = await foretell(client, draft.thing, draft.ref.namespace)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        raise Problem(f"--dry-run: {UNSEEN}", exit_code=1) from error
     trials = draft.program.trials.lines() if draft.program and draft.program.trials and order.sweep else []
     show(order.output, answer, lambda: click.echo("\n".join((*trials, *lines))))
     return int(answer["verdict"] == "Wait" and answer["reason"] in NEVER)

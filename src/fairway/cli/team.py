@@ -13,7 +13,7 @@ import click
 
 from fairway.api import team as rules
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 
 from .connect import on_cluster
@@ -79,12 +79,18 @@ async def remove(client: Client, namespace: str, group: str, queue: str) -> None
 async def list_(client: Client, namespace: str, output: str) -> None:
     """List the groups, their queues and who has logged in."""
     queues, people = await client.list(Selection(kinds.QUEUES)), await _people(client)
-    rows = [_row(group, queue, people) for queue in queues for group in rules.groups_of(queue)]
+    if people is None:
+        click.echo("who has logged in is not shown: you may not list namespaces", err=True)
+    rows = [_row(group, queue, people or {}) for queue in queues for group in rules.groups_of(queue)]
     rows.sort(key=lambda it: (it["group"], it["queue"]))
     empty = "no queue is open to a group; `fairway team add GROUP --gpus N` opens one"
     head = ["GROUP", "QUEUE", "GPUS", "WEIGHT", "MEMBERS"]
-    show(output, rows, lambda: print_table(head, [[*list(it.values())[:4], ", ".join(it["members"])] for it in rows],
+    show(output, rows, lambda: print_table(head, [_line(it) for it in rows],
                                            empty=empty))  # fmt: skip
+
+
+def _line(row: Thing) -> list[object]:
+    return [row["group"], row["queue"], row["gpus"], f"{row['weight']:g}", ", ".join(row["members"])]
 
 
 def _row(group: str, queue: Thing, people: dict[str, Sequence[str]]) -> Thing:
@@ -149,9 +155,14 @@ async def _label(client: Client) -> dict[str, dict[str, str | None]]:
     return changed
 
 
-async def _people(client: Client) -> dict[str, Sequence[str]]:
-    """The users who have logged in, and their groups."""
-    return {user: groups async for _, user, groups in _spaces(client)}
+async def _people(client: Client) -> dict[str, Sequence[str]] | None:
+    """The users who have logged in, and their groups; None where the reader may not know."""
+    try:
+        return {user: groups async for _, user, groups in _spaces(client)}
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
 
 
 async def _spaces(client: Client) -> AsyncIterator[tuple[Thing, str, Sequence[str]]]:

@@ -4,6 +4,7 @@ give them. All of it is removed afterwards.
 Users cannot run the Python of root's home: `interpreter` is one that they can, with the same packages.
 """
 
+import json
 import os
 import pwd
 import shutil
@@ -16,9 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+ASK = Path(__file__).with_name("ask.py").read_text()
 SOURCE = Path(__file__).parents[2] / "src"
 TRIES = 100
 NOBODY = 65_534
@@ -65,20 +68,26 @@ class Box:
     def home(self, user: str) -> Path:
         return Path(self.users[user].pw_dir)
 
+    def ask(self, user: str, *requests: Sequence[object]) -> list[tuple[int, Any]]:
+        """What the server answers a user on the socket; a request: method, path, body, headers. Status and body."""
+        found = self.tried(user, interpreter(), "-c", ASK, str(self.socket), said=json.dumps(requests))
+        assert found.returncode == 0, found.stderr
+        return [(status, body) for status, body in json.loads(found.stdout)]
+
     def run(self, user: str, *command: str, fine: bool = True) -> str:
         """What a program of a user prints."""
         found = self.tried(user, *command)
         assert not fine or found.returncode == 0, f"{command}: {found.returncode}: {found.stdout}{found.stderr}"
         return found.stdout + found.stderr
 
-    def tried(self, user: str, *command: str) -> subprocess.CompletedProcess[str]:
+    def tried(self, user: str, *command: str, said: str = "") -> subprocess.CompletedProcess[str]:
         own = pwd.getpwnam("root") if user == "root" else self.users[user]
         home = str(self.folder) if user == "root" else own.pw_dir
         words = [interpreter(), "-m", "fairway.cli.main", *command[1:]] if command[0] == "fairway" else list(command)
         groups = [] if user == "root" else os.getgrouplist(own.pw_name, own.pw_gid)
         env = environ(home) | {"FAIRWAY_SOCKET": str(self.socket)}
         return subprocess.run(words, env=env, cwd=home, user=own.pw_uid, group=own.pw_gid, extra_groups=groups,
-                              capture_output=True, text=True, timeout=100)
+                              capture_output=True, text=True, timeout=100, input=said)
 
 
 @contextmanager
