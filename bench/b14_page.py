@@ -6,11 +6,13 @@ what changed, packed as a browser takes it. What a second costs is 200 changes r
 topic draws it. Valid if the page shows the last change.
 
 The part `viewers` serves 50 streams of the views Now and Waiting over HTTP to a process of their own, for a while with
-200 changes in each second, and counts this process and the bytes that arrive.
+200 changes in each second, and counts this process and the bytes that arrive. The part `browser` opens the view Now in
+Chromium (Debian's package; without it the part is left out) and lets 200 changes come in each second.
 """
 
 import asyncio
 import os
+import shutil
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
@@ -56,6 +58,10 @@ while True:
 """
 """Viewers: they read what comes, and print the bytes for each line that they are sent."""
 SERVED = ("workloads", "queues", "nodepools", "reservations", "usagedays")
+LONG_TASKS = """window.longest = 0;
+new PerformanceObserver(them => { for (const it of them.getEntries()) longest = Math.max(longest, it.duration); })
+    .observe({type: "longtask"}); 0"""
+HEAP = "(window.gc?.(), performance.memory.usedJSHeapSize)"
 Thing = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 
@@ -143,8 +149,9 @@ async def measured(size: Size, rounds: int) -> list[Figure]:
     began = process_time()
     await world.seen()
     figures = [Figure("page: all objects read", (process_time() - began,), "CPU s")]
-    for view in os.environ.get("BENCH_PARTS", "now,waiting,queues,timeline,operations,viewers").split(","):
-        figures += await (_viewers(cluster, world) if view == "viewers" else _view(cluster, world, view, rounds))
+    for view in os.environ.get("BENCH_PARTS", "now,waiting,queues,timeline,operations,viewers,browser").split(","):
+        live = {"viewers": _viewers, "browser": _browser}.get(view)
+        figures += await (live(cluster, world) if live else _view(cluster, world, view, rounds))
     await world.stop()
     return figures
 
@@ -201,4 +208,47 @@ async def _viewers(cluster: Cluster, world: World) -> list[Figure]:
     return [
         Figure(f"page: {VIEWERS} viewers, part of a core", (spent / took,), "", 0.3, is_valid=is_seen),
         Figure(f"page: {VIEWERS} viewers, sent to each in a second", (sent / 1e3,), "KB", 20.0),
+    ]
+
+
+async def _tasks(tab: Any) -> float:
+    """CPU seconds of the tab's main thread."""
+    found = (await tab.send("Performance.getMetrics"))["metrics"]
+    return next(float(it["value"]) for it in found if it["name"] == "TaskDuration")
+
+
+async def _browser(cluster: Cluster, world: World) -> list[Figure]:
+    """How long the map of all cells takes, tasks of the tab once the view is there, and what the tab keeps."""
+    program = shutil.which("chromium")
+    if program is None:
+        return []
+    from playwright.async_api import async_playwright
+
+    async with Dashboard(world, Access(world, TOKEN, cluster.answer)).serve() as address, async_playwright() as play:
+        chrome = await play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        page = await chrome.new_page()
+        began = monotonic()
+        await page.goto(f"{address}/now#token={TOKEN}")
+        await page.wait_for_selector("article.node")
+        first = monotonic() - began
+        await page.wait_for_function("performance.getEntriesByName('map', 'measure').length")
+        tab = await page.context.new_cdp_session(page)
+        await tab.send("Performance.enable", {"timeDomain": "threadTicks"})
+        before = await _tasks(tab)
+        await page.evaluate("for (let at = 0; at < 10; at++) drawMap()")
+        maps = (await _tasks(tab) - before) / 10
+        await page.evaluate(LONG_TASKS)
+        heaps = [await page.evaluate(HEAP)]
+        for second in range(1, SECONDS + 1):
+            cluster.change(world.version + second)
+            await asyncio.sleep(1.0)
+        heaps.append(await page.evaluate(HEAP))
+        tasks = await page.evaluate("longest")
+        await chrome.close()
+    return [
+        Figure("page: first view in Chromium, wall", (first,), "s", 1.0),
+        Figure(f"page: {8 * cluster.size.nodes:,} cells drawn, of the tab's thread", (maps * 1e3,), "CPU ms", 50.0),
+        Figure("page: longest task after the first view, wall", (tasks,), "ms", 50.0),
+        Figure("page: JavaScript heap of the tab", (heaps[1] / 1e6,), "MB", 150.0),
+        Figure("page: growth of that heap", ((heaps[1] - heaps[0]) / 1e6,), "MB"),
     ]

@@ -202,3 +202,25 @@ async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
         await page.wait_for_selector("#tried:has-text('It is made')")
         made = await shown.client.list(Selection(kinds.JOBS))
         assert [it["metadata"]["labels"]["fairway.dev/queue"] for it in made] == ["nlp"] and page.faults == []
+
+
+async def test_a_map_of_many_nodes_is_walked_by_keyboard_and_follows_changes() -> None:
+    many = [node(f"m{at:02}", 4) for at in range(30)]
+    async with board(*THINGS, *many) as shown, browser() as chrome:
+        page = await opened(shown, chrome)
+        await page.wait_for_selector("#map canvas")
+        await page.locator("#map").focus()
+        await page.keyboard.press("ArrowRight")
+        assert await page.locator("#map-says").inner_text() == "m00: 4 free"
+        drawn = "performance.getEntriesByName('map', 'measure').length"
+        before = await page.evaluate(drawn)
+        await shown.put(workload("nlp/job-more", "nlp", 1, at="m00[2]"))
+        await page.wait_for_selector("article[data-key=m00]:has-text('more')")
+        await page.wait_for_function(f"{drawn} > {before}")
+        await page.mouse.move(5, 5)
+        await page.keyboard.press("ArrowLeft")
+        assert await page.locator("#map-says").inner_text() == "m00: 3 free, 1 held"
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/now?q=m00")
+        await page.wait_for_selector("#map", state="detached")
+        assert await page.locator("article.node").count() == 1 and page.faults == []

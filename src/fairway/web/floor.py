@@ -20,6 +20,9 @@ from .workload import Share, Workload
 from .world import World
 
 NO_POOL = "in no pool: nothing starts there"
+LETTERS = {"running": "r", "free": "f", "closed": "c", "broken": "c", "foreign": "o"}
+IDLE, MOVING = "i", "s"
+"""Of what starts or stops: s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node. `others`: what runs there without a GPU. `idle`: held devices on which nothing computes."""
+    """A node. `others`: what runs there without a GPU. `idle`: held devices on which nothing computes. `cells`: a
+    letter of LETTERS for each device."""
 
     name: str
     pool: str
@@ -65,6 +69,7 @@ class Row:
     blocks: tuple[Block, ...]
     others: tuple[Holder, ...]
     idle: tuple[int, ...] = ()
+    cells: str = ""
 
     @property
     def holders(self) -> Iterator[Holder]:
@@ -86,8 +91,14 @@ def rows(world: World) -> Iterator[Row]:
         if found is None or found[0] != version:
             node = node_of(said)
             row = _row(node, _pool(node, pools), list(_shares(world, name)), world.bound[name])
-            found = known[name] = version, replace(row, idle=tuple(_idle(row, uses(said))))
+            idle = tuple(_idle(row, uses(said)))
+            found = known[name] = version, replace(row, idle=idle, cells=_cells(row, idle))
         yield found[1]
+
+
+def _cells(row: Row, idle: Sequence[int]) -> str:
+    letters = [LETTERS.get(block.state, MOVING) for block in row.blocks for _ in range(block.width)]
+    return "".join(IDLE if at in idle else letter for at, letter in enumerate(letters))
 
 
 def _idle(row: Row, used: Mapping[int, str]) -> Iterator[int]:

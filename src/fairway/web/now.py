@@ -5,7 +5,7 @@ Its first lines say whether Fairway decides, and which GPUs are free while workl
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,8 +17,9 @@ from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .world import World
 
-NODES = 120
-"""Shown at once: a row says more than one of a table."""
+NODES, MAPPED = 120, 24
+"""Nodes that are shown at once, since a row says more than one of a table; and more than so many have a map as well, on
+which each GPU is a cell."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
 
@@ -53,12 +54,15 @@ def page(world: World, ask: Ask) -> Page:
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
         "idle": idle(world, ask, sums["free"]), "queues": queue_choices(world), "denied": world.denied,
+        "mapped": [(pool, len(list(them))) for pool, them in groupby(found, lambda it: it.pool)]
+        if len(found) > MAPPED else [],
     }  # fmt: skip
     lists = {
         f"pool{at}": {it.name: _node(it, ask, ends) for it in shown if it.pool == pool}
         for at, (pool, _) in enumerate(pools)
     }
-    return drawn("now", "Now", facts, lists, ask.before)
+    made = drawn("now", "Now", facts, lists, ask.before)
+    return replace(made, lists={**made.lists, "map": {it.name: it.cells for it in found}}) if facts["mapped"] else made
 
 
 def _by_place(row: Row) -> tuple[str, str]:

@@ -5,6 +5,7 @@
 
 const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
 const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), dialog = ONE("dialog");
+const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
 const pages = {lists: {}, waiting: {}};
 let stream = null, last = "", heard = 0, at = 0, view = "", isLost = false;
 
@@ -130,6 +131,7 @@ function draw(content, isWhole) {
     fill(box, known, known.rows, true);
   }
   if (isWhole) afterWhole();
+  if (ONE("map") && (content.lists?.map || content.frame !== undefined)) requestAnimationFrame(drawMap);
   countChosen();
   logs();
 }
@@ -178,7 +180,7 @@ function fill(box, known, changed, isWhole) {
     if (!made) continue;
     if (old) morph(old, made);
     else { box.append(made); there.set(key, made); }
-    if (!isWhole) { const it = there.get(key); it.classList.remove("fresh"); void it.offsetWidth; it.classList.add("fresh"); }
+    if (!isWhole && !isCalm.matches) there.get(key).animate([{boxShadow: "0 0 0 2px var(--focus)"}, {boxShadow: "none"}], 1200);
   }
   const wanted = new Set(known.order);
   for (const [key, it] of there) if (!wanted.has(key)) { it.remove(); delete known.rows[key]; }
@@ -211,6 +213,81 @@ function settle() {
 }
 
 setInterval(settle, 500);
+
+// The map: each GPU a cell, each with a shape of its own, so that colour is not needed
+
+const map = {places: [], at: -1};
+const SHAPES = {
+  r: ["held", "--held-edge", (pen, x, y, d) => pen.fillRect(x, y, d, d)],
+  i: ["idle", "--warn", (pen, x, y, d) => { pen.fillRect(x, y, d, d / 3); pen.fillRect(x, y + d * 2 / 3, d, d / 3); }],
+  s: ["starting or stopping", "--moving-edge", (pen, x, y, d) => { pen.fillRect(x, y, d / 2, d); pen.fillRect(x, y + d / 2, d, d / 2); }],
+  f: ["free", "--free-edge", (pen, x, y, d) => { pen.fillRect(x, y, d, d); pen.clearRect(x + 1, y + 1, d - 2, d - 2); }],
+  c: ["closed", "--closed-edge", (pen, x, y, d) => pen.fillRect(x, y + d / 2 - .5, d, 1)],
+  o: ["held by others", "--closed-edge", (pen, x, y, d) => pen.fillRect(x, y + d / 2, d, d / 2)],
+};
+
+function paint(canvas, width, height, cells) {
+  const ratio = devicePixelRatio || 1, pen = canvas.getContext("2d"), style = getComputedStyle(document.body);
+  Object.assign(canvas, {width: width * ratio, height: height * ratio});
+  Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
+  pen.scale(ratio, ratio);
+  for (const letter in cells) {
+    const [, colour, put] = SHAPES[letter], them = cells[letter];
+    pen.fillStyle = style.getPropertyValue(colour);
+    for (let at = 0; at < them.length; at += 3) put(pen, them[at], them[at + 1], them[at + 2]);
+  }
+  return pen;
+}
+
+function drawMap() {
+  const box = ONE("map"), {rows, order} = pages.lists.map || {};
+  if (!box || !rows) return;
+  const width = box.clientWidth;  // the layout of the rows before it is not the map's
+  performance.mark("map");
+  const canvas = box.firstChild || box.appendChild(document.createElement("canvas")), step = order.length > 1000 ? 4 : 9;
+  const pitch = step * (1 + Math.max(...order.map(name => rows[name].length))), columns = Math.max(1, Math.floor(width / pitch));
+  const pools = [];
+  let y = 0;
+  map.places = [];
+  for (const [pool, count] of JSON.parse(box.dataset.pools)) {
+    pools.push([pool, y + 11]);
+    for (let at = 0; at < count; at++) {
+      map.places.push({name: order[map.places.length], x: at % columns * pitch, y: y + 16 + Math.floor(at / columns) * (step + 2), step});
+    }
+    y += 16 + Math.ceil(count / columns) * (step + 2) + 4;
+  }
+  const cells = {};
+  for (const {name, x, y} of map.places) for (let at = 0; at < rows[name].length; at++) (cells[rows[name][at]] ||= []).push(x + at * step, y, step - 1);
+  const pen = paint(canvas, width, y, cells);
+  pen.fillStyle = getComputedStyle(box).color;
+  for (const [pool, y] of pools) pen.fillText(pool, 0, y);
+  performance.measure("map", "map");
+  for (const key of main.querySelectorAll("[data-cell]")) paint(key, 10, 10, {[key.dataset.cell]: [1, 1, 8]});
+}
+
+function point(at, gpu) {
+  map.at = Math.max(0, Math.min(at, map.places.length - 1));
+  const {name} = map.places[map.at], cells = [...pages.lists.map.rows[name]];
+  const counts = Object.entries(Object.groupBy(cells, it => it)).map(([letter, them]) => `${them.length} ${SHAPES[letter][0]}`).join(", ");
+  ONE("map-says").textContent = `${name}: ${cells[gpu] ? `GPU ${gpu} is ${SHAPES[cells[gpu]][0]}; ` : ""}${counts}`;
+}
+
+main.addEventListener("pointermove", event => {
+  if (event.target.parentElement?.id !== "map") return;
+  const at = map.places.findLastIndex(it => it.y <= event.offsetY && it.x <= event.offsetX);
+  if (at >= 0) point(at, Math.floor((event.offsetX - map.places[at].x) / map.places[at].step));
+});
+main.addEventListener("click", event => { if (event.target.parentElement?.id === "map") showNode(); });
+main.addEventListener("keydown", event => {
+  const step = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: 10, ArrowUp: -10}[event.key];
+  if (event.target.id !== "map" || !(step || event.key === "Enter")) return;
+  event.preventDefault();
+  if (step) point(map.at + step); else showNode();
+});
+
+function showNode() {
+  if (map.places[map.at]) { isFocused = true; go(`/now?q=${encodeURIComponent(map.places[map.at].name)}`); }
+}
 
 // Going about
 
