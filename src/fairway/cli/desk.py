@@ -10,7 +10,7 @@ from fairway.kube.client import Client
 
 from .job import amend, check_name, stem
 from .main import Problem
-from .mistakes import view_of
+from .mistakes import usual_queue, view_of
 from .program import program_of
 from .submit import submit
 from .whatif import answered
@@ -33,6 +33,7 @@ async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[
     words = [f"--{name}={form[name]}" for name in OPTIONS if form.get(name)]
     try:
         order = SimpleNamespace(**submit.make_context("submit", [*words, "--", "sh", "-c", form["command"]]).params)
+        order.usual = await usual_queue(client, namespace)
         program = program_of(order, is_here=(await view_of(client, order)).is_here)
         if order.name:
             check_name(order.name)
