@@ -19,6 +19,7 @@ BEGINS = {
     "docs/start/first-job.md": "",
     "docs/start/gpu-box-for-a-team.md": MACHINE,
     "docs/start/migrate.md": f"export KUBECONFIG=$({MACHINE})",
+    "docs/start/pause-and-resume.md": "",
     "docs/start/what-did-it-cost.md": f"export KUBECONFIG=$({MACHINE})",
     "examples/README.md": f"ln -s {ROOT}/examples .",
 }
