@@ -35,6 +35,7 @@ COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
 ELASTIC, MIN_COUNT = "fairway.dev/elastic", "fairway.dev/min-count"  # on a Job; and on its pods, when they are bound
 GPU_USE = "fairway.dev/gpu-use"  # on a node: `0=busy,1=idle`, of the devices that tell
+OUTSIDE = "fairway.dev/outside"  # on a pod that stands for processes which Fairway did not start: device, and who
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 

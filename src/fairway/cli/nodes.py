@@ -1,5 +1,6 @@
 """`fairway nodes`: what each node has, what is taken and free, and whose work holds it."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -35,7 +36,7 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
 
     def table() -> None:
         print_table(HEAD, rows, less=less)
-        for line in filter(None, map(_remark, items)):
+        for line in (line for it in items for line in (*_remarks(it), *outside(it))):
             click.echo(line)
 
     show(output, {"items": items}, table)
@@ -44,11 +45,28 @@ async def nodes(client: Client, namespace: str, output: str) -> None:
     return None
 
 
-def _remark(node: Thing) -> str:
+def _remarks(node: Thing) -> list[str]:
     """What this machine does not enforce."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    said = (it.get("message", "") for it in conditions if it["type"] == LIMITS and it["status"] == "False")
-    return "".join(f"{node['metadata']['name']}: {message}" for message in said)
+    messages = [it.get("message", "") for it in conditions if it["type"] == LIMITS and it["status"] == "False"]
+    return [f"{node['metadata']['name']}: {message}" for message in messages]
+
+
+def outside(node: Thing) -> list[str]:
+    """Who uses its GPUs besides Fairway."""
+    said = (node["metadata"].get("annotations") or {}).get("fairway.dev/outside") or "{}"
+    name = node["metadata"]["name"]
+    return [f"GPU {gpu} of {name} is used outside Fairway by {who}" for gpu, who in json.loads(said).items()]
+
+
+async def used_outside(client: Client) -> list[str]:
+    """The same of all nodes; nothing where the user may not see nodes."""
+    try:
+        return [line for node in await client.list(Selection(kinds.NODES)) for line in outside(node)]
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return []
 
 
 async def _pods(client: Client) -> list[Thing] | None:

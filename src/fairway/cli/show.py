@@ -12,12 +12,14 @@ from .find import Found, failure, pods_of
 from .leader import warn
 from .listing import OVER, Listed, reason
 from .mistakes import listed, needs_of
+from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, print_table, show, span, start
 from .replicas import find, print_replicas
 from .runs import print_runs, runs_of
 from .whatif import would_help
 
 Thing = dict[str, Any]
+FULL = ("NoRoom", "Fragmented", "NoDevice", "OverShare")
 
 
 @click.command()
@@ -116,6 +118,8 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     key = f"{found.ref.namespace}/{found.ref.name}"
     is_foretold = bool(start(found.status.get("forecast"), client.clock.now()))
     helps = await would_help(client, key, is_foretold=is_foretold) if found.phase == "Pending" else []
+    if found.phase == "Pending" and found.status.get("reason") in FULL:
+        helps += await used_outside(client)
     cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
     return found, (facts | {"wouldHelp": helps, "cause": cause}, helps)

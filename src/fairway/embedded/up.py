@@ -42,9 +42,10 @@ from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
 from fairway.node.isolation.account import tenants
 from fairway.node.isolation.limits import hierarchies
+from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
-from fairway.node.measure import watch
+from fairway.node.measure import used, watch
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
@@ -186,7 +187,7 @@ class _Cluster:
     transport: Transport  # of what decides
     tokens: Tokens
     team: Team | None
-    has_own_gpus: bool  # not pretended ones
+    own_gpus: frozenset[int]  # not pretended ones
 
     @classmethod
     def of(cls, options: Options, registry: Registry, machine: Machine) -> "_Cluster":
@@ -208,7 +209,7 @@ class _Cluster:
                         tenant=tenant, limits=limits)  # fmt: skip
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
-                   tokens, options.team, not options.fake_gpus)  # fmt: skip
+                   tokens, options.team, frozenset(it.index for it in machine.gpus if it.uuid))  # fmt: skip
 
     @asynccontextmanager
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
@@ -283,6 +284,8 @@ class _Cluster:
         loop.add_signal_handler(LEAVE_PODS, lambda: (leaving.set(), stopping.set()))
         name, nodes = self.node["metadata"]["name"], await self.client("hollow").list(Selection(kinds.NODES))
         hollow = {it["metadata"]["name"] for it in nodes if HOLLOW in (it["metadata"].get("annotations") or {})}
+        mirror = Mirror(self.client("node"), name, self.own_gpus, partial(strangers, pods=self.folder / "pods"))
+        await mirror.tell(await self.runner.clock.in_thread(used))  # before anything is given away
         async with asyncio.TaskGroup() as tasks:
             parts = (
                 Jobs(self.client("job-controller")).run(),
@@ -290,7 +293,7 @@ class _Cluster:
                 self.runner.run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
-                *([watch(self.client("node"), name)] if self.has_own_gpus else ()),
+                *([watch(self.client("node"), name, mirror.tell)] if self.own_gpus else ()),
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]

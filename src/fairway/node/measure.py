@@ -6,7 +6,7 @@ said: that is unknown, not idle. The node says it in an annotation, which is wri
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,15 +74,17 @@ class Looks:
         return ",".join(words)
 
 
-async def watch(client: Client, name: str) -> None:
-    """Tells on the node how its GPUs are used, until cancelled; ends at once where nothing tells."""
+async def watch(client: Client, name: str, also: Callable[[list[Use]], Awaitable[None]]) -> None:
+    """Tells on the node how its GPUs are used, and `also` at each look, until cancelled; ends where nothing tells."""
     looks, told = Looks(), ""
     if not await client.clock.in_thread(used):
         return
 
     async def look(_: str) -> float:
         nonlocal told
-        said = looks.said(await client.clock.in_thread(used))
+        seen = await client.clock.in_thread(used)
+        await also(seen)
+        said = looks.said(seen)
         if said != told:
             await client.patch(Ref(kinds.NODES, name), {"metadata": {"annotations": {GPU_USE: said}}})
             told = said

@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import ASSIGNED, BEGAN, FREEZE, GROUP_NAME, INDEX
+from fairway.api.objects import ASSIGNED, BEGAN, FREEZE, GROUP_NAME, INDEX, OUTSIDE
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -77,7 +77,7 @@ class Runner:
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
         self.keeper = Keeper(client.clock, self.events, self.agenda.note)
-        here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
+        here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}", labels=f"!{OUTSIDE}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
         self._nursery = Nursery()

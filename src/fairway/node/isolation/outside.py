@@ -1,0 +1,97 @@
+"""GPUs that are used by processes which Fairway did not start: never given away while such a process lives.
+
+NVML lists the processes that compute on a GPU. Ours are those below a shim or below this process, and those that carry
+the mark of a container that runs. For each GPU with any other process there is a pod in kube-system, as a kubelet
+mirrors static pods: it is bound to this node, holds the GPU, and its annotation says who uses it. So everything that
+counts pods sees the GPU as taken: the scheduler, `fairway nodes`, the page, kubectl. When the last such process ends
+the pod is deleted. The node has the same in an annotation, for users who may not read these pods. A process that this
+machine does not know (of another container's PID namespace) is passed over.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from fairway.api.objects import ASSIGNED, OUTSIDE
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Ref, Selection
+from fairway.node.container import MARK
+from fairway.node.lock import holder
+from fairway.node.machine import GPU
+from fairway.node.measure import Use
+
+NAMESPACE = "kube-system"
+MOST_NAMED = 3
+Who = Callable[[list[Use]], Mapping[int, str]]
+
+
+def strangers(seen: Iterable[Use], pods: Path) -> dict[int, str]:
+    """Device → who uses it besides Fairway. `pods`: the folder of all pods."""
+    own = {pid for lock in pods.glob("*-*/containers/*/*/lock") if (pid := holder(lock))} | {os.getpid()}
+    found = {one.index: [it for pid in one.pids if (it := _stranger(pid, own, pods))] for one in seen}
+    return {index: "; ".join(sorted(who)[:MOST_NAMED]) for index, who in found.items() if who}
+
+
+def _stranger(pid: int, own: Collection[int], pods: Path) -> str:
+    """User and pid of a process that is not ours; "" for one that is, or that is not there."""
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        process = psutil.Process(pid)
+        if any(it.pid in own for it in (process, *process.parents())) or _is_marked(process, pods):
+            return ""
+        return f"{process.username()}, pid {pid}"
+    return ""
+
+
+def _is_marked(process: psutil.Process, pods: Path) -> bool:
+    with suppress(psutil.AccessDenied):
+        mark = process.environ().get(MARK, "")
+        return Path(mark).is_relative_to(pods) and bool(holder(Path(mark) / "lock"))
+    return False
+
+
+class Mirror:
+    """The pods of a node that stand for such processes. `devices`: the GPUs that this cluster offers."""
+
+    def __init__(self, client: Client, node: str, devices: Collection[int], who: Who) -> None:
+        self.client, self.node, self.devices, self.who = client, node, devices, who
+
+    async def tell(self, seen: list[Use]) -> None:
+        """Makes and deletes pods, so that there is one for each GPU that is used outside."""
+        found = await self.client.clock.in_thread(lambda: self.who(seen))
+        wanted = {index: said for index, said in found.items() if index in self.devices}
+        told = await self.client.list(Selection(kinds.PODS, NAMESPACE, labels=OUTSIDE))
+        for pod in told:
+            index, said = int(pod["metadata"]["labels"][OUTSIDE]), pod["metadata"]["annotations"][OUTSIDE]
+            if wanted.get(index) != said or pod["spec"]["nodeName"] != self.node:
+                await self._delete(pod["metadata"]["name"])
+            else:
+                del wanted[index]
+        for index, said in wanted.items():
+            await self._create(index, said)
+        if told or wanted:
+            said = {str(index): who for index, who in found.items() if index in self.devices}
+            notes = {OUTSIDE: msgspec.json.encode(said).decode() if said else None}
+            await self.client.patch(Ref(kinds.NODES, self.node), {"metadata": {"annotations": notes}})
+
+    async def _delete(self, name: str) -> None:
+        try:
+            await self.client.delete(Ref(kinds.PODS, name, NAMESPACE), grace=0)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def _create(self, index: int, said: str) -> None:
+        name = f"gpu-{index}-used-outside"
+        amounts = {GPU: "1"}
+        meta = {"name": name, "namespace": NAMESPACE, "labels": {OUTSIDE: str(index)},
+                "annotations": {OUTSIDE: said, ASSIGNED: str(index)}}
+        container = {"name": "outside", "image": "none", "resources": {"limits": amounts, "requests": amounts}}
+        spec = {"nodeName": self.node, "containers": [container], "terminationGracePeriodSeconds": 0}
+        await self.client.create(kinds.PODS, {"metadata": meta, "spec": spec})
+        status = {"status": {"phase": "Running", "message": f"used outside Fairway by {said}"}}
+        await self.client.patch(Ref(kinds.PODS, name, NAMESPACE), status, subresource="status")

@@ -1,0 +1,107 @@
+"""GPUs used by processes that Fairway did not start. What NVML lists is made up; processes and decisions are real."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from box import Box
+from click.testing import CliRunner
+
+from fairway.api.objects import ASSIGNED, OUTSIDE
+from fairway.cli.main import cli
+from fairway.cli.nodes import outside
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref, Selection
+from fairway.node.isolation.outside import Mirror, strangers
+from fairway.node.lock import holder
+from fairway.node.measure import Use
+
+NODE = {
+    "apiVersion": "v1", "kind": "Node",
+    "metadata": {"name": "here", "labels": {"fairway.dev/devices": "Scheduler"},
+                 "annotations": {"fairway.dev/device-groups": '[{"index": 0}, {"index": 1}]'}},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": "2"},
+               "conditions": [{"type": "Ready", "status": "True"}]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    """A process that is not below this one, as one that somebody starts in another terminal."""
+    script = ["sh", "-c", "sleep 1000 > /dev/null & echo $!"]
+    pid = int(subprocess.run(script, stdout=subprocess.PIPE, check=True).stdout)
+    while psutil.Process(pid).ppid() == os.getpid():
+        os.sched_yield()
+    yield pid
+    os.kill(pid, 9)
+
+
+def use(index: int, *pids: int) -> Use:
+    return Use(index, 90, 0, 80 << 30, pids)
+
+
+async def test_a_process_of_a_pod_is_ours_and_any_other_is_named(box: Box, stranger: int):
+    pod = await box.run("a", "sleep 1000 & sleep 1000")
+    await box.state("a", "running")
+    shim = psutil.Process(holder(box.attempt(pod) / "lock"))
+    while len(ours := shim.children(recursive=True)) < 3:
+        await box.client.clock.sleep(0.02)
+    seen = [use(0, *(it.pid for it in ours)), use(1, ours[0].pid, stranger), use(2), use(3, os.getpid(), 2**22 + 1)]
+    user = psutil.Process(stranger).username()
+    assert strangers(seen, box.folder) == {1: f"{user}, pid {stranger}"}
+
+
+async def test_a_gpu_used_outside_is_held_by_a_pod_until_the_process_ends(box: Box):
+    now: dict[int, str] = {}
+    await box.client.create(kinds.NODES, NODE)
+    mirror = Mirror(box.client, "here", {0, 1}, lambda seen: dict(now))
+
+    async def told() -> tuple[list[str], list[str]]:
+        await mirror.tell([])
+        pods = await box.client.list(Selection(kinds.PODS, "kube-system"))
+        return ([f"{it['metadata']['annotations'][ASSIGNED]}: {it['metadata']['annotations'][OUTSIDE]}" for it in pods],
+                outside(await box.client.get(Ref(kinds.NODES, "here"))))  # fmt: skip
+
+    assert await told() == ([], [])
+    now |= {1: "ann, pid 4711", 7: "of another cluster, pid 1"}
+    by_ann = ["1: ann, pid 4711"], ["GPU 1 of here is used outside Fairway by ann, pid 4711"]
+    assert await told() == await told() == by_ann
+    now[1] = "bob, pid 12"
+    assert (await told())[0] == ["1: bob, pid 12"]
+    now.clear()
+    assert await told() == ([], [])
+
+
+async def test_a_gpu_used_outside_is_not_given_away_and_the_other_is(box: Box, tmp_path: Any):
+    await box.client.create(kinds.NODES, NODE)
+    await Mirror(box.client, "here", {0, 1}, lambda seen: {0: "ann, pid 4711"}).tell([])
+    [pod] = await box.client.list(Selection(kinds.PODS, "kube-system"))
+    assert (pod["status"]["phase"], pod["spec"]["nodeName"]) == ("Running", "here")
+    wanted = [workload("one", 1), workload("two", 2)]
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, pod | {"apiVersion": "v1", "kind": "Pod"}, *wanted]))
+    said = CliRunner().invoke(cli, ["plan", "-f", str(file)]).output.splitlines()
+    assert [line.split()[:3] for line in said[1:]] == [["ml/one", "Admit", "default:"], ["ml/two", "Wait", "NoRoom"]]
+
+
+async def test_the_runner_leaves_such_a_pod_alone(box: Box):
+    await box.client.create(kinds.NODES, NODE)
+    await Mirror(box.client, "here", {0}, lambda seen: {0: "ann, pid 4711"}).tell([])
+    await box.run("after", "true")
+    await box.phase("after", "Succeeded")
+    [pod] = await box.client.list(Selection(kinds.PODS, "kube-system"))
+    assert not (box.folder / pod["metadata"]["uid"]).exists() and "containerStatuses" not in pod["status"]
+
+
+def workload(name: str, gpus: int) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {"nvidia.com/gpu": gpus}}}
+    return {
+        "apiVersion": "fairway.dev/v1alpha1", "kind": "Workload",
+        "metadata": {"name": name, "namespace": "ml", "creationTimestamp": "2026-01-01T10:00:00Z"},
+        "spec": {"queue": "default", "podSets": [
+            {"name": "worker", "count": 1, "template": {"spec": {"containers": [container]}}}]},
+    }  # fmt: skip
