@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from fairway.cli.main import cli
 from fairway.cli.program import SLURM
 from fairway.cli.sbatch import Import, imported, seconds
 from fairway.cli.script import script_of
@@ -192,3 +194,14 @@ def test_to_a_cluster_the_text_of_a_shell_script_goes_along(tmp_path: Path) -> N
 def test_the_programs_for_slurm_scripts_are_executable(name: str) -> None:
     assert os.access(SLURM / name, os.X_OK)
     assert subprocess.run(["sh", "-n", SLURM / name]).returncode == 0
+
+
+@pytest.mark.parametrize("option, ours", [
+    ("--time=1:00:00", "--time-limit"), ("--mem=4G", "--memory"), ("-p", "--queue"), ("-c", "--cpus"),
+    ("-N", "--workers"), ("--gres=gpu:2", "--gpus"), ("-J", "--name"), ("--partition=a", "--queue"),
+    ("-t", "--time-limit"), ("-d", "--after"),
+])  # fmt: skip
+def test_an_option_of_sbatch_is_answered_with_the_one_that_stands_for_it_here(option: str, ours: str) -> None:
+    said = CliRunner().invoke(cli, ["submit", option, "8", "--", "true"])
+    word = option.partition("=")[0]
+    assert said.exit_code == 2 and f"{word} is an option of sbatch; here it is {ours} " in said.output

@@ -643,6 +643,18 @@ def test_what_comes_after_a_job_that_is_made_later_starts_when_that_has_succeede
     play(story, node("n1"))
 
 
+def test_what_comes_after_a_cancelled_job_is_told_so_and_starts_when_one_of_that_name_has_succeeded() -> None:
+    async def story(world: World) -> None:
+        await world.apply(job("early", seconds=600), job("late", annotations={"fairway.dev/after": "early"}))
+        await world.until(lambda: world.is_in("job-early", "Running"))
+        await world.client.delete(Ref(kinds.JOBS, "early", "default"))
+        await world.until(lambda: world.says("job-late", "it comes after early, which was cancelled"))
+        await world.apply(job("early", seconds=5))
+        await world.until(lambda: world.is_in("job-late", "Running"))
+
+    play(story, node("n1", cpu=2))
+
+
 def test_what_comes_after_a_suspended_job_is_told_so_and_starts_when_that_is_resumed_and_has_succeeded() -> None:
     async def story(world: World) -> None:
         await world.apply(job("early", seconds=5))

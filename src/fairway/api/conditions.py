@@ -33,7 +33,7 @@ from fairway.engine import (
 
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
-from .names import name_of
+from .names import short_name
 from .objects import ATTEMPT, DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
 from .quantities import is_bytes, time_text
@@ -264,7 +264,7 @@ def _after(facts: Facts, workload: Workload) -> str:
         case Dependency.CIRCULAR:
             chain = ", which comes after ".join((first, *others, "it"))
             return f"{chain}: none of them can start"
-        case Dependency.MISSING if first.endswith(", which is suspended"):
+        case Dependency.MISSING if first.endswith((", which is suspended", ", which was cancelled")):
             return first
         case Dependency.MISSING if ": say which" in first:
             return facts.blocking[0].partition("/")[2]  # the name as it was written
@@ -295,8 +295,8 @@ def _spending(facts: Facts) -> str:
 
 
 def _called(key: str) -> str:
-    """A workload as its user calls it: the workload of a Job by the name of that."""
-    return key.partition("/")[2].removeprefix(name_of("Job", ""))
+    """A workload as its user calls it: the workload of a Job or a pod by the name of that."""
+    return short_name(key.partition("/")[2])
 
 
 def _rule(facts: Facts, workload: Workload) -> str:

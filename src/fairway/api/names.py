@@ -10,6 +10,11 @@ def name_of(kind: str, name: str) -> str:
     return f"{kind.lower()}-{name}"
 
 
+def short_name(name: str) -> str:
+    """What people call the Workload of a Job or of bare pods, known by its name alone."""
+    return name.removeprefix("job-") if name.startswith("job-") else name.removeprefix("pod-")
+
+
 def called(name: str, refs: Iterable[tuple[str, str]]) -> set[str]:
     """What people may call the Workload `name`, owned by `refs` (kind, name): its own name, an owner's, of a gang the
     group's. What these leave open, the kind before them tells: `workload/job-a`, `job/a`."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from .accounts import HOUR_UNITS, OTHERS, unknown
+from .names import short_name
 from .objects import Metadata, Part
 from .types import PoolDay, UsageDayObject, UsageDaySpec, UsageLoss, UsageRow
 
@@ -126,7 +127,7 @@ def usage(days: Sequence[Day | UsageDayObject], by: By) -> Usage:
 
 
 def _key(row: UsageRow, by: By) -> str:
-    return row.user if by == "user" else row.name if by == "name" else row.pool
+    return row.user if by == "user" else short_name(row.name) if by == "name" else row.pool
 
 
 def _add_loss(sums: _Sums, loss: UsageLoss, path: Sequence[str], by: By) -> None:
@@ -135,7 +136,7 @@ def _add_loss(sums: _Sums, loss: UsageLoss, path: Sequence[str], by: By) -> None
     sums.total.took += loss.lost if loss.by else 0
     if by == "pool":
         return
-    victims = path if by == "queue" else (loss.user if by == "user" else loss.name,)
+    victims = path if by == "queue" else (loss.user if by == "user" else short_name(loss.name),)
     for name in victims:
         sums.lines[name, ""].lost += loss.lost
     taker = loss.by if by == "queue" else loss.taker if by == "user" else ""

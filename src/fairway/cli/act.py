@@ -13,7 +13,7 @@ from .listing import Listed, reason
 from .main import Problem
 from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
-from .replicas import changeable, deletable
+from .replicas import changeable, deletable, follows
 
 PAUSE_SECONDS, LOOK_SECONDS = 45.0, 0.1
 
@@ -116,6 +116,8 @@ async def _set_active(client: Client, found: Found, *, active: bool, paused: boo
     if found.is_over:
         raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
     changeable(found)
+    if not paused:
+        await follows(client, found)
     notes = {"fairway.dev/active": str(active).lower(), "fairway.dev/paused": "true" if paused else None}
     for owner in found.owners:
         await client.patch(owner, {"metadata": {"annotations": notes}})

@@ -104,6 +104,25 @@ def changeable(found: Found) -> Found:
     return found
 
 
+async def follows(client: Client, found: Found) -> None:
+    """Refuses a pod whose owner would start another in its stead."""
+    for pod in found.owners:
+        if pod.kind == kinds.PODS and (whose := _controller(await get(client, pod))):
+            more = _controller(await get(client, whose)) or whose
+            where = f"{more.kind.name.lower()}/{more.name}"
+            raise Problem(
+                f"{found.name} is a pod of the {more.kind.name} {more.name}, and comes again: "
+                f"`kubectl scale {where} --replicas N` leaves fewer", exit_code=1)  # fmt: skip
+
+
+def _controller(thing: Thing | None) -> Ref | None:
+    """What made an object and makes it again."""
+    meta = (thing or {}).get("metadata") or {}
+    above = [it for it in meta.get("ownerReferences") or () if it.get("controller")]
+    kind = above and Kind(above[0]["kind"], f"{above[0]['kind'].lower()}s", above[0]["apiVersion"])
+    return Ref(kind, above[0]["name"], meta["namespace"]) if kind else None
+
+
 def deletable(found: Found) -> Found:
     """Refuses to delete all groups of a LeaderWorkerSet by the name of one."""
     for owner in found.owners if not found.replicas else ():

@@ -37,6 +37,23 @@ WITHOUT_EFFECT = {
     "priority": "use --priority", "threads-per-core": "", "ntasks-per-core": "", "ignore-pbs": "", "time-min": "",
     "nice": "", "acctg-freq": "", "switches": "", "get-user-env": "", "kill-on-invalid-dep": "",
 }  # fmt: skip
+OURS = {
+    "job-name": "it is --name NAME", "nodes": "it is --workers N (or --topology LEVEL to keep them together)",
+    "ntasks": "it is --workers N", "ntasks-per-node": "it is --workers N", "tasks-per-node": "it is --workers N",
+    "cpus-per-task": "it is --cpus N, for each worker", "mem": "it is --memory SIZE, e.g. 32Gi, for each worker",
+    "mem-per-cpu": "it is --memory SIZE, for each worker", "mem-per-gpu": "it is --memory SIZE, for each worker",
+    "gres": "it is --gpus N, for each worker", "gpus-per-node": "it is --gpus N, for each worker",
+    "gpus-per-task": "it is --gpus N, for each worker", "cpus-per-gpu": "it is --cpus N, for each worker",
+    "time": "it is --time-limit 6h", "partition": "it is --queue QUEUE", "dependency": "it is --after JOB",
+    "requeue": "it is --requeue-on 75,node-lost", "signal": "it is --grace 2m", "mail-type": "it is --notify URL",
+    "mail-user": "it is --notify mailto:NAME@HOST", "export": "it is --env NAME=V or --env-only NAME,…",
+    "qos": "it is --priority CLASS", "priority": "it is --priority CLASS", "account": "it is --queue QUEUE",
+    "gpus": "it is --gpus N, for each worker", "array": "it is --array 0-199%8", "chdir": "it is --chdir DIR",
+    "wait": "it is `fairway wait JOB`, or --follow", "test-only": "it is --dry-run", "wrap": "it is -- sh -c COMMAND",
+    "hold": "`fairway suspend JOB` keeps it from starting", "output": "`fairway logs JOB` prints the output",
+    "error": "`fairway logs JOB` prints the output", "begin": "nothing is like it: submit it then",
+}  # fmt: skip
+"""What a command line says here for each option of sbatch."""
 MEMORY = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
 
 
@@ -50,6 +67,12 @@ class Import:
     notes: tuple[str, ...]
     unsupported: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
+
+
+def ours(option: str) -> str:
+    """What stands here for an option of sbatch, as a clause; "" where nothing does, or it is none."""
+    name = option.lstrip("-").partition("=")[0]
+    return OURS.get(name if option.startswith("--") else SHORT.get(name[:1], ""), "")
 
 
 def imported(path: str, text: str, header: Sequence[str]) -> Import | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from .main import Problem
-from .sbatch import Import, imported
+from .sbatch import Import, imported, ours
 
 HEADER_BYTES, SCRIPT_BYTES = 65_536, 100_000
 INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash", ".jl": "julia", ".r": "Rscript", ".R": "Rscript"}
@@ -98,7 +98,12 @@ class Submit(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if advice := ours(error.option_name):
+                raise Problem(f"{error.option_name} is an option of sbatch; here {advice}") from error
+            raise
         command = ctx.params.get("command") or ()
         folder = ctx.params.get("chdir") or "."
         script = script_of(command[0], folder) if command and not ctx.params.get("file") else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairway.api.names import short_name
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
@@ -71,7 +72,7 @@ async def top(client: Client, namespace: str, job: str, once: bool, output: str)
 async def _looked(client: Client, namespace: str, job: str, processes: "Processes") -> list[Line]:
     found = await client.list(Selection(kinds.PODS, namespace))
     pods = [it for it in found if it["spec"].get("nodeName") and it["status"].get("phase") == "Running"]
-    pods = [it for it in pods if not job or _workload(it) in (job, f"job-{job}", f"pod-{job}")]
+    pods = [it for it in pods if not job or job in (_workload(it), short_name(_workload(it)))]
     if job and not pods:
         raise Problem(f"{job} does not run; `fairway ls` lists what does", exit_code=1)
     lines = _lines(pods)
@@ -143,13 +144,14 @@ def _print(lines: list[Line], devices: list["Use"]) -> None:
     for one in lines:
         own = [busy[index] for index in one.devices if index in busy] if one.memory is not None else []
         rows.append([
-            one.name, one.node, "" if one.cpus is None else f"{one.cpus:.1f}", format(one.asked.get("cpu", 0), "cpu"),
+            short_name(one.name), one.node,
+            "" if one.cpus is None else f"{one.cpus:.1f}", format(one.asked.get("cpu", 0), "cpu"),
             "" if one.memory is None else size(one.memory), size(one.asked.get("memory", 0)),
             format(one.asked.get(GPU, 0), GPU), f"{sum(own) / len(own):.0f}%" if own else "",
         ])  # fmt: skip
     print_table(HEAD, rows, empty="nothing runs", less=("NODE", "MEMORY ASKED"))
     if devices:
-        holders = {index: one.name for one in lines if one.memory is not None for index in one.devices}
+        holders = {index: short_name(one.name) for one in lines if one.memory is not None for index in one.devices}
         click.echo()
         print_table(GPUS, [[one.index, f"{one.percent}%", size(one.memory), size(one.total), len(one.pids),
                             holders.get(one.index, "")] for one in devices])  # fmt: skip

@@ -1,8 +1,9 @@
 """Which workload the `after` of another names, while Workloads come and go.
 
 A name is resolved while exactly one workload goes by it. Else it stays a key that nothing has, so who comes after it
-waits, and the key says what is ambiguous. A suspended workload is in no snapshot: its key says so. Whoever asked for
-a name is told when another set of workloads goes by it, or one of them is suspended or resumed.
+waits, and the key says what is ambiguous. A suspended workload is in no snapshot: its key says so. The last MOST_GONE
+names whose workloads were cancelled say that. Whoever asked for a name is told when another set of workloads goes by
+it, or one of them is suspended or resumed.
 """
 
 from collections import defaultdict
@@ -13,20 +14,29 @@ from fairway.api.types import WorkloadObject
 
 from .status import is_over
 
+MOST_GONE = 1_000
+
 
 class Names:
     def __init__(self) -> None:
         self._keys: defaultdict[str, set[str]] = defaultdict(set)  # by name: who goes by it
         self._askers: defaultdict[str, set[str]] = defaultdict(set)  # and who comes after it
         self._suspended: set[str] = set()  # keys
+        self._cancelled: dict[str, None] = {}  # names, the first to be forgotten first
 
     def note(self, key: str, old: WorkloadObject | None, new: WorkloadObject | None) -> set[str]:
         """A Workload came, went or changed; the keys of those who asked for what it is or was called."""
         before, now = _names(old and old.metadata), _names(new and new.metadata)
+        is_cancelled = old is not None and new is None and not is_over(old.status)
         for name in before ^ now:
             self._keys[name] ^= {key}
+            self._cancelled.pop(name, None)
+            if is_cancelled:
+                self._cancelled[name] = None
             if not self._keys[name]:
                 del self._keys[name]
+        while len(self._cancelled) > MOST_GONE:
+            del self._cancelled[next(iter(self._cancelled))]
         is_suspended = new is not None and not new.spec.may_run and not is_over(new.status)
         turned = before | now if is_suspended != (key in self._suspended) else before ^ now
         (self._suspended.add if is_suspended else self._suspended.discard)(key)
@@ -38,9 +48,13 @@ class Names:
         keys = sorted(self._keys.get(name, ()))
         if len(keys) < 2:
             key = keys[0] if keys else name
-            return f"{key}, which is suspended" if key in self._suspended else key
+            is_gone = not keys and name in self._cancelled
+            return f"{key}, which was cancelled" if is_gone else self._told(key)
         which = " or ".join(f"workload/{key.partition('/')[2]}" for key in keys)
         return f"{name}, which is {which}: say which"
+
+    def _told(self, key: str) -> str:
+        return f"{key}, which is suspended" if key in self._suspended else key
 
 
 def _names(meta: Metadata | None) -> set[str]:
