@@ -17,7 +17,7 @@ MACHINE = "fairway up --detach --cpus 4 --fake-gpus 8"
 BEGINS = {
     "README.md": "",
     "docs/start/first-job.md": "",
-    "docs/start/gpu-box-for-a-team.md": MACHINE,
+    "docs/start/gpu-box.md": MACHINE,
     "docs/start/migrate.md": f"export KUBECONFIG=$({MACHINE})",
     "docs/start/pause-and-resume.md": "",
     "docs/start/what-did-it-cost.md": f"export KUBECONFIG=$({MACHINE})",
@@ -26,6 +26,7 @@ BEGINS = {
 """What is true when a reader comes to the page."""
 ELSEWHERE = {
     "docs/start/backup-and-upgrade.md": "test_backup_and_upgrade.py runs it",
+    "docs/start/box-for-a-team.md": "tests/team/test_page.py runs it, with Unix users",
     "docs/start/choose-a-policy.md": "a simulation of minutes: test_docs.py compares its figures with a run",
     "docs/start/from-slurm.md": "test_start.py runs it",
     "docs/start/install-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",

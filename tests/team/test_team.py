@@ -1,5 +1,7 @@
 """Which namespace a Unix user has, and which queues its groups open."""
 
+from typing import Any
+
 import pytest
 
 from fairway.api.team import GROUPS, OPEN, QUEUE, changes, labels_of, space_of
@@ -21,7 +23,7 @@ def test_two_names_never_share_a_namespace() -> None:
     assert len({space_of(name) for name in names}) == len(names)
 
 
-def queue(name: str, groups: str = "") -> dict[str, dict[str, object]]:
+def queue(name: str, groups: str = "") -> dict[str, Any]:
     return {"metadata": {"name": name, "annotations": {GROUPS: groups}}}
 
 
@@ -30,6 +32,13 @@ def test_a_group_opens_its_queues_and_the_first_one_is_the_users_own() -> None:
     assert labels_of(["ann", "vision", "staff"], queues) == {
         QUEUE: "idle", f"{OPEN}idle": "true", f"{OPEN}vision": "true"}
     assert labels_of(["bob"], queues) == {}
+
+
+def test_of_the_queues_of_a_group_one_that_guarantees_something_is_its_members_own() -> None:
+    owed = {"spec": {"quotas": [{"guaranteed": {"nvidia.com/gpu": 4}}]}}
+    idle = {"spec": {"quotas": [{"guaranteed": {"nvidia.com/gpu": 0}}]}}
+    queues = [queue("idle", "vision") | idle, queue("nets", "vision") | owed]
+    assert labels_of(["vision"], queues)[QUEUE] == "nets"
 
 
 def test_who_left_a_group_loses_its_labels_and_no_others() -> None:

@@ -33,11 +33,20 @@ def groups_of(queue: Thing) -> list[str]:
 
 
 def labels_of(groups: Sequence[str], queues: Iterable[Thing]) -> dict[str, str]:
-    """The labels of the namespace of a member of these groups. Its queue is that of the first group that has one."""
-    opened = sorted((groups.index(group), str(queue["metadata"]["name"]))
+    """The labels of the namespace of a member of these groups. Its own queue is that of the first group that has one;
+    of several the first by name that guarantees something."""
+    opened = sorted((groups.index(group), not _guarantees(queue), str(queue["metadata"]["name"]))
                     for queue in queues for group in groups_of(queue) if group in groups)
-    first = {QUEUE: opened[0][1]} if opened else {}
-    return first | {f"{OPEN}{name}": "true" for _, name in opened}
+    first = {QUEUE: opened[0][-1]} if opened else {}
+    return first | {f"{OPEN}{name}": "true" for *_, name in opened}
+
+
+def _guarantees(queue: Thing) -> bool:
+    """Whether a queue is owed anything."""
+    quotas = queue.get("spec", {}).get("quotas")
+    owed = [amount for quota in quotas if isinstance(quota, dict) for amount in (quota.get("guaranteed") or {}).values()
+            ] if isinstance(quotas, list) else []
+    return any(str(amount) not in ("0", "0%") for amount in owed)
 
 
 def changes(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
