@@ -13,6 +13,7 @@ from fairway.api.quantities import exact
 from fairway.embedded import handlers
 from fairway.embedded.access import wellformed
 from fairway.embedded.access.rbac import BINDINGS, CLUSTER_BINDINGS
+from fairway.embedded.services import address
 
 Thing = dict[str, Any]
 
@@ -214,6 +215,7 @@ def _service(service: Thing) -> None:
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
+    address.complete(service)
 
 
 def _crd(crd: Thing) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from fairway.embedded.catalog import Resource
 from fairway.embedded.errors import Failure, forbidden
 from fairway.embedded.kinds import Kind
+from fairway.embedded.services import address
 from fairway.embedded.store import Key, Store
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
@@ -16,6 +17,8 @@ def enter(store: Store, resource: Resource, thing: dict[str, Any]) -> None:
     """Completes the new object from others; a Failure where one of them forbids it."""
     if resource.kind.namespaced:
         _check_namespace(store, resource.kind, thing["metadata"])
+    if resource.name == address.SERVICES:
+        address.give(store, thing)
     if resource.name == "pods":
         _give_priority(store, resource.kind, thing)
     elif resource.name == CLASSES and thing.get("globalDefault") and (other := _default(store)):

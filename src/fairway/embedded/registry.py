@@ -23,6 +23,7 @@ from fairway.embedded.errors import Cause, already_exists, bad_request, conflict
 from fairway.embedded.kinds import Kind
 from fairway.embedded.managed import APPLY, UPDATE, Manager
 from fairway.embedded.schema import TYPE
+from fairway.embedded.services import address
 from fairway.embedded.store import Key, Store
 
 Thing = dict[str, Any]
@@ -123,6 +124,8 @@ class Registry:
             _take(thing, old, "status")
         if resource.name == "namespaces":  # its finalizers are its whole spec, and have a subresource
             _take(thing, old, "spec")
+        if resource.name == address.SERVICES:
+            address.keep(thing, old)
         self._shape(thing, old, write=write)
         managers = _managers(thing, old, write)
         meta.carry(thing["metadata"], old["metadata"])

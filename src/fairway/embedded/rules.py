@@ -16,6 +16,7 @@ from fairway.embedded.apps.schedule import moments
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
 from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
+from fairway.embedded.services import address
 
 Thing = Mapping[str, Any]
 Causes = Iterable[Cause]
@@ -350,7 +351,8 @@ def _at_least(spec: Thing, path: str, bounds: Mapping[str, int]) -> Iterator[Cau
 _RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = dict.fromkeys(
     ("deployments.apps", "replicasets.apps", "statefulsets.apps"), _set
 ) | {
-    "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job, "priorityclasses.scheduling.k8s.io": _priority_class,
+    "services": address.faults, "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job,
+    "priorityclasses.scheduling.k8s.io": _priority_class,
     "configmaps": _configuration, "secrets": _secret, "poddisruptionbudgets.policy": _budget, "nodes": _node,
     "customresourcedefinitions.apiextensions.k8s.io": crd.faults,
 } | wellformed.RULES

@@ -21,6 +21,12 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
         yield f"{resource.name} are kept as data here: nothing acts on them"
     elif resource.name == "pods":
         yield from _of_pod(spec, "spec")
+    elif resource.name == "services":
+        yield from _ignored(spec, "spec", {"sessionAffinity": "None", "externalIPs": []})
+        if spec.get("type") in ("NodePort", "LoadBalancer"):
+            yield f"spec.type {spec['type']} is served as ClusterIP: nothing listens on this machine's other addresses"
+        if any(port.get("protocol") != "TCP" for port in spec.get("ports") or ()):
+            yield "spec.ports: connections are carried for TCP alone"
     elif resource.name == "jobs.batch":
         yield from _ignored(spec, "spec", _JOB)
         yield from _of_pod(spec["template"]["spec"], "spec.template.spec")

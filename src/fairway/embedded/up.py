@@ -64,6 +64,8 @@ from .kinds import builtin_kinds
 from .offer import FLAGS, OfferError, remembered
 from .registry import Registry
 from .server import Server
+from .services.carry import Carrier
+from .services.control import Services
 from .store import Store
 from .team import ready
 from .team.door import Address, Door, Team, listen
@@ -286,11 +288,14 @@ class _Cluster:
         hollow = {it["metadata"]["name"] for it in nodes if HOLLOW in (it["metadata"].get("annotations") or {})}
         mirror = Mirror(self.client("node"), name, self.own_gpus, partial(strangers, pods=self.folder / "pods"))
         await mirror.tell(await self.runner.clock.in_thread(used))  # before anything is given away
+        carrier = Carrier(self.client("service-proxy"), self.runner)
         async with asyncio.TaskGroup() as tasks:
             parts = (
                 Jobs(self.client("job-controller")).run(),
                 *(make(self.client(f"{make.kind.name.lower()}-controller")).run() for make in APPS),
                 self.runner.run(),
+                carrier.run(),
+                Services(self.client("endpoint-controller"), carrier.carry).run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
                 *([watch(self.client("node"), name, mirror.tell)] if self.own_gpus else ()),

@@ -140,7 +140,7 @@ def _open_message(file: Path, spec: dict[str, Any]) -> None:
     else:
         spec["env"][MESSAGE] = str(file)
     if path := spec["message"]:
-        spec["mounts"] = [*spec["mounts"], (str(file), path, False)]
+        spec["mounts"] = [*spec["mounts"], (str(file), "", path, False, None)]
 
 
 class Nursery:

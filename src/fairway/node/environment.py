@@ -1,10 +1,10 @@
 """What the process of a container finds: its variables and its arguments. Pure; what it needs is fetched before.
 
 Of Fairway's own environment a child sees an allow-list, nothing else. Over it stand, each replacing the ones before:
-HOSTNAME; for members of a gang RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or what
-torchrun reads; envFrom; env, with $(NAME) expanded as Kubernetes does. Last, so that nobody sees another's device:
-CUDA_VISIBLE_DEVICES, the pod's devices dealt out to its containers in their order (empty for one without), and
-CUDA_DEVICE_ORDER, since we count as NVML does.
+HOSTNAME; the variables of Services; for members of a gang RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR
+and MASTER_PORT, or what torchrun reads; envFrom; env, with $(NAME) expanded as Kubernetes does. Last, so that nobody
+sees another's device: CUDA_VISIBLE_DEVICES, the pod's devices dealt out to its containers in their order (empty for one
+without), and CUDA_DEVICE_ORDER, since we count as NVML does.
 
 LOCAL_RANK is 0 of 1: a process sees only its own devices, as if it were alone on its machine. A gang is an indexed Job
 (rank = completion index) or bare pods with a group label (rank = what their names mean, `api/names.py`).
@@ -12,7 +12,7 @@ LOCAL_RANK is 0 of 1: a process sees only its own devices, as if it were alone o
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -49,13 +49,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the pod does not say itself. `peers`: names of the pods of its group; `port`: its workload's own."""
+    """What the pod does not say itself. `peers`: names of the pods of its group; `port`: its workload's own; `links`:
+    the variables of Services."""
 
     base: Mapping[str, str]
     sources: Mapping[tuple[str, str], Source]
     peers: tuple[str, ...] = ()
     port: int = 0
     capacity: Mapping[str, str] | None = None
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 def references(value: Any) -> set[tuple[str, str]]:
@@ -75,6 +77,7 @@ def _name(reference: dict[str, Any]) -> str:
 def environment(pod: Pod, container: Container, around: Surroundings) -> dict[str, str]:
     env = {name: value for name, value in around.base.items() if ALLOWED.fullmatch(name)}
     env["HOSTNAME"] = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    env |= around.links
     env |= gang(pod, around)
     said: dict[str, str] = {}
     for each in container.get("envFrom") or ():

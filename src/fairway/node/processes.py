@@ -25,13 +25,13 @@ def processes(shims: Iterable[int]) -> Iterator[psutil.Process]:
 
 
 def listening(shims: Iterable[int]) -> dict[int, str]:
-    """TCP port → the address at which a process under these shims can be reached there."""
+    """TCP port → the address at which a process under these shims listens there; ANY has those that stand for all."""
     found: dict[int, str] = {}
     for process in processes(shims):
         with suppress(psutil.Error, OSError):
             for it in process.net_connections("tcp"):
                 if it.status == psutil.CONN_LISTEN and it.laddr:
-                    found.setdefault(it.laddr.port, ANY.get(it.laddr.ip, it.laddr.ip))
+                    found.setdefault(it.laddr.port, it.laddr.ip)
     return found
 
 

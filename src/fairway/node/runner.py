@@ -39,6 +39,7 @@ from .health.words import message_path
 from .isolation.account import Tenant
 from .isolation.limits import Hierarchies
 from .logs import Gap, LogOptions, Piece, dropped, read_log
+from .names import Names
 from .packed import Packed, attempt_of, packed, unpacked
 from .pause.gang import failure, next_step
 from .pause.stand import STILL, Stand, ask, stand_of
@@ -80,6 +81,7 @@ class Runner:
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}", labels=f"!{OUTSIDE}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
+        self.names = Names(client, folder / "hosts", lambda: (it for it in self._pods.values() if type(it) is dict))
         self._nursery = Nursery()
         self._starting: dict[tuple[str, str], float] = {}  # (uid, container) → until when nothing is to be done
         self._watched: dict[int, int] = {}  # pid of a shim → its pidfd
@@ -93,7 +95,9 @@ class Runner:
                 tasks.create_task(self.events.run())
                 tasks.create_task(self.keeper.run())
                 tasks.create_task(self._tidy())
+                tasks.create_task(self.names.informer.run())
                 await self.informer.synced.wait()
+                await self.names.informer.synced.wait()
                 for left in self.folder.glob("*-*"):
                     self.agenda.note(left.name)
                 await self.agenda.run(self._look)
@@ -349,7 +353,8 @@ class Runner:
         port = port_of(gang, self.folder / "ports") if gang else 0
         account = await self.tenant(pod) if self.tenant else None
         base = account.environment(self.base) if account else self.base
-        around = Surroundings(base, sources, await self._peers(pod), port, self.capacity)
+        links = self.names.variables(meta["namespace"]) if pod["spec"].get("enableServiceLinks", True) else {}
+        around = Surroundings(base, sources, await self._peers(pod), port, self.capacity, links)
         env = environment(pod, container, around)
         argv = command(container, env)
         own.mkdir(mode=0o700, exist_ok=True)
@@ -363,6 +368,7 @@ class Runner:
             "folder": container.get("workingDir") or (account.home if account else str(own / "work")),
             "user": account.order(is_bound=bool(mounted or message) or _gains_nothing(container)) if account else None,
             "mounts": mounted,
+            "hosts": self.names.hosts(meta["namespace"]),
             "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", container.get("resources") or {}),
             "message": message,
             "scratch": str(own / "scratch"),

@@ -20,7 +20,7 @@ from fairway.embedded.execute import until_gone
 from fairway.embedded.logs import Kubelet
 from fairway.embedded.registry import Registry
 from fairway.kube.transport import Messages, Response
-from fairway.node.processes import listening
+from fairway.node.processes import ANY, listening
 
 from .spdy import Broken, Came, Ended, Event, Opened, Pinged, Session, data, reset
 
@@ -61,7 +61,7 @@ class Target:
         if port not in found:
             ports = ", ".join(map(str, sorted(found))) or "none"
             raise ConnectionError(f"no process of pod {self.name} listens on port {port}; it listens on: {ports}")
-        return found[port]
+        return ANY.get(found[port], found[port])
 
 
 async def _talk(target: Target, incoming: Messages) -> AsyncIterator[bytes]:

@@ -1,0 +1,1 @@
+"""Services of one machine: their addresses, who is behind them, and the way there."""
