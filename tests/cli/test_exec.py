@@ -69,14 +69,15 @@ def test_standard_input_is_passed_on_to_its_end(machine: Machine) -> None:
     assert (out, one.returncode) == (again.stdout, 0)
 
 
-def test_what_a_client_leaves_behind_is_ended(machine: Machine) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_what_a_client_leaves_behind_is_ended(machine: Machine, number: signal.Signals, code: int) -> None:
     one = start(machine, "train", "--", "sh", "-c", "sleep 500 & echo $$; wait")
     assert one.stdout is not None
     pid = int(one.stdout.readline())
     children = psutil.Process(pid).children()
     assert len(children) == 1
-    one.send_signal(signal.SIGINT)
-    assert one.wait(timeout=60) == 130
+    one.send_signal(number)
+    assert one.wait(timeout=60) == code
     until(lambda: not psutil.pid_exists(pid) and not children[0].is_running())
 
 

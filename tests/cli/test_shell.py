@@ -108,7 +108,8 @@ def test_a_session_ends_when_its_terminal_is_cut_off(machine: Machine) -> None:
 
 def test_a_session_lasts_as_long_as_what_was_started_in_it(machine: Machine) -> None:
     one = start(machine, "--gpus", "1", "--name", "stays")
-    out, error = one.communicate(b"setsid sleep 500 >/dev/null 2>&1 &\necho $!\n", timeout=60)
+    left = b"setsid sh -c 'echo $$ >own; exec sleep 500' >/dev/null 2>&1 &"
+    out, error = one.communicate(left + b"\nuntil [ -s own ]; do sleep 0.1; done; cat own\n", timeout=60)
     assert one.returncode == 0
     assert b"stays goes on with what still runs in it: `fairway shell stays` enters it again" in error
     again = start(machine, "stays")

@@ -9,6 +9,7 @@ from fairway import NAMESPACE
 from fairway.cli.manifests import manifests, ref_of
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.certificates import Certificates
+from fairway.controllers.idle import SERVED
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
@@ -62,9 +63,45 @@ async def story(world: World) -> set[Grant]:
     await world.apply(job("computes", cpu="100m", seconds=20, gpus=1))
     await world.until(lambda: world.is_in("job-computes", "Succeeded"), seconds=200)
     await world.clock.sleep(700)  # what it used is charged
+    await _park(world)
     await world.crash()
     await _certify(world, Client(way, world.clock, world.chance))
     return way.used
+
+
+async def _park(world: World) -> None:
+    """A session of each kind that is scaled to zero, or told to stop."""
+    names = {"kind": "Notebook", "plural": "notebooks", "singular": "notebook", "listKind": "NotebookList"}
+    form = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    spec = {"group": "kubeflow.org", "scope": "Namespaced", "names": names,
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": form}]}  # fmt: skip
+    await world.client.create(kinds.DEFINITIONS, {"metadata": {"name": "notebooks.kubeflow.org"}, "spec": spec})
+    for chain in (("Deployment", "ReplicaSet"), ("Notebook", "StatefulSet")):
+        above: list[dict[str, object]] = []
+        for kind in chain:
+            name, selector = kind.lower(), {"matchLabels": {"app": kind}}
+            containers = [{"name": "main", "image": "none"}]
+            template = {"metadata": {"labels": {"app": kind}}, "spec": {"containers": containers}}
+            made = await world.client.create(SERVED[kind], {
+                "apiVersion": SERVED[kind].group_version, "kind": kind,
+                "metadata": {"name": name, "namespace": "default", "ownerReferences": above},
+                "spec": {"replicas": 1, "selector": selector, "template": template}})  # fmt: skip
+            above = [{"apiVersion": SERVED[kind].group_version, "kind": kind, "name": name, "controller": True,
+                      "uid": made["metadata"]["uid"]}]  # fmt: skip
+        await _session(world, chain[1].lower(), above)
+    alone = await world.client.create(SERVED["StatefulSet"], {
+        "metadata": {"name": "alone", "namespace": "default"},
+        "spec": {"replicas": 1, "selector": selector, "template": template}})  # fmt: skip
+    await _session(world, "alone", [above[0] | {"name": "alone", "uid": alone["metadata"]["uid"]}])
+    await world.clock.sleep(120)
+
+
+async def _session(world: World, name: str, above: list[dict[str, object]]) -> None:
+    """A pod of such an owner that has been idle for long."""
+    notes = {"fairway.dev/idle-timeout": "1m", "fairway.dev/idle-since": "2027-01-15T08:00:00Z"}
+    said = {"labels": {"fairway.dev/queue": "default"}, "annotations": notes, "ownerReferences": above}
+    await world.apply(pod(name, seconds=None, cpu="100m", **said))
+    await world.until(lambda: world.is_in(f"pod-{name}", "Running"))
 
 
 async def _certify(world: World, client: Client) -> None:

@@ -494,6 +494,15 @@ def retrying(end: Terminated | None, at: float) -> str:
     return f"{said}starts again at {_moment(at)}"
 
 
+def idle(began: float, end: float) -> str:
+    """When a session that does nothing is parked."""
+    return f"idle since {_moment(began)}; parked at {_moment(end)} unless it computes before"
+
+
+def parked(began: float, name: str) -> str:
+    return f"parked: idle since {_moment(began)}; `fairway resume {name}` wakes it"
+
+
 def exit_of(pod: PodObject) -> Terminated | None:
     """How the first container of a pod that failed did."""
     return min(_exits(pod.status), key=lambda end: end.finished_at or "", default=None)

@@ -34,6 +34,8 @@ FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
 INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
 ELASTIC, MIN_COUNT = "fairway.dev/elastic", "fairway.dev/min-count"  # on a Job; and on its pods, when they are bound
+IDLE_SINCE = "fairway.dev/idle-since"  # on a pod: since when it uses neither a GPU nor a twentieth of a CPU
+PARKED_REPLICAS = "fairway.dev/parked"  # on what was scaled to zero: the replicas that it has when it is woken
 GPU_USE = "fairway.dev/gpu-use"  # on a node: `0=busy,1=idle`, of the devices that tell
 OUTSIDE = "fairway.dev/outside"  # on a pod that stands for processes which Fairway did not start: device, and who
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended

@@ -13,7 +13,8 @@ from .listing import Listed, reason
 from .main import Problem
 from .many import Choice, agreed, found_by, on_each, several
 from .output import output_option
-from .replicas import changeable, deletable, follows
+from .replicas import changeable, deletable, follows, woken
+from .verdict import OFF, first_verdict
 
 PAUSE_SECONDS, LOOK_SECONDS = 45.0, 0.1
 
@@ -89,9 +90,14 @@ async def _suspend(client: Client, found: Found) -> str:
 
 
 async def _resume(client: Client, found: Found) -> str:
+    if await woken(client, found):
+        return "resumed: its pod queues again"
     await _set_active(client, found, active=True)
-    is_paused = (found.workload.get("status") or {}).get("paused") is not None
-    return "resumed: it goes on when its place is free" if is_paused else "resumed: it queues again"
+    if (found.workload.get("status") or {}).get("paused") is not None:
+        return "resumed: it goes on when its place is free"
+    made = found.workload["metadata"].get("ownerReferences")
+    line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if made and found.phase == "Parked" else ""
+    return f"resumed: it {line or 'queues again'}"
 
 
 async def _pause(client: Client, found: Found) -> str:

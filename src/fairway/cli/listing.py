@@ -18,8 +18,9 @@ from .output import clock_time, in_local_time, seconds, span, start
 GPU = "nvidia.com/gpu"
 NUMBERS = re.compile(r"(\d{1,18})")
 DAY_SECONDS = 86_400.0
-RETRYING, CANCELLED = "Retrying", "Cancelled"
-"""The reason of what runs nothing until it is started again; the phase of what was deleted before it was over."""
+RETRYING, IDLE, CANCELLED = "Retrying", "Idle", "Cancelled"
+"""The reasons of what runs nothing until it is started again, and of what is to be parked; the phase of what was
+deleted before it was over."""
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
     "Paused": "paused", "Succeeded": "finished", "Failed": "failed", CANCELLED: "cancelled",
@@ -258,5 +259,6 @@ def reason(one: Listed, now: float) -> str:
         began, ended = one.turned("Admitted"), one.turned("Finished")
         after = f" after {span(ended - began)}" if began and ended else ""
         return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
-    words = ": ".join(filter(None, (one.status.reason, one.status.message))) if one.state != "running" else ""
+    is_told = one.state != "running" or one.status.reason == IDLE
+    words = ": ".join(filter(None, (one.status.reason, one.status.message))) if is_told else ""
     return in_local_time(words, now)

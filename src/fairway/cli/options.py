@@ -33,7 +33,7 @@ _OPTIONS = (
     click.option("--time-limit", metavar="6h", help="Stop it after this time."),
     click.option("--expected-runtime", metavar="2h", help="How long it is expected to run."),
     click.option("--deadline", metavar="TIME", help="When it should have ended: 2h, 18:00, 'tomorrow 8:00', RFC 3339."),
-    click.option("--idle-timeout", metavar="1h", help="Park it after this time without GPU use; interactive only."),
+    click.option("--idle-timeout", metavar="1h", help="Park it after this time without use of a GPU or CPU."),
     click.option("--grace", metavar="2m", help="The time from SIGTERM to SIGKILL when it is stopped; default: 30s."),
     click.option("--checkpoint-interval", metavar="15m", help="How often it saves its work."),
     click.option("--retries", type=click.IntRange(0), help="Start it again after this many failures; default: 0."),

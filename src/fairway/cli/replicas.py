@@ -25,7 +25,8 @@ Thing = dict[str, Any]
 GROUP = "fairway.dev/group"
 NOTEBOOK = Kind("Notebook", "notebooks", "kubeflow.org/v1")
 BY_POD = (NOTEBOOK, Kind("Deployment", "deployments", "apps/v1"), Kind("StatefulSet", "statefulsets", "apps/v1"))
-STOPPED = "kubeflow-resource-stopped=now"
+STOPPED = "kubeflow-resource-stopped"
+PARKED = "fairway.dev/parked"  # on what was scaled to zero: the replicas that it had
 BY_GROUP = Kind("LeaderWorkerSet", "leaderworkersets", "leaderworkerset.x-k8s.io/v1")
 
 
@@ -97,7 +98,8 @@ def changeable(found: Found) -> Found:
     for owner in found.owners if found.replicas else ():
         if owner.kind.name != BY_GROUP.name:
             where = f"{owner.kind.name.lower()}/{owner.name}"
-            stop = f"annotate {where} {STOPPED}" if owner.kind.name == NOTEBOOK.name else f"scale {where} --replicas 0"
+            is_notebook = owner.kind.name == NOTEBOOK.name
+            stop = f"annotate {where} {STOPPED}=now" if is_notebook else f"scale {where} --replicas 0"
             raise Problem(
                 f"{found.name} is a {owner.kind.name}, whose pods come again: `kubectl {stop}` stops them; change its "
                 "own labels and annotations with kubectl", exit_code=1)  # fmt: skip
@@ -121,6 +123,19 @@ def _controller(thing: Thing | None) -> Ref | None:
     above = [it for it in meta.get("ownerReferences") or () if it.get("controller")]
     kind = above and Kind(above[0]["kind"], f"{above[0]['kind'].lower()}s", above[0]["apiVersion"])
     return Ref(kind, above[0]["name"], meta["namespace"]) if kind else None
+
+
+async def woken(client: Client, found: Found) -> bool:
+    """Gives what was parked by its number of replicas that number back; whether it was."""
+    for owner in found.owners if not found.replicas else ():
+        if owner.kind.name in {it.name for it in BY_POD}:
+            notes = (await client.get(owner))["metadata"].get("annotations") or {}
+            name = STOPPED if owner.kind.name == NOTEBOOK.name else PARKED
+            if name in notes:
+                spec = {"spec": {"replicas": int(notes[name])}} if name == PARKED else {}
+                await client.patch(owner, {"metadata": {"annotations": {name: None}}, **spec})
+                return True
+    return False
 
 
 def deletable(found: Found) -> Found:

@@ -26,8 +26,11 @@ from .execute import Entry, enter, running
 from .find import Found, seen
 from .follow import end_of, first
 from .leader import warn
+from .listing import IDLE
 from .main import Problem
 from .mistakes import view_of
+from .output import in_local_time
+from .replicas import find
 from .submit import Draft, make, prepared, submit
 from .verdict import told_of
 
@@ -93,7 +96,8 @@ async def shell(
     if job:
         if given := [name for name, value in said.items() if value not in (None, (), False)]:
             raise Problem(f"--{given[0].replace('_', '-')}: {job} runs already; without a JOB a new one is started")
-        return await enter(client, await running(client, namespace, job, rank), entry)
+        pod = await running(client, namespace, job, rank)
+        return await _entered(client, pod, (await find(client, namespace, job)).ref, entry)
     draft, made = await _begin(client, namespace, said)
     uid = made["metadata"]["uid"]
     try:
@@ -102,9 +106,30 @@ async def shell(
         await client.delete(draft.ref, uid=uid)
         click.echo(f"\n{draft.ref.name} cancelled: it had not started", err=True)
         raise
-    code = await enter(client, pod, entry)
+    code = await _entered(client, pod, _workload(draft.ref), entry)
     await _tell_end(client, draft.ref, uid)
     return code
+
+
+async def _entered(client: Client, pod: Ref, workload: Ref, entry: Entry) -> int:
+    """Meanwhile the terminal is told before its workload is parked."""
+    telling = asyncio.create_task(_tell_idle(client, workload))
+    try:
+        return await enter(client, pod, entry)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+async def _tell_idle(client: Client, workload: Ref) -> None:
+    told = ""
+    async with aclosing(seen(client, _only(workload))) as states:
+        async for _, state in states:
+            status = state.get("status") or {}
+            line = status.get("message", "") if status.get("reason") == IDLE else ""
+            if line not in ("", told):
+                click.echo(f"\r\nfairway: {in_local_time(line, client.clock.now())}\r", err=True)
+            told = line
 
 
 async def _begin(client: Client, namespace: str, said: dict[str, Any]) -> tuple[Draft, dict[str, Any]]:
@@ -139,9 +164,8 @@ async def _ended(client: Client, job: Ref, uid: str) -> Ref:
 
 async def _tell(client: Client, job: Ref, uid: str) -> Ref:
     """Prints why it waits, and when it is expected to start, whenever that changes."""
-    own = Selection(kinds.WORKLOADS, job.namespace, fields=f"metadata.name={_workload(job).name}")
     told = ""
-    async with aclosing(seen(client, own)) as states:
+    async with aclosing(seen(client, _only(_workload(job)))) as states:
         async for _, state in states:
             owners = {it["uid"] for it in state["metadata"].get("ownerReferences") or ()}
             line = told_of(state, client.clock.now()) if uid in owners else ""
@@ -160,6 +184,10 @@ async def _tell_end(client: Client, job: Ref, uid: str) -> None:
         runs = "goes on with what still runs in it" if Found(found).phase == "Running" else "was stopped, and waits"
         again, ends = f"`fairway shell {job.name}` enters it again", f"`fairway cancel {job.name}` ends it"
         click.echo(f"{job.name} {runs}: {again}, {ends}", err=True)
+
+
+def _only(workload: Ref) -> Selection:
+    return Selection(workload.kind, workload.namespace, fields=f"metadata.name={workload.name}")
 
 
 def _workload(job: Ref) -> Ref:

@@ -1,5 +1,6 @@
 """What becomes of a workload right after it was submitted: the first verdict about it, in one line."""
 
+from collections.abc import Collection
 from contextlib import aclosing
 from typing import Any
 
@@ -12,22 +13,25 @@ from .output import in_local_time, start
 
 Thing = dict[str, Any]
 MOST_SECONDS = 0.5
+OFF = ("Suspended", "Parked")
 
 
-async def first_verdict(client: Client, workload: Ref, uid: str) -> str:
-    """Where it starts, or why it waits; "" where nothing is decided within half a second. `uid`: its owner's."""
+async def first_verdict(client: Client, workload: Ref, uid: str, *, but: Collection[str] = ()) -> str:
+    """Where it starts, or why it waits; "" where nothing is decided within half a second. `uid`: its owner's; `but`:
+    phases that it leaves first."""
     try:
-        return await client.clock.within(MOST_SECONDS, _decided(client, workload, uid))
+        return await client.clock.within(MOST_SECONDS, _decided(client, workload, uid, but))
     except TimeoutError:
         return ""
 
 
-async def _decided(client: Client, workload: Ref, uid: str) -> str:
+async def _decided(client: Client, workload: Ref, uid: str, but: Collection[str]) -> str:
     named = Selection(kinds.WORKLOADS, workload.namespace, fields=f"metadata.name={workload.name}")
     async with aclosing(seen(client, named)) as states:
         async for change, state in states:
             owners = {it["uid"] for it in state["metadata"].get("ownerReferences") or ()}
-            if change != "DELETED" and uid in owners and (line := told_of(state, client.clock.now())):
+            is_old = change == "DELETED" or (state.get("status") or {}).get("phase") in but
+            if not is_old and uid in owners and (line := told_of(state, client.clock.now())):
                 return line
     raise AssertionError("what is seen has no end")
 

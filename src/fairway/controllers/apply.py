@@ -22,6 +22,7 @@ from fairway.engine import (
     DEVICE,
     Admission,
     Admit,
+    Cause,
     Evict,
     Eviction,
     Finish,
@@ -83,7 +84,8 @@ class Writer:
             if not self._note_news(verdict):
                 continue
             workload = workloads[verdict.workload]
-            words = Said(conditions.reason(verdict), conditions.sentence(verdict, workload, queues))
+            words = Said(conditions.reason(verdict),
+                         self._parked(verdict) or conditions.sentence(verdict, workload, queues))
             decided = Decided(verdict, words, queues.get(getattr(verdict, "beneficiary", ""), ""), after)
             if isinstance(verdict, Resize) or _is_at_once(verdict):
                 made[verdict.workload] = decided
@@ -94,6 +96,12 @@ class Writer:
         self._in_turn(made)
         for decided in leaving:  # they follow who they are for
             self._follow(decided)
+
+    def _parked(self, verdict: Verdict) -> str:
+        """Why it is switched off, where that was not its user."""
+        seen = self.means.view.workloads.get(verdict.workload)
+        is_off = isinstance(verdict, Evict) and verdict.cause is Cause.SUSPENDED
+        return life.off(seen.status).message if seen and is_off else ""
 
     def rank(self, key: str) -> float:
         """Room that is given up is written first, then what has the highest priority."""

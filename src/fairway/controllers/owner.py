@@ -23,7 +23,18 @@ from msgspec.structs import replace
 from fairway.api import owners
 from fairway.api.admission import held_back
 from fairway.api.forms.form import Conditions, Form, Outcome
-from fairway.api.objects import ACTIVE, GATE, INDEX, MANIFESTS, PAUSED, SCHEDULER, JobObject, PodObject, PodSpec
+from fairway.api.objects import (
+    ACTIVE,
+    GATE,
+    IDLE_SINCE,
+    INDEX,
+    MANIFESTS,
+    PAUSED,
+    SCHEDULER,
+    JobObject,
+    PodObject,
+    PodSpec,
+)
 from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed
 from fairway.api.types import PodSetSpec, WorkloadObject
@@ -337,8 +348,8 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
     there = {pod.metadata.name for pod in pods}
     for one in manifests:
         one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
-        one["metadata"].setdefault("annotations", {}).pop(ACTIVE, None)
-        one["metadata"]["annotations"].pop(PAUSED, None)
+        for note in (ACTIVE, PAUSED, IDLE_SINCE):
+            one["metadata"].setdefault("annotations", {}).pop(note, None)
     for one in manifests[:1]:  # whichever its user says it on next, that is what counts
         one["metadata"]["annotations"] |= {
             ACTIVE: str(workload.spec.active).lower(), PAUSED: str(workload.spec.paused).lower()

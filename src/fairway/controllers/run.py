@@ -39,6 +39,7 @@ from .facts import Facts
 from .forecast import Forecasts
 from .front import Front
 from .happening import Happening, failed_at, happened, happened_since, pod_failed
+from .idle import Idle
 from .journal import Journal
 from .means import Means
 from .meter import Meter
@@ -113,6 +114,7 @@ class Control:
         self._writer, self._queues = Writer(self._means), Queues(self._means, meter)
         self._accounts = Accounts(self._means, meter)
         self._notices, self._reservations = Notices(self._means), Reservations(self._means)
+        self._idle = Idle(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn, self._queues.learned)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
         self._leads = False
@@ -134,7 +136,8 @@ class Control:
                 await means.election.begin(**{DECIDES_BY: told(means.settings)})
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 tellers = self._accounts.run(), self._queues.run(), self._forecasts.run(), self._notices.run()
-                for work in (self._writer.run(), self._reservations.run(), *tellers, deciding, self._guard()):
+                writers = self._writer.run(), self._reservations.run(), self._idle.run()
+                for work in (*writers, *tellers, deciding, self._guard()):
                     tasks.create_task(work)
         finally:
             await means.election.release()
@@ -175,6 +178,7 @@ class Control:
             key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
             self._writer.agenda.note(key)
             self._stands(key)
+            self._idle.note(self._view.workloads.get(key))
             if key in self._view.workloads:
                 self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
@@ -213,6 +217,7 @@ class Control:
             self._count(old, new)
         self._writer.agenda.note(key)
         self._notices.note(seen)
+        self._idle.note(new)
         self._accounts.note(old, new)
         self._log(happened(old, new))
         means.facts.note(kinds.WORKLOADS, old, new)

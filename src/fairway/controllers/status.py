@@ -24,6 +24,7 @@ from fairway.outlook import NEVER
 
 MOST_EXCLUDED = 10
 RUNS = ("Admitted", "Running")
+IDLE, PARKED = "Idle", "Parked"
 S = TypeVar("S", WorkloadStatus, QueueStatus, ReservationStatus)
 
 
@@ -70,7 +71,7 @@ def told(status: S, kind: str, said: Said, *, now: float, value: str) -> S:
 
 def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool = True) -> WorkloadStatus:
     """What cannot start as things are is foretold no start."""
-    phase, forecast = "Pending" if is_active else "Suspended", None if said.reason in NEVER else status.forecast
+    phase, forecast = "Pending" if is_active else off(status).phase, None if said.reason in NEVER else status.forecast
     phase = "Paused" if status.paused else phase
     return replace(
         status, phase=phase, reason=said.reason, message=said.message, position=position, forecast=forecast
@@ -182,8 +183,27 @@ def suspend(status: WorkloadStatus, *, is_active: bool) -> WorkloadStatus:
     if status.paused:
         return status
     if is_active:
-        return replace(status, phase="Pending", reason="", message="") if status.phase in ("", "Suspended") else status
-    return replace(status, phase="Suspended", reason="Suspended", message="", position=0, forecast=None)
+        is_new = status.phase in ("", "Suspended", "Parked")
+        return replace(status, phase="Pending", reason="", message="") if is_new else status
+    return off(status)
+
+
+def off(status: WorkloadStatus) -> WorkloadStatus:
+    """Switched off by its user, or parked."""
+    one = condition(status.conditions, IDLE)
+    word, message = (PARKED, one.message) if one and is_parked(status) else ("Suspended", "")
+    return replace(status, phase=word, reason=word, message=message, position=0, forecast=None)
+
+
+def idle(status: WorkloadStatus, said: Said | None, *, now: float) -> WorkloadStatus:
+    """It is to be parked soon; for nothing, it is used again."""
+    return note(turned(status, IDLE, said, now=now), said, IDLE)
+
+
+def is_parked(status: WorkloadStatus) -> bool:
+    """Whether it is switched off for being idle, or is about to be."""
+    one = condition(status.conditions, IDLE)
+    return one is not None and one.status == "True" and one.reason == PARKED
 
 
 def finish(status: WorkloadStatus, said: Said, *, succeeded: bool, now: float) -> WorkloadStatus:

@@ -71,10 +71,13 @@ async def until_gone(sent: Messages, listening: Coroutine[Any, Any, None]) -> As
         async with aclosing(sent) as messages:  # type: ignore[type-var]
             while True:
                 getting = asyncio.ensure_future(anext(messages, None))
-                await asyncio.wait([getting, gone], return_when=asyncio.FIRST_COMPLETED)
-                if not getting.done():
+                try:
+                    await asyncio.wait([getting, gone], return_when=asyncio.FIRST_COMPLETED)
+                finally:  # cancelled, too: what is being asked cannot be closed, and what it runs would go on
+                    is_read = getting.done()
                     getting.cancel()
                     await asyncio.gather(getting, return_exceptions=True)
+                if not is_read:
                     return
                 message = getting.result()
                 if message is None:

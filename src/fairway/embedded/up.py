@@ -40,12 +40,13 @@ from fairway.node.archive import Bounds
 from fairway.node.claim import claimed
 from fairway.node.container import stop_all
 from fairway.node.hollow import Hollow
+from fairway.node.idle import watch as watch_idle
 from fairway.node.isolation.account import tenants
 from fairway.node.isolation.limits import hierarchies
 from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
-from fairway.node.measure import used, watch
+from fairway.node.measure import Looks, used, watch
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
@@ -289,6 +290,7 @@ class _Cluster:
         mirror = Mirror(self.client("node"), name, self.own_gpus, partial(strangers, pods=self.folder / "pods"))
         await mirror.tell(await self.runner.clock.in_thread(used))  # before anything is given away
         carrier = Carrier(self.client("service-proxy"), self.runner)
+        looks = Looks()
         async with asyncio.TaskGroup() as tasks:
             parts = (
                 Jobs(self.client("job-controller")).run(),
@@ -298,7 +300,8 @@ class _Cluster:
                 Services(self.client("endpoint-controller"), carrier.carry).run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
-                *([watch(self.client("node"), name, mirror.tell)] if self.own_gpus else ()),
+                *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
+                watch_idle(self.client("node"), self.runner.pods, lambda: looks.uses),
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]

@@ -59,24 +59,28 @@ def _use(nvml: Any, index: int) -> Iterator[Use]:
 
 @dataclass(slots=True)
 class Looks:
-    """What was seen lately: by device, how many looks ago it computed."""
+    """What was seen lately. `quiet`: by device, how many looks ago it computed; `uses`: whether it is busy or idle."""
 
     quiet: dict[int, int] = field(default_factory=dict)
+    uses: dict[int, str] = field(default_factory=dict)
 
     def said(self, seen: list[Use]) -> str:
         """The annotation: `0=busy,1=idle`."""
-        words = []
+        self.uses = {}
         for one in seen:
             computes = bool(one.percent and one.pids)
             self.quiet[one.index] = 0 if computes else self.quiet.get(one.index, LOOKS) + 1
             is_busy = bool(one.pids) and self.quiet[one.index] < LOOKS
-            words.append(f"{one.index}={'busy' if is_busy else 'idle'}")
-        return ",".join(words)
+            self.uses[one.index] = "busy" if is_busy else "idle"
+        return ",".join(f"{index}={use}" for index, use in self.uses.items())
 
 
-async def watch(client: Client, name: str, also: Callable[[list[Use]], Awaitable[None]]) -> None:
+Also = Callable[[list[Use]], Awaitable[None]]
+
+
+async def watch(client: Client, name: str, looks: Looks, also: Also) -> None:
     """Tells on the node how its GPUs are used, and `also` at each look, until cancelled; ends where nothing tells."""
-    looks, told = Looks(), ""
+    told = ""
     if not await client.clock.in_thread(used):
         return
 

@@ -140,6 +140,10 @@ class Runner:
         attempts = history(self._place(pod, container)) if pod else ()
         return Execution(attempts[-1], order, self.clock) if attempts and attempts[-1].is_running else None
 
+    def pods(self) -> list[Pod]:
+        """Those bound here that are not over."""
+        return [it for it in self._pods.values() if not isinstance(it, Packed)]
+
     async def _tidy(self) -> None:
         """Keeps logs within their bounds; asks once an hour which workloads there still are."""
         asked_at = 0.0
