@@ -5,16 +5,17 @@ Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` 
 wait for the whole machine: how fast they are submitted, what commands, a cycle and doing nothing cost then, how soon a
 successor starts, what cancelling 500 costs), `cycle` (the CPU of deciding and checking alone, when the first of as many
 has gone and runtimes were learned), `explained` (the CPU of finding what would help twelve gangs that wait for 30
-nodes) and `memory` (what the cluster holds as jobs come, end and are removed). BENCH_JOBS stands in for 5,000 and for
-10,000. A run is
-valid if every command and job did what it was asked and no plan was refused. Where something else uses the machine,
-figures in seconds tell of that as well; the CPU beside them does not.
+nodes), `memory` (what the cluster holds as jobs come, end and are removed) and `pause` (how soon after a job is frozen
+the one runs that it gives way to, and how soon it goes on when that has ended). BENCH_JOBS stands in for 5,000 and for
+10,000. A run is valid if every command and job did what it was asked and no plan was refused. Where something else uses
+the machine, figures in seconds tell of that as well; the CPU beside them does not.
 """
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from pathlib import Path
 from time import process_time
 
 from bench.box import Box, Cost, box, command, job, until
@@ -247,9 +248,38 @@ async def _is_empty(it: Box) -> bool:
     return not [page async for page in it.client.pages(Selection(kinds.JOBS, "default")) if page.items]
 
 
+async def pause(rounds: int) -> AsyncIterator[Figure]:
+    """A program that writes the time all along, frozen for a more urgent one, again and again."""
+    async with box() as it:
+        ticks = it.folder.parent / "ticks"
+        await it.client.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+        await it.client.patch(Ref(kinds.QUEUES, "default"), {"spec": {"evict": "Pause"}})
+        await it.submit([job("ticks", ["sh", "-c", f"while date +%s.%N >> {ticks}; do sleep 0.01; done"], "2")])
+        await until(lambda: _ticks(ticks, 0.0))
+        for at in range(rounds):
+            one = job(f"u-{at}", it.program(0.5), "2")
+            one["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+            await it.submit([one])
+            await until(partial(_have_ended, it, at + 1))
+            await until(partial(_ticks, ticks, it.said()[-1][0]))
+        moments, said = [float(line) for line in ticks.read_text().split("\n")[:-1]], it.said()
+        began, ended = ([time for time, told in said if told == what] for what in ("began", "ended"))
+        stops = [max(tick for tick in moments if tick < start) for start in began]
+        still = not any(start < tick < end for tick in moments for start, end in zip(began, ended))
+        yield _sound(it, "pause to the next start", [t - s for s, t in zip(stops, began)], "s", 1, is_valid=still)
+        wakes = [min(tick for tick in moments if tick > end) - end for end in ended]
+        yield _sound(it, "wake with room", wakes, "s", 3, is_valid=still)
+
+
+async def _ticks(file: Path, since: float) -> bool:
+    """Whether the program has gone on since then."""
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+    return bool(lines) and float(lines[-1]) > since
+
+
 PARTS = {
     "commands": commands, "month": month, "jobs": jobs, "queued": queued, "cycle": cycle, "explained": explained,
-    "memory": memory,
+    "memory": memory, "pause": pause,
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from simworld import is_leaving, is_running, is_true
+from simworld import is_frozen, is_leaving, is_running, is_true
 
 from fairway.api.objects import ASSIGNED, ATTEMPT
 from fairway.api.quantities import parse, time
@@ -199,6 +199,8 @@ class Watcher:
         owner: dict[str, str] = {}
         cpu = 0
         for pod in self._on(name):
+            if is_frozen(pod):
+                continue
             own = pod["metadata"]["name"]
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
             cpu += parse(requests["cpu"], "cpu") if is_running(pod) or not self.is_shared else 0

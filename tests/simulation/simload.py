@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from simworld import Thing, job, node, pod
 
+from fairway.api.objects import CAN_PAUSE
 from fairway.node.hollow import EXIT_CODE
 
 TEAM = {"fairway.dev/queue": "team"}
@@ -33,13 +34,17 @@ class Ask:
 
 
 def nodes(chance: random.Random) -> list[Thing]:
-    return [node(f"n{number}", cpu=8, gpus=4) for number in range(chance.randint(1, 3))]
+    """Most can freeze pods."""
+    made = [node(f"n{number}", cpu=8, gpus=4) for number in range(chance.randint(1, 3))]
+    for one in made if chance.random() < 0.8 else ():
+        one["metadata"]["annotations"] = {CAN_PAUSE: "true"}
+    return made
 
 
 def queues() -> list[Thing]:
     """A department with a budget, and a team of it with a limit."""
     budget = {"budget": {"gpuHours": "0.75", "period": "10m"}}
-    limit = {"parent": "dept", "quotas": [{"pool": "*", "limit": {"nvidia.com/gpu": LIMIT}}]}
+    limit = {"parent": "dept", "evict": "Pause", "quotas": [{"pool": "*", "limit": {"nvidia.com/gpu": LIMIT}}]}
     return [{**QUEUE, "metadata": {"name": name}, "spec": spec} for name, spec in (("dept", budget), ("team", limit))]
 
 

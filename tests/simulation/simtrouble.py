@@ -16,6 +16,7 @@ from fairway.kube.kinds import Ref, Selection
 
 Trouble = Coroutine[Any, Any, None]
 LENGTH, FAR = 60.0, 60.0
+STOPS = ({"fairway.dev/active": "false"}, {"fairway.dev/paused": "true"})
 
 
 def troubles(world: World, chance: random.Random, nodes: Sequence[Thing], asks: Sequence[Ask]) -> list[Trouble]:
@@ -27,7 +28,7 @@ def troubles(world: World, chance: random.Random, nodes: Sequence[Thing], asks: 
             found.append(kind(world, thing, _window(chance)))
     for ask in asks:
         if chance.random() < 0.15:
-            found.append(_is_suspended(world, ask, _window(chance)))
+            found.append(_is_suspended(world, ask, _window(chance), chance.choice(STOPS)))
         elif ask.kind == "Job" and chance.random() < 0.15:
             found.append(_is_changed(world, ask, _window(chance), chance.choice(("high", "low"))))
     if chance.random() < 0.15:
@@ -70,10 +71,12 @@ async def _marked(world: World, thing: Thing, window: tuple[float, float], *chan
         await world.client.patch(Ref(kinds.NODES, thing["metadata"]["name"]), change)
 
 
-async def _is_suspended(world: World, ask: Ask, window: tuple[float, float]) -> None:
-    for pause, said in zip(window, ("false", "true")):
+async def _is_suspended(world: World, ask: Ask, window: tuple[float, float], stops: Thing) -> None:
+    """Or paused, or first the one and then the other."""
+    resumed = {"fairway.dev/active": "true", "fairway.dev/paused": None}
+    for pause, said in zip(window, (stops, resumed)):
         await world.clock.sleep(pause)
-        await _annotate(world, ask, {"fairway.dev/active": said})
+        await _annotate(world, ask, said)
 
 
 async def _is_changed(world: World, ask: Ask, window: tuple[float, float], name: str) -> None:
@@ -84,7 +87,7 @@ async def _is_changed(world: World, ask: Ask, window: tuple[float, float], name:
 
 async def _annotate(world: World, ask: Ask, notes: Thing) -> None:
     """What its user says, again and again while it is being made again; nothing where it is not there yet."""
-    for _ in range(10):
+    for _ in range(60):
         try:
             await world.client.patch(Ref(KINDS[ask.kind], ask.name, "default"), {"metadata": {"annotations": notes}})
             return
