@@ -1,6 +1,7 @@
 """One machine for the tests beside it: a server in memory, a runner with real processes, and what is done to them."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,12 @@ class Box:
 class machine:
     """A runner beside a server; entering again with the same registry is another life of it."""
 
-    def __init__(self, folder: Path, registry: Registry | None = None, *, is_team: bool = False) -> None:
+    def __init__(
+        self, folder: Path, registry: Registry | None = None, *, is_team: bool = False,
+        device_files: Mapping[int, str] | None = None,
+    ) -> None:
         self.folder, self.registry, self.is_team = folder / "pods", registry, is_team
+        self.device_files = device_files
         self.folder.mkdir(exist_ok=True)
 
     async def __aenter__(self) -> Box:
@@ -91,7 +96,8 @@ class machine:
         server = await serve(clock, chance) if self.registry is None else Server(self.registry)
         client = Client(server.handle, clock, chance)
         tenant = tenants(client) if self.is_team else None
-        runner = Runner(client, NODE, self.folder, base=BASE, tenant=tenant, limits=hierarchies())
+        runner = Runner(client, NODE, self.folder, base=BASE, tenant=tenant, limits=hierarchies(),
+                        device_files=self.device_files)  # fmt: skip
         server.kubelet = runner
         self.registry, self.work = server.registry, running(runner.run())
         await self.work.__aenter__()

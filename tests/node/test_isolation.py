@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import stat
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from box import Box, machine
 from test_runner import SECRETS
 from users import needs_users, users
 
+from fairway.api.objects import ASSIGNED
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -42,7 +44,7 @@ class Team:
     async def run(self, user: pwd.struct_passwd, name: str, script: str, **rest: Any) -> dict[str, Any]:
         container = {"name": "main", "image": "none", "command": ["sh", "-c", script], **rest.pop("container", {})}
         spec = {"restartPolicy": "Never", "nodeName": "here", "containers": [container], **rest}
-        meta = {"name": name, "namespace": user.pw_name}
+        meta = {"name": name, "namespace": user.pw_name, "annotations": rest.pop("annotations", {})}
         return await self.client.create(kinds.PODS, {"metadata": meta, "spec": spec})
 
     async def container(self, user: pwd.struct_passwd, name: str, kind: str) -> dict[str, Any]:
@@ -81,9 +83,23 @@ def people() -> Iterator[tuple[pwd.struct_passwd, pwd.struct_passwd]]:
         yield ann, bob
 
 
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[dict[int, str]]:
+    """Device files of two GPUs, with the numbers of harmless devices: /dev/zero and /dev/full."""
+    files = {index: f"/dev/fairway-test-{os.getpid()}-{index}" for index in (0, 1)}
+    for file, minor in zip(files.values(), (5, 7)):
+        os.mknod(file, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        os.chmod(file, 0o666)
+    yield files
+    for file in files.values():
+        os.unlink(file)
+
+
 @pytest.fixture
-async def team(tmp_path: Path, people: tuple[pwd.struct_passwd, pwd.struct_passwd]) -> AsyncIterator[Team]:
-    async with machine(tmp_path, is_team=True) as box:
+async def team(
+    tmp_path: Path, people: tuple[pwd.struct_passwd, pwd.struct_passwd], gpus: dict[int, str]
+) -> AsyncIterator[Team]:
+    async with machine(tmp_path, is_team=True, device_files=gpus) as box:
         for person in people:
             notes = {"fairway.dev/unix-user": person.pw_name, "fairway.dev/uid": str(person.pw_uid)}
             meta = {"name": person.pw_name, "annotations": notes}
@@ -232,3 +248,41 @@ async def test_a_command_beside_a_container_is_its_user_too(team: Team, is_termi
     assert execution is not None
     said = b"".join([text async for _, text in execution.output()]).decode().split()
     assert said == [str(team.ann.pw_uid), str(team.ann.pw_gid), "NoNewPrivs:", "1", "end"] and execution.code == 0
+
+
+@pytest.mark.parametrize("assigned", ["", "0", "1", "0,1"])
+async def test_only_assigned_devices_are_in_dev_and_can_be_opened(team: Team, gpus: dict[int, str], assigned: str):
+    script = "; ".join(f"ls {file} && head -c1 {file} | od -An -tx1" for file in gpus.values())
+    said = await team.said(team.ann, f"gpus{assigned.replace(',', '')}", f"({script}) 2> /dev/null",
+                           annotations={ASSIGNED: assigned})  # fmt: skip
+    given = [gpus[int(index)] for index in filter(None, assigned.split(","))]
+    assert said.split() == [word for file in given for word in (file, "00")]
+
+
+async def test_the_rest_of_dev_is_as_it_was(team: Team):
+    terminal = "python3 -c 'import os; os.openpty()' && echo pty"
+    script = f"ls /dev; echo x > /dev/null; head -c1 /dev/urandom | wc -c; {terminal}"
+    said = (await team.said(team.ann, "dev", script)).split()
+    here = {name for name in os.listdir("/dev") if not name.startswith("fairway-test-")}
+    assert {*said} - {"1", "pty"} == here and said[-2:] == ["1", "pty"]
+
+
+async def test_a_device_that_is_not_assigned_cannot_be_opened_under_another_name(team: Team, gpus: dict[int, str]):
+    if "devices" not in team.box.runner.limits.places:
+        pytest.skip("no cgroups of devices of version 1 here")
+    other = Path(team.ann.pw_dir) / "other"
+    os.mknod(other, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    os.chmod(other, 0o666)
+    script = f"head -c1 {other} > /dev/null && echo opened; true"
+    assert "Operation not permitted" in await team.said(team.ann, "shut", script, annotations={ASSIGNED: "0"})
+    assert await team.said(team.ann, "open", script, annotations={ASSIGNED: "1"}) == "opened\n"
+
+
+async def test_a_command_beside_a_container_sees_its_devices_alone(team: Team, gpus: dict[int, str]):
+    await team.run(team.ann, "a", SLEEP, annotations={ASSIGNED: "1"})
+    await team.container(team.ann, "a", "running")
+    order = Order(["sh", "-c", "ls /dev | grep fairway-test"], is_terminal=True)
+    execution = team.box.runner.execute(team.ann.pw_name, "a", "main", order)
+    assert execution is not None
+    said = b"".join([text async for _, text in execution.output()]).decode().split()
+    assert [f"/dev/{name}" for name in said if str(os.getpid()) in name] == [gpus[1]]

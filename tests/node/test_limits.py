@@ -9,7 +9,7 @@ from box import Box
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.node.execute import Order
-from fairway.node.isolation.limits import Hierarchies, hierarchies
+from fairway.node.isolation.limits import CONTROLLERS, Hierarchies, hierarchies
 
 GREEDY = "import sys; held = bytearray(300_000_000)"
 needs_cgroups = pytest.mark.skipif(bool(hierarchies().missing), reason=hierarchies().missing or "has cgroups")
@@ -45,7 +45,7 @@ async def test_a_container_and_commands_beside_it_are_in_its_cgroup_which_goes_w
     execution = box.runner.execute("default", "a", "main", Order(["cat", "/proc/self/cgroup"]))
     assert execution is not None
     beside = b"".join([text async for _, text in execution.output()]).decode()
-    made = [place / name.rpartition("/")[2] for place in set(box.runner.limits.places.values())]
+    made = [place / name.rpartition("/")[2] for place in {box.runner.limits.places[it] for it in CONTROLLERS}]
     assert beside.count(name) == len(made) and all(it.is_dir() for it in made)
     await box.client.delete(Ref(kinds.PODS, "a", "default"), grace=0)
     await box.gone("a")

@@ -33,7 +33,8 @@ def test_without_root_a_mount_point_that_cannot_be_made_lies_in_a_private_mirror
     (folder / "scratch").mkdir(parents=True)
     target = "/fairway-test/deep"
     spec = {"argv": ["sh", "-c", f"cat {target}/file; echo x > {target}/new; ls -A /"], "env": {"PATH": "/bin"},
-            "folder": "/", "mounts": [(str(tmp_path / "volume"), "", target, False, None)], "user": None, "cgroups": [],
+            "folder": "/", "mounts": [(str(tmp_path / "volume"), "", target, False, None)],
+            "user": None, "cgroups": [], "hidden": [],
             "scratch": str(folder / "scratch")}
     (folder / "spec").write_bytes(marshal.dumps(spec))
     shim = shutil.copy(SHIM, tmp_path / "shim.py")

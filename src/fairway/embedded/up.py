@@ -45,7 +45,7 @@ from fairway.node.isolation.account import tenants
 from fairway.node.isolation.limits import hierarchies
 from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.lock import holder
-from fairway.node.machine import Machine, NodesError, beat, node_of, nodes_of, offered, probe, register
+from fairway.node.machine import Machine, NodesError, beat, gpus, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import Looks, used, watch
 from fairway.node.podstatus import SHUTDOWN
 from fairway.node.runner import Runner
@@ -208,8 +208,9 @@ class _Cluster:
         node["status"]["conditions"].append(limits.condition(clock.now()))
         if limits.missing:
             log.warning("%s", limits.missing)
+        files = {it.index: it.file for it in gpus() if it.file} if options.team else {}
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs,
-                        tenant=tenant, limits=limits)  # fmt: skip
+                        tenant=tenant, limits=limits, device_files=files)  # fmt: skip
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
                    tokens, options.team, frozenset(it.index for it in machine.gpus if it.uuid))  # fmt: skip

@@ -24,19 +24,20 @@ class Refused(Exception):
 
 
 def enclose(spec):
-    """The cgroups of a container, and its mounts in a namespace of its own; see volumes.py for what a mount is."""
+    """The cgroups of a container, and its files in a namespace of its own; see volumes.py for what a mount is."""
     enter_cgroups(spec["cgroups"])
     user = spec["user"]
     if user:
         os.setgroups(user["groups"])
     hosts = spec.get("hosts")
-    if spec["mounts"]:
+    if spec["mounts"] or spec["hidden"]:
         enter_namespace()
     elif hosts and not may_enter():
         hosts = ""
     if hosts:
         mount(hosts, "/etc/hosts", BIND)
     mirrors = Mirrors(user, spec["scratch"])
+    mirrors.hide(spec["hidden"])
     for each in spec["mounts"]:
         bind(each, user, mirrors)
 
@@ -178,12 +179,18 @@ class Mirrors:
                 self.cover(parent)
             make_place(is_folder, target)
 
-    def cover(self, folder):
+    def hide(self, files):
+        """Covers their folders by ones without them, outer ones first."""
+        for folder in sorted({os.path.dirname(it) for it in files}, key=len):
+            self.cover(folder, {os.path.basename(it) for it in files if os.path.dirname(it) == folder})
+
+    def cover(self, folder, but=()):
         """The new folder is as open to others as the old one."""
         seen = os.stat(folder)
         mount("tmpfs", self.scratch, 0, "tmpfs")
         for entry in os.scandir(folder):
-            copy_entry(entry, f"{self.scratch}/{entry.name}")
+            if entry.name not in but:
+                copy_entry(entry, f"{self.scratch}/{entry.name}")
         if not os.getuid():
             os.chown(self.scratch, seen.st_uid, seen.st_gid)
             os.chmod(self.scratch, stat.S_IMODE(seen.st_mode))
@@ -195,8 +202,15 @@ class Mirrors:
 
 
 def copy_entry(entry, place):
+    """As root devices are made anew: a terminal master that is bound alone does not find its terminals."""
     if entry.is_symlink():
         os.symlink(os.readlink(entry.path), place)
+        return
+    seen = entry.stat()
+    if not os.getuid() and (stat.S_ISCHR(seen.st_mode) or stat.S_ISBLK(seen.st_mode)):
+        os.mknod(place, seen.st_mode, seen.st_rdev)
+        os.chown(place, seen.st_uid, seen.st_gid)
+        os.chmod(place, stat.S_IMODE(seen.st_mode))
         return
     if entry.is_dir():
         os.mkdir(place)

@@ -165,7 +165,7 @@ def _channels(order: Order) -> tuple[int, dict[int, int], list[int]]:
 def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Popen[bytes]":
     spec = marshal.loads((run.folder / "spec").read_bytes())
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
-    pid = _first_child(run.pid) if spec["mounts"] or spec.get("hosts") else 0
+    pid = _first_child(run.pid) if spec["mounts"] or spec.get("hosts") or spec.get("hidden") else 0
     said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv),
             "is_terminal": order.is_terminal, "user": spec.get("user"),
             "cgroups": spec.get("cgroups", ())}  # fmt: skip

@@ -40,7 +40,8 @@ OWN_LABEL = re.compile(r"nvidia\.com/gpu\..*|fairway\.dev/devices")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """`numa` and `nvlink` are group numbers; -1: none or unknown. A GPU that is not there has no `uuid`."""
+    """`numa` and `nvlink` are group numbers; -1: none or unknown. A GPU that is not there has no `uuid`, nor a device
+    `file`, which goes by its minor number and not by its index."""
 
     index: int
     model: str
@@ -49,6 +50,7 @@ class Gpu:
     nvlink: int = -1
     is_partitioned: bool = False
     uuid: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,13 @@ def _gpu(nvml: Any, index: int, device: Any, link: int) -> Gpu:
         numa = int(Path(f"/sys/bus/pci/devices/{bus[-12:]}/numa_node").read_text())
     memory, uuid = nvml.nvmlDeviceGetMemoryInfo(device).total, nvml.nvmlDeviceGetUUID(device)
     model, uuid = (text.decode() if isinstance(text, bytes) else text for text in (model, uuid))
-    return Gpu(index, model, memory, numa, link, is_partitioned, uuid)
+    return Gpu(index, model, memory, numa, link, is_partitioned, uuid, _file(nvml, device))
+
+
+def _file(nvml: Any, device: Any) -> str:
+    with suppress(nvml.NVMLError):
+        return f"/dev/nvidia{nvml.nvmlDeviceGetMinorNumber(device)}"
+    return ""
 
 
 def _is_linked(nvml: Any, one: Any, two: Any) -> bool:

@@ -30,7 +30,18 @@ from fairway.kube.kinds import Ref, Selection
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep, wake
-from .environment import Container, Pod, Source, Surroundings, Unusable, command, environment, gang_of, references
+from .environment import (
+    Container,
+    Pod,
+    Source,
+    Surroundings,
+    Unusable,
+    command,
+    devices_of,
+    environment,
+    gang_of,
+    references,
+)
 from .execute import Execution, Order
 from .health.action import Place
 from .health.keeper import MIN_SECONDS, Keeper
@@ -58,7 +69,8 @@ FREEZING_SECONDS = 0.02
 
 class Runner:
     """`node`: the Node object of this machine. `folder` holds everything of the pods; `base` is the environment of
-    which children see a part; what is kept of pods that are gone is beside it, in `logs`."""
+    which children see a part; what is kept of pods that are gone is beside it, in `logs`. `device_files`: by index, the
+    files of GPUs that only pods with this GPU see."""
 
     def __init__(
         self,
@@ -70,10 +82,12 @@ class Runner:
         bounds: Bounds | None = None,
         tenant: Tenant | None = None,
         limits: Hierarchies | None = None,
+        device_files: Mapping[int, str] | None = None,
     ) -> None:
         self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
         self.node: str = node["metadata"]["name"]
         self.capacity, self.limits = node["status"]["capacity"], limits or Hierarchies({})
+        self.device_files = device_files or {}
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
@@ -366,6 +380,9 @@ class Runner:
             place.mkdir(parents=True, exist_ok=True)
         message = message_path(container)
         mounted = mounts(pod, container, make_volumes(pod, own / "volumes", sources, account), env)
+        given = devices_of(pod, container["name"]).split(",")
+        hidden = sorted(file for index, file in self.device_files.items() if str(index) not in given)
+        resources = container.get("resources") or {}
         return {
             "argv": argv,
             "env": env,
@@ -373,7 +390,8 @@ class Runner:
             "user": account.order(is_bound=bool(mounted or message) or _gains_nothing(container)) if account else None,
             "mounts": mounted,
             "hosts": self.names.hosts(meta["namespace"]),
-            "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", container.get("resources") or {}),
+            "hidden": hidden,
+            "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", resources, hidden),
             "message": message,
             "scratch": str(own / "scratch"),
             "grace": _grace(pod),

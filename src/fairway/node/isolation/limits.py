@@ -11,7 +11,8 @@ container is left, and Fairway what remains when the pod is gone.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from fairway.api.quantities import exact, time_text
 
 FOLDER = "fairway"
-CONTROLLERS = ("cpu", "memory")
+CONTROLLERS, DEVICES = ("cpu", "memory"), "devices"
 OPTIONAL = ("memory.swap.max", "memory.oom.group", "memory.memsw.limit_in_bytes")  # not on every kernel
 PERIOD, LEAST_QUOTA = 100_000, 1_000  # microseconds
 CONDITION = "fairway.dev/LimitsEnforced"
@@ -34,11 +35,12 @@ class Hierarchies:
     is_unified: bool = False
     missing: str = ""
 
-    def make(self, name: str, resources: Mapping[str, Any]) -> list[str]:
-        """The cgroups of a container that is to start, with its limits; none where it has no limit."""
-        made = {}
-        for controller, files in limited(resources, is_unified=self.is_unified).items():
-            if controller in self.places:
+    def make(self, name: str, resources: Mapping[str, Any], hidden: Iterable[str] = ()) -> list[str]:
+        """The cgroups of a container that is to start, with its limits; none where it has no limit. `hidden`: device
+        files that it may not open under any name, where a hierarchy of version 1 can forbid that."""
+        made, denied = {}, [("devices.deny", f"{number} rw") for number in filter(None, map(_number, hidden))]
+        for controller, files in {**limited(resources, is_unified=self.is_unified), DEVICES: denied}.items():
+            if controller in self.places and files:
                 own = self.places[controller] / name
                 own.mkdir(exist_ok=True)
                 for file, text in files:
@@ -76,17 +78,27 @@ def limited(resources: Mapping[str, Any], *, is_unified: bool) -> dict[str, list
     return {name: files[name] for name, amount in zip(CONTROLLERS, (cpu, memory)) if amount}
 
 
+def _number(file: str) -> str:
+    """A device as cgroups name it: `c 195:3`; "" for what is none."""
+    with suppress(OSError):
+        seen = os.stat(file)
+        if stat.S_ISCHR(seen.st_mode):
+            return f"c {os.major(seen.st_rdev)}:{os.minor(seen.st_rdev)}"
+    return ""
+
+
 def hierarchies(process: Path = Path("/proc/self")) -> Hierarchies:
     """Where this process may make cgroups with limits; their folders are made."""
     own, mounts = _own(process), _mounts(process)
-    places, why = {}, ""
-    for controller in CONTROLLERS:
+    places: dict[str, Path] = {}
+    why = ""
+    for controller in (*CONTROLLERS, DEVICES):
         try:
             if controller in mounts and controller in own:
                 places[controller] = _made(mounts[controller] / own[controller])
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
-    if not places and "" in mounts and "" in own:
+    if not places.keys() & {*CONTROLLERS} and "" in mounts and "" in own:
         top = mounts[""]
         here = top / own[""]
         for above in dict.fromkeys((here, top if here == top else here.parent, top)):
@@ -122,7 +134,7 @@ def _mounted(text: str) -> Iterator[tuple[str, Path]]:
         if sort == "cgroup2":
             yield "", place
         elif sort == "cgroup":
-            yield from ((name, place) for name in options.split(",") if name in CONTROLLERS)
+            yield from ((name, place) for name in options.split(",") if name in (*CONTROLLERS, DEVICES))
 
 
 def _made(above: Path) -> Path:
