@@ -96,6 +96,15 @@ def test_no_start_of_who_has_a_hold_is_later_than_the_time_limits_before_it_allo
     assert found["a"].p90 == pytest.approx(NOW + 15 * MINUTE, abs=31)
 
 
+def test_a_rough_start_is_not_told_later_than_the_hold_that_is_told_beside_it() -> None:
+    running = runs(job("old", gpus=1, time_limit=20 * MINUTE), "n1", since=NOW - 5 * MINUTE)
+    told = world(node("n1", 1), learned(10 * HOUR), running, job("a", gpus=1), job("b", gpus=1, submitted=NOW + 1))
+    found = forecast(told, PRESETS["fairway"], np.random.default_rng(7), Question(effort=Effort(1, 1)))
+    assert found["ns/a"].is_rough and found["ns/b"].is_rough
+    assert found["ns/a"].p50 == found["ns/a"].p90 == pytest.approx(NOW + 15 * MINUTE, abs=31)
+    assert found["ns/b"].p50 > NOW + HOUR
+
+
 def test_those_before_it_run_first() -> None:
     running = runs(job("old", gpus=1), "n1", since=NOW)
     line = [job(f"j{n}", gpus=1, submitted=NOW + n - 10) for n in range(3)]

@@ -197,7 +197,7 @@ def forecast(
     is_rough = (seen.sum(axis=0) < len(runs) / 2).tolist()
     guesses = futures.guesses()
     return {
-        one.key: Forecast(p50, max(p50, futures.late(one, p90)), rough or bool(guess and p50 > world.now))
+        one.key: futures.told(one, p50, p90, is_rough=rough or bool(guess and p50 > world.now))
         for one, p50, p90, rough, guess in zip(futures.line, halves, most, is_rough, guesses)
         if p50 <= world.now or (p50 < inf and guess < DARK)
     }
@@ -228,6 +228,12 @@ class Futures:
             found.append(guess)
             guess = max(guess, doubt(one))
         return found
+
+    def told(self, one: Workload, p50: float, p90: float, *, is_rough: bool) -> Forecast:
+        """What is told where the runs say this. A rough start is not later than a hold, which was computed."""
+        late = max(p50, self.late(one, p90))
+        hold = max(self._world.now, self._holds.get(one.key, inf)) if is_rough else inf
+        return Forecast(min(p50, hold), min(late, hold), is_rough)
 
     def late(self, one: Workload, p90: float) -> float:
         """The p90 that is told where the runs say this one: stretched, but not beyond the start of a hold."""
