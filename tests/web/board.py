@@ -14,10 +14,12 @@ from typing import Any
 import aiohttp
 import inprocess
 
+from fairway import NAMESPACE
 from fairway.api.crds import crds
 from fairway.api.quantities import time_text
 from fairway.clock import Clock
-from fairway.embedded.access.identity import MASTERS, Identity
+from fairway.embedded.access.identity import AUTHENTICATED, MASTERS, Identity
+from fairway.embedded.team.rights import BINDINGS, USERS, binding, shared
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
@@ -152,11 +154,14 @@ def reviewed(transport: Transport, users: Mapping[str, str], allows: Allows) -> 
 
 @asynccontextmanager
 async def board(
-    *things: Thing, users: Iterable[str] = (), allows: Allows | None = None, **serve: Any
+    *things: Thing, users: Iterable[str] = (), allows: Allows | None = None, homes: Mapping[str, str] | None = None,
+    **serve: Any
 ) -> AsyncIterator[Board]:
-    """A user's token is the user's name."""
+    """A user's token is the user's name. `homes`: user → namespace; these have the rights of a team's machine, which
+    the API server knows, and no others."""
     names = {OWN: "admin"} | {name: name for name in users}
     known = {token: Identity(name, (MASTERS,)) for token, name in names.items()}
+    known |= {name: Identity(name, (USERS, AUTHENTICATED)) for name in homes or ()}
     api, asked = inprocess.api(tokens=known), list[Request]()
     await api.server.start()
     handle = reviewed(api.server.handle, names, allows) if allows else api.server.handle
@@ -179,7 +184,12 @@ async def board(
     dashboard = Dashboard(world, Access(world, LINK, noted), **serve)
     async with dashboard.serve() as address, aiohttp.ClientSession() as session:
         made = Board(address, client, session, world, asked)
-        spaces = sorted({it["metadata"]["namespace"] for it in things if "namespace" in it["metadata"]})
+        own = {NAMESPACE} if homes else set[str]()
+        spaces = sorted(own | {it["metadata"]["namespace"] for it in things if "namespace" in it["metadata"]})
         await made.put(*({"kind": "Namespace", "metadata": {"name": it}} for it in spaces if it != "default"), *things)
+        for kind, thing in shared() if homes else ():
+            await client.ensure(kind, thing)
+        for user, space in (homes or {}).items():
+            await client.ensure(BINDINGS, binding(space, user))
         yield made
     await api.store.close()

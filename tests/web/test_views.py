@@ -193,11 +193,8 @@ async def test_two_tenants_never_see_each_others_names(view: str) -> None:
         things.append(usage_day(space, status={"rows": [used(user, 1, 1)]}))
         things.append(workload(f"{space}/job-{name}", space, 1, user=user, at=f"n1[{at}]"))
         things.append(workload(f"{space}/job-{name}-2", space, 2, user=user, status=status))
-
-    def allows(user: str, resource: str, space: str) -> bool:
-        return space == TENANTS[user][0] or resource in ("nodes", "queues")
-
-    async with board(*things, users=TENANTS, allows=allows) as shown:
+    homes = {user: space for user, (space, _) in TENANTS.items()}
+    async with board(*things, homes=homes) as shown:
         for user, (_, name) in TENANTS.items():
             page = await shown.page(view, user)
             hidden = {word for other, (_, word) in TENANTS.items() if other != user} | (TENANTS.keys() - {user})
