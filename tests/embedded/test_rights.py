@@ -5,9 +5,12 @@ Each has the ClusterRole `edit` in its namespace, as the users of a team's machi
 
 import json
 from collections.abc import AsyncIterator
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from inprocess import Thing, job, pod
 from inprocess import api as make_api
 
@@ -16,6 +19,7 @@ from fairway.api.objects import ASSIGNED, FINALIZER, USER
 from fairway.clock import Clock
 from fairway.embedded.access.authenticate import by_token
 from fairway.embedded.access.identity import ADMIN, AUTHENTICATED, Identity
+from fairway.embedded.access.roles import defaults
 from fairway.embedded.gate import CONTROLLER, gate
 from fairway.embedded.kinds import builtin_kinds
 from fairway.embedded.registry import Registry
@@ -200,3 +204,17 @@ async def test_each_user_does_its_work_in_its_own_namespace(box: Box) -> None:
             await box.ok(user, "GET", within(user, plural))
         await box.ok(user, "GET", f"{OURS}/queues")
         await box.ok(user, "DELETE", within(user, "jobs", "train"))
+
+
+def test_the_roles_of_fairway_hold_what_it_installs_on_a_cluster() -> None:
+    text = files("fairway.deploy").joinpath("rbac.yaml").read_text()
+    installed = {one["metadata"]["name"]: one["rules"] for one in yaml.safe_load_all(text)
+                 if one["kind"] == "ClusterRole" and one["metadata"]["name"] != "fairway-controller"}
+    own = {one["metadata"]["name"]: one["rules"] for one in defaults()[0]}
+    assert [name for name, rules in installed.items() for rule in rules if rule not in own[name]] == []
+
+
+def test_the_page_on_rights_names_every_default_role() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "access.md").read_text()
+    names = [one["metadata"]["name"] for one in defaults()[0]]
+    assert [name for name in names if f"`{name}`" not in page and "system:aggregate" not in name] == []
