@@ -129,6 +129,8 @@ def test_ls_shows_what_is_over_and_chooses_by_state_user_queue_and_label(machine
     deadline = time.monotonic() + 30
     while machine.workload("late9").get("position") != 2:
         assert time.monotonic() < deadline
+    promised = machine.run("why", "late10")
+    assert "room is kept for it from " in promised and "forecast: none" not in promised
     assert names(machine.run("ls", "-o", "name")) == ["run", "late10", "late9"]
     assert names(machine.run("ls", "--all", "-o", "name")) == ["run", "late10", "late9", "ok"]
     assert names(machine.run("ls", "--state", "finished", "-o", "name")) == ["ok"]

@@ -116,7 +116,8 @@ async def why(client: Client, namespace: str, output: str, job: str) -> None:
 async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, list[str]]]:
     """Why it waits, or how it failed, as data; and what would help."""
     key = f"{found.ref.namespace}/{found.ref.name}"
-    is_foretold = bool(start(found.status.get("forecast"), client.clock.now()))
+    is_promised = "room is kept for it from" in found.status.get("message", "")
+    is_foretold = is_promised or bool(start(found.status.get("forecast"), client.clock.now()))
     helps = await would_help(client, key, is_foretold=is_foretold) if found.phase == "Pending" else []
     if found.phase == "Pending" and found.status.get("reason") in FULL:
         helps += await used_outside(client)

@@ -9,7 +9,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf, log2
 from operator import attrgetter
 from typing import Protocol
@@ -199,15 +199,13 @@ class PendingQueue:
 
     def _skip(self) -> None:
         """Past all that are like one that was blocked; they follow it."""
-        equivalence_of, blocked, equivalents = self.equivalence.of, self.blocked, self.equivalents
-        for at in range(self.at, self.count):
-            one, equivalence, is_plain = equivalence_of(self.waiting[at])
+        blocked, equivalents, before = self.blocked, self.equivalents, len(self.equivalents)
+        for one, equivalence, is_plain in self.equivalence.each(self.waiting, self.at):
             like = blocked.get(equivalence)
             if like is None or not is_plain:
-                self.at = at
-                return
+                break
             equivalents.append((one, like))
-        self.at = self.count
+        self.at += len(equivalents) - before
 
 
 class Named(ByWorkload[int, tuple[Workload, int, bool]]):
@@ -235,6 +233,11 @@ class Equivalence:
     def of(self, one: Workload) -> tuple[Workload, int, bool]:
         """The workload, its number, and whether it sets no condition of its own on when it starts."""
         return self._kept.get(id(one)) or self._found(one)
+
+    def each(self, line: list[Workload], start: int) -> Iterator[tuple[Workload, int, bool]]:
+        """The same for each in a line, from a place on."""
+        kept = self._kept
+        return (kept.get(id(one)) or self._found(one) for one in islice(line, start, None))
 
     def _found(self, one: Workload) -> tuple[Workload, int, bool]:
         runtime_group = (one.user, job_family(one.name)) if self.is_learned else ()

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -122,7 +122,7 @@ class PlanView:
             self.leaves.append(Item(workload, less, "evicted"))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        return [verdict for verdict in self._by_kind[kind] if type(verdict) is kind]
+        return cast(list[Kind], self._by_kind[kind])
 
     @cached_property
     def special(self) -> list[Item]:

@@ -6,6 +6,7 @@ several workloads that together take too much, those decided last are at fault.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from collections.abc import Set as Keys
 
 from fairway.engine import (
     Admit,
@@ -50,9 +51,9 @@ def kinds(view: PlanView) -> Found:
     leaving = {one.workload.key for one in view.unsettled if one.is_leaving}
     promised = {one.workload.key for one in view.unsettled} - leaving
     stands, waiting = view.running.keys() - leaving - promised, view.waiting.keys()
-    allowed: dict[type[Verdict], set[str]] = {
-        Admit: waiting | promised, Wait: set(waiting), Keep: stands | leaving, Resize: stands,
-        Evict: stands | promised, Finish: stands | promised | waiting,
+    allowed: dict[type[Verdict], Keys[str]] = {
+        Admit: waiting | promised if promised else waiting, Wait: waiting, Keep: stands | leaving, Resize: stands,
+        Evict: stands | promised, Finish: stands | promised | waiting if view.of(Finish) else set(),
     }
     for verdict in view.plan.verdicts:
         if verdict.workload not in allowed[type(verdict)]:
