@@ -13,6 +13,7 @@ from fairway.api.quantities import exact
 from fairway.embedded import handlers
 from fairway.embedded.access import wellformed
 from fairway.embedded.access.rbac import BINDINGS, CLUSTER_BINDINGS
+from fairway.embedded.autoscale import rules as autoscaling
 from fairway.embedded.services import address
 
 Thing = dict[str, Any]
@@ -237,7 +238,8 @@ def _fill(thing: Thing, values: Mapping[str, Any]) -> None:
 
 _FILLERS: Mapping[str, Callable[[Thing], None]] = {resource: _set(resource) for resource in _SETS} | {
     "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job, "namespaces": _namespace,
-    "secrets": _secret, "services": _service, BINDINGS: wellformed.complete, CLUSTER_BINDINGS: wellformed.complete,
+    "secrets": _secret, "services": _service, autoscaling.NAME: autoscaling.complete,
+    BINDINGS: wellformed.complete, CLUSTER_BINDINGS: wellformed.complete,
     "customresourcedefinitions.apiextensions.k8s.io": _crd,
     "priorityclasses.scheduling.k8s.io": lambda thing: _fill(thing, {"preemptionPolicy": "PreemptLowerPriority",
                                                                      "value": 0}),

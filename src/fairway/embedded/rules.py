@@ -13,6 +13,7 @@ from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults, handlers
 from fairway.embedded.access import wellformed
 from fairway.embedded.apps.schedule import moments
+from fairway.embedded.autoscale import rules as autoscaling
 from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
 from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
@@ -351,8 +352,8 @@ def _at_least(spec: Thing, path: str, bounds: Mapping[str, int]) -> Iterator[Cau
 _RULES: Mapping[str, Callable[[Thing, Thing], Causes]] = dict.fromkeys(
     ("deployments.apps", "replicasets.apps", "statefulsets.apps"), _set
 ) | {
-    "services": address.faults, "pods": _pod, "jobs.batch": _job, "cronjobs.batch": _cron_job,
-    "priorityclasses.scheduling.k8s.io": _priority_class,
+    autoscaling.NAME: autoscaling.faults, "services": address.faults, "pods": _pod,
+    "jobs.batch": _job, "cronjobs.batch": _cron_job, "priorityclasses.scheduling.k8s.io": _priority_class,
     "configmaps": _configuration, "secrets": _secret, "poddisruptionbudgets.policy": _budget, "nodes": _node,
     "customresourcedefinitions.apiextensions.k8s.io": crd.faults,
 } | wellformed.RULES

@@ -6,6 +6,7 @@ Of pods it is what a node without a container engine cannot do, of what makes po
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fairway.embedded.autoscale import rules as autoscaling
 from fairway.embedded.catalog import Resource
 from fairway.embedded.defaults import containers
 
@@ -21,6 +22,8 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
         yield f"{resource.name} are kept as data here: nothing acts on them"
     elif resource.name == "pods":
         yield from _of_pod(spec, "spec")
+    elif resource.name == autoscaling.NAME:
+        yield from autoscaling.warnings(spec)
     elif resource.name == "services":
         yield from _ignored(spec, "spec", {"sessionAffinity": "None", "externalIPs": []})
         if spec.get("type") in ("NodePort", "LoadBalancer"):

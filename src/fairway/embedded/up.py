@@ -55,6 +55,7 @@ from .access.authenticate import by_token
 from .access.identity import ADMIN, controller
 from .access.tokens import Tokens
 from .apps import APPS
+from .autoscale.control import Autoscalers
 from .database import Database, Unusable
 from .disk import RESERVE_BYTES
 from .gate import CONTROLLER, gate
@@ -298,6 +299,7 @@ class _Cluster:
                 *(make(self.client(f"{make.kind.name.lower()}-controller")).run() for make in APPS),
                 self.runner.run(),
                 carrier.run(),
+                Autoscalers(self.client("horizontal-pod-autoscaler")).run(),
                 Services(self.client("endpoint-controller"), carrier.carry).run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
