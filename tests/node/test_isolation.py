@@ -127,6 +127,12 @@ async def test_nothing_runs_in_a_namespace_without_a_user(team: Team):
     assert "belongs to no Unix user" in await team.refused(nobodys, "a")
 
 
+async def test_nothing_runs_as_root(team: Team):
+    notes = {"fairway.dev/unix-user": "root", "fairway.dev/uid": "0"}
+    await team.client.create(kinds.NAMESPACES, {"metadata": {"name": "root", "annotations": notes}})
+    assert "no pod runs as root" in await team.refused(pwd.getpwnam("root"), "a")
+
+
 async def test_a_name_that_has_another_uid_now_is_another_user(team: Team):
     notes = {"fairway.dev/unix-user": team.ann.pw_name, "fairway.dev/uid": "1"}
     await team.client.create(kinds.NAMESPACES, {"metadata": {"name": "old", "annotations": notes}})

@@ -378,8 +378,9 @@ class Runner:
         own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
             place.mkdir(parents=True, exist_ok=True)
-        message = message_path(container)
+        message, hosts = message_path(container), self.names.hosts(meta["namespace"])
         mounted = mounts(pod, container, make_volumes(pod, own / "volumes", sources, account), env)
+        is_bound = bool(mounted or message or hosts) or _gains_nothing(container)
         given = devices_of(pod, container["name"]).split(",")
         hidden = sorted(file for index, file in self.device_files.items() if str(index) not in given)
         resources = container.get("resources") or {}
@@ -387,9 +388,9 @@ class Runner:
             "argv": argv,
             "env": env,
             "folder": container.get("workingDir") or (account.home if account else str(own / "work")),
-            "user": account.order(is_bound=bool(mounted or message) or _gains_nothing(container)) if account else None,
+            "user": account.order(is_bound=is_bound) if account else None,
             "mounts": mounted,
-            "hosts": self.names.hosts(meta["namespace"]),
+            "hosts": hosts,
             "hidden": hidden,
             "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", resources, hidden),
             "message": message,

@@ -2,7 +2,8 @@
 
 The annotations `fairway.dev/unix-user` and `fairway.dev/uid` of a namespace name the user. Only an administrator may
 write namespaces, so nothing that a user can set says as whom a pod runs: all pods of a namespace run as its user,
-whatever makes them (a person, a Job, a CronJob). A name whose uid has changed belongs to another user.
+whatever makes them (a person, a Job, a CronJob). A name whose uid has changed belongs to another user. No pod runs as
+root: an administrator of the cluster may make pods in any namespace, and need not be root.
 """
 
 import os
@@ -71,6 +72,9 @@ def account_of(namespace: str, notes: Mapping[str, str]) -> Account:
     if notes.get(UID, str(found.pw_uid)) != str(found.pw_uid):
         raise Unusable(f"namespace {namespace} belongs to the Unix user {user} with uid {notes[UID]}; now the uid"
                        f" is {found.pw_uid}: let root set its annotation {UID}")
+    if not found.pw_uid:
+        raise Unusable(f"namespace {namespace} belongs to root, and no pod runs as root on a shared machine: use the"
+                       " namespace of another user")
     groups = tuple(os.getgrouplist(user, found.pw_gid))
     return Account(user, found.pw_uid, found.pw_gid, groups, found.pw_dir or "/", found.pw_shell or "/bin/sh")
 
