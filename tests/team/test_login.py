@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from teambox import Box, box, change, needs_users
+from teambox import Box, box, change, interpreter, needs_users
 
 pytestmark = needs_users
 USERS = {"ann": ["vision"], "bob": ["vision"], "eve": ["speech"], "ian": ["speech"], "sue": ["speech", "admin"]}
@@ -175,3 +175,33 @@ def test_commands_work_for_a_plain_user(team: Box, anns: str, command: str) -> N
 def test_a_dry_run_says_why_a_plain_user_has_none(team: Box) -> None:
     found = team.tried("ann", "fairway", "submit", "--dry-run", "--", "true")
     assert found.returncode == 1 and "which you may not list" in found.stderr
+
+
+def test_a_user_looks_at_the_page_with_a_token_of_its_own(team: Box) -> None:
+    """The page of the cluster, on which the link of one user shows what that user may see."""
+    links = {user: team.run(user, "fairway", "dashboard").strip() for user in ("ann", "bob")}
+    address, _, token = links["ann"].partition("#token=")
+    assert links["bob"].startswith(f"{address}#token=") and links["bob"] != links["ann"]
+    assert len({token, token_of(team, "bob")}) == 2
+
+
+def test_no_user_takes_all_connections_of_the_socket(team: Box) -> None:
+    hog = "import socket, sys\nheld = [socket.socket(socket.AF_UNIX) for _ in range(200)]\n"
+    hog += "for each in held: each.connect(sys.argv[1])\nlast = held[-1]\n"
+    hog += "last.sendall(b'GET /version HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\nprint(last.recv(12).decode())"
+    assert team.run("eve", interpreter(), "-c", hog, str(team.socket)).strip() == "HTTP/1.1 503"
+    assert team.ask("bob", ["GET", "/version"])[0][0] == 200
+
+
+def test_what_is_roots_ends_in_a_line_not_in_a_traceback(team: Box) -> None:
+    data = str(team.folder / "data")
+    config = f"{data}/kubeconfig"
+    for command in (["down", "--team", "--data-dir", data], ["up", "--team"], ["ls", "--kubeconfig", config]):
+        found = team.tried("ann", "fairway", *command)
+        assert found.returncode and found.stderr.startswith("fairway: ") and found.stderr.count("\n") == 1
+
+
+def test_a_second_cluster_does_not_take_the_socket(team: Box) -> None:
+    found = team.tried("root", "fairway", "up", "--team", "--detach", "--data-dir", str(team.folder / "other"))
+    assert found.returncode == 1 and "another cluster listens there" in found.stderr
+    assert team.ask("bob", ["GET", "/version"])[0][0] == 200

@@ -64,7 +64,7 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
 
 def _unanswered(kubeconfig: str, error: OSError) -> str:
     """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
-    if not kubeconfig and team_socket():
+    if not (kubeconfig or os.environ.get("KUBECONFIG")) and team_socket():
         return f"the team's cluster does not answer on {team_socket()}: {error}; `systemctl status fairway` says why"
     for own in (one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()):
         if not holder(own / "lock"):

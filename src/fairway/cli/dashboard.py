@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from stat import S_ISFIFO
 
 import click
@@ -43,14 +44,28 @@ def _address(context: click.Context, option: click.Parameter, text: str) -> tupl
 @click.option("--listen", default="", metavar="HOST:PORT", callback=_address,
               help="Serve there instead of on loopback; each viewer shows a token of the cluster.")
 def dashboard(kubeconfig: str, context: str, port: int, listen: tuple[str, int] | None) -> None:
-    """Serve the live page of a cluster on this machine, until Ctrl-C; print its link first."""
+    """Serve the live page of a cluster on this machine, until Ctrl-C; print its link first.
+
+    On a team's machine the cluster serves the page itself: this prints the user's own link, good for an hour."""
     with told(ConfigError):
         inside = in_cluster(os.environ) if listen and not kubeconfig and not context else None
         config = inside or config_of(kubeconfig, context)
+    if config.socket and not port and not listen and (link := _of_team()):
+        click.echo(link)
+        return
     home = config.namespace if inside else NAMESPACE
     page = Page(config, *(listen or (LOOPBACK, port)), is_own=not listen, home=home)
     with suppress(asyncio.CancelledError):
         asyncio.run(_serve(page))
+
+
+def _of_team() -> str:
+    """The link of the page that the team's cluster serves, with a token of an hour; empty where it serves none."""
+    from .connect import ask_team
+    from .login import logged_in
+
+    told = ask_team(logged_in)
+    return f"{told.page}#token={told.token}" if told.page else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,19 @@ async def served(page: Page) -> AsyncIterator[str]:
         dashboard = Dashboard(world, access, desk=desk(), host=page.host, port=page.port)
         async with dashboard.serve() as address:
             yield f"{address}/now" + (f"#token={token}" if token else "")
+
+
+async def of_team(config: Config, address: Path) -> None:
+    """The page of a team's cluster, until cancelled: each viewer shows a token. Its address is written to a file, which
+    `fairway dashboard` asks for. Without a port for it all else works."""
+    try:
+        async with served(Page(config, is_own=False)) as link:
+            address.write_text(link)
+            await asyncio.get_running_loop().create_future()
+    except OSError as error:
+        log.warning("the dashboard is not served: %s", error)
+    finally:
+        address.unlink(missing_ok=True)
 
 
 async def beside(config: Config) -> None:

@@ -39,13 +39,14 @@ class Told(msgspec.Struct):
     until: float
     server: str
     authority: str
+    page: str = ""
 
 
 @click.command()
 @click.option("--credential", is_flag=True, help="Print a token of an hour as kubectl asks for one; write nothing.")
 def login(credential: bool) -> None:
     """Say who you are on this machine's cluster, and write a kubeconfig for kubectl."""
-    told = ask_team(_login)
+    told = ask_team(logged_in)
     if credential:
         click.echo(msgspec.json.encode(_credential(told)).decode())
         return
@@ -57,7 +58,8 @@ def login(credential: bool) -> None:
     click.echo(f"wrote {path}{first}")
 
 
-async def _login(client: Client) -> Told:
+async def logged_in(client: Client) -> Told:
+    """What the server of the team's cluster says of whoever asks."""
     return msgspec.json.decode(await client.call(Request("POST", LOGIN)), type=Told)
 
 

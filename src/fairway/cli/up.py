@@ -19,7 +19,7 @@ from fairway.clock import Chance, Clock
 from fairway.kube.config import ConfigError, files, in_cluster, load
 
 from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir
-from .dashboard import beside
+from .dashboard import beside, of_team
 from .main import Problem, told
 
 FOLDER = click.option("--data-dir", "folder", default="", metavar="D",
@@ -107,7 +107,8 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
     async def decide(transport: Any) -> None:
         click.echo(str(folder / "kubeconfig"))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(beside(load([folder / "kubeconfig"])))
+            config = load([folder / "kubeconfig"])
+            tasks.create_task(of_team(config, folder / "page") if offer.get("team") else beside(config))
             tasks.create_task(control(transport, folder, settings))
 
     bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))

@@ -1,5 +1,5 @@
 """Accepting connections: TLS, a bound on how many are open, and a time for each to finish its handshake. A Unix socket
-has no TLS: what it carries never leaves the kernel.
+has no TLS: what it carries never leaves the kernel; and no user of one has more than a share of the connections.
 
 Beyond `connections` a new connection is answered 503 with Retry-After; beyond `SPARE` more it is closed at once, so
 that a flood costs neither memory nor descriptors. asyncio's TLS keeps a read buffer of 256 KiB per connection for its
@@ -20,9 +20,11 @@ from functools import partial
 from fairway.clock import Clock
 from fairway.embedded.errors import Failure
 from fairway.embedded.store import encode
+from fairway.embedded.team.people import peer_of
 
 HOST = "127.0.0.1"
 SPARE = 64
+SHARE = 4  # a user of a Unix socket has at most 1/SHARE of the connections
 RETRY_SECONDS = 1.0
 TRIM_AFTER = 100  # closed connections
 
@@ -65,7 +67,7 @@ class Listener:
                     accepted.close()
                     continue
                 with suppress(OSError):
-                    await loop.connect_accepted_socket(partial(self._connection, kind), accepted)
+                    await loop.connect_accepted_socket(partial(self._connection, kind, self._most(accepted)), accepted)
 
     @property
     def count(self) -> int:
@@ -75,10 +77,17 @@ class Listener:
         for connection in tuple(self._open):
             connection.abort()
 
-    def _connection(self, kind: "type[Connection | Plain]") -> "Connection | Plain":
-        if len(self._open) < self.limits.connections:
-            return kind(self._protocol(), self)
-        return kind(Refusal(self.limits.connections, self.limits.handshake_seconds), self)
+    def _connection(self, kind: "type[Connection | Plain]", most: int) -> "Connection | Plain":
+        return kind(Refusal(most, self.limits.handshake_seconds) if most else self._protocol(), self)
+
+    def _most(self, accepted: socket.socket) -> int:
+        """How many connections are too many already, for all or for the user of a Unix socket; 0 if none are."""
+        if len(self._open) >= self.limits.connections:
+            return self.limits.connections
+        if accepted.family != socket.AF_UNIX:
+            return 0
+        most, uid = self.limits.connections // SHARE, peer_of(accepted).uid
+        return most if sum(isinstance(each, Plain) and each.uid == uid for each in self._open) >= most else 0
 
     def opened(self, connection: "Connection | Plain") -> None:
         self._open.add(connection)
@@ -126,7 +135,7 @@ class Plain(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._plain = transport
+        self._plain, self.uid = transport, peer_of(transport.get_extra_info("socket")).uid
         self._listener.opened(self)
         self._protocol.connection_made(transport)
 
@@ -143,7 +152,7 @@ class Refusal(asyncio.Protocol):
 
     def __init__(self, connections: int, seconds: float) -> None:
         self._seconds = seconds
-        text = f"{connections} connections are open, the most that this server serves: close some or try again"
+        text = f"{connections} connections are open, the most that this server serves at once: close some or try again"
         body = encode(Failure(503, "ServiceUnavailable", text, details={"retryAfterSeconds": 1}).status())
         self._answer = (b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
                         b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))

@@ -19,6 +19,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -131,7 +132,10 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
 
 async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:
     """Ends the cluster of a data directory, and waits until it is gone."""
-    pid = holder(folder / "lock")
+    try:
+        pid = holder(folder / "lock")
+    except PermissionError as error:
+        raise UpError(f"{folder} is another user's; only that user, or root, stops a cluster there") from error
     if not pid and not keeps_pods:
         await clock.in_thread(partial(stop_all, folder / "pods", SHUTDOWN))  # what a killed cluster left running
     if not pid:
@@ -220,8 +224,9 @@ class _Cluster:
     async def serve(self, port: int, hollow: Sequence[dict[str, Any]]) -> AsyncIterator[None]:
         """Serves, with what every cluster has."""
         await self.server.start()
-        http = await self._listen(port)
+        http, door = await self._listen(port), None
         try:
+            door = _opened_door(self.team)
             async with asyncio.TaskGroup() as tasks:
                 tending = tasks.create_task(self.server.tend())
                 client = self.client("setup")
@@ -230,31 +235,23 @@ class _Cluster:
                 await _apply(client, kinds.NAMESPACES, {"metadata": {"name": NAMESPACE}, "spec": {}})
                 for node in (self.node, *hollow):
                     await register(client, node)
-                if self.team is None:
-                    yield
-                else:
-                    async with self._joined(self.team, http, client):
-                        yield
+                if self.team and door:
+                    await self._let_users_in(self.team, http, door)
+                yield
                 tending.cancel()
         finally:
             await http.stop()
+            if self.team and door:
+                self.team.socket.unlink(missing_ok=True)
 
-    @asynccontextmanager
-    async def _joined(self, team: Team, http: HttpServer, client: Client) -> AsyncIterator[None]:
-        """Lets the users of the machine in."""
+    async def _let_users_in(self, team: Team, http: HttpServer, listener: socket.socket) -> None:
+        """Answers the users of the machine on this socket."""
+        client = self.client("setup")
         for kind, thing in shared():
             await _apply(client, kind, thing)
-        address = Address(f"https://127.0.0.1:{http.port}", self.keys.authority)
+        address = Address(f"https://127.0.0.1:{http.port}", self.keys.authority, self.folder / "page")
         door = Door(self.server.handle, client, self.tokens, address, admins=team.admins)
-        try:
-            listener = listen(team.socket)
-        except OSError as error:
-            raise UpError(f"{team.socket} cannot be the team's socket: {error.strerror}") from error
-        try:
-            http.open(listener, door.handle)
-            yield
-        finally:
-            team.socket.unlink(missing_ok=True)
+        http.open(listener, door.handle)
 
     async def _listen(self, port: int) -> HttpServer:
         """On `port`, else on the one of last time, so that copies of the kubeconfig stay good, else on any."""
@@ -317,6 +314,15 @@ class _Cluster:
         if not leaving.is_set():
             await self.runner.clock.in_thread(stop)
 
+
+
+def _opened_door(team: Team | None) -> socket.socket | None:
+    """The socket of a team's users; None where there is no team."""
+    try:
+        return listen(team.socket) if team else None
+    except OSError as error:
+        assert team is not None
+        raise UpError(f"{team.socket} cannot be the team's socket: {error.strerror}") from error
 
 
 async def _whole(part: Awaitable[None]) -> None:

@@ -75,7 +75,7 @@ def files(environ: Mapping[str, str], chosen: str = "") -> list[Path]:
 
 def load(paths: Sequence[Path], context: str = "") -> Config:
     """The cluster and user of `context`, or of the current one. Files that do not exist are passed over."""
-    read = [(path, _read(path)) for path in paths if path.exists()]
+    read = [(path, _read(path)) for path in paths if _is_there(path)]
     if not read:
         raise ConfigError(f"{', '.join(map(str, paths))}: no such kubeconfig; start a cluster with `fairway up`")
     name = context or next((str(it["current-context"]) for _, it in read if it.get("current-context")), "")
@@ -98,6 +98,13 @@ def in_cluster(environ: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> C
         token_file=str(account / "token"),
         namespace=(account / "namespace").read_text().strip(),
     )
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
 
 
 def _read(path: Path) -> dict[str, Any]:

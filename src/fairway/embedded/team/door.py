@@ -7,8 +7,10 @@ groups that the machine lists when the token is made. Root and the members of `a
 """
 
 import asyncio
+import errno
 import socket
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +38,7 @@ def listen(path: Path) -> socket.socket:
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
         path.parent.chmod(0o755)  # whatever the umask says
-    path.unlink(missing_ok=True)
+    _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
@@ -47,6 +49,14 @@ def listen(path: Path) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def _clear(path: Path) -> None:
+    """Removes a socket that a killed process left; OSError where one listens there."""
+    with suppress(FileNotFoundError, ConnectionRefusedError), socket.socket(socket.AF_UNIX) as other:
+        other.connect(str(path))
+        raise OSError(errno.EADDRINUSE, "another cluster listens there")
+    path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +80,11 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server listens with TLS, and the certificate authority of it, in PEM."""
+    """Where the server listens with TLS, the certificate authority of it, in PEM, and the file that names its page."""
 
     url: str
     authority: str
+    page: Path
 
 
 class Door:
@@ -145,7 +156,14 @@ class Door:
         until = self._client.clock.now() + LIFE_SECONDS - FRESH_SECONDS
         return {"user": entry.identity.name, "namespace": entry.namespace, "queues": list(entry.queues),
                 "isAdmin": entry.identity.is_master, "token": entry.token, "until": until,
-                "server": self._address.url, "authority": self._address.authority}
+                "server": self._address.url, "authority": self._address.authority,
+                "page": self._page()}
+
+    def _page(self) -> str:
+        """Where the live page is; empty while there is none."""
+        with suppress(OSError):
+            return self._address.page.read_text()
+        return ""
 
 
 def _taken(name: str, person: Person, notes: dict[str, str]) -> str:
