@@ -121,11 +121,11 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             raise UpError(str(error)) from error
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock, job_ttl=options.job_ttl))
-        with claimed(machine.gpus, folder) as claims:
+        with claimed((*machine.gpus, *machine.cards), folder) as claims:
             for line in claims.missing:
                 log.warning("%s", line)
             with _told(folder):
-                cluster = _Cluster.of(options, registry, replace(machine, gpus=claims.gpus))
+                cluster = _Cluster.of(options, registry, claims.left_of(machine))
             async with cluster.serve(options.port, hollow):
                 await cluster.run(control)
 
@@ -215,7 +215,7 @@ class _Cluster:
             log.warning("%s", limits.missing)
         files = {it.index: it.file for it in gpus() if it.file} if options.team else {}
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs,
-                        tenant=tenant, limits=limits, device_files=files)  # fmt: skip
+                        tenant=tenant, limits=limits, device_files=files, cards=machine.cards)  # fmt: skip
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
                    tokens, options.team, frozenset(it.index for it in machine.gpus if it.uuid))  # fmt: skip
@@ -301,7 +301,7 @@ class _Cluster:
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
                 *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
-                watch_idle(self.client("node"), self.runner.pods, lambda: looks.uses),
+                watch_idle(self.client("node"), self.runner.pods, self.runner.dealer, lambda: looks.uses),
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]

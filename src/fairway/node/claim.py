@@ -12,11 +12,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .cards import Card
 from .lock import holder_of
-from .machine import Gpu
+from .machine import Gpu, Machine
 
 FOLDER = "fairway-gpus"
 PLACES = (Path("/run/lock"), Path("/tmp"))
@@ -26,14 +27,19 @@ _NAMED = 4096  # bytes read of the name of another data directory
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The GPUs that this process holds, and a line for each that it does not."""
+    """The GPUs, of whichever maker, that this process holds, and a line for each that it does not."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[Gpu | Card, ...]
     missing: tuple[str, ...]
+
+    def left_of(self, machine: Machine) -> Machine:
+        """The machine with the GPUs that are held."""
+        own = tuple(it for it in self.gpus if isinstance(it, Gpu))
+        return replace(machine, gpus=own, cards=tuple(it for it in self.gpus if isinstance(it, Card)))
 
 
 @contextmanager
-def claimed(gpus: Sequence[Gpu], data_dir: Path, places: Sequence[Path] = PLACES) -> Iterator[Claims]:
+def claimed(gpus: Sequence[Gpu | Card], data_dir: Path, places: Sequence[Path] = PLACES) -> Iterator[Claims]:
     """Holds those of the GPUs that no other cluster holds, until it is left."""
     with ExitStack() as held:
         folders = [folder for place in places if (folder := _folder(place)) is not None] if any_real(gpus) else []
@@ -52,7 +58,7 @@ def claimed(gpus: Sequence[Gpu], data_dir: Path, places: Sequence[Path] = PLACES
         yield Claims(tuple(ours), tuple(missing))
 
 
-def any_real(gpus: Sequence[Gpu]) -> bool:
+def any_real(gpus: Sequence[Gpu | Card]) -> bool:
     return any(gpu.uuid for gpu in gpus)
 
 
@@ -68,7 +74,7 @@ def _folder(place: Path) -> int | None:
         return None
 
 
-def _claim(gpu: Gpu, data_dir: str, folders: Sequence[int], held: ExitStack) -> str:
+def _claim(gpu: Gpu | Card, data_dir: str, folders: Sequence[int], held: ExitStack) -> str:
     """Empty: the GPU is locked in every folder. Else which cluster holds it; then it is locked in none."""
     with ExitStack() as files:
         for folder in folders:

@@ -1,10 +1,11 @@
 """Which pods of this machine are idle, and since when: the annotation `fairway.dev/idle-since` on each.
 
-A pod is used while one of its GPUs computes (measure.py), or while its processes use BUSY of a CPU or more between two
-looks, whatever they do: a cell that computes and prints nothing is use, an open page is none. Its processes are those
-that carry its mark in their environment, a terminal that was opened beside it (`exec`) included, and all that these
-started. A GPU that does not tell how it is used may be used: of such a pod nothing is said. What is said is written
-after QUIET looks without use, with the time of the first, and taken back at the first use.
+A pod is used while one of its GPUs computes (measure.py; those of other makers are asked every GLANCE_SECONDS), or
+while its processes use BUSY of a CPU or more between two looks, whatever they do: a cell that computes and prints
+nothing is use, an open page is none. Its processes are those that carry its mark in their environment, a terminal that
+was opened beside it (`exec`) included, and all that these started. A GPU that does not tell how it is used may be used:
+of such a pod nothing is said. What is said is written after QUIET looks without use, with the time of the first, and
+taken back at the first use.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,9 +21,11 @@ from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
 
+from .cards import Dealer
 from .environment import POD_UID, Pod
 
-LOOK_SECONDS, QUIET, BUSY = 60.0, 2, 0.05
+LOOK_SECONDS, GLANCE_SECONDS, QUIET, BUSY = 60.0, 10.0, 2, 0.05
+PODS, CARDS = "pods", "cards"
 
 
 @dataclass(slots=True)
@@ -83,20 +86,34 @@ class Quiet:
         return time_text(int(self.since[uid])) if self.looks.get(uid, 0) >= QUIET else None
 
 
-async def watch(client: Client, pods: Callable[[], list[Pod]], gpus: Callable[[], Mapping[int, str]]) -> None:
-    """Tells on the pods that run here since when they are idle, until cancelled."""
-    processes, quiet = Processes(), Quiet()
+Uses = Callable[[], Mapping[int, str]]
 
-    async def look(_: str) -> float:
+
+async def watch(client: Client, pods: Callable[[], list[Pod]], dealer: Dealer, gpus: Uses) -> None:
+    """Tells on the pods that run here since when they are idle, until cancelled."""
+    processes, quiet, glances = Processes(), Quiet(), dict[str, float]()
+
+    def glance(now: float) -> float:
+        """Notes which cards compute, or do not tell."""
+        glances.update({card.uuid: now for card in dealer.cards if card.percent != 0})
+        return now + GLANCE_SECONDS
+
+    async def look(key: str) -> float:
+        now = client.clock.now()
+        if key == CARDS:
+            return glance(now)
         running = [it for it in pods() if (it.get("status") or {}).get("phase") == "Running"]
         cpu = await client.clock.in_thread(processes.used) if running else {}
-        quiet.look(running, cpu, gpus(), client.clock.now())
+        since = now - LOOK_SECONDS
+        cpu = {uid: it for uid, it in cpu.items() if all(glances.get(card.uuid, 0) < since for card in dealer.of(uid))}
+        quiet.look(running, cpu, gpus(), now)
         for pod in running:
             await _tell(client, pod, quiet.told(pod))
-        return client.clock.now() + LOOK_SECONDS
+        return now + LOOK_SECONDS
 
     agenda = Agenda(client.clock, client.chance)
-    agenda.note("pods")
+    for key in (PODS, *[CARDS] * bool(dealer.cards)):
+        agenda.note(key)
     await agenda.run(look)
 
 

@@ -32,10 +32,13 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
 from fairway.kube.manifest import Unreadable, load
 
+from .cards import Card, capacity_of, cards, labels_of, notes_of
+
 GPU, PODS = "nvidia.com/gpu", 110
 LEASE_NAMESPACE, LEASE_SECONDS, RENEW_SECONDS = "kube-node-lease", 40, 10.0
 FAKE_MODEL, FAKE_BYTES, FAKE_GROUP = "Fairway-Fake-80GB", 80 << 30, 4
-OWN_LABEL = re.compile(r"nvidia\.com/gpu\..*|fairway\.dev/devices")
+OWN_LABEL = re.compile(r"(nvidia|amd)\.com/gpu\..*|fairway\.dev/devices")
+CARDS = "fairway.dev/cards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,14 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a machine has, or offers: milli-CPU, bytes."""
+    """What a machine has, or offers: milli-CPU, bytes. `cards`: GPUs of other makers (cards.py)."""
 
     name: str
     cpu: int
     memory: int
     storage: int
     gpus: tuple[Gpu, ...] = ()
+    cards: tuple[Card, ...] = ()
 
 
 class NodesError(Exception):
@@ -72,7 +76,7 @@ def probe(folder: Path) -> Machine:
     """`folder`: where pods keep their files."""
     name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower())[:63].strip("-.") or "localhost"
     disk = psutil.disk_usage(str(folder)).total
-    return Machine(name, 1000 * len(os.sched_getaffinity(0)), psutil.virtual_memory().total, disk, gpus())
+    return Machine(name, 1000 * len(os.sched_getaffinity(0)), psutil.virtual_memory().total, disk, gpus(), cards())
 
 
 def offered(machine: Machine, *, cpus: str = "", memory: str = "", fake_gpus: int | None = None) -> Machine:
@@ -86,6 +90,7 @@ def offered(machine: Machine, *, cpus: str = "", memory: str = "", fake_gpus: in
         parse(memory, "memory") if memory else machine.memory,
         machine.storage,
         machine.gpus if fake_gpus is None else fakes,
+        machine.cards,
     )
 
 
@@ -151,8 +156,10 @@ def node_of(machine: Machine, now: float) -> dict[str, Any]:
         "memory": f"{machine.memory >> 10}Ki",
         "ephemeral-storage": f"{machine.storage >> 10}Ki",
         "pods": str(max(PODS, 2 * machine.cpu // 1000)),
-    } | ({GPU: str(len(machine.gpus))} if machine.gpus else {})
+    } | ({GPU: str(len(machine.gpus))} if machine.gpus else {}) | capacity_of(machine.cards)
     notes = {DEVICES: _devices(machine.gpus), CAN_PAUSE: "true"}
+    if machine.cards:
+        notes[CARDS] = msgspec.json.encode(notes_of(machine.cards)).decode()
     meta = {"name": machine.name, "labels": labels(machine), "annotations": notes}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta,
             "status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions(now),
@@ -168,6 +175,7 @@ def labels(machine: Machine) -> dict[str, str]:
         "kubernetes.io/os": platform.system().lower(),
         CHOOSER: "Scheduler",
     }
+    said |= labels_of(machine.cards)
     if machine.gpus:
         said |= {
             "nvidia.com/gpu.present": "true",

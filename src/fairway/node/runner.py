@@ -29,6 +29,7 @@ from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
+from .cards import Card, Dealer
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep, wake
 from .environment import (
     Container,
@@ -83,11 +84,13 @@ class Runner:
         tenant: Tenant | None = None,
         limits: Hierarchies | None = None,
         device_files: Mapping[int, str] | None = None,
+        cards: Sequence[Card] = (),
     ) -> None:
         self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
         self.node: str = node["metadata"]["name"]
         self.capacity, self.limits = node["status"]["capacity"], limits or Hierarchies({})
         self.device_files = device_files or {}
+        self.dealer = Dealer(cards, folder)
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
@@ -373,7 +376,8 @@ class Runner:
         base = account.environment(self.base) if account else self.base
         links = self.names.variables(meta["namespace"]) if pod["spec"].get("enableServiceLinks", True) else {}
         around = Surroundings(base, sources, await self._peers(pod), port, self.capacity, links)
-        env = environment(pod, container, around)
+        over = [uid for uid, it in self._pods.items() if isinstance(it, Packed)] if self.dealer.cards else ()
+        env = environment(pod, container, around) | self.dealer.environment(pod, container, over)
         argv = command(container, env)
         own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
