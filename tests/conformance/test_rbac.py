@@ -384,6 +384,12 @@ async def test_a_name_may_hold_colons(api, namespace):
     assert made["metadata"]["name"] == "team:ml:Reader"
 
 
+async def test_a_selector_of_roles_is_judged(api, namespace):
+    bad = {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}
+    said = {"metadata": {"name": f"{namespace}-bad"}, "aggregationRule": {"clusterRoleSelectors": [bad]}}
+    await api.refused(422, "POST", f"{RBAC}/clusterroles", said)
+
+
 # -- reviews
 
 async def test_may_i_says_yes_with_the_reason_and_no_without(rights, speaking, ann, namespace):
@@ -446,3 +452,13 @@ async def test_who_am_i_names_the_impersonated(speaking, ann):
     said = await speaking(ann, "people").create("/apis/authentication.k8s.io/v1/selfsubjectreviews", {
         "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     assert said["status"]["userInfo"] == {"username": ann, "groups": ["people", "system:authenticated"]}
+
+
+async def test_groups_are_named_in_a_header_each(api, ann):
+    groups = [("Impersonate-Group", name) for name in ("a, b", "c")]
+    headers = [*api.headers.items(), ("Impersonate-User", ann), *groups]
+    url = f"{api.server}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    said = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    async with api.session.post(url, json=said, headers=headers) as answer:
+        info = (await answer.json())["status"]["userInfo"]
+    assert info["groups"] == ["a, b", "c", "system:authenticated"]

@@ -48,7 +48,7 @@ def asked(request: Request) -> Ask:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
+        if len(rest) > 2 and (group or rest[2] not in _OF_NAMESPACES):
             rest = rest[2:]
     resource, name, subresource = (*rest[:3], "", "")[:3]
     verb = _VERBS.get(request.method, request.method.lower())
@@ -62,7 +62,7 @@ def _of_many(request: Request, verb: str) -> tuple[str, str]:
     query = dict(request.query)
     found = _NAME.search(query.get("fieldSelector", ""))
     if verb == "get":
-        verb = "watch" if query.get("watch", "").lower() not in _FALSE else "list"
+        verb = "watch" if query.get("watch", "") not in _FALSE else "list"
     else:
         verb = "deletecollection"
     return verb, found[1] if found else ""

@@ -7,6 +7,7 @@ A ClusterRole with an aggregationRule has the rules of all that its selectors ta
 them, at the start and after each write to a ClusterRole.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
@@ -17,6 +18,8 @@ import msgspec
 from fairway.embedded import meta
 from fairway.embedded.access.identity import controller
 from fairway.embedded.access.rbac import CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP
+from fairway.embedded.database import Full
+from fairway.embedded.errors import Failure
 from fairway.embedded.registry import Registry, Write
 from fairway.embedded.selector import selector_test
 from fairway.embedded.store import Key
@@ -24,6 +27,7 @@ from fairway.embedded.store import Key
 Thing = dict[str, Any]
 _UPDATES = "rbac.authorization.kubernetes.io/autoupdate"
 _BOOT = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+RETRY_SECONDS = 1.0
 _AGGREGATOR = controller("clusterrole-aggregation-controller")
 
 
@@ -39,10 +43,18 @@ async def begin(registry: Registry) -> None:
 
 async def keep_aggregated(registry: Registry) -> None:
     """Runs as a task until the store closes."""
-    while not registry.store.closed:
-        while aggregate(registry):
-            await registry.store.committed()
-        await registry.store.changed(CLUSTER_ROLES)
+    store, seen = registry.store, -1
+    while not store.closed:
+        if store.touched.get(CLUSTER_ROLES, 0) == seen:
+            await store.changed(CLUSTER_ROLES)
+            continue
+        seen = store.touched.get(CLUSTER_ROLES, 0)
+        aggregate(registry)
+        try:
+            await store.committed()
+        except (Full, sqlite3.Error):
+            seen = -1
+            await registry.clock.sleep(RETRY_SECONDS)
 
 
 def aggregate(registry: Registry) -> bool:
@@ -62,7 +74,10 @@ def aggregate(registry: Registry) -> bool:
 def _gathered(role: Thing, roles: list[Thing], selectors: list[Thing]) -> Iterator[Thing]:
     """Each rule once, by the names of the roles that have it."""
     seen = []
-    tests = [selector_test(each) for each in selectors]
+    try:
+        tests = [selector_test(each) for each in selectors]
+    except Failure:  # written before selectors were judged
+        tests = []
     for other in sorted(roles, key=lambda it: str(it["metadata"]["name"])):
         labels = other["metadata"].get("labels") or {}
         if other["metadata"]["name"] != role["metadata"]["name"] and any(test(labels) for test in tests):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fairway.embedded.access.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES
-from fairway.embedded.errors import Cause, required, unsupported, wrong
+from fairway.embedded.errors import Cause, Failure, required, unsupported, wrong
+from fairway.embedded.selector import selector_test
 
 Thing = Mapping[str, Any]
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -27,8 +28,13 @@ def _role(thing: Thing, old: Thing) -> Iterator[Cause]:
     for index, rule in enumerate(thing.get("rules") or ()):
         yield from _rule(rule, f"rules[{index}]", namespaced="namespace" in thing["metadata"])
     for index, each in enumerate((thing.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()):
+        path = f"aggregationRule.clusterRoleSelectors[{index}]"
         if not each:
-            yield required(f"aggregationRule.clusterRoleSelectors[{index}]", "a selector must not be empty")
+            yield required(path, "a selector must not be empty")
+        try:
+            selector_test(each)
+        except Failure as failure:
+            yield wrong(path, each, failure.message)
 
 
 def _rule(rule: Thing, path: str, *, namespaced: bool) -> Iterator[Cause]:
