@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from cluster import until
 from fairway.api.objects import FREEZE, FROZEN
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
-from fairway.node.container import stop_all
+from fairway.node.container import inspect, stop_all
 from fairway.node.pause.cuda import Cuda, CudaError
+from fairway.node.pause.disk import DiskError, criu
 from fairway.node.pause.freezer import Freezer, children
 from fairway.node.pause.gang import next_step
 from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
@@ -105,6 +107,44 @@ async def test_a_frozen_pod_outlives_the_runner_and_wakes_in_its_next_life(tmp_p
     async with machine(tmp_path, life.registry) as second:
         await annotate(second, "a", None)
         assert await grows(work / "count") > then
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
+
+
+def why_no_criu() -> str:
+    try:
+        criu()
+    except DiskError as error:
+        return str(error)
+    return ""
+
+
+WHY_NOT = why_no_criu()
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+async def test_a_frozen_process_goes_to_disk_when_the_machine_goes_down_and_counts_on_later(tmp_path: Path) -> None:
+    program = "import itertools, pathlib, time\nfor n in itertools.count():\n  print(n, file=open('count', 'w'))\n"
+    life = machine(tmp_path)
+    async with life as first:
+        command = {"command": [sys.executable, "-c", program + "  time.sleep(0.01)"]}
+        pod = await first.run("a", "", container=command)
+        count = first.folder / pod["metadata"]["uid"] / "work" / "count"
+        while not (count.exists() and count.read_text() > "20"):
+            await asyncio.sleep(0.01)
+        await annotate(first, "a", "r1")
+        await condition(first, "a", FROZEN, "True")
+        await asyncio.to_thread(stop_all, first.folder, SHUTDOWN)
+        assert not tree(first.attempt(pod))
+        assert inspect(first.attempt(pod)).stopped == "OnDisk"
+    async with machine(tmp_path, life.registry) as second:
+        await condition(second, "a", FROZEN, "True")
+        text = count.read_text()
+        await annotate(second, "a", None)
+        await condition(second, "a", "Ready", "True")
+        assert await grows(count) >= int(text or 0)
+        assert inspect(second.attempt(pod, 1)).pid
+        assert (await second.status("a"))["containerStatuses"][0]["restartCount"] == 0
+        assert not any((second.attempt(pod) / "image").iterdir())
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
 
 

@@ -29,6 +29,7 @@ from fairway.api.quantities import time_text
 from .container import Attempt, inspect
 from .environment import Pod
 from .logs import REMOVED, remove, size_of
+from .pause.disk import IMAGE
 from .podstatus import DELETED
 
 KEPT = ("containers", "earlier", "origin")
@@ -140,7 +141,8 @@ def retire(attempt: Attempt) -> None:
 
 
 def _strip(run: Path) -> None:
-    """Removes the specification, which holds the environment."""
+    """Removes the specification, which holds the environment, and the image of processes."""
+    shutil.rmtree(run / IMAGE, ignore_errors=True)
     for name in ("spec", ".spec"):
         (run / name).unlink(missing_ok=True)
 

@@ -26,10 +26,12 @@ from typing import Any
 import psutil
 
 from .lock import holder
+from .pause.stand import ON_DISK, STILL, Stand, ask, stand_of
 
 MARK, MESSAGE = "FAIRWAY_CONTAINER", "FAIRWAY_TERMINATION_LOG"
 LOST = "ContainerStatusUnknown"
 SWEEP_SECONDS = 10.0
+SAVE_LOOK_SECONDS, MOST_LOOKS = 0.05, 1_200
 SHIM = Path(__file__).with_name("shim.py")
 
 
@@ -216,6 +218,8 @@ def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> None:
     """Ends every container under the folder of all pods, each with its own grace, and waits until they are gone."""
     places = [place.parent for place in folder.glob("*-*/containers/*/*/lock")]
     running = [attempt for attempt in map(inspect, places) if attempt.pid]
+    if at_most is None:
+        running = save_all(running)
     graces = [marshal.loads((it.folder / "spec").read_bytes())["grace"] for it in running]
     for attempt, grace in zip(running, graces):
         stop(attempt, grace if at_most is None else min(grace, at_most), why)
@@ -223,14 +227,29 @@ def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> None:
         _await_end(attempt)
 
 
-def _await_end(attempt: Attempt) -> None:
+def save_all(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Brings to disk those that are frozen, where that is possible; the others are left."""
+    frozen = [it for it in attempts if stand_of(it.folder).step == STILL]
+    for attempt in frozen:
+        if ask(attempt.folder, Stand(ON_DISK, stand_of(attempt.folder).request)):
+            wake(attempt)
+    for attempt in frozen:
+        for _ in range(MOST_LOOKS):
+            if stand_of(attempt.folder).why or _await_end(attempt, SAVE_LOOK_SECONDS):
+                break
+    return [it for it in attempts if holder(it.folder / "lock") == it.pid]
+
+
+def _await_end(attempt: Attempt, at_most: float | None = None) -> bool:
+    """Whether its shim has ended."""
     with suppress(ProcessLookupError):
         file = os.pidfd_open(attempt.pid)
         try:
             if holder(attempt.folder / "lock") == attempt.pid:
-                select.select([file], [], [])
+                return bool(select.select([file], [], [], at_most)[0])
         finally:
             os.close(file)
+    return True
 
 
 def sweep(place: Path) -> None:

@@ -24,8 +24,8 @@ from .health.words import last_words
 from .resize import RESIZED
 
 SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExceeded", "PodFinished"
-NOT_WOKEN = "NotWoken"
-AGAIN = (SHUTDOWN, RESIZED, NOT_WOKEN)
+NOT_WOKEN, ON_DISK = "NotWoken", "OnDisk"
+AGAIN = (SHUTDOWN, RESIZED, NOT_WOKEN, ON_DISK)
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
 TERMINAL = ("Succeeded", "Failed")
 CANNOT = "CannotFreeze"

@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import ASSIGNED, BEGAN, FREEZE, GROUP_NAME, INDEX, OUTSIDE
+from fairway.api.objects import BEGAN, GROUP_NAME, INDEX, OUTSIDE
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -30,7 +30,7 @@ from fairway.kube.kinds import Ref, Selection
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .cards import Card, Dealer
-from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep, wake
+from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
 from .environment import (
     Container,
     Pod,
@@ -53,9 +53,9 @@ from .isolation.limits import Hierarchies
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
 from .packed import Packed, attempt_of, packed, unpacked
-from .pause.gang import failure, next_step
-from .pause.stand import STILL, Stand, ask, stand_of
-from .podstatus import AGAIN, DELETED, NOT_WOKEN, TERMINAL, Frozen, Next, Sight, next_of, status_of
+from .pause.look import freeze, restoring
+from .pause.stand import STILL, Stand, stand_of, write_stand
+from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, size_of, size_run, voice
 from .volumes import make_volumes, mounts
@@ -198,7 +198,7 @@ class Runner:
             return None if held == inf else held  # until it has started nobody can tell what runs
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
-        frozen, moves_on = self._freeze(pod, histories)
+        frozen, moves_on = freeze(pod, histories, lambda: self._frozen_with(pod))
         health = self._health(pod, dict.fromkeys(histories, ()) if frozen else histories)  # frozen it answers no probe
         sight = Sight(pod, histories, self.clock.now(), health=health, frozen=frozen)
         ahead = next_of(sight)
@@ -216,28 +216,6 @@ class Runner:
     def _health(self, pod: Pod, histories: Mapping[str, Sequence[Attempt]]) -> dict[str, Health]:
         lasts = {it["name"]: (it, last) for it in _containers(pod) for last in histories[it["name"]][-1:]}
         return self.keeper.look(pod, {name: each for name, each in lasts.items() if each[1].is_running})
-
-    def _freeze(self, pod: Pod, histories: Mapping[str, Sequence[Attempt]]) -> tuple[Frozen | None, bool]:
-        """Has its processes frozen, or let go on, as its annotation says: how far that is, and whether it moves on."""
-        meta = pod["metadata"]
-        request = "" if "deletionTimestamp" in meta else (meta.get("annotations") or {}).get(FREEZE, "")
-        running = [it[-1] for it in histories.values() if it and it[-1].is_running]
-        own = [stand_of(it.folder) for it in running]
-        if not request and not any(one.step for one in own):
-            return None, False
-        for attempt, stand in zip(running, own):
-            if not request and stand.why and not attempt.is_asked:
-                stop(attempt, 0.0, NOT_WOKEN)
-        gang = self._frozen_with(pod) if ASSIGNED in (meta.get("annotations") or {}) else own
-        wanted = next_step(request, own, gang, has_gpu=gang is not own)
-        for attempt in running:
-            if ask(attempt.folder, wanted):
-                wake(attempt)
-        if request and not running:
-            return Frozen(why="no process of it runs"), False
-        why = failure(request, gang) if request else ""
-        is_still = all(one.step == STILL for one in own) or (not request and any(one.step for one in own))
-        return Frozen(is_still, why), not why and not (wanted.step == STILL and is_still)
 
     def _frozen_with(self, pod: Pod) -> list[Stand]:
         """How far the attempts of all pods of its workload are."""
@@ -340,10 +318,15 @@ class Runner:
         spec = await self._spec(pod, container)
         uid, name = pod["metadata"]["uid"], container["name"]
         self._note(pod, spec["env"])
+        begun = next((it for it in reversed(attempts) if it.started_at is not None), None)
         for old in attempts[:-1]:
-            retire(old)
+            if old is not begun:
+                retire(old)
         is_ours = bool(attempts) and attempts[-1].stopped in AGAIN
+        spec |= await self.clock.in_thread(partial(restoring, begun))
         place = prepare(self._place(pod, name), attempts, spec, is_own=not is_ours)
+        if begun and "restore" in spec:
+            write_stand(place, replace(stand_of(begun.folder), step=STILL))
         pipe = self._nursery.launch(place)
         self._starting[uid, name] = inf
         asyncio.get_running_loop().add_reader(pipe, self._started, place, pipe)

@@ -166,9 +166,17 @@ def shim(folder, told):
     with open(f"{folder}/spec", "rb") as file:
         spec = marshal.load(file)
     log, before = Log(folder), oom_kills()
-    child, pipes, error = start(spec)
+    child, pipes, error = restore(spec) if "restore" in spec else start(spec)
     os.close(told)
-    code, why = attend(Stop(folder, child), wake, pipes, log)
+    stop = Stop(folder, child)
+    if "restore" in spec:
+        if error:
+            write(f"{folder}/exit", f"137 {begun} {time.time_ns()} NotWoken -\n{error}")
+            return
+        stop.pause.wake()
+    code, why = attend(stop, wake, pipes, log)
+    if code and not why and stop.pause.is_on_disk():
+        why = "OnDisk"
     reason, _, message = error.partition("\n")
     if reason:
         code = 128
@@ -235,6 +243,32 @@ def start(spec):
     with os.fdopen(told, "rb") as file:
         error = file.read().decode(errors="replace")
     return child, {out: "stdout", err: "stderr"}, error
+
+
+def restore(spec):
+    """As `start`, of processes that are on disk: they are our children again, and write to our pipes."""
+    (out, out_w), (err, err_w), plan = os.pipe(), os.pipe(), spec["restore"]
+    command = list(plan["command"])
+    for end, pipe in zip((out_w, err_w), plan["pipes"]):
+        os.set_inheritable(end, True)
+        command += ["--inherit-fd", f"fd[{end}]:{pipe}"]
+    criu = os.fork()
+    if not criu:
+        with suppress(OSError):
+            enclosure.enter_cgroups(spec["cgroups"])
+            os.execve(command[0], command, {})
+        os._exit(1)
+    _, status = os.waitpid(criu, 0)
+    os.close(out_w)
+    os.close(err_w)
+    if status:
+        kill_rest()
+        return 0, {}, "its processes could not be brought back from disk"
+    with open(f"{plan['image']}/pid", encoding="ascii") as file:
+        child = int(file.read())
+    for entry in os.scandir(plan["image"]):
+        os.unlink(entry.path)
+    return child, {out: "stdout", err: "stderr"}, ""
 
 
 def become(spec, shim, out, err):
@@ -316,6 +350,15 @@ class Pause:
                 return file.read()
         except FileNotFoundError:
             return ""
+
+    def wake(self):
+        """What came back from disk is frozen yet, as `paused` says."""
+        self.seen = None
+        self.look()
+
+    def is_on_disk(self):
+        with suppress(FileNotFoundError), open(f"{self.folder}/paused", encoding="utf-8") as file:
+            return file.read().startswith("4 ")
 
     def lift(self):
         """Nothing is to be frozen any more."""

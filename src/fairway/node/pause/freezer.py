@@ -16,8 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from .cuda import CHECKPOINTED, LOCKED, Cuda, CudaError
+from .disk import DiskError, dump
 from .stand import LOCKED as IS_LOCKED
-from .stand import SAVED, STILL, Stand, asked, stand_of, write_stand
+from .stand import ON_DISK, SAVED, STILL, Stand, asked, stand_of, write_stand
 
 LOCK_SECONDS = 10.0
 MOST_LOOKS, LOOKS_PER_TRY, LOOK_SECONDS = 2_500, 25, 0.002
@@ -44,7 +45,7 @@ class Freezer:
                     self._up(wanted.request)
                 elif not self._down():
                     return
-            except (CannotError, CudaError) as error:
+            except (CannotError, CudaError, DiskError) as error:
                 self._fail(wanted.request, str(error), is_rising=wanted.step > self.stand.step)
                 return
 
@@ -64,7 +65,18 @@ class Freezer:
                 self._cuda().checkpoint(pid)
         elif step == STILL:
             self._halt()
+        elif step == ON_DISK:
+            self._save(has_gpu=bool(pids))
         self._note(step, request, pids)
+        if step == ON_DISK:
+            self._send(signal.SIGKILL)
+
+    def _save(self, *, has_gpu: bool) -> None:
+        """All in one image: what has left the first process's tree cannot be in it."""
+        others = [pid for pid in children(self.root) if pid != os.getpid()]
+        if len(others) != 1:
+            raise CannotError("some of its processes have left the first one")
+        dump(self.folder, others[0], has_gpu=has_gpu)
 
     def _down(self) -> bool:
         """One step; False where it is over with the processes."""
@@ -82,8 +94,8 @@ class Freezer:
         return True
 
     def _fail(self, request: str, why: str, *, is_rising: bool) -> None:
-        """What cannot rise goes back to the beginning; what cannot go back stays where it is."""
-        if not is_rising:
+        """What cannot rise goes back to the beginning; what cannot go back, or not to disk, stays where it is."""
+        if not is_rising or self.stand.step == STILL:
             self._note(self.stand.step, request, self.stand.pids, why)
             return
         self._send(signal.SIGCONT)

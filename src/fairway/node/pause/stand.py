@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-RUNNING, LOCKED, SAVED, STILL = range(4)
+RUNNING, LOCKED, SAVED, STILL, ON_DISK = range(5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,62 @@
+"""Frozen processes to disk and back, by CRIU: what it needs to be told, and what keeps it from working.
+
+The image lies in the folder of the attempt, closed to all but the user of the machine. It holds the memory of the
+processes; the files that they have open stay where they are. Processes with a GPU have their GPU memory in host memory
+by then, which CRIU can do from version 4 on. Another process must not have taken their pids meanwhile.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OF_GPUS = 4
+"""The first version that knows processes with a GPU."""
+IMAGE = "image"
+DUMP_SECONDS = 120.0
+
+
+class DiskError(Exception):
+    """What CRIU answered, or that there is none: one line."""
+
+
+def criu(*, has_gpu: bool = False) -> str:
+    """Its path; DiskError where it is not there, or not able to work here."""
+    path = shutil.which("criu", path=PLACES)
+    if path is None:
+        raise DiskError("CRIU is not installed")
+    version = re.search(r"Version: (\d+)", _said([path, "--version"]))
+    if has_gpu and (version is None or int(version[1]) < OF_GPUS):
+        raise DiskError(f"CRIU {OF_GPUS} or later is needed for processes with a GPU")
+    _said([path, "check"])
+    return path
+
+
+def dump(folder: Path, pid: int, *, has_gpu: bool) -> None:
+    """Writes the image of a process and its descendants, which stay as they are. Raises DiskError."""
+    path, image = criu(has_gpu=has_gpu), folder / IMAGE
+    shutil.rmtree(image, ignore_errors=True)
+    image.mkdir(mode=0o700)
+    pipes = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
+    (image / "pipes").write_text("\n".join(pipes))
+    what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks"]
+    _said([path, "dump", *what])
+
+
+def restoring(folder: Path) -> dict[str, list[str] | str]:
+    """What the shim is to do instead of starting the program: a command, and the pipes that its own stand in for."""
+    image = folder / IMAGE
+    command = [criu(), "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
+               "--restore-sibling", "--pidfile", str(image / "pid")]  # fmt: skip
+    return {"command": command, "pipes": (image / "pipes").read_text().split("\n"), "image": str(image)}
+
+
+def _said(command: Sequence[str]) -> str:
+    found = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_SECONDS, env={"PATH": PLACES})
+    if found.returncode:
+        lines = [line for line in (found.stdout + found.stderr).splitlines() if "Error" in line]
+        raise DiskError(f"`criu {command[1]}` failed: {(lines or ['without a word'])[-1].strip()}")
+    return found.stdout

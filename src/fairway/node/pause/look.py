@@ -1,0 +1,51 @@
+"""What the runner asks of the shims of a pod that is frozen, or to be, and what it can say of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from fairway.api.objects import ASSIGNED, FREEZE
+from fairway.node.container import Attempt, stop, wake
+from fairway.node.environment import Pod
+from fairway.node.podstatus import NOT_WOKEN, ON_DISK, Frozen
+
+from . import disk
+from .gang import failure, next_step
+from .stand import STILL, Stand, ask, stand_of
+
+
+def freeze(
+    pod: Pod, histories: Mapping[str, Sequence[Attempt]], gang: Callable[[], list[Stand]]
+) -> tuple[Frozen | None, bool]:
+    """Has its processes frozen, or let go on, as its annotation says: how far that is, and whether it moves on. `gang`:
+    how far the attempts of all pods of its workload are."""
+    notes = pod["metadata"].get("annotations") or {}
+    request = "" if "deletionTimestamp" in pod["metadata"] else notes.get(FREEZE, "")
+    lasts = [it[-1] for it in histories.values() if it]
+    running = [it for it in lasts if it.is_running]
+    own = [stand_of(it.folder) for it in running]
+    if not request and not any(one.step for one in own):
+        return None, False
+    if not running:
+        is_saved = any(it.stopped == ON_DISK for it in lasts)
+        return Frozen(is_saved, "" if is_saved else "no process of it runs"), False
+    for attempt, stand in zip(running, own):
+        if not request and stand.why and not attempt.is_asked:
+            stop(attempt, 0.0, NOT_WOKEN)
+    has_gpu = ASSIGNED in notes
+    together = gang() if has_gpu else own
+    wanted = next_step(request, own, together, has_gpu=has_gpu)
+    for attempt in running:
+        if ask(attempt.folder, wanted):
+            wake(attempt)
+    why = failure(request, together) if request else ""
+    is_still = all(one.step >= STILL for one in own) or not request
+    return Frozen(is_still, why), not why and not (wanted.step == STILL and is_still)
+
+
+def restoring(last: Attempt | None) -> dict[str, Any]:
+    """What a shim has to do more where the last attempt is on disk; nothing where that cannot be brought back."""
+    if last and last.stopped == ON_DISK:
+        with suppress(disk.DiskError, OSError):
+            return {"restore": disk.restoring(last.folder)}
+    return {}
