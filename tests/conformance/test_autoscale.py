@@ -52,6 +52,14 @@ async def test_a_busy_deployment_grows(api, autoscalers, namespace):
     assert [(it["type"], it["status"]) for it in shown["status"]["conditions"]] == [("ScalingActive", "True")]
 
 
+async def test_what_nothing_measures_is_kept_with_a_warning(api, autoscalers):
+    if "fairway" not in (await api.get("/version"))["gitVersion"]:
+        pytest.skip("a whole Kubernetes may measure it")
+    gpus = {"name": "nvidia.com/gpu", "target": {"type": "AverageValue", "averageValue": "1"}}
+    answer = await api.ask("POST", autoscalers, autoscaler(metrics=[{"type": "Resource", "resource": gpus}]))
+    assert answer.status == 201 and "nothing measures nvidia.com/gpu" in answer.headers["warning"]
+
+
 @pytest.mark.whole_cluster
 @pytest.mark.usefixtures("logs")
 async def test_an_autoscaler_without_its_target_says_so(api, autoscalers):

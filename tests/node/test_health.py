@@ -201,6 +201,8 @@ async def test_a_request_succeeds_by_its_status(answering: int, path: str, outco
 async def test_a_connection_is_enough_for_a_tcp_probe(answering: int) -> None:
     assert await perform({"tcpSocket": {"port": answering}}, place(), 10) == ""
     assert "no port named 'x'" in await perform({"tcpSocket": {"port": "x"}}, place(), 10)
+    for action in ("tcpSocket", "httpGet"):
+        assert await perform({action: {"port": "70000"}}, place(), 10)
 
 
 async def test_a_probe_that_gets_no_answer_fails_in_time() -> None:
@@ -216,7 +218,8 @@ async def test_a_probe_that_gets_no_answer_fails_in_time() -> None:
 
 
 @pytest.mark.parametrize("message, outcome", [
-    (b"\x08\x01", ""), (b"\x08\x02", "the service is NOT_SERVING"), (None, "the server does not know the service")])
+    (b"\x08\x01", ""), (b"\x08\x02", "the service is NOT_SERVING"), (b"", "the service is UNKNOWN"),
+    (None, "the server does not know the service")])
 async def test_a_grpc_probe_reads_the_health_of_a_service(message: bytes | None, outcome: str) -> None:
     def frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
         return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload

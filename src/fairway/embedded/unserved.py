@@ -41,9 +41,9 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:
-    yield from _ignored(spec, path, _POD)
+    yield from _ignored(spec, path, _POD | {"hostAliases": [], "dnsConfig": {}})
     for where, container in containers(spec):
-        yield from _ignored(container, f"{path}.{where}", _POD)
+        yield from _ignored(container, f"{path}.{where}", _POD | {"stdin": False, "tty": False})
 
 
 def _ignored(spec: Mapping[str, Any], path: str, fields: Mapping[str, Any]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -148,8 +149,10 @@ class Runner:
     def shims(self, namespace: str, name: str) -> dict[str, int]:
         """The pids of the shims of a pod's containers that run; none where it is not a pod of this machine."""
         pod = self.informer.store.get(f"{namespace}/{name}")
-        lasts = {it["name"]: history(self._place(pod, it["name"]))[-1:] for it in _containers(pod)} if pod else {}
-        return {name: it.pid for name, found in lasts.items() for it in found if it.is_running}
+        with suppress(FileNotFoundError):  # it goes while we look
+            lasts = {it["name"]: history(self._place(pod, it["name"]))[-1:] for it in _containers(pod)} if pod else {}
+            return {name: it.pid for name, found in lasts.items() for it in found if it.is_running}
+        return {}
 
     def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None:
         """A command beside a container that runs; None where it does not."""

@@ -18,6 +18,7 @@ from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import PODS, Kind, Ref, Selection
 
+from .rules import RESOURCES
 from .wanted import Use, bounded, wanted
 
 AUTOSCALERS = Kind("HorizontalPodAutoscaler", "horizontalpodautoscalers", "autoscaling/v2")
@@ -113,7 +114,7 @@ class Autoscalers:
         used = {it["metadata"]["name"]: it for it in listed}
         wishes, told = [], []
         for metric in one.spec.get("metrics") or ():
-            if metric["type"] != "Resource":
+            if metric["type"] != "Resource" or metric["resource"]["name"] not in RESOURCES:
                 continue
             asked = metric["resource"]
             uses = [_use(it, used.get(it["metadata"]["name"]), asked) for it in pods]

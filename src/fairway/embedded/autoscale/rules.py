@@ -7,6 +7,7 @@ from fairway.embedded.errors import Cause, required, wrong
 
 NAME = "horizontalpodautoscalers.autoscaling"
 CPU_PERCENT = 80
+RESOURCES = ("cpu", "memory")
 TARGETS = ("Deployment", "ReplicaSet", "StatefulSet")
 Thing = Mapping[str, Any]
 
@@ -44,8 +45,9 @@ def warnings(spec: Thing) -> Iterator[str]:
     if kind not in TARGETS:
         yield f"spec.scaleTargetRef: nothing scales a {kind} here, only {', '.join(TARGETS)}"
     for index, metric in enumerate(spec.get("metrics") or ()):
-        if metric.get("type") != "Resource":
-            yield f"spec.metrics[{index}] is kept as data here: nothing measures {metric.get('type')}, only Resource"
+        resource = metric["resource"]["name"] if metric.get("type") == "Resource" else metric.get("type")
+        if resource not in RESOURCES:
+            yield f"spec.metrics[{index}] is kept as data here: nothing measures {resource}, only cpu and memory"
     behavior = spec.get("behavior") or {}
     if any((behavior.get(way) or {}).get("policies") for way in ("scaleUp", "scaleDown")):
         yield "spec.behavior: policies are kept as data here: nothing acts on them"

@@ -37,7 +37,7 @@ async def perform(action: Mapping[str, Any], place: Place, seconds: float | None
         return await place.clock.within(seconds, _perform(action, place))
     except TimeoutError:
         return f"no answer within {seconds:g} seconds" if seconds is not None else "the connection timed out"
-    except (OSError, aiohttp.ClientError, ValueError) as error:
+    except (OSError, OverflowError, aiohttp.ClientError, ValueError) as error:
         return str(error) or type(error).__name__
 
 

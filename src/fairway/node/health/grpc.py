@@ -25,7 +25,7 @@ async def check(host: str, port: int, service: str) -> str:
         content = b""
         async for kind, flags, payload in _frames(reader, writer):
             if kind == DATA:
-                content += payload[1 : len(payload) - payload[0]] if flags & PADDED else payload
+                content += payload[1 : len(payload) - payload[0]] if flags & PADDED and payload else payload
             if kind in (RESET, GO_AWAY):
                 return "the server refuses the call grpc.health.v1.Health/Check"
             if kind in (DATA, HEADERS) and flags & END_STREAM:

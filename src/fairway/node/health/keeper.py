@@ -8,7 +8,7 @@ container that is to stop: its `preStop` hook runs first, in the time of its gra
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,8 @@ class Keeper:
             self.events.tell(kept.about, HOOK_FAILED, f"PostStartHook failed: {why}", is_warning=True)
             self._say(kept, replace(kept.health, fault=HOOK_FAILED))
             return False
-        mark.touch(mode=0o600)
+        with suppress(OSError):  # on a full disk the next life repeats it
+            mark.touch(mode=0o600)
         return True
 
     async def _watch_readiness(self, kept: Kept, probe: Probe) -> None:
