@@ -180,6 +180,21 @@ def test_a_deadline_stays_the_reason_when_no_failure_is_allowed():
     play(story)
 
 
+def test_the_end_of_a_job_is_seen_before_it_goes_however_short_it_is_kept():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", annotations=lasting(5), ttlSecondsAfterFinished=0))
+        await state(client, "a", "Complete")
+        ended = client.clock.now()
+
+        async def is_gone() -> bool:
+            return not await client.list(Selection(kinds.JOBS))
+
+        await until(client, FOREVER, is_gone)
+        assert 1 <= client.clock.now() - ended < 4
+
+    play(story)
+
+
 def test_a_finished_job_goes_when_its_time_to_live_is_over():
     async def story(client: Client) -> None:
         await client.create(kinds.JOBS, job("a", annotations=lasting(5), ttlSecondsAfterFinished=100))

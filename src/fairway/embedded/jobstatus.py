@@ -33,6 +33,7 @@ from .successpolicy import rule_met
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 360.0
 ALL = -1
 COUNTED = ("Count", "FailIndex", "FailJob")
+LEAST_TTL = 2.0  # what waits for a Job's end sees it before the Job is gone
 EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -153,7 +154,7 @@ def failures(job: Job, pods: Sequence[Pod]) -> Counter[int]:
 
 def _finished(job: Job, pods: Sequence[Pod], ended_at: float, now: float) -> Step:
     ttl = job.spec.ttl_seconds_after_finished
-    expires = None if ttl is None else ended_at + ttl
+    expires = None if ttl is None else ended_at + max(ttl, LEAST_TTL)
     return Step(
         job.status,
         remove=tuple(pod for pod in pods if not pod.is_over),
