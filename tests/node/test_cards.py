@@ -107,6 +107,15 @@ def test_no_card_is_given_twice_and_those_of_a_pod_that_is_over_are_given_again(
     assert [it.index for it in dealer.of("c")] == [2, 3]
 
 
+def test_the_device_files_of_others_are_hidden(tmp_path: Path) -> None:
+    two_of_amd(tmp_path / "sys")
+    dealer = Dealer(cards(tmp_path / "sys"), tmp_path)
+    dealer.environment(pod("a"), container(1), ())
+    dealer.environment(pod("b"), container(0), ())
+    assert dealer.hidden(pod("a"), container(1)) == ["/dev/dri/renderD128"]
+    assert dealer.hidden(pod("b"), container(0)) == ["/dev/dri/renderD129", "/dev/dri/renderD128", "/dev/kfd"]
+
+
 def test_a_container_without_cards_sees_none_of_amd(tmp_path: Path) -> None:
     dealer = Dealer(FOUR, tmp_path)
     assert dealer.environment(pod("a"), {"name": "main"}, ())["ROCR_VISIBLE_DEVICES"] == ""

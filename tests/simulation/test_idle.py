@@ -3,7 +3,8 @@
 from typing import Any
 
 from simworld import Thing, World, job, node, pod
-from test_apps import START, made, workload
+from test_apps import START as BEGIN
+from test_apps import made, workload
 from test_apps import play as play_apps
 from test_life import play
 
@@ -12,6 +13,7 @@ from fairway.embedded.apps.control import DEPLOYMENTS, STATEFUL_SETS
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
+START = BEGIN + 60  # since when nothing is done
 LIMIT, AHEAD = 1800.0, 900.0  # the time-out, and how long before it is told
 IDLE = {"annotations": {"fairway.dev/idle-timeout": "30m"}}
 
@@ -50,7 +52,7 @@ def test_an_idle_job_is_told_a_quarter_of_an_hour_ahead_and_parked_with_its_plac
         parked, status = world.clock.now() - START, (await world.workload("job-nb"))["status"]
         await world.apply(job("late", seconds=1e6))
         await started(world, "job-late")
-        await world.annotate("nb", active="true")
+        await world.annotate("nb", paused=None)
         await world.until(lambda: world.says_reason("job-nb", "NoRoom"))
         again = await world.workload("job-nb")
         await world.delete(kinds.JOBS, "late")
@@ -60,8 +62,8 @@ def test_an_idle_job_is_told_a_quarter_of_an_hour_ahead_and_parked_with_its_plac
 
     noticed, parked, notice, status, events = play(story, node("n1", cpu=2))
     assert LIMIT - AHEAD <= noticed < LIMIT - AHEAD + 2 and LIMIT <= parked < LIMIT + 5
-    assert notice == "idle since 2027-01-15T08:00:00Z; parked at 2027-01-15T08:30:00Z unless it computes before"
-    assert status == "parked: idle since 2027-01-15T08:00:00Z; `fairway resume nb` wakes it"
+    assert notice == "idle since 2027-01-15T08:01:00Z; parked at 2027-01-15T08:31:00Z unless it computes before"
+    assert status == "idle since 2027-01-15T08:01:00Z; `fairway resume nb` wakes it"
     assert events == [("nb", notice)]
 
 
@@ -82,6 +84,27 @@ def test_a_session_that_computes_again_is_left_alone_and_told_so() -> None:
     used, soon = play(story, node("n1"))
     assert used["phase"] == "Running" and not used.get("message")
     assert soon["phase"] == "Running" and soon["reason"] == "Idle"
+
+
+def test_what_a_node_can_freeze_keeps_its_memory_while_it_is_idle() -> None:
+    async def story(world: World) -> Any:
+        note = {"metadata": {"annotations": {"fairway.dev/pause": "true"}}}
+        await world.client.patch(Ref(kinds.NODES, "n1"), note)
+        await world.apply(job("nb", seconds=1e6, **IDLE))
+        await started(world, "job-nb")
+        await mark(world, START)
+        await world.until(lambda: world.is_in("job-nb", "Paused"), seconds=2 * LIMIT)
+        status = (await world.workload("job-nb"))["status"]
+        (one,) = await world.pods()
+        await world.annotate("nb", paused=None)
+        await started(world, "job-nb")
+        woken = world.clock.now()
+        await world.until(lambda: world.says_reason("job-nb", "Idle"), seconds=LIMIT)
+        assert world.clock.now() - woken >= LIMIT - AHEAD - 1  # what was said of it before does not count
+        return status["message"], one["metadata"]["name"]
+
+    message, name = play(story, node("n1"))
+    assert "idle since 2027-01-15T08:01:00Z; `fairway resume nb` wakes it" in message and name.startswith("nb-")
 
 
 def test_a_controller_that_comes_late_tells_ahead_all_the_same() -> None:
@@ -124,7 +147,7 @@ def test_a_bare_pod_is_parked_and_woken_under_its_name_and_is_not_idle_at_once()
         await mark(world, START)
         await world.until(lambda: world.is_in("pod-nb", "Parked"), seconds=2 * LIMIT)
         await world.until(lambda: world.says_reason("pod-nb", "Parked"))
-        note = {"metadata": {"annotations": {"fairway.dev/active": "true"}}}
+        note = {"metadata": {"annotations": {"fairway.dev/paused": None}}}
         await world.client.patch(Ref(kinds.PODS, "nb", "default"), note)
         await started(world, "pod-nb")
         await world.clock.sleep(2 * LIMIT)

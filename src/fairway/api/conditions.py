@@ -500,7 +500,7 @@ def idle(began: float, end: float) -> str:
 
 
 def parked(began: float, name: str) -> str:
-    return f"parked: idle since {_moment(began)}; `fairway resume {name}` wakes it"
+    return f"idle since {_moment(began)}; `fairway resume {name}` wakes it"
 
 
 def exit_of(pod: PodObject) -> Terminated | None:

@@ -3,8 +3,9 @@
 A workload with an `idleTimeout` is idle since the latest time that its pods are (`fairway.dev/idle-since`, written by
 their node); a pod without that annotation is in use, or nobody knows, and then nothing is parked. AHEAD_SECONDS before
 the time-out, at most half of it, its condition Idle turns True with an event. At the time-out the condition's reason
-is Parked and the owner is switched off as its user would: a Job or a bare pod by the annotation `fairway.dev/active`,
-so that it keeps its place; what makes pods again and again by its number of replicas, if that is one. Each write
+is Parked and the owner is switched off as its user would: a Job or a bare pod by the annotation `fairway.dev/paused`,
+so that it keeps its place, and where the node can freeze it what it has in memory; what makes pods again and again by
+its number of replicas, if that is one. Each write
 follows from what is seen, so a crash between two of them is followed by the turn that repeats the second.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from fairway.api import conditions
 from fairway.api.decode import decode
-from fairway.api.objects import ACTIVE, IDLE_SINCE, PARKED_REPLICAS, Metadata, PodObject
+from fairway.api.objects import IDLE_SINCE, PARKED_REPLICAS, PAUSED, Metadata, PodObject
 from fairway.api.owners import controller_of
 from fairway.api.quantities import Malformed, duration, time
 from fairway.api.types import WorkloadObject
@@ -26,7 +27,7 @@ from .bind import is_over, ref_of
 from .cases import Case
 from .means import Means
 from .owner import Owner, PodsOwner
-from .status import IDLE, PARKED, RUNS, Said, holds, idle, since, turned
+from .status import IDLE, PARKED, Said, holds, idle, since, turned
 
 AHEAD_SECONDS = 900.0
 SERVED = {
@@ -63,11 +64,12 @@ class Idle:
         if not self.means.election.is_leader():
             return now + 1.0
         said = case.workload
-        if said is None or case.owner is None or not said.spec.active:
+        if said is None or case.owner is None or not said.spec.may_run:
             return None
-        timeout, began = _timeout(said), idle_since(case.pods)
-        if said.status.phase not in RUNS or not timeout or began is None:
+        timeout, began, ran = _timeout(said), idle_since(case.pods), since(said.status, "Running")
+        if ran is None or not timeout or began is None:
             return await self._clear(key, said)
+        began = max(began, ran)  # the pods of one that was frozen are those that were idle
         ahead, told = min(AHEAD_SECONDS, timeout / 2), since(said.status, IDLE)
         if now < began + timeout - ahead:
             await self._clear(key, said)
@@ -129,7 +131,7 @@ def _timeout(said: WorkloadObject) -> float:
 
 async def switch_of(client: Client, owner: Owner) -> Switch | None:
     """How an owner is parked; None of one with several replicas, each of which is a workload."""
-    off = {"metadata": {"annotations": {ACTIVE: "false"}}}
+    off = {"metadata": {"annotations": {PAUSED: "true"}}}
     if isinstance(owner, PodsOwner) and not owner.is_remade:
         return await _scaled(client, owner.pods[0])
     if isinstance(owner, PodsOwner):

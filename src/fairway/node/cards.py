@@ -22,6 +22,7 @@ from .environment import Container, Pod, Unusable
 AMD, XE, I915 = "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915"
 RESOURCES = (AMD, XE, I915)
 VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
+KFD = "/dev/kfd"
 GIVEN = "cards"
 """The file of what a pod has: by container and resource, numbers of cards."""
 
@@ -29,7 +30,8 @@ GIVEN = "cards"
 @dataclass(frozen=True, slots=True)
 class Card:
     """`index`: its number among those of its resource. `memory`: bytes of its own, 0 of one that uses the machine's.
-    `numa`: -1: none or unknown. `uuid`: its PCI address, by which clusters keep out of each other's way."""
+    `numa`: -1: none or unknown. `uuid`: its PCI address, by which clusters keep out of each other's way;
+    `file`: the device file by which a process reaches it."""
 
     resource: str
     index: int
@@ -38,6 +40,7 @@ class Card:
     memory: int = 0
     numa: int = -1
     folder: Path = Path()
+    file: str = ""
 
     @property
     def percent(self) -> int | None:
@@ -60,7 +63,8 @@ def cards(root: Path = Path("/sys")) -> tuple[Card, ...]:
         key = (resource, rank[1], address)
         model = _read(place / "product_name") or rank[0] or f"{vendor} {_read(place / 'device')}"
         numa = _read(place / "numa_node")
-        found.append((key, address, model, _memory(place), int(numa) if numa.lstrip("-").isdecimal() else -1, place))
+        found.append((key, address, model, _memory(place), int(numa) if numa.lstrip("-").isdecimal() else -1,
+                      place, f"/dev/dri/renderD{minor}"))  # fmt: skip
     found.sort(key=lambda it: it[0])
     made: list[Card] = []
     for (resource, *_), *facts in found:
@@ -153,6 +157,12 @@ class Dealer:
         groups = [[it for it in free if it.numa == numa] for numa in dict.fromkeys(it.numa for it in free)]
         best = min((it for it in groups if len(it) >= count), key=len, default=free)
         return [card.index for card in best[:count]]
+
+    def hidden(self, pod: Pod, container: Container) -> list[str]:
+        """The device files of cards that a container does not have."""
+        mine = _given(self.folder / pod["metadata"]["uid"]).get(container["name"], {}) if self.cards else {}
+        others = [card.file for card in self.cards if card.index not in mine.get(card.resource, ())]
+        return others + [KFD] * (not mine.get(AMD) and any(card.resource == AMD for card in self.cards))
 
     def of(self, uid: str) -> list[Card]:
         """The cards that a pod has."""

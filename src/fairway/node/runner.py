@@ -373,6 +373,7 @@ class Runner:
         is_bound = bool(mounted or message or hosts) or _gains_nothing(container)
         given = devices_of(pod, container["name"]).split(",")
         hidden = sorted(file for index, file in self.device_files.items() if str(index) not in given)
+        hidden += self.dealer.hidden(pod, container) if self.tenant else []
         resources = container.get("resources") or {}
         return {
             "argv": argv,
