@@ -105,3 +105,9 @@ async def test_an_exec_plugin_that_fails_is_named() -> None:
     credentials = Credentials(Config("https://x", plugin=Exec(("/no/such/program",))), Clock())
     with pytest.raises(ConfigError, match="/no/such/program"):
         await credentials.headers()
+
+
+async def test_an_exec_plugin_that_ends_with_a_fault_is_named() -> None:
+    credentials = Credentials(Config("https://x", plugin=Exec((sys.executable, "-c", "raise SystemExit(3)"))), Clock())
+    with pytest.raises(ConfigError, match="exit status 3"):
+        await credentials.headers()

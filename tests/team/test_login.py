@@ -205,3 +205,11 @@ def test_a_second_cluster_does_not_take_the_socket(team: Box) -> None:
     found = team.tried("root", "fairway", "up", "--team", "--detach", "--data-dir", str(team.folder / "other"))
     assert found.returncode == 1 and "another cluster listens there" in found.stderr
     assert team.ask("bob", ["GET", "/version"])[0][0] == 200
+
+
+def test_commands_of_a_login_start_no_plugin(team: Box) -> None:
+    """With the kubeconfig that a login wrote for kubectl, Fairway's own commands ask the socket themselves."""
+    team.run("ann", "fairway", "login")
+    text = (team.home("ann") / ".kube" / "config").read_text()
+    (team.folder / "config").write_text(text.replace(f"command: {interpreter()}", "command: /bin/false"))
+    assert "GUARANTEED" in team.run("ann", "fairway", "queues", "--kubeconfig", str(team.folder / "config"))

@@ -27,6 +27,8 @@ from .main import Problem, told
 T = TypeVar("T")
 SOCKET = "FAIRWAY_SOCKET"
 """The environment variable that names the socket of a team's cluster, where it is another than this one:"""
+LOGIN = ("login", "--credential")
+"""What a kubeconfig that `fairway login` wrote ends its command with."""
 TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
 AUTHORITIES = "SSL_CERT_FILE"
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
@@ -65,7 +67,7 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
 def _unanswered(kubeconfig: str, error: OSError) -> str:
     """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
     if not (kubeconfig or os.environ.get("KUBECONFIG")) and team_socket():
-        return f"the team's cluster does not answer on {team_socket()}: {error}; `systemctl status fairway` says why"
+        return f"the team's cluster does not answer on {team_socket()}; `systemctl status fairway` says why"
     for own in (one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()):
         if not holder(own / "lock"):
             where = "" if own == data_dir() else f" --data-dir {own}"
@@ -122,7 +124,10 @@ def config_of(kubeconfig: str, context: str) -> Config:
     is_chosen = kubeconfig or context or os.environ.get("KUBECONFIG") or holder(data_dir() / "lock")
     if path := "" if is_chosen else team_socket():
         return Config(f"{UNIX}{path}", namespace=space_of(pwd.getpwuid(os.geteuid()).pw_name))
-    return load(kubeconfigs(kubeconfig), context)
+    config = load(kubeconfigs(kubeconfig), context)
+    if config.plugin and config.plugin.command[-2:] == LOGIN and (path := team_socket()):  # saves the plugin's start
+        return Config(f"{UNIX}{path}", namespace=config.namespace)
+    return config
 
 
 def team_socket() -> str:

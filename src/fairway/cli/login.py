@@ -21,10 +21,10 @@ from fairway.kube.client import Client
 from fairway.kube.config import EXEC_VERSION
 from fairway.kube.transport import Request
 
-from .connect import SOCKET, ask_team, team_socket
+from .connect import LOGIN, SOCKET, ask_team, team_socket
 from .main import Problem
 
-LOGIN = "/fairway/login"
+PATH = "/fairway/login"
 NAME = "fairway"
 
 
@@ -60,7 +60,7 @@ def login(credential: bool) -> None:
 
 async def logged_in(client: Client) -> Told:
     """What the server of the team's cluster says of whoever asks."""
-    return msgspec.json.decode(await client.call(Request("POST", LOGIN)), type=Told)
+    return msgspec.json.decode(await client.call(Request("POST", PATH)), type=Told)
 
 
 def _credential(told: Told) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _kubeconfig(told: Told) -> dict[str, Any]:
     plugin = {
         "apiVersion": EXEC_VERSION, "interactiveMode": "Never", "provideClusterInfo": False,
         "command": sys.executable,  # -P: nothing of the folder in which kubectl runs is imported
-        "args": ["-P", "-m", "fairway.cli.main", "login", "--credential"], "env": environ,
+        "args": ["-P", "-m", "fairway.cli.main", *LOGIN], "env": environ,
     }  # fmt: skip
     authority = base64.b64encode(told.authority.encode()).decode()
     return {

@@ -216,6 +216,8 @@ class Credentials:
                 stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
             printed, _ = await process.communicate()
+            if process.returncode:
+                raise ConfigError(f"credential plugin {plugin.command[0]} ended with exit status {process.returncode}")
             status = msgspec.json.decode(printed, type=_ExecCredential).status
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigError(f"credential plugin {plugin.command[0]}: {error}") from error
