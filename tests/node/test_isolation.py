@@ -22,6 +22,7 @@ from fairway.kube.kinds import Ref
 from fairway.node.container import stop_all
 from fairway.node.execute import Order
 from fairway.node.lock import holder
+from fairway.node.names import SERVICES
 from fairway.node.podstatus import SHUTDOWN
 
 pytestmark = needs_users
@@ -292,3 +293,13 @@ async def test_a_command_beside_a_container_sees_its_devices_alone(team: Team, g
     assert execution is not None
     said = b"".join([text async for _, text in execution.output()]).decode().split()
     assert [f"/dev/{name}" for name in said if str(os.getpid()) in name] == [gpus[1]]
+
+
+async def test_a_pod_finds_the_services_of_its_user_by_name_and_no_others(team: Team):
+    for user in (team.ann, team.bob):
+        service = {"metadata": {"name": "web", "namespace": user.pw_name}, "spec": {"ports": [{"port": 80}]}}
+        await team.client.create(SERVICES, service)
+    while len(team.box.runner.names.informer.store) < 2:
+        await team.client.clock.sleep(0.02)
+    said = await team.said(team.ann, "names", "cat /etc/hosts; grep NoNewPrivs /proc/self/status")
+    assert f"web.{team.ann.pw_name}.svc" in said and team.bob.pw_name not in said and said.endswith("NoNewPrivs:\t1\n")

@@ -23,10 +23,12 @@ Service = Mapping[str, Any]
 
 
 class Names:
-    """`folder` holds the files; `pods` are those of this machine."""
+    """`folder` has the files; `pods` are those of this machine. `is_closed`: no namespace sees the names of another."""
 
-    def __init__(self, client: Client, folder: Path, pods: Callable[[], Iterable[Pod]]) -> None:
-        self.folder, self._pods = folder, pods
+    def __init__(
+        self, client: Client, folder: Path, pods: Callable[[], Iterable[Pod]], *, is_closed: bool = False
+    ) -> None:
+        self.folder, self._pods, self.is_closed = folder, pods, is_closed
         self._written: dict[str, str] = {}
         self.informer = Informer[Service](client, Selection(SERVICES), shape=dict, changed=self._changed)
 
@@ -35,10 +37,10 @@ class Names:
 
     def hosts(self, namespace: str) -> str:
         """The path of the namespace's file, as it is to be now; empty where there is no Service."""
-        services = list(self.informer.store.values())
+        services = list(self._seen(self.informer.store.values(), namespace))
         if not services and namespace not in self._written:
             return ""
-        text = MACHINE.read_text() + "".join(_lines(services, self._pods(), namespace))
+        text = MACHINE.read_text() + "".join(_lines(services, self._seen(self._pods(), namespace), namespace))
         path = self.folder / namespace
         if self._written.get(namespace) != text:
             self.folder.mkdir(mode=0o755, exist_ok=True)
@@ -48,6 +50,9 @@ class Names:
                 file.truncate()
             self._written[namespace] = text
         return str(path)
+
+    def _seen(self, things: Iterable[Service], namespace: str) -> Iterator[Service]:
+        return (it for it in things if not self.is_closed or it["metadata"]["namespace"] == namespace)
 
     def _changed(self, old: Service | None, new: Service | None) -> None:
         for namespace in self._written:

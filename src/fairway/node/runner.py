@@ -12,7 +12,7 @@ closed to other users; without, all run as the user of this process, and nothing
 import asyncio
 import base64
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -99,7 +99,7 @@ class Runner:
         here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}", labels=f"!{OUTSIDE}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
-        self.names = Names(client, folder / "hosts", lambda: (it for it in self._pods.values() if type(it) is dict))
+        self.names = Names(client, folder / "hosts", self._unpacked, is_closed=tenant is not None)
         self._nursery = Nursery()
         self._starting: dict[tuple[str, str], float] = {}  # (uid, container) → until when nothing is to be done
         self._watched: dict[int, int] = {}  # pid of a shim → its pidfd
@@ -188,6 +188,9 @@ class Runner:
         if voice(old) != voice(new):
             self._note_gang(pod)
         self.agenda.note(uid)
+
+    def _unpacked(self) -> Iterator[Pod]:
+        return (it for it in self._pods.values() if type(it) is dict)
 
     def _place(self, pod: Pod, container: str) -> Path:
         return self.folder / pod["metadata"]["uid"] / "containers" / container
