@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairway.api.conditions import ended, is_warning, names, reason, sentence, waiting
+from fairway.api.conditions import ended, is_warning, kept_from, names, reason, sentence, waiting
 from fairway.api.objects import ContainerState, ContainerStatus, Metadata, PodObject, PodStatus, Terminated
 from fairway.engine.model import Admission, Expression, NodeShare, PodSetPlacement, Taint, Workload
 from fairway.engine.plan import (
@@ -283,6 +283,7 @@ def test_a_time_limit_above_that_of_the_queue_is_told_with_both():
 def test_a_hold_is_told():
     text = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0), READER, QUEUES)
     assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z")
+    assert kept_from(text) == kept_from(f"{text}; and more") == "1970-01-01T00:01:00Z" and kept_from("x") == ""
 
 
 def test_workloads_of_other_namespaces_are_counted_not_named():

@@ -43,7 +43,9 @@ def test_an_evicted_workload_is_pending_at_once_and_holds_its_room_until_it_left
     assert (status.phase, status.reason, status.admission) == ("Pending", "Preempted", running.admission)
     assert holds(status, "Evicted") and not holds(status, "Running") and not holds(status, "Admitted")
     assert status.attained == 100.0
-    assert [(it.reason, it.by, it.beneficiary) for it in status.eviction_history] == [("Preempted", "q", "ns/b")]
+    (one,) = status.eviction_history
+    assert (one.reason, one.by, one.beneficiary) == ("Preempted", "q", "ns/b")
+    assert (one.began, one.nodes) == ("1970-01-01T00:01:40Z", ("n1",))
     assert life.leave(status, now=160.0).admission is None
 
 

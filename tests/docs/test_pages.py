@@ -30,6 +30,7 @@ ELSEWHERE = {
     "docs/start/choose-a-policy.md": "a simulation of minutes: test_docs.py compares its figures with a run",
     "docs/start/from-slurm.md": "test_start.py runs it",
     "docs/start/install-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
+    "docs/start/runbook.md": "tests/web/test_views.py: a section for each alert, and for each line of Operations",
     "docs/start/see-what-happens.md": "tests/cli/test_page.py runs it",
     "docs/start/submit-to-a-cluster.md": "tests/kubernetes/test_submit.py runs it on a real cluster",
     "docs/start/sweeps.md": "test_start.py runs it",

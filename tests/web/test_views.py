@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from board import NOW, board, lease, node, queue, workload
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.quantities import time_text
 
+ROOT = Path(__file__).parents[2]
+RUNBOOK, ALERTS = ROOT / "docs/start/runbook.md", ROOT / "src/fairway/deploy/monitoring/prometheus.yaml"
 WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 1 nodes"}
 
 
@@ -227,3 +230,38 @@ async def test_rights_are_asked_once_for_all_namespaces_and_then_kept() -> None:
         await shown.page("/now", "ann")
         reviews = [it.headers["authorization"] for it in shown.asked if it.path.endswith("accessreviews")]
     assert reviews.count("Bearer ann") == 4
+
+
+async def test_operations_name_full_disks_and_each_line_has_a_section_in_the_runbook() -> None:
+    bad = node("n2")
+    bad["status"]["conditions"].append({"type": "DiskPressure", "status": "True", "message": "3 GiB left"})
+    late = workload("a/job-slow", "q", status={"reason": "Refused", "message": "a rule refused it"})
+    async with board(node("n1", unschedulable=True), bad, queue("q"), late, lease(0.0)) as shown:
+        text = await shown.page("/operations")
+    for part in ("cordoned", "3 GiB left", "refused plan", "no decisions", "kubectl describe node n2"):
+        assert part in text
+    sections = {re.sub(r" ", "-", it.lower()) for it in re.findall(r"^## (.+)$", RUNBOOK.read_text(), re.MULTILINE)}
+    named = set(re.findall(r"runbook\.md#([\w-]+)", text))
+    assert len(named) >= 4 and named <= sections
+    alerts = re.findall(r"alert: (\w+)", ALERTS.read_text())
+    assert alerts and re.findall(r"runbook\.md#(\w+)", ALERTS.read_text()) == [it.lower() for it in alerts]
+    assert {it.lower() for it in alerts} <= sections
+
+
+async def test_the_timeline_draws_earlier_attempts_holds_and_evictions_on_both_lines() -> None:
+    hour = time.time() - 3600
+    past = {"time": time_text(hour), "began": time_text(hour - 1800), "nodes": ["n2"], "reason": "Reclaimed",
+            "by": "vision", "for": "vision/job-taker", "queue": "nlp", "lost": HOUR_UNITS}  # fmt: skip
+    kept = f"needs 8 GPUs; room is kept for it from {time_text(time.time() + 3600)}; with 2 GPUs it would start now"
+    status = {"reason": "NoRoom", "message": kept, "evictionHistory": [past]}
+    things = node("n1"), node("n2"), queue("nlp"), queue("vision"), workload("nlp/job-victim", "nlp", 8, status=status)
+    taker = workload("vision/job-taker", "vision", 2, at="n1[0,1]")
+    users = {"users": ("vision",), "allows": lambda user, resource, space: space == user}
+    async with board(*things, taker, **users) as shown:
+        page, nodes = await shown.page("/timeline"), await shown.page("/timeline?by=node")
+        theirs, own = await shown.page("/timeline", "vision"), await shown.page("/workload/nlp/job-victim")
+    for words in ("victim ran until it was evicted", "room is kept for victim", "taker took the room of victim"):
+        assert f"<title>{words}</title>" in page
+    assert "victim ran until it was evicted" in nodes and 'href="/now?q=n2"' in nodes
+    assert "taker took the room of a workload of queue nlp" in theirs and "victim" not in theirs
+    assert "it had run since" in own and "1 GPU-hours of work lost" in own

@@ -108,8 +108,13 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     parts += holders(facts, workload, queues) if wait.reason not in _NAMES_THEM else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
-        parts.append(f"room is kept for it from {_moment(wait.starts_at)}")
+        parts.append(f"{_KEPT}{_moment(wait.starts_at)}")
     return "; ".join((*parts, *would_start(facts)))
+
+
+def kept_from(message: str) -> str:
+    """From when on room is kept for a workload, as its message says; "" where it says nothing of it."""
+    return message.partition(_KEPT)[2].partition(";")[0]
 
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:
@@ -185,6 +190,7 @@ def would_start(facts: Facts) -> list[str]:
     return [f"{change} it would start now" for change, is_so in changes.items() if is_so]
 
 
+_KEPT = "room is kept for it from "
 _HEADS: Mapping[Reason, str] = {
     Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
     Reason.QUEUE_INVALID: "queue {queue} holds no workloads{rule}",

@@ -249,6 +249,8 @@ class EvictionRecord(Part, frozen=True):
     beneficiary: Annotated[str, says("The workload it was for.")] = field(default="", name="for")
     queue: Annotated[str, says("The queue it was in.")] = ""
     lost: Annotated[int, says("Work since its last checkpoint, in GPU-milliseconds.")] = 0
+    began: Annotated[Time, says("When it had been admitted.")] = ""
+    nodes: Annotated[tuple[str, ...], says("Where it ran, at most eight nodes.")] = ()
 
 
 class Forecast(Part, frozen=True):

@@ -22,7 +22,7 @@ from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
 from fairway.outlook import NEVER
 
-MOST_EXCLUDED = 10
+MOST_EXCLUDED, KEPT_NODES = 10, 8
 RUNS = ("Admitted", "Running")
 IDLE, PARKED = "Idle", "Parked"
 S = TypeVar("S", WorkloadStatus, QueueStatus, ReservationStatus)
@@ -125,13 +125,19 @@ def note(status: WorkloadStatus, said: Said | None, reason: str) -> WorkloadStat
 def evict(status: WorkloadStatus, eviction: Eviction, said: Said, *, of: tuple[str, int] = ("", 0)) -> WorkloadStatus:
     """It waits again; what it held stays its own until it has left, and is served by now, which is `eviction.time`.
     `of`: its queue, and the GPU-milliseconds of work that it loses."""
-    now = eviction.time
+    now, began = eviction.time, since(status, "Admitted")
+    *others, last = remembered(status.eviction_history, eviction, *of)
+    history = (*others, replace(last, began=time_text(began) if began else "", nodes=_nodes(status.admission)))
     for kind in ("Admitted", "Running"):
         status = turned(status, kind, None, now=now)
     status = turned(status, "Evicted", said, now=now)
-    history = remembered(status.eviction_history, eviction, *of)
     status = replace(status, eviction_history=history, backfilled_for="", paused=None)
     return wait(status, said, 0, is_active=eviction.reason != "Suspended")
+
+
+def _nodes(admission: AdmissionStatus | None) -> tuple[str, ...]:
+    found = (on.node for part in admission.pod_sets for on in part.nodes) if admission else ()
+    return tuple(dict.fromkeys(found))[:KEPT_NODES]
 
 
 def pause(status: WorkloadStatus, paused: PausedStatus) -> WorkloadStatus:

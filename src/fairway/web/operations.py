@@ -15,11 +15,13 @@ from .world import World
 SINCE = {"": 3600.0, "6h": 21_600.0, "24h": 86_400.0, "week": 604_800.0}
 SLOW_SECONDS, LONG_SECONDS = 120.0, 3600.0
 MOST_WAITS = 5
+SLOW = "its pods are not there yet, or not gone"
+PRESSURES = {"DiskPressure": "disk", "MemoryPressure": "memory", "PIDPressure": "processes"}
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """`what` is wrong with `whom`; `line` looks closer, `page` of docs/ says what to do."""
+    """`what` is wrong with `whom`; `line` looks closer, and the section `page` of the runbook says what to do."""
 
     what: str
     whom: str
@@ -54,27 +56,34 @@ def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
     is_fine, says = deciding(world, ask.now)
     if is_fine is False:
         line = "kubectl -n fairway-system get lease,pods"
-        yield Trouble("no decisions", "the controller", "", None, says, line, "start/troubleshooting.md")
+        yield Trouble("no decisions", "the controller", "", None, says, line, "fairwayhasnoleader")
+    if away := world.away:
+        says, line = f"cannot be read: {', '.join(away)}", "kubectl get --raw /readyz?verbose"
+        yield Trouble("API errors", "the API server", "", None, says, line, "fairwayrequestsfail")
     for name, said in sorted(world.nodes.items()) if ask.sight.sees_nodes else ():
+        line, link = f"kubectl describe node {name}", f"/now?q={name}"
         if wrong := problem(node_of(said)):
-            line = f"kubectl describe node {name}"
-            yield Trouble("node", name, f"/now?q={name}", None, wrong, line, "concepts/evict.md")
+            yield Trouble("node", name, link, None, wrong, line, "unhealthy-nodes")
+        for one in said.status.conditions:
+            if one.type in PRESSURES and one.status == "True":
+                page = "disk" if one.type == "DiskPressure" else "unhealthy-nodes"
+                yield Trouble(PRESSURES[one.type], name, link, None, one.message or one.type, line, page)
     seen = [it for it in world.workloads.values() if ask.sight.sees(it.namespace)]
     for it in sorted(seen, key=lambda it: it.since or 0.0):
         late = ask.now - (it.since or ask.now)
         if it.reason == "Refused" and it.state == "waiting":
-            yield _of(it, "refused plan", it.message, "why")
+            yield _of(it, "refused plan", it.message, "why", "fairwayplanrefused")
         elif it.state in ("starting", "stopping", "cancelling") and late > SLOW_SECONDS:
-            yield _of(it, f"slow {it.state}", it.message or "its pods are not there yet, or not gone", "status")
+            yield _of(it, f"slow {it.state}", it.message or SLOW, "status", "hanging-starts")
     waits = sorted((it for it in seen if it.state == "waiting"), key=lambda it: it.since or ask.now)
     for it in waits[:MOST_WAITS]:
         if ask.now - (it.since or ask.now) > LONG_SECONDS:
-            yield _of(it, "long wait", f"{it.reason}: {it.message}", "why")
+            yield _of(it, "long wait", f"{it.reason}: {it.message}", "why", "long-waits")
 
 
-def _of(it: Workload, what: str, says: str, command: str) -> Trouble:
+def _of(it: Workload, what: str, says: str, command: str, page: str) -> Trouble:
     line = f"kubectl fairway -n {it.namespace} {command} {it.command_name}"
-    return Trouble(what, it.name, f"/workload/{it.key}", it.since, says, line, "start/troubleshooting.md")
+    return Trouble(what, it.name, f"/workload/{it.key}", it.since, says, line, page)
 
 
 def _last(it: Workload) -> float:

@@ -1,8 +1,8 @@
 """The view Timeline: a day back and the forecast ahead, a line for each node, queue or workload.
 
-What is known is drawn: the last attempt of each workload and its end, the ends of earlier attempts (evictions, marked,
-with the queue that took the room), until when what runs should run, and when what waits should start. Reservations are
-lines of their own. A line is a picture whose words say the same.
+What is known is drawn: each attempt of a workload and how it ended, evictions on the line of the victim and on that of
+the workload that took the room, until when what runs should run, when what waits should start, and from when on room is
+kept for it. Reservations are lines of their own. A line is a picture whose words say the same.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 @dataclass(frozen=True, slots=True)
 class Bar:
     """In the units of the picture, of WIDTH. `kind`: ran, failed, runs, ahead (should run on), start (should start,
-    from the earlier to the later time), evicted, reserved."""
+    from the earlier to the later time), evicted, took (another's room), hold, reserved."""
 
     kind: str
     left: float
@@ -84,12 +84,13 @@ def page(world: World, ask: Ask) -> Page:
     lines: defaultdict[str, list[Bar]] = defaultdict(list)
     named: dict[str, tuple[str, str]] = {}
     said: dict[str, tuple[tuple[str, float | None, float | None], str]] = {}
+    taken = _taken(world, ask)
     for it in sorted(world.workloads.values(), key=_order):
         if ask.get("queue") and it.queue != ask.get("queue"):
             continue
-        bars = [bar for bar in _bars(it, ask, axis, ends) if bar is not None]
-        for key, name, link in _places(it, world, ask, by) if bars else ():
-            lines[key] += bars
+        own = [(nodes, bar) for nodes, bar in _bars(it, ask, axis, ends, taken[it.key]) if bar is not None]
+        for key, name, link in _places(it, world, ask, by) if own else ():
+            lines[key] += [bar for nodes, bar in own if by != "node" or key in nodes]
             named[key] = name, link
             said[key] = (_said(it, ends), _served(it, world, ask)) if by == "workload" else (("", None, None), "")
     made = (Line(key, *named[key], tuple(lines[key]), *said[key]) for key in lines)
@@ -106,22 +107,46 @@ def _order(it: Workload) -> tuple[str, float, str]:
     return it.queue, it.began or it.forecast[0] or it.since or 0.0, it.key
 
 
-def _bars(it: Workload, ask: Ask, axis: Axis, ends: Ends) -> Iterator[Bar | None]:
-    name = it.name if ask.sight.sees(it.namespace) else f"a workload of queue {it.queue}"
+def _taken(world: World, ask: Ask) -> defaultdict[str, list[tuple[float, str]]]:
+    """By workload, the evictions that served it: when, and of which workload."""
+    found: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
+    for it in world.workloads.values():
+        for one in it.evictions:
+            if one.beneficiary:
+                found[one.beneficiary].append((one.time, _name(it, ask)))
+    return found
+
+
+def _name(it: Workload, ask: Ask) -> str:
+    return it.name if ask.sight.sees(it.namespace) else f"a workload of queue {it.queue}"
+
+
+def _bars(
+    it: Workload, ask: Ask, axis: Axis, ends: Ends, taken: list[tuple[float, str]]
+) -> Iterator[tuple[tuple[str, ...], Bar | None]]:
+    """Each with the nodes that it is of."""
+    name, nodes = _name(it, ask), tuple(dict.fromkeys(share.node for share in it.shares))
     for one in it.evictions:
+        if one.began is not None:
+            yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was evicted")
         taker = f", room taken by queue {one.queue}" if one.queue else ""
-        yield axis.bar("evicted", one.time, one.time, f"{name} evicted: {one.reason}{taker}")
+        yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} evicted: {one.reason}{taker}")
+    for at, victim in taken:
+        yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
     if it.began is not None and it.ended is not None:
-        yield axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
+        bar = axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
+        yield nodes, bar
     elif it.began is not None and it.shares:
-        now = ask.now
-        yield axis.bar("runs", it.began, now, f"{name} runs")
+        yield nodes, axis.bar("runs", it.began, ask.now, f"{name} runs")
         _, early, late = ends.of(it)
         if until := late or early:
-            yield axis.bar("ahead", now, max(now, until), f"{name} should run on")
-    elif it.state == "waiting" and it.forecast[0]:
-        start, last = it.forecast[0], it.forecast[1] or axis.end
-        yield axis.bar("start", start, last, f"{name} should start")
+            yield nodes, axis.bar("ahead", ask.now, max(ask.now, until), f"{name} should run on")
+    elif it.state == "waiting":
+        if it.kept is not None:
+            until = it.kept + (it.limit or it.expected or HOUR)
+            yield nodes, axis.bar("hold", it.kept, until, f"room is kept for {name}")
+        if it.forecast[0]:
+            yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start")
 
 
 def _said(it: Workload, ends: Ends) -> tuple[str, float | None, float | None]:
@@ -141,7 +166,8 @@ def _places(it: Workload, world: World, ask: Ask, by: str) -> Iterator[tuple[str
     if by == "queue":
         yield it.queue, it.queue, f"/waiting?queue={it.queue}"
     elif by == "node":
-        for node in dict.fromkeys(share.node for share in it.shares):
+        earlier = (node for one in it.evictions for node in one.nodes)
+        for node in dict.fromkeys((*(share.node for share in it.shares), *earlier)) if ask.sight.sees_nodes else ():
             yield node, node, f"/now?q={node}"
     elif ask.sight.sees(it.namespace):
         yield it.key, it.name, f"/workload/{it.key}"

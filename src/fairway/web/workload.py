@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from fairway import engine
 from fairway.api import types
+from fairway.api.accounts import HOUR_UNITS
+from fairway.api.conditions import kept_from
 from fairway.api.names import name_of
 from fairway.api.objects import SUBMITTED, Metadata
 from fairway.api.quantities import Malformed, duration, time
@@ -40,17 +42,23 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
+    """`queue`: that took the room. `began`: when the attempt that it ended was admitted, `nodes`: where. `lost`: work,
+    in GPU-hours."""
+
     time: float
     reason: str
     queue: str
     beneficiary: str
+    began: float | None = None
+    nodes: tuple[str, ...] = ()
+    lost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """`name`: what people call it. `since`: when it entered its state. `shares`: where it runs, or is about to.
     `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
-    `groups`: by which runs alike are known."""
+    `groups`: by which runs alike are known. `kept`: from when on room is kept for it."""
 
     key: str
     name: str
@@ -65,6 +73,7 @@ class Workload:
     message: str = ""
     position: int = 0
     forecast: tuple[float | None, float | None, bool] = (None, None, False)
+    kept: float | None = None
     began: float | None = None
     ended: float | None = None
     limit: float | None = None
@@ -117,6 +126,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         reason=status.reason if state != "running" else "",
         message=status.message if state != "running" else "",
         position=status.position,
+        kept=_moment(kept_from(status.message)) if state == "waiting" else None,
         forecast=(_moment(forecast.p50), _moment(forecast.p90), forecast.rough),
         began=_turned(said, "Admitted"),
         ended=_turned(said, "Finished"),
@@ -128,7 +138,9 @@ def workload(said: types.WorkloadObject) -> Workload:
         attained=status.attained,
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
         evictions=tuple(
-            Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary) for it in status.eviction_history
+            Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, _moment(it.began), it.nodes,
+                     it.lost / HOUR_UNITS)
+            for it in status.eviction_history
         ),
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
         podsets=tuple((it.name, it.count, each.get(it.name, 0.0)) for it in spec.pod_sets),

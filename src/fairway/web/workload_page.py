@@ -33,7 +33,7 @@ def page(world: World, ask: Ask) -> Page:
         "it": it, "ends": Ends(world, ask.now).of(it),
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
-        "ran": it.attained / HOUR, "lines": _lines(it),
+        "ran": it.attained / HOUR, "lines": _lines(it), "served": list(_served(world, it, ask.sight)),
     }  # fmt: skip
     return drawn("workload", it.name, facts, {})
 
@@ -51,6 +51,13 @@ def beneficiary(world: World, one: Eviction, sight: Sight) -> str:
         return f"a workload of queue {one.queue}" if one.queue else "another workload"
     known = world.workloads.get(one.beneficiary)
     return known.name if known else name
+
+
+def _served(world: World, it: Workload, sight: Sight) -> Iterator[tuple[float, str]]:
+    """The evictions that were for it: when, and of which workload."""
+    for other in world.workloads.values():
+        name = other.name if sight.sees(other.namespace) else f"a workload of queue {other.queue}"
+        yield from ((one.time, name) for one in other.evictions if one.beneficiary == it.key)
 
 
 def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:

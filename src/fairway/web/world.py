@@ -121,6 +121,11 @@ class World:
         """Whether nothing is heard from the API server: what is shown may be long past."""
         return bool(self._informers) and all(it.is_away for it in self._informers.values())
 
+    @property
+    def away(self) -> list[str]:
+        """The kinds that could not be read at the last try."""
+        return sorted({selection.kind.plural for selection, it in self._informers.items() if it.is_away})
+
     async def seen(self) -> None:
         """Returns once everything is seen; begins to watch, unless it does. TimeoutError where that takes long."""
         self.looked_at = self.client.clock.now()
