@@ -206,6 +206,32 @@ async def test_each_user_does_its_work_in_its_own_namespace(box: Box) -> None:
         await box.ok(user, "DELETE", within(user, "jobs", "train"))
 
 
+USED = {"users": {user: {"value": 5, "time": "2026-01-01T00:00:00Z"} for user in ("ann", "bob")},
+        "runtimes": [{"user": "ann", "name": "quince"}, {"user": "bob", "name": "medlar"}]}
+
+
+async def test_a_queue_tells_a_user_of_its_own_work_alone(box: Box) -> None:
+    await box.ok("root", "PATCH", f"{OURS}/queues/q/status", {"status": USED}, MERGE)
+    one, many = [await box.ok("bob", "GET", f"{OURS}/{path}") for path in ("queues/q", "queues")]
+    for status in (one["status"], many["items"][0]["status"]):
+        assert list(status["users"]) == ["bob"] and [it["name"] for it in status["runtimes"]] == ["medlar"]
+    watch = Request("GET", f"{OURS}/queues", (("watch", "1"),), {"authorization": "Bearer bob"})
+    answer = await box.server.handle(watch)
+    first = (await anext(answer.body)).decode()
+    await answer.body.aclose()
+    assert '"medlar"' in first and "quince" not in first and '"ann"' not in first
+
+
+async def test_who_lists_all_workloads_sees_a_queue_whole(box: Box) -> None:
+    await box.ok("root", "PATCH", f"{OURS}/queues/q/status", {"status": USED}, MERGE)
+    await box.ok("root", "POST", f"{RBAC}/clusterrolebindings", {
+        "metadata": {"name": "all"}, "roleRef": {"kind": "ClusterRole", "name": "fairway-user"},
+        "subjects": [{"kind": "User", "name": "bob"}]})
+    for user in ("root", "bob"):
+        said = await box.ok(user, "GET", f"{OURS}/queues/q")
+        assert list(said["status"]["users"]) == ["ann", "bob"] and len(said["status"]["runtimes"]) == 2
+
+
 def test_the_roles_of_fairway_hold_what_it_installs_on_a_cluster() -> None:
     text = files("fairway.deploy").joinpath("rbac.yaml").read_text()
     installed = {one["metadata"]["name"]: one["rules"] for one in yaml.safe_load_all(text)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from fairway.embedded import attach, execute, logs, metrics, reading, scale, subresources, writing
-from fairway.embedded.access import accounts, reviews, roles
+from fairway.embedded.access import accounts, reviews, roles, sight
 from fairway.embedded.access.ask import asked
 from fairway.embedded.access.authenticate import Authenticator, identify, known
 from fairway.embedded.access.identity import ACCOUNT, ADMIN, Identity
@@ -130,7 +130,7 @@ class Server:
             return await stream(self.registry, call, self.kubelet)
         verb = _verb(call)
         if call.method == "GET":
-            return verb(self.registry, call)
+            return sight.narrowed(self.registry.access, call, verb(self.registry, call))
         async with self._lane(who.name):
             return await self._written(verb, call)
 

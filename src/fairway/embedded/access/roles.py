@@ -117,7 +117,17 @@ def defaults() -> tuple[tuple[Thing, ...], tuple[Thing, ...]]:
             name, *marks = line.split()
             roles.append(_role(name, marks))
             bindings += [_binding(name, group) for mark, group in zip(marks[::2], marks[1::2]) if mark == "@"]
+    while any(_fill(role, roles) for role in roles):
+        pass
     return tuple(roles), tuple(bindings)
+
+
+def _fill(role: Thing, roles: list[Thing]) -> bool:
+    """Gives a role the rules that it gathers; whether that changed it."""
+    selectors, before = (role.get("aggregationRule") or {}).get("clusterRoleSelectors"), role["rules"]
+    if selectors:
+        role["rules"] = list(_gathered(role, roles, selectors))
+    return bool(role["rules"] != before)
 
 
 def _role(name: str, marks: list[str]) -> Thing:
