@@ -5,8 +5,9 @@ Parts, all of them or those that BENCH_PARTS names: `commands` (CPU of `--help` 
 wait for the whole machine: how fast they are submitted, what commands, a cycle and doing nothing cost then, how soon a
 successor starts, what cancelling 500 costs), `cycle` (the CPU of deciding and checking alone, when the first of as many
 has gone and runtimes were learned), `explained` (the CPU of finding what would help twelve gangs that wait for 30
-nodes), `memory` (what the cluster holds as jobs come, end and are removed) and `pause` (how soon after a job is frozen
-the one runs that it gives way to, and how soon it goes on when that has ended). BENCH_JOBS stands in for 5,000 and for
+nodes), `team` (what `ls` costs one of ten users, each in a namespace with 500 jobs), `memory` (what the cluster holds
+as jobs come, end and are removed) and `pause` (how soon after a job is frozen the one runs that it gives way to, and
+how soon it goes on when that has ended). BENCH_JOBS stands in for 5,000 and for
 10,000. A run is valid if every command and job did what it was asked and no plan was refused. Where something else uses
 the machine, figures in seconds tell of that as well; the CPU beside them does not.
 """
@@ -54,6 +55,7 @@ from fairway.referee import check
 
 ONE_SECOND, WAITING, FINISHED, GANGS = 400, 5_000, 10_000, 12
 USERS = 1_000
+TEAM, EACH = 10, 500
 SWEEPS = 10
 IDLE_SECONDS = 60.0
 SUCCESSORS = 20
@@ -220,6 +222,25 @@ async def explained(rounds: int) -> AsyncIterator[Figure]:
     yield Figure(f"B15 {GANGS} that wait explained", tuple(samples), "CPU s", 0.5, is_valid=is_told)
 
 
+async def team(rounds: int) -> AsyncIterator[Figure]:
+    """What `ls` shows one user, beside the jobs of the others."""
+    async with box() as it:
+        each = many(EACH)
+        spaces = [f"user{at}" for at in range(TEAM)]
+        for space in spaces:
+            await it.client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
+        own = [job(f"j-{n}", ["sleep", "100000"], "2") for n in range(TEAM * each)]
+        for at, one in enumerate(own):
+            one["metadata"]["namespace"] = spaces[at % TEAM]
+        await it.submit(own)
+        await until(lambda: _reads(it, "pending", TEAM * each - 1))
+        await it.rest()
+        costs = [it.run("ls", "-n", spaces[at % TEAM]) for at in range(rounds)]
+        figure = partial(_sound, it, is_valid=all(cost.is_done for cost in costs))
+        yield figure(f"ls of one of {TEAM} users, {each} jobs each", [cost.wall for cost in costs], "s", 0.3)
+        yield figure("ls of one of them, the command itself", [cost.cpu for cost in costs], "CPU s")
+
+
 def _gpus(each: int, count: int = 1) -> tuple[PodSet, ...]:
     return (PodSet("main", count, count, PodClass(requests=((GPU, each * 1000),))),)
 
@@ -279,7 +300,7 @@ async def _ticks(file: Path, since: float) -> bool:
 
 PARTS = {
     "commands": commands, "month": month, "jobs": jobs, "queued": queued, "cycle": cycle, "explained": explained,
-    "memory": memory, "pause": pause,
+    "team": team, "memory": memory, "pause": pause,
 }  # fmt: skip
 
 

@@ -403,6 +403,39 @@ def test_the_teams_of_the_examples_are_accepted(machine: Machine) -> None:
     assert {"vision", "speech", "idle-time"} <= set(machine.run("queues").split())
 
 
+@pytest.mark.kubectl
+def test_the_notebook_of_the_examples_is_paused_and_woken(machine: Machine) -> None:
+    machine.kubectl("apply", "-f", str(EXAMPLES / "notebook.yaml"))
+    machine.until("notebook", "Running")
+    machine.run("pause", "notebook")
+    machine.until("notebook", "Paused")
+    machine.run("resume", "notebook")
+    machine.until("notebook", "Running")
+    machine.run("cancel", "notebook")
+
+
+@pytest.mark.kubectl
+def test_the_nightly_job_of_the_examples_waits_its_turn(machine: Machine) -> None:
+    machine.kubectl("apply", "-f", str(EXAMPLES / "nightly.yaml"))
+    machine.kubectl("create", "job", "--from=cronjob/nightly", "tonight")
+    machine.until("tonight", "Succeeded")
+    assert machine.run("logs", "tonight") == "the night is over\n"
+    machine.kubectl("delete", "cronjob", "nightly")
+
+
+@pytest.mark.kubectl
+def test_a_new_version_of_the_server_of_the_examples_keeps_within_its_quota(machine: Machine) -> None:
+    machine.kubectl("apply", "-f", str(EXAMPLES / "serve.yaml"))
+    machine.kubectl("rollout", "status", "deployment/serve", "--timeout=60s")
+    machine.kubectl("set", "env", "deployment/serve", "VERSION=2")
+    machine.kubectl("rollout", "status", "deployment/serve", "--timeout=60s")
+    found = json.loads(machine.kubectl("get", "pods", "-l", "app=serve", "-o", "json"))["items"]
+    live = [it for it in found if "deletionTimestamp" not in it["metadata"]]
+    versions = [{one["name"]: one["value"] for one in it["spec"]["containers"][0]["env"]}["VERSION"] for it in live]
+    assert versions == ["2", "2"]
+    machine.kubectl("delete", "deployment", "serve")
+
+
 def test_every_example_is_applied_here() -> None:
     text = Path(__file__).read_text()
     assert [path.name for path in EXAMPLES.glob("*.yaml") if path.name not in text] == []
