@@ -158,7 +158,7 @@ class Listed(Part, dict=True):
             return "cancelling"
         if state in ("running", "starting") and self.status.reason == RETRYING:
             return "retrying"
-        is_leaving = state in ("waiting", "suspended") and is_placed and self.turned("Evicted")
+        is_leaving = state in ("waiting", "paused", "suspended") and is_placed and self.turned("Evicted")
         return "stopping" if is_leaving else state
 
     def turned(self, kind: str) -> float | None:

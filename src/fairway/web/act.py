@@ -16,7 +16,7 @@ from .world import World
 
 ACTIONS = {
     "suspend": "Stop it, and keep it from starting until it is resumed",
-    "resume": "Let it queue again, at its old place",
+    "resume": "Let it queue again, at its old place; what is paused goes on where it is",
     "cancel": "Delete it: what runs gets its signal and its grace period",
     "priority": "Give it another priority",
     "queue": "Move it to another queue",
@@ -31,7 +31,7 @@ def offered(it: Workload) -> list[str]:
     """The actions that make sense for it now."""
     if it.state in OVER or it.state == "cancelling":
         return ["cancel"] if it.state in OVER else []
-    first = "resume" if it.state in ("suspended", "parked") else "suspend"
+    first = "resume" if it.state in ("suspended", "parked", "paused") else "suspend"
     rest = (["priority"] if it.owners else []) + (["queue"] if it.owners and not it.shares else [])
     return [first, *rest, "cancel"]
 
@@ -54,6 +54,7 @@ def line(it: Workload, action: str, value: str) -> str:
     if action == "queue":
         return f"kubectl -n {space} label --overwrite {what} fairway.dev/queue={value}"
     note = f"priority-class={value}" if action == "priority" else f"active={active}"
+    note += " fairway.dev/paused-" if it.state == "paused" and action == "resume" else ""
     return f"kubectl -n {space} annotate --overwrite {what} fairway.dev/{note}"
 
 
@@ -90,8 +91,8 @@ async def _one(client: Client, it: Workload, action: str, value: str) -> None:
     meta = {
         "queue": {"labels": {"fairway.dev/queue": value}},
         "priority": {"annotations": {"fairway.dev/priority-class": value}},
-    }.get(action, {"annotations": {"fairway.dev/active": str(active).lower()}})  # fmt: skip
+    }.get(action, {"annotations": {"fairway.dev/active": str(active).lower(), "fairway.dev/paused": None}})  # fmt: skip
     for one in owners:
         await client.patch(one, {"metadata": meta})
     if not owners:
-        await client.patch(own, {"spec": {"active": active}})
+        await client.patch(own, {"spec": {"active": active, "paused": False}})

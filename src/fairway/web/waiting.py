@@ -35,10 +35,10 @@ SORTS = {
 
 
 def page(world: World, ask: Ask) -> Page:
-    waits = [it for it in world.workloads.values() if it.state in ("waiting", "suspended")]
+    waits = [it for it in world.workloads.values() if it.state in ("waiting", "paused", "suspended")]
     rows = [_row(it, world, ask) for it in waits if _is_chosen(it, ask)]
     rows.sort(key=lambda row: (row.it.state == "suspended", SORTS.get(ask.get("sort"), SORTS[""])(row), row.it.key))
-    reasons = Counter(it.reason for it in waits if it.state == "waiting" and it.reason)
+    reasons = Counter(it.reason for it in waits if it.state != "suspended" and it.reason)
     part = window(ask, rows)
     facts = {
         "ask": ask, "part": part, "leaves": leaves(world),
@@ -52,7 +52,7 @@ def _row(it: Workload, world: World, ask: Ask) -> Row:
     early, late, is_rough = it.forecast
     last = late or early
     is_gone = last is None or last < ask.now - GONE_SECONDS
-    starts = (None, None) if is_gone or it.state != "waiting" else (early, late)
+    starts = (None, None) if is_gone or it.state == "suspended" else (early, late)
     is_past = early is not None and early < ask.now - GONE_SECONDS
     is_seen = ask.sight.sees(it.namespace)
     return Row(it.key if is_seen else world.mask(it.key), it, is_seen, starts, is_rough, is_past)

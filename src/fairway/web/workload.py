@@ -159,7 +159,7 @@ def _state(said: types.WorkloadObject) -> str:
     state = STATES.get(said.status.phase, "waiting")
     if said.metadata.deletion_timestamp and state not in OVER:
         return "cancelling"
-    is_leaving = state in ("waiting", "suspended") and said.status.admission and _turned(said, "Evicted")
+    is_leaving = state in ("waiting", "paused", "suspended") and said.status.admission and _turned(said, "Evicted")
     return "stopping" if is_leaving else state
 
 

@@ -1,0 +1,61 @@
+"""Pausing with real processes on a real `up`, which is killed on the way."""
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fairway.clock import Clock
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.config import load
+from fairway.kube.http import http_transport
+from fairway.kube.kinds import Ref
+
+from .test_commands import Machine
+
+TICKS = "while date +%s.%N >> ticks-$RANK; do sleep 0.05; done"
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    made = Machine(tmp_path)
+    made.run("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
+    yield made
+    made.run("down")
+
+
+def ticks(machine: Machine, rank: int) -> list[float]:
+    """The moments that a rank wrote down, whole lines alone."""
+    file = machine.folder / f"ticks-{rank}"
+    return [float(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []
+
+
+async def test_a_gang_that_is_paused_for_another_goes_on_when_that_ends_though_up_is_killed_on_the_way(
+    machine: Machine,
+) -> None:
+    async with http_transport(load([machine.folder / "fairway" / "kubeconfig"]), Clock()) as transport:
+        client = Client(transport, Clock())
+        await client.patch(Ref(kinds.QUEUES, "default"), {"spec": {"evict": "Pause"}})
+        await client.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    machine.run("submit", "--name", "gang", "--gpus", "1", "--workers", "2", "--", "sh", "-c", TICKS)
+    machine.until("gang", "Running")
+    while not (ticks(machine, 0) and ticks(machine, 1)):
+        await Clock().sleep(0.05)
+    machine.run("submit", "--name", "taker", "--gpus", "2", "--priority", "high", "--", "sleep", "2")
+    os.kill(int((machine.folder / "fairway" / "ready").read_text()), signal.SIGKILL)
+    machine.run("up", "--detach")
+    machine.run("wait", "--timeout", "60s", "taker")
+    ended = machine.until("taker", "Succeeded")["conditions"]
+    assert any(it["type"] == "Finished" for it in ended)
+    seen = max(ticks(machine, 0)[-1], ticks(machine, 1)[-1])
+    status = machine.until("gang", "Running")
+    while min(ticks(machine, 0)[-1], ticks(machine, 1)[-1]) <= seen:
+        await Clock().sleep(0.05)
+    assert status["attempt"] == 1 and "paused" not in status
+    assert all(max(b - a for a, b in pairwise(ticks(machine, rank))) > 2 for rank in range(2))
+    assert "paused: its processes are frozen" in machine.run("pause", "gang")
+    machine.run("cancel", "gang")
