@@ -71,6 +71,18 @@ def test_kubectl_attaches_to_what_a_pod_writes(kubectl, tmp_path):
     assert process.returncode == 0
 
 
+def test_kubectl_run_talks_to_its_pod_and_ends_with_its_code(kubectl):
+    words = ("run", "talk", "-i", "--rm", "--quiet", "--image=busybox", "--restart=Never", "--command", "--")
+    assert "HELLO" in kubectl(*words, "tr", "a-z", "A-Z", stdin="hello\n")
+    assert kubectl("get", "pods", "-o", "name") == ""
+    kubectl(*words, "sh", "-c", "read -r line; exit 7", stdin="go\n", code=7)
+
+
+def test_kubectl_attaches_no_input_to_a_pod_that_has_none(kubectl):
+    run(kubectl, "box", "sleep", "600")
+    assert "is empty" in kubectl("attach", "-i", "box", code=1)
+
+
 def test_kubectl_runs_a_command_beside_a_container(kubectl):
     run(kubectl, "box", "sleep", "600")
     assert kubectl("exec", "box", "--", "echo", "hello") == "hello\n"

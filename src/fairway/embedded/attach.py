@@ -1,7 +1,7 @@
 """`pods/attach`: what a running container writes from now on, over a WebSocket as `exec` has it.
 
-A container's output goes through its log, so it comes by whole lines, both streams as one, and its standard input is
-empty: `kubectl attach -i` is refused, and `kubectl exec -it` is what gives a terminal.
+A container's output goes through its log, so it comes by whole lines, both streams as one. The command of one that is
+attended (node/attended.py) runs when a client attaches with its input; that of any other has none, and is refused one.
 """
 
 from collections.abc import AsyncIterator
@@ -10,12 +10,14 @@ from contextlib import aclosing
 import msgspec
 
 from fairway.embedded.call import Call
+from fairway.embedded.defaults import containers
 from fairway.embedded.errors import bad_request, not_found
-from fairway.embedded.execute import protocol_of, status_message, until_gone
+from fairway.embedded.execute import listen, protocol_of, status_message, until_gone
 from fairway.embedded.logs import Kubelet, container_of
-from fairway.embedded.registry import Registry
+from fairway.embedded.registry import Registry, Thing
 from fairway.kube.transport import Messages, Response
-from fairway.node.execute import STDOUT
+from fairway.node.attended import is_attended
+from fairway.node.execute import STDOUT, Execution, Order
 from fairway.node.logs import Gap, LogOptions, Piece
 
 
@@ -24,11 +26,12 @@ async def attach(registry: Registry, call: Call, kubelet: Kubelet | None) -> Res
     if entry is None:
         raise not_found(call.resource.kind, call.name)
     pod = msgspec.json.decode(entry.value)
-    container, protocol = container_of(call, pod), protocol_of(call)
-    if call.flag("stdin"):
-        raise bad_request("the standard input of a container is empty here: use kubectl exec -it for a terminal")
+    container = container_of(call, pod)
     if kubelet is None or container not in kubelet.shims(call.namespace, call.name):
         raise bad_request(f'container "{container}" in pod "{call.name}" does not run')
+    if call.flag("stdin"):
+        return _entered(call, kubelet, pod)
+    protocol = protocol_of(call)
     found = kubelet.pod_log(call.namespace, call.name, container, LogOptions(follow=True, tail_lines=0))
     assert found is not None
     _, pieces = found
@@ -37,6 +40,30 @@ async def attach(registry: Registry, call: Call, kubelet: Kubelet | None) -> Res
         return until_gone(_sent(pieces), _silent(incoming))
 
     return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
+
+
+def _entered(call: Call, kubelet: Kubelet, pod: Thing) -> Response:
+    """The container's own command, with the client's input."""
+    name = container_of(call, pod)
+    if not is_attended(next(it for _, it in containers(pod["spec"]) if it["name"] == name)):
+        raise bad_request(f'the standard input of container "{name}" is empty: kubectl run -i (stdin and stdinOnce) '
+                          "gives it one, kubectl exec -it a terminal beside it")
+    protocol = protocol_of(call)
+    running = kubelet.execute(call.namespace, call.name, name, Order((), True, call.flag("tty")))
+    if running is None:
+        raise bad_request(f'container "{name}" in pod "{call.name}" does not run')
+
+    def talk(incoming: Messages) -> Messages:
+        return until_gone(_said(running), listen(running, incoming))
+
+    return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
+
+
+async def _said(running: Execution) -> AsyncIterator[bytes]:
+    async with aclosing(running.output()) as output:
+        async for stream, text in output:
+            yield bytes([stream]) + text
+    yield status_message(0)  # how it ended is in the pod's status
 
 
 async def _sent(pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:

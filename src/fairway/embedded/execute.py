@@ -47,7 +47,7 @@ async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Re
         raise bad_request(f'container "{container}" in pod "{call.name}" does not run')
 
     def talk(incoming: Messages) -> Messages:
-        return until_gone(_sent(running), _listen(running, incoming))
+        return until_gone(_sent(running), listen(running, incoming))
 
     return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
 
@@ -110,7 +110,7 @@ def _status(code: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-async def _listen(running: Execution, incoming: Messages) -> None:
+async def listen(running: Execution, incoming: Messages) -> None:
     """Until the client is gone."""
     async for message in incoming:
         channel, content = message[0] if message else -1, message[1:]

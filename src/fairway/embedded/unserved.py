@@ -9,6 +9,7 @@ from typing import Any
 from fairway.embedded.autoscale import rules as autoscaling
 from fairway.embedded.catalog import Resource
 from fairway.embedded.defaults import containers
+from fairway.node.attended import is_attended
 
 _JOB = {"podReplacementPolicy": "TerminatingOrFailed", "managedBy": "kubernetes.io/job-controller"}
 _POD: Mapping[str, Any] = {"securityContext": {}}
@@ -43,7 +44,8 @@ def warnings(resource: Resource, thing: Mapping[str, Any]) -> Iterator[str]:
 def _of_pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:
     yield from _ignored(spec, path, _POD | {"hostAliases": [], "dnsConfig": {}})
     for where, container in containers(spec):
-        yield from _ignored(container, f"{path}.{where}", _POD | {"stdin": False, "tty": False})
+        inputs = {} if is_attended(container) else {"stdin": False, "tty": False}
+        yield from _ignored(container, f"{path}.{where}", _POD | inputs)
 
 
 def _ignored(spec: Mapping[str, Any], path: str, fields: Mapping[str, Any]) -> Iterator[str]:

@@ -23,6 +23,7 @@ import psutil
 
 from fairway.clock import Clock
 
+from .attended import entered
 from .container import Attempt
 
 ENTER = Path(__file__).with_name("enter.py")
@@ -33,7 +34,8 @@ HANGUP_SECONDS, DRAIN_SECONDS, LOOK_SECONDS = 2.0, 1.0, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run. `has_input`: it reads standard input; without, that is empty."""
+    """What is to be run; without arguments, the command of a container that is attended. `has_input`: it reads
+    standard input; without, that is empty."""
 
     argv: Sequence[str]
     has_input: bool = False
@@ -166,7 +168,7 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
     spec = marshal.loads((run.folder / "spec").read_bytes())
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
     pid = _first_child(run.pid) if spec["mounts"] or spec.get("hosts") or spec.get("hidden") else 0
-    said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv),
+    said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv) or entered(spec["argv"]),
             "is_terminal": order.is_terminal, "user": spec.get("user"),
             "cgroups": spec.get("cgroups", ())}  # fmt: skip
     if said["user"]:

@@ -30,6 +30,7 @@ from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
 
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
+from .attended import kept
 from .cards import Card, Dealer
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
 from .environment import (
@@ -367,7 +368,7 @@ class Runner:
         around = Surroundings(base, sources, await self._peers(pod), port, self.capacity, links)
         over = [uid for uid, it in self._pods.items() if isinstance(it, Packed)] if self.dealer.cards else ()
         env = environment(pod, container, around) | self.dealer.environment(pod, container, over)
-        argv = command(container, env)
+        argv = kept(container, command(container, env))
         own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
             place.mkdir(parents=True, exist_ok=True)
