@@ -82,9 +82,11 @@ def _place(chosen: str, *, is_of_team: bool) -> Path:
 def _team(admins: str) -> Any:
     from fairway.embedded.team.door import Team
 
+    from .answers import DRY_RUN, WHY, dry_run, why
+
     if os.geteuid():
         raise Problem("--team: only root starts the cluster of all users: sudo fairway up --team", exit_code=1)
-    return Team(Path(os.environ.get(SOCKET) or TEAM_SOCKET), admins)
+    return Team(Path(os.environ.get(SOCKET) or TEAM_SOCKET), admins, {DRY_RUN: dry_run, WHY: why})
 
 
 async def _detach(folder: Path) -> None:

@@ -250,7 +250,7 @@ class _Cluster:
         for kind, thing in shared():
             await _apply(client, kind, thing)
         address = Address(f"https://127.0.0.1:{http.port}", self.keys.authority, self.folder / "page")
-        door = Door(self.server.handle, client, self.tokens, address, admins=team.admins)
+        door = Door(self.server.handle, client, self.tokens, address, team=team)
         http.open(listener, door.handle)
 
     async def _listen(self, port: int) -> HttpServer:

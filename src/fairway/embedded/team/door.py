@@ -10,10 +10,14 @@ import asyncio
 import errno
 import socket
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from fairway.api import team
 from fairway.embedded.access.identity import AUTHENTICATED, MASTERS, Identity
@@ -21,7 +25,7 @@ from fairway.embedded.access.tokens import Tokens
 from fairway.embedded.errors import Failure
 from fairway.embedded.store import encode
 from fairway.kube import kinds
-from fairway.kube.client import Client
+from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
 
@@ -70,12 +74,18 @@ class Entry:
     until: float
 
 
+Answer = Callable[[Client, Client, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Works something out for a user: a client that is the user, one that may read everything, and what is asked; a Failure
+or an ApiError where that cannot be. It answers nothing that the user may not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Team:
-    """`socket`: where users come in; `admins`: the Unix group that administers."""
+    """`socket`: where users come in; `admins`: the Unix group that administers; `answers`: by path."""
 
     socket: Path
     admins: str
+    answers: Mapping[str, Answer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +100,9 @@ class Address:
 class Door:
     """`inner` answers who shows a token. `client` writes as a controller."""
 
-    def __init__(self, inner: Transport, client: Client, tokens: Tokens, address: Address, *, admins: str) -> None:
-        self._inner, self._client, self._tokens, self._admins = inner, client, tokens, admins
+    def __init__(self, inner: Transport, client: Client, tokens: Tokens, address: Address, *, team: Team) -> None:
+        self._inner, self._client, self._tokens, self._team = inner, client, tokens, team
+        self._answering = asyncio.Semaphore(1)  # they take as much as a decision
         self._address = address
         self._entries: dict[int, Entry] = {}
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -106,8 +117,30 @@ class Door:
             return Response(failure.code, {"content-type": "application/json"}, encode(failure.status()))
         if is_login:
             return Response(200, {"content-type": "application/json"}, encode(self._told(entry)))
-        headers = {**request.headers, "authorization": f"Bearer {entry.token}"}
-        return await self._inner(replace(request, headers=headers))
+        if request.method == "POST" and (answer := self._team.answers.get(request.path)):
+            return await self._worked_out(answer, entry, request)
+        return await self._as(entry)(request)
+
+    def _as(self, entry: Entry) -> Transport:
+        async def exchange(request: Request) -> Response:
+            headers = {**request.headers, "authorization": f"Bearer {entry.token}"}
+            return await self._inner(replace(request, headers=headers))
+
+        return exchange
+
+    async def _worked_out(self, answer: Answer, entry: Entry, request: Request) -> Response:
+        viewer = Client(self._as(entry), self._client.clock, self._client.chance)
+        try:
+            asked = msgspec.json.decode(request.body, type=dict[str, Any])
+            async with self._answering:
+                code, body = 200, encode(await answer(viewer, self._client, asked))
+        except msgspec.MsgspecError as error:
+            code, body = 400, encode(Failure(400, "BadRequest", str(error)).status())
+        except Failure as failure:
+            code, body = failure.code, encode(failure.status())
+        except ApiError as error:
+            code, body = error.status, error.body
+        return Response(code, {"content-type": "application/json"}, body)
 
     async def _entry(self, uid: int, *, renew: bool) -> Entry:
         async with self._locks[uid]:
@@ -129,7 +162,7 @@ class Door:
         return Entry(identity, namespace, queues, token, self._client.clock.now() + FRESH_SECONDS)
 
     def _identity(self, person: Person) -> Identity:
-        is_admin = person.uid == 0 or self._admins in person.groups
+        is_admin = person.uid == 0 or self._team.admins in person.groups
         groups = (*person.groups, USERS, *[MASTERS] * is_admin, AUTHENTICATED)
         return Identity(person.name, groups, str(person.uid))
 
