@@ -172,8 +172,9 @@ async def test_paths_and_methods_that_are_not_served(api: Api) -> None:
     for method, path in (("POST", f"{PODS}/a"), ("PUT", PODS), ("POST", "/api/v1/pods"), ("DELETE", "/api/v1/pods")):
         assert (await api.no(405, method, path, {}))["reason"] == "MethodNotAllowed"
     await api.ok("POST", PODS, pod("a"))
-    for part in ("attach", "portforward"):
+    for part in ("proxy", "portforward"):
         assert (await api.no(501, "POST", f"{PODS}/a/{part}"))["reason"] == "NotImplemented"
+    assert "does not run" in (await api.no(400, "POST", f"{PODS}/a/attach"))["message"]
     await api.no(415, "POST", MAPS, config("a"), "text/html")
     await api.no(406, "GET", MAPS, accept="application/vnd.kubernetes.protobuf")
 
