@@ -3,10 +3,8 @@
 from dataclasses import replace
 
 from builders import GIB, job, judged, node, plan_of, pod, queue, runs, verdicts
-from cases import admit, at, faults, of, on, work
-from cases import node as box
 
-from fairway.engine.model import MEMORY, Admission, Pod, PodSet, Queue, Running, Workload
+from fairway.engine.model import MEMORY, Admission, Pod, PodSet, Running, Workload
 from fairway.engine.plan import Admit, Cause, Evict
 from fairway.engine.resources import frozen, thawed
 
@@ -99,13 +97,3 @@ def test_the_memory_of_one_that_is_leaving_by_a_pause_is_not_given_away() -> Non
                   is_leaving=True, is_pausing=True)  # fmt: skip
     assert judged(able(), PAUSES, old, trainer("new", 212))["new"] == "n1 after old"
     assert judged(able(), PAUSES, old, trainer("new", 213))["new"] == "NoRoom"
-
-
-def test_the_referee_finds_a_pause_where_it_cannot_be_and_a_paused_workload_elsewhere() -> None:
-    one = replace(work(), paused=at(on("n1", 0)))
-    assert faults(of(one), admit(one, on("n1", 0))) == set()
-    assert ("a", "Paused") in faults(of(one), admit(one, on("n1", 1)))
-    old = Evict("ns/a", Cause.SUSPENDED, pauses=True)
-    running = Running(work(is_active=False), at(on("n1", 0)), admitted_at=0.0)
-    assert faults(of(running=(running,), nodes=(box(can_pause=True),), queues=(Queue("q"),)), old) == set()
-    assert ("a", "Paused") in faults(of(running=(running,)), old)
