@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
@@ -41,6 +42,27 @@ def test_a_job_runs_and_its_workload_tells_its_life() -> None:
     workload = play(story, node("n1"))
     assert workload["status"]["attempt"] == 1
     assert is_true(workload, "Admitted") and is_true(workload, "Finished") and not is_true(workload, "Running")
+
+
+def test_a_job_that_is_removed_as_it_ends_is_told_to_have_ended() -> None:
+    phases: list[str] = []
+
+    async def story(world: World) -> list[Thing]:
+        async def slow(request: Request) -> Response:
+            if request.method == "PATCH" and request.path.endswith("/workloads/job-a/status"):
+                await world.clock.sleep(2)
+                phases.append(msgspec.json.decode(request.body or b"")["status"].get("phase", ""))
+            return await world.server.handle(request)
+
+        await world.crash()
+        world.start(slow)
+        await world.apply(job("a", seconds=1, ttlSecondsAfterFinished=0))
+        await world.clock.sleep(60)
+        return await world.client.list(Selection(kinds.EVENTS))
+
+    events = play(story, node("n1"))
+    assert "Succeeded" in phases
+    assert "Cancelled" not in {it["reason"] for it in events}
 
 
 def test_a_workload_names_the_class_of_its_priority() -> None:

@@ -2,7 +2,8 @@
 
 A pod is of the outermost of its controllers that is queued as a whole (its Job, or the JobSet of that), of its group,
 or a workload of its own. Its controllers may be seen later than the pod, which then goes up to them; once it is of one
-it stays there, since controllers go before their pods. An owner counts if it is managed (it or its namespace says so);
+it stays there, since controllers go before their pods. An owner may go as soon as it is over, before its Workload
+says so: how it ended is kept until then. An owner counts if it is managed (it or its namespace says so);
 a pod only if it is left to Fairway to schedule, or says nothing of a scheduler but its own label names a queue. Any
 other pod of another scheduler is used room and no more. Pods that ran and were lost are noted here for a moment: their
 Job or their owner may be going too.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from fairway.api.alone import workload_of_pod
+from fairway.api.forms.form import Form, Outcome
 from fairway.api.objects import (
     DEFAULT_SCHEDULER,
     GROUP_NAME,
@@ -70,6 +72,7 @@ class Cases:
         self.lost: defaultdict[str, dict[str, PodObject]] = defaultdict(dict)
         self.lost_since: dict[str, float] = {}
         self._first: dict[str, int] = {}  # of all that may be managed
+        self._ended: dict[str, Outcome] = {}  # of owners that went before their Workloads
         self._keys: dict[str, str] = {}  # of pods, by uid
 
     def note(self, old: PodObject | None, new: PodObject | None, *, now: float) -> str:
@@ -97,6 +100,21 @@ class Cases:
             self._first.pop(key, None)
         else:
             self._first.setdefault(key, int(seen.metadata.resource_version or 0))
+
+    def went(self, key: str, owner: Form) -> None:
+        """An owner is deleted: how it ended counts until its Workload is let go."""
+        self.came(key, None)
+        outcome = owner.outcome()
+        if outcome and key in self.view.workloads:
+            self._ended[key] = outcome
+
+    def outcome(self, case: Case) -> Outcome | None:
+        """How its owner ended, also where that is gone."""
+        return case.owner.outcome() if case.owner else self._ended.get(case.key)
+
+    def let_go(self, key: str) -> None:
+        """Its Workload is kept no longer."""
+        self._ended.pop(key, None)
 
     def submitted(self, key: str, created: str | None, *, now: float) -> float:
         """When an owner was made. Its timestamp is in whole seconds: the rest is the order in which they were seen."""

@@ -185,7 +185,10 @@ class Control:
             for key in self._cases.moved(kind, seen):
                 self._writer.agenda.note(key)
             if group_kind(kind) in OWNERS:
-                self._cases.came(key_of_owner(kind, seen), new)
+                if new is None:
+                    self._cases.went(key_of_owner(kind, seen), seen)  # type: ignore[arg-type]
+                else:
+                    self._cases.came(key_of_owner(kind, seen), new)
         elif isinstance(seen, WorkloadObject):
             self._stands(key_of(seen.metadata))
             return

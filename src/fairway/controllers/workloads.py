@@ -96,12 +96,14 @@ class Life:
             return await self._stand_alone(case, said)
         if said.status.phase and not self.means.view.stored[case.key].status.phase:
             await self.means.write(case.key, lambda it: it.status)  # what its pod said so far
-        if said.metadata.deletion_timestamp is not None or life.is_over(said.status):
+        if life.is_over(said.status):
+            return await self._let_go(case, said)
+        if outcome := self.means.cases.outcome(case):
+            return await self._end(case, outcome)
+        if said.metadata.deletion_timestamp is not None:
             return await self._let_go(case, said)
         if owner is None:
             return await self._orphaned(case, said)
-        if outcome := owner.outcome():
-            return await self._end(case, outcome)
         is_evicted = said.status.admission is not None and holds(said.status, "Evicted")
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
@@ -467,6 +469,7 @@ class Life:
         if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
+            self.means.cases.let_go(case.key)
             if not life.is_over(said.status):
                 self.means.events.tell(*cancelled(said))
 
