@@ -81,6 +81,24 @@ async def test_a_stream_that_cannot_go_on_redraws_the_whole_page(last: str) -> N
     assert kind == "page" and "nlp/job-a" in content["lists"]["waits"]["rows"]
 
 
+async def test_a_cut_of_more_changes_than_are_kept_redraws_the_whole_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairway.web.topic.KEPT", 2)
+    async with board(node("n1"), queue("q"), workload("a/job-x", "q")) as shown:
+        watched = shown.stream("/waiting")
+        first, *_ = await anext(watched)
+        for version in range(4):
+            await shown.put(workload("a/job-x", "q", status={"reason": "NoRoom", "message": f"news {version}"}))
+            said = ""
+            while f"news {version}" not in said:
+                last, _, content = await anext(watched)
+                said = str(content)
+        await watched.aclose()
+        for number, kinds in ((first, ["page"]), (last, ["beat"])):
+            again = shown.stream("/waiting", last=number)
+            assert [kind for _, kind, _ in [await anext(again)]] == kinds
+            await again.aclose()
+
+
 async def test_many_viewers_cost_the_api_server_no_more_requests_than_one() -> None:
     async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp")) as shown:
         await shown.page("/now")

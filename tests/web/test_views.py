@@ -265,3 +265,26 @@ async def test_the_timeline_draws_earlier_attempts_holds_and_evictions_on_both_l
     assert "victim ran until it was evicted" in nodes and 'href="/now?q=n2"' in nodes
     assert "taker took the room of a workload of queue nlp" in theirs and "victim" not in theirs
     assert "it had run since" in own and "1 GPU-hours of work lost" in own
+
+
+@pytest.mark.parametrize("own, other", [("alpha", "beta"), ("beta", "alpha")])
+async def test_no_view_shows_a_tenant_the_names_of_another(own: str, other: str) -> None:
+    def things(team: str, at: int) -> list[dict[str, Any]]:
+        taker = own if team == other else other
+        past = {"time": time_text(time.time() - 60), "began": NOW, "reason": "Reclaimed", "by": f"q-{taker}",
+                "for": f"{taker}/job-{taker}runs"}  # fmt: skip
+        named = {"user": f"{team}user"}
+        return [
+            workload(f"{team}/job-{team}runs", f"q-{team}", 2, at=f"n1[{at},{at + 1}]", **named),
+            workload(f"{team}/job-{team}waits", f"q-{team}", 8, status=WAITS | {"evictionHistory": [past]}, **named),
+        ]
+
+    users = {"users": (own,), "allows": lambda user, resource, space: space == user or resource == "nodes"}
+    both = [*things(own, 0), *things(other, 2), queue(f"q-{own}"), queue(f"q-{other}")]
+    async with board(node("n1"), *both, lease(time.time()), **users) as shown:
+        for view in ("now", "waiting", "queues", "timeline", "timeline?by=node", "operations", "usage", "submit",
+                     f"workload/{own}/job-{own}runs", f"workload/{other}/job-{other}runs"):  # fmt: skip
+            text = await shown.page(f"/{view}", own)
+            for name in (f"{other}runs", f"{other}waits", f"{other}user"):
+                assert name not in text.replace(f"/workload/{other}/job-{other}runs", ""), (view, name)
+            assert own in text or view in ("usage", f"workload/{other}/job-{other}runs"), view

@@ -139,14 +139,17 @@ function draw(content, isWhole) {
 function parsed(html) {
   const made = document.createElement("template");
   made.innerHTML = html;
-  for (const it of made.content.querySelectorAll("time[datetime]")) it.textContent = clock(new Date(it.dateTime));
+  for (const it of made.content.querySelectorAll("time[datetime]")) {
+    const dash = it.previousSibling, from = dash?.data === "–" && dash.previousSibling?.dateTime, date = new Date(it.dateTime);
+    it.textContent = clock(date, false, from && new Date(from).toDateString() === date.toDateString());
+  }
   for (const it of made.content.querySelectorAll("[data-time]")) it.textContent = clock(new Date(it.dataset.time));
   return made.content;
 }
 
-function clock(date, hasSeconds) {
+function clock(date, hasSeconds, isSameDay) {
   const time = date.toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(hasSeconds && {second: "2-digit"})});
-  return date.toDateString() === new Date().toDateString() ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time}`;
+  return isSameDay || date.toDateString() === new Date().toDateString() ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time}`;
 }
 
 // Makes `old` the same as `made`, and keeps every element that is alike; what is in a list is left to `fill`.
