@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fairway.cli.job import of_maker
 from fairway.node.cards import AMD, I915, XE, Card, Dealer, cards
 from fairway.node.environment import Unusable
 from fairway.node.machine import Machine, node_of
@@ -127,3 +128,13 @@ def test_cards_of_intel_are_named_by_their_mask(tmp_path: Path) -> None:
     dealer.environment(pod("a"), container(1, XE), ())
     said = dealer.environment(pod("b"), container(1, XE), ())
     assert said == {"ZE_AFFINITY_MASK": "1", "ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}
+
+
+def test_gpus_of_a_submission_are_those_of_the_one_maker_there_is() -> None:
+    def asked(*resources: str) -> dict[str, str]:
+        template = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
+        of_maker(template, [{"status": {"allocatable": dict.fromkeys(resources, "8")}}])
+        return template["spec"]["containers"][0]["resources"]["limits"]
+
+    assert asked(AMD) == {AMD: "2"} and asked("cpu") == {"nvidia.com/gpu": "2"}
+    assert asked(AMD, "nvidia.com/gpu") == asked(AMD, XE) == {"nvidia.com/gpu": "2"}

@@ -6,6 +6,7 @@ the defaults given.
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from fairway.api.scalars import Malformed, duration, exact, time, time_text
 from fairway.kube.kinds import JOBS, PODS, Kind
 
+from .listing import GPU, OTHER_MAKERS
 from .main import Problem, told
 
 Thing = dict[str, Any]
@@ -20,7 +22,6 @@ HERE = "fairway.dev/this-machine"
 """The image of a Job that runs as a process of this machine; no registry has it."""
 
 LONGEST_NAME = 63
-GPU = "nvidia.com/gpu"
 INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Where a pod finds its number in an Indexed Job."""
 DEFAULTS = {"workers": 1, "cpus": "1", "retries": 0}
@@ -160,6 +161,18 @@ def _set_gpus(template: Thing, text: str) -> None:
         template.setdefault("metadata", {}).setdefault("annotations", {})["fairway.dev/gpu-fraction"] = text
     else:
         _request(template, GPU, text)
+
+
+def of_maker(template: Thing, nodes: Sequence[Thing] | None) -> None:
+    """Has a pod template ask for GPUs of the maker whose the nodes have, where that is one and not NVIDIA."""
+    there = {name for node in nodes or () for name in (node.get("status") or {}).get("allocatable") or {}}
+    others = [name for name in OTHER_MAKERS if name in there]
+    if GPU in there or len(others) != 1:
+        return
+    for container in template["spec"]["containers"]:
+        for part in (container.get("resources") or {}).values():
+            if GPU in part:
+                part[others[0]] = part.pop(GPU)
 
 
 def is_fraction(gpus: str) -> bool:

@@ -16,6 +16,7 @@ from fairway.api.names import name_of
 from .output import clock_time, in_local_time, seconds, span, start
 
 GPU = "nvidia.com/gpu"
+OTHER_MAKERS = ("amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
 NUMBERS = re.compile(r"(\d{1,18})")
 DAY_SECONDS = 86_400.0
 RETRYING, IDLE, CANCELLED = "Retrying", "Idle", "Cancelled"
@@ -82,8 +83,8 @@ class PodSet(Part):
         if "fairway.dev/gpu-fraction" in notes:
             return float(notes["fairway.dev/gpu-fraction"])
         containers = (self.template and self.template.spec and self.template.spec.containers) or ()
-        asked = (it.resources for it in containers if it.resources)
-        return sum(float(({**(it.limits or {}), **(it.requests or {})}).get(GPU, 0)) for it in asked)
+        asked = [{**(it.resources.limits or {}), **(it.resources.requests or {})} for it in containers if it.resources]
+        return sum(float(it.get(name, 0)) for it in asked for name in (GPU, *OTHER_MAKERS))
 
 
 class Spec(Part):

@@ -22,10 +22,11 @@ from fairway.kube.transport import Request
 from .connect import NOT_INSTALLED
 from .find import sought
 from .job import GPU, template_of
+from .listing import OTHER_MAKERS
 from .main import Problem
 
 Thing = dict[str, Any]
-OPTIONS = {"cpu": "--cpus", "memory": "--memory", GPU: "--gpus"}
+OPTIONS = {"cpu": "--cpus", "memory": "--memory", GPU: "--gpus", **dict.fromkeys(OTHER_MAKERS, "--gpus")}
 DEEPEST = 32
 
 

@@ -21,7 +21,7 @@ from fairway.kube.kinds import Ref
 from . import variables
 from .connect import on_cluster
 from .follow import follow_job
-from .job import amend, check_name, deadline, kind_of, template_of
+from .job import amend, check_name, deadline, kind_of, of_maker, template_of
 from .launch import service_of
 from .leader import warn
 from .main import Problem
@@ -103,6 +103,8 @@ async def prepared(
     """What an order asks for, and its environment; a Problem for what is wrong with it. Nothing is made yet."""
     await _complete(client, view, order, namespace)
     drafts = _drafts(client, view, order, namespace)
+    if order.gpus and (template := template_of(drafts[0].thing)):
+        of_maker(template, view.nodes)
     values = variables.variables(order, is_here=view.is_here)
     if (program := drafts[0].program) and values:
         values |= program.variables(values)
