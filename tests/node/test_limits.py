@@ -1,5 +1,9 @@
 """Limits of CPU and memory: by cgroups of this machine where it has them, and the files of both versions."""
 
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,7 @@ from box import Box
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.node.execute import Order
+from fairway.node.isolation.devices import forbid
 from fairway.node.isolation.limits import CONTROLLERS, Hierarchies, hierarchies
 
 GREEDY = "import sys; held = bytearray(300_000_000)"
@@ -104,3 +109,30 @@ def test_limits_are_written_in_the_words_of_each_version(tmp_path: Path, is_unif
     found = Hierarchies(dict.fromkeys(("cpu", "memory"), tmp_path), is_unified=is_unified)
     assert found.make("uid-main", {"limits": {"cpu": "1500m", "memory": "1Mi"}}) == [str(own)]
     assert {name: (own / name).read_text() for name in wanted} == wanted
+
+
+@pytest.fixture
+def unified() -> Iterator[Path]:
+    """A cgroup of version 2 in which others can be made."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    own = Path(next((it.split()[4] for it in lines if " - cgroup2 " in it), "/nowhere")) / f"fairway-test-{os.getpid()}"
+    try:
+        own.mkdir()
+    except OSError:
+        pytest.skip("no cgroup of version 2 can be made here")
+    yield own
+    for each in (*own.glob("*-main"), own):
+        each.rmdir()
+
+
+def test_a_cgroup_of_version_2_closes_devices_under_every_name(unified: Path, tmp_path: Path):
+    try:
+        forbid(unified, [])
+    except OSError as error:
+        pytest.skip(str(error))
+    other = tmp_path / "other"
+    os.mknod(other, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    [made] = Hierarchies(dict.fromkeys(CONTROLLERS, unified), is_unified=True).make("uid-main", {}, ["/dev/zero"])
+    script = f"echo 0 > {made}/cgroup.procs; for it in /dev/zero {other} /dev/null; do : < $it && echo $it; done; true"
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert found.stdout.split() == ["/dev/null"] and found.stderr.count("Operation not permitted") == 2

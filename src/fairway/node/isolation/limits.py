@@ -20,6 +20,8 @@ from typing import Any
 
 from fairway.api.quantities import exact, time_text
 
+from .devices import forbid
+
 FOLDER = "fairway"
 CONTROLLERS, DEVICES = ("cpu", "memory"), "devices"
 OPTIONAL = ("memory.swap.max", "memory.oom.group", "memory.memsw.limit_in_bytes")  # not on every kernel
@@ -37,8 +39,9 @@ class Hierarchies:
 
     def make(self, name: str, resources: Mapping[str, Any], hidden: Iterable[str] = ()) -> list[str]:
         """The cgroups of a container that is to start, with its limits; none where it has no limit. `hidden`: device
-        files that it may not open under any name, where a hierarchy of version 1 can forbid that."""
-        made, denied = {}, [("devices.deny", f"{number} rw") for number in filter(None, map(_number, hidden))]
+        files that it may not open under any name."""
+        made, numbers = {}, list(_numbers(hidden))
+        denied = [("devices.deny", f"c {major}:{minor} rw") for major, minor in numbers]
         for controller, files in {**limited(resources, is_unified=self.is_unified), DEVICES: denied}.items():
             if controller in self.places and files:
                 own = self.places[controller] / name
@@ -47,6 +50,12 @@ class Hierarchies:
                     if file not in OPTIONAL or (own / file).exists():
                         (own / file).write_text(text)
                 made[str(own)] = True
+        if numbers and self.is_unified:
+            own = self.places[CONTROLLERS[0]] / name
+            own.mkdir(exist_ok=True)
+            with suppress(OSError):  # where BPF is not ours they are hidden all the same
+                forbid(own, numbers)
+            made[str(own)] = True
         return list(made)
 
     def sweep(self, pod: str) -> None:
@@ -78,13 +87,13 @@ def limited(resources: Mapping[str, Any], *, is_unified: bool) -> dict[str, list
     return {name: files[name] for name, amount in zip(CONTROLLERS, (cpu, memory)) if amount}
 
 
-def _number(file: str) -> str:
-    """A device as cgroups name it: `c 195:3`; "" for what is none."""
-    with suppress(OSError):
-        seen = os.stat(file)
-        if stat.S_ISCHR(seen.st_mode):
-            return f"c {os.major(seen.st_rdev)}:{os.minor(seen.st_rdev)}"
-    return ""
+def _numbers(files: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """The major and minor numbers of those files that are character devices."""
+    for file in files:
+        with suppress(OSError):
+            seen = os.stat(file)
+            if stat.S_ISCHR(seen.st_mode):
+                yield os.major(seen.st_rdev), os.minor(seen.st_rdev)
 
 
 def hierarchies(process: Path = Path("/proc/self")) -> Hierarchies:
