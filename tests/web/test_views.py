@@ -30,6 +30,7 @@ async def test_now_says_which_gpus_are_free_while_workloads_wait_and_why() -> No
     async with board(*things, workload("nlp/job-big", "nlp", 8, status=WAITS)) as shown:
         page = await shown.page("/now")
     assert "5 of 8 GPUs are free while" in page and "1 × NoRoom" in page and WAITS["message"] in page
+    assert '5 of 8 free; <b class="warn">too few</b>: what waits needs 8 on a node' in page
     assert "Fairway decides" in page
 
 
@@ -83,7 +84,8 @@ async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_bud
     things = node("n1"), queue("all", 8), nlp, queue("vision", 6, parent="all")
     async with board(*things, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
         page = await shown.page("/queues")
-    assert "borrows 1" in page and "of what vision leaves" in page and "0 of 100 GPU-hours" in page and "ann 3" in page
+    assert "borrows 1" in page and "of what vision leaves" in page and "ann 3" in page
+    assert "<b>100 left</b> of 100 GPU-hours: 0 spent, 0 reserved" in page
 
 
 async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved() -> None:

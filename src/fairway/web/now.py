@@ -37,11 +37,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A row as far as its viewer may see it: its blocks with those who hold them, and what runs without a GPU."""
+    """A row as far as its viewer may see it: its blocks with those who hold them, and what runs without a GPU. `short`:
+    the fewest GPUs that a waiting pod asks for, where fewer are free; else 0."""
 
     row: Row
     blocks: tuple[tuple[Block, tuple[Shown, ...]], ...]
     others: tuple[Shown, ...]
+    short: float = 0.0
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -50,7 +52,7 @@ def page(world: World, ask: Ask) -> Page:
     part = window(ask, found, NODES)
     shown: Sequence[Row] = part["items"]
     pools = [(pool, _sums(it for it in found if it.pool == pool)) for pool, _ in groupby(shown, lambda it: it.pool)]
-    sums, ends = _sums(found), Ends(world, ask.now)
+    sums, ends, least = _sums(found), Ends(world, ask.now), _least(world)
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
         "idle": idle(world, ask, sums["free"]), "queues": queue_choices(world), "denied": world.denied,
@@ -58,7 +60,7 @@ def page(world: World, ask: Ask) -> Page:
         if len(found) > MAPPED else [],
     }  # fmt: skip
     lists = {
-        f"pool{at}": {it.name: _node(it, ask, ends) for it in shown if it.pool == pool}
+        f"pool{at}": {it.name: _node(it, ask, ends, least) for it in shown if it.pool == pool}
         for at, (pool, _) in enumerate(pools)
     }
     made = drawn("now", "Now", facts, lists, ask.before)
@@ -112,11 +114,18 @@ def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:
     return min(seen, key=lambda it: (it.position, it.since or 0.0, it.key), default=None)
 
 
-def _node(row: Row, ask: Ask, ends: Ends) -> Node:
+def _least(world: World) -> float:
+    """The fewest GPUs that a pod of a waiting workload asks for; 0 where none waits for some."""
+    waits = (it for it in world.workloads.values() if it.state == "waiting")
+    return min((gpus for it in waits for _, _, gpus in it.podsets if gpus), default=0.0)
+
+
+def _node(row: Row, ask: Ask, ends: Ends, least: float) -> Node:
     def shown(holders: Iterable[Holder]) -> tuple[Shown, ...]:
         return tuple(_shown(it, ask, ends) for it in holders)
 
-    return Node(row, tuple((block, shown(block.holders)) for block in row.blocks), shown(row.others))
+    blocks = tuple((block, shown(block.holders)) for block in row.blocks)
+    return Node(row, blocks, shown(row.others), least if 0 < row.free < least else 0.0)
 
 
 def _shown(holder: Holder, ask: Ask, ends: Ends) -> Shown:

@@ -22,11 +22,13 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """GPU-hours. `out`: in how many hours it is spent, if what is held now is held on; `renews`: when it is whole
-    again."""
+    """GPU-hours. `reserved`: what runs can come to; `left`: for what starts now. `out`: in how many hours it is spent,
+    if what is held now is held on; `renews`: when it is whole again."""
 
     limit: float
     spent: float
+    reserved: float
+    left: float
     renews: float | None
     out: float | None
 
@@ -195,7 +197,8 @@ def _budget(said: types.QueueObject, held: float) -> Budget | None:
         limit, since = float(exact(str(said.spec.budget.gpu_hours))), time(spent.since) if spent.since else None
         renews = since + duration(said.spec.budget.period) if since else None
         hours = (limit - spent.gpu_hours) / held if held else None
-        return Budget(limit, spent.gpu_hours, renews, hours)
+        reserved = said.status.budget_reserved
+        return Budget(limit, spent.gpu_hours, reserved, limit - spent.gpu_hours - reserved, renews, hours)
     return None
 
 
