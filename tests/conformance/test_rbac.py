@@ -462,3 +462,23 @@ async def test_groups_are_named_in_a_header_each(api, ann):
     async with api.session.post(url, json=said, headers=headers) as answer:
         info = (await answer.json())["status"]["userInfo"]
     assert info["groups"] == ["a, b", "c", "system:authenticated"]
+
+
+async def test_a_command_in_a_pod_takes_the_verb_create_over_a_websocket_too(rights, speaking, ann, namespace, pods):
+    await rights.role("reader", rule("get", "pods pods/exec"))
+    await rights.bind("reader", user(ann))
+    plain = speaking(ann)
+    await settled(plain, f"{pods}/a")
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}
+    url = f"{plain.server}{pods}/a/exec?command=ls"
+    async with plain.session.get(url, headers=plain.headers | upgrade) as answer:
+        assert answer.status == 403
+    await rights.role("runner", rule("create", "pods/exec"))
+    await rights.bind("runner", user(ann))
+    status = 403
+    while status == 403:
+        await asyncio.sleep(PAUSE_SECONDS)
+        async with plain.session.get(url, headers=plain.headers | upgrade) as answer:
+            status = answer.status
+    assert status == 404
