@@ -69,7 +69,8 @@ def test_the_cpu_of_a_pod_is_that_of_its_processes_and_of_all_they_start() -> No
         processes, deadline = Processes(), time.monotonic() + 60
         while processes.used().get(marked[POD_UID], 0.0) < 0.3:
             assert time.monotonic() < deadline
-        assert max(processes.owners.values()) and one.poll() is None
+        while marked[POD_UID] not in processes.runnable:  # at some moments it may wait for memory
+            assert processes.used() and time.monotonic() < deadline
     finally:
         subprocess.run(["pkill", "-P", str(one.pid)], check=False)
         one.kill()

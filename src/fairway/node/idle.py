@@ -1,11 +1,11 @@
 """Which pods of this machine are idle, and since when: the annotation `fairway.dev/idle-since` on each.
 
-A pod is used while one of its GPUs computes (measure.py; those of other makers are asked every GLANCE_SECONDS), or
-while its processes use BUSY of a CPU or more between two looks, whatever they do: a cell that computes and prints
-nothing is use, an open page is none. Its processes are those that carry its mark in their environment, a terminal that
-was opened beside it (`exec`) included, and all that these started. A GPU that does not tell how it is used may be used:
-of such a pod nothing is said. What is said is written after QUIET looks without use, with the time of the first, and
-taken back at the first use.
+A pod is used while one of its GPUs computes (measure.py; those of other makers are asked every GLANCE_SECONDS), while
+its processes use BUSY of a CPU or more between two looks, whatever they do, or while one would compute at a look and a
+busy machine does not let it: a cell that computes and prints nothing is use, an open page is none. Its processes are
+those that carry its mark in their environment, a terminal that was opened beside it (`exec`) included, and all that
+these started. A GPU that does not tell how it is used may be used: of such a pod nothing is said. What is said is
+written after QUIET looks without use, with the time of the first, and taken back at the first use.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,22 +30,26 @@ PODS, CARDS = "pods", "cards"
 
 @dataclass(slots=True)
 class Processes:
-    """CPU seconds by pod. `owners`: of each process that was seen, by pid and start, the pod that it is of, or ""."""
+    """CPU seconds by pod. `owners`: of each process that was seen, by pid and start, the pod that it is of, or "";
+    `runnable`: the pods of which one would compute at that moment, whether a busy machine let it or not."""
 
     owners: dict[tuple[int, float], str] = field(default_factory=dict)
+    runnable: set[str] = field(default_factory=set)
 
     def used(self) -> dict[str, float]:
         """By uid, what the processes of each pod have used, with those of their children that ended."""
         found: dict[str, float] = {}
         owners: dict[tuple[int, float], str] = {}
         by_pid: dict[int, str] = {}
-        for process in psutil.process_iter(["pid", "ppid", "create_time", "cpu_times"]):
+        runnable: set[str] = set()
+        for process in psutil.process_iter(["pid", "ppid", "create_time", "cpu_times", "status"]):
             seen, key = process.info, (process.pid, process.info["create_time"])
             owner = self.owners[key] if key in self.owners else _mark(process) or by_pid.get(seen["ppid"], "")
             owners[key] = by_pid[process.pid] = owner
             if owner and (times := seen["cpu_times"]):
                 found[owner] = found.get(owner, 0.0) + sum(times[:4])
-        self.owners = owners
+                runnable |= {owner} if seen["status"] == psutil.STATUS_RUNNING else set()
+        self.owners, self.runnable = owners, runnable
         return found
 
 
@@ -105,7 +109,8 @@ async def watch(client: Client, pods: Callable[[], list[Pod]], dealer: Dealer, g
         running = [it for it in pods() if (it.get("status") or {}).get("phase") == "Running"]
         cpu = await client.clock.in_thread(processes.used) if running else {}
         since = now - LOOK_SECONDS
-        cpu = {uid: it for uid, it in cpu.items() if all(glances.get(card.uuid, 0) < since for card in dealer.of(uid))}
+        cpu = {uid: it for uid, it in cpu.items() if uid not in processes.runnable
+               and all(glances.get(card.uuid, 0) < since for card in dealer.of(uid))}  # fmt: skip
         quiet.look(running, cpu, gpus(), now)
         for pod in running:
             await _tell(client, pod, quiet.told(pod))
