@@ -244,6 +244,10 @@ def test_every_obstacle_has_words(bar, about):
             Obstacle(Bar.TOO_SMALL, "memory", 1, 64 << 30, 48 << 20),
             "1 with less than 64 GiB of memory (largest: 48 MiB)",
         ),
+        (
+            Obstacle(Bar.VOLUME, Expression("metadata.name", "In", ("n9",)), 1),
+            "1 other than n9, which its spec.nodeName names",
+        ),
         (Obstacle(Bar.BUSY, "cpu", 1, 1000, 500), "1 without 1 CPU free (largest free: 0.5)"),
         (Obstacle(Bar.ANTI_AFFINITY, "kubernetes.io/hostname", 1), "1 ruled out by pod anti-affinity (node)"),
     ],

@@ -48,6 +48,12 @@ def test_a_selector_names_the_label_that_is_missing() -> None:
     assert counts(*things, job("w", gpus=1, pod={"volumes": ((Term((wants,)),),)})) == {(Bar.VOLUME, wants): 2}
 
 
+def test_a_node_that_a_pod_names_is_told_by_its_name() -> None:
+    named = Expression("metadata.name", "In", ("n9",))
+    things = node("n1", 8), node("n2", 8), job("w", gpus=1, pod={"volumes": ((Term(fields=(named,)),),)})
+    assert counts(*things) == {(Bar.VOLUME, named): 2}
+
+
 @pytest.mark.parametrize("key", ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"])
 def test_the_taints_of_a_state_count_as_the_state_and_pass(key: str) -> None:
     away = node("n1", 8, is_ready=False, taints=(Taint(key), Taint(key, effect="NoExecute")))

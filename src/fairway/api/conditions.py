@@ -371,6 +371,8 @@ def nodes_words(census: Census, level: str) -> str:
 def _obstacle(one: Obstacle) -> str:
     """What follows the number of nodes."""
     match one.about:
+        case Expression(key="metadata.name", operator="In", values=(name,)) if one.bar is Bar.VOLUME:
+            return f"other than {name}, which its spec.nodeName names"
         case Expression():
             about = _expression(one.about, is_label=one.bar is Bar.SELECTOR)
         case _:

@@ -144,6 +144,8 @@ def _outside(snapshot: Snapshot, bar: Bar, terms: tuple[Term, ...]) -> Iterator[
     if len(terms) == 1:
         for one in terms[0].expressions:
             yield Hurdle(bar, one, ~satisfies(snapshot, (one,)))
+        for one in terms[0].fields:
+            yield Hurdle(bar, one, ~matches(snapshot, (Term(fields=(one,)),)))
     names = sorted({one.key for term in terms for one in (*term.expressions, *term.fields)})
     yield Hurdle(bar, ", ".join(names), ~matches(snapshot, terms))
 
