@@ -235,6 +235,34 @@ async def test_a_mount_point_is_made_with_the_rights_of_the_user_else_in_a_priva
     assert not target.exists() and not os.path.exists("/fairway-point") and not os.path.exists("/fairway-new")
 
 
+def mounted_at(**places: str) -> dict[str, Any]:
+    """A hostPath for each target: the names are those of volumes, the values `source:target`."""
+    volumes = [{"name": name, "hostPath": {"path": said.split(":")[0]}} for name, said in places.items()]
+    mounts = [{"name": name, "mountPath": said.split(":")[1]} for name, said in places.items()]
+    return {"volumes": volumes, "container": {"volumeMounts": mounts}}
+
+
+async def test_what_a_user_mounts_at_proc_does_not_lead_the_next_mount_elsewhere(team: Team):
+    (Path(team.ann.pw_dir) / "open").mkdir(exist_ok=True)  # closed by her home alone
+    (Path(team.ann.pw_dir) / "open" / "file").write_text("hers")
+    fake = f"{team.bob.pw_dir}/proc"
+    plant = f'mkdir -p {fake}/self/fd; for n in $(seq 64); do ln -s {team.ann.pw_dir}/open {fake}/self/fd/$n; done'
+    await team.said(team.bob, "plant", plant)
+    mounted = mounted_at(proc=f"{fake}:/proc", own=f"{team.bob.pw_dir}:/srv")
+    assert await team.said(team.bob, "thief", "test -d /srv/proc && cat /srv/file 2> /dev/null", **mounted) == ""
+    assert (await team.container(team.bob, "thief", "terminated"))["exitCode"] == 1  # of cat: /srv is his own
+
+
+async def test_what_is_mounted_on_a_mirror_is_not_written_to_as_root(team: Team):
+    closed, tricked = Path(team.bob.pw_dir).parent / "roots", f"{team.bob.pw_dir}/tricked"
+    closed.mkdir(mode=0o755)
+    await team.said(team.bob, "plant", f"mkdir {tricked}; ln -s {tricked} {tricked}/again; chmod 555 {tricked}")
+    mounted = mounted_at(a=f"{team.bob.pw_dir}:{tricked}/a", b=f"{closed}:{tricked}/again",
+                         c=f"{team.bob.pw_dir}:{tricked}/new")  # fmt: skip
+    assert await team.said(team.bob, "b", f"ls {tricked}", **mounted) == "new\n"
+    assert list(closed.iterdir()) == []
+
+
 async def test_a_program_with_mounts_gains_no_rights_by_what_it_executes(team: Team):
     script = "grep NoNewPrivs /proc/self/status"
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/fairway-point"}]}

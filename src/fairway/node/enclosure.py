@@ -3,7 +3,9 @@
 Where `user` is set, this process is root's and the program is that user's. Then:
 - Every path that the pod names is opened, and made where it is absent, with the user's rights on files. What is opened
   is what is mounted: nothing can be exchanged in between.
-- Between the first mount and the change of user nothing is imported or read by name: the user decides what lies there.
+- All that is mounted is opened before the first mount, and nothing is imported or read by name between that and the
+  change of user: the user decides what lies there, even at /proc. So we stand in /proc and name open files from there.
+- A folder that others may exchange is covered, and made in, as an open file; what is made as root lies in memory.
 - A program with mounts gains no rights by what it executes (no_new_privs): it could have covered /etc for a setuid one.
 Without `user` all is done as who we are. The file imports nothing of ours; shim.py and enter.py load it by its path.
 """
@@ -36,10 +38,11 @@ def enclose(spec):
         hosts = ""
     if hosts:
         mount(hosts, "/etc/hosts", BIND)
-    mirrors = Mirrors(user, spec["scratch"])
-    mirrors.hide(spec["hidden"])
-    for each in spec["mounts"]:
-        bind(each, user, mirrors)
+    if spec["mounts"] or spec["hidden"]:
+        mirrors = Mirrors(user, spec["scratch"])
+        mirrors.hide(spec["hidden"])
+        for place, each in [(source_of(each, user), each) for each in spec["mounts"]]:
+            bind(place, each, mirrors)
 
 
 def may_enter():
@@ -96,16 +99,21 @@ def enter_namespace():
     mount(None, "/", REC | SLAVE)
 
 
-def bind(each, user, mirrors):
-    source, sub, target, is_read_only, sort = each
-    place = source
-    if user:
-        file = opened(source, sub, sort, user)
-        place = f"/proc/self/fd/{file}"
+def at(file):
+    """The name of an open file, from /proc."""
+    return f"self/fd/{file}"
+
+
+def source_of(each, user):
+    """What is to be mounted; it stays open."""
+    source, sub, _, _, sort = each
+    return at(opened(source, sub, sort, user)) if user else source
+
+
+def bind(place, each, mirrors):
+    _, _, target, is_read_only, _ = each
     mirrors.make_point(os.path.isdir(place), target)
     mount(place, target, BIND | REC)
-    if user:
-        os.close(file)
     if is_read_only:
         mount(None, target, BIND | REMOUNT | READ_ONLY)
 
@@ -120,7 +128,7 @@ def opened(source, sub, sort, user):
             base = as_user(user, os.open, source, os.O_PATH)
         if not sub:
             return base
-        return as_user(user, open_below, f"/proc/self/fd/{base}/{sub}")
+        return as_user(user, open_below, f"{at(base)}/{sub}")
     except OSError as error:
         what = f"subPath {sub}" if sort is None else f"hostPath {source}{sub and '/'}{sub}"
         raise Refused(f"{what} cannot be used by user {user['uid']}: {error.strerror}") from error
@@ -163,7 +171,9 @@ class Mirrors:
     """Folders that are covered, each once, by one in memory that holds the same entries: there we may make more."""
 
     def __init__(self, user, scratch):
-        self.user, self.scratch, self.folders = user, scratch, set()
+        os.chdir("/proc")
+        self.user, self.devices = user, set()
+        self.scratch = f"{at(os.open(os.path.dirname(scratch), os.O_PATH))}/{os.path.basename(scratch)}"
 
     def make_point(self, is_folder, target):
         """A place to mount on. Where the user may not make one, the folder around it is first covered."""
@@ -175,45 +185,49 @@ class Mirrors:
         try:
             as_user(self.user, make_place, is_folder, target)
         except OSError:
-            if parent not in self.folders:
-                self.cover(parent)
-            make_place(is_folder, target)
+            folder = os.open(parent, os.O_PATH | os.O_DIRECTORY)
+            if os.fstat(folder).st_dev not in self.devices:
+                folder = self.cover(folder)
+            make_place(is_folder, f"{at(folder)}/{os.path.relpath(target, parent)}")
 
     def hide(self, files):
         """Covers their folders by ones without them, outer ones first."""
         for folder in sorted({os.path.dirname(it) for it in files}, key=len):
-            self.cover(folder, {os.path.basename(it) for it in files if os.path.dirname(it) == folder})
+            names = {os.path.basename(it) for it in files if os.path.dirname(it) == folder}
+            self.cover(os.open(folder, os.O_PATH), names)
 
     def cover(self, folder, but=()):
-        """The new folder is as open to others as the old one."""
-        seen = os.stat(folder)
+        """The new folder is as open to others as the old one. Both are open files."""
+        seen = os.fstat(folder)
         mount("tmpfs", self.scratch, 0, "tmpfs")
-        for entry in os.scandir(folder):
-            if entry.name not in but:
-                copy_entry(entry, f"{self.scratch}/{entry.name}")
+        top = os.open(self.scratch, os.O_PATH)
+        for name in os.listdir(at(folder)):
+            if name not in but:
+                copy_entry(folder, name, f"{at(top)}/{name}")
         if not os.getuid():
-            os.chown(self.scratch, seen.st_uid, seen.st_gid)
-            os.chmod(self.scratch, stat.S_IMODE(seen.st_mode))
-        if folder == "/":
-            os.chroot(self.scratch)
+            os.chown(at(top), seen.st_uid, seen.st_gid)
+            os.chmod(at(top), stat.S_IMODE(seen.st_mode))
+        if os.path.samestat(seen, os.stat("/")):
+            os.chroot(at(top))
         else:
-            mount(self.scratch, folder, MOVE)
-        self.folders.add(folder)
+            mount(at(top), at(folder), MOVE)
+        self.devices.add(os.fstat(top).st_dev)
+        return top
 
 
-def copy_entry(entry, place):
+def copy_entry(folder, name, place):
     """As root devices are made anew: a terminal master that is bound alone does not find its terminals."""
-    if entry.is_symlink():
-        os.symlink(os.readlink(entry.path), place)
-        return
-    seen = entry.stat()
-    if not os.getuid() and (stat.S_ISCHR(seen.st_mode) or stat.S_ISBLK(seen.st_mode)):
-        os.mknod(place, seen.st_mode, seen.st_rdev)
-        os.chown(place, seen.st_uid, seen.st_gid)
-        os.chmod(place, stat.S_IMODE(seen.st_mode))
-        return
-    if entry.is_dir():
-        os.mkdir(place)
-    else:
-        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
-    mount(entry.path, place, BIND | REC)
+    file = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        seen = os.fstat(file)
+        if stat.S_ISLNK(seen.st_mode):
+            os.symlink(os.readlink("", dir_fd=file), place)
+        elif not os.getuid() and (stat.S_ISCHR(seen.st_mode) or stat.S_ISBLK(seen.st_mode)):
+            os.mknod(place, seen.st_mode, seen.st_rdev)
+            os.chown(place, seen.st_uid, seen.st_gid)
+            os.chmod(place, stat.S_IMODE(seen.st_mode))
+        else:
+            make_place(stat.S_ISDIR(seen.st_mode), place)
+            mount(at(file), place, BIND | REC)
+    finally:
+        os.close(file)

@@ -128,6 +128,7 @@ def _write(asked: dict[str, Any], key: tuple[str, str], place: Path, sources: So
     place.mkdir(parents=True, exist_ok=True)
     for item in items:
         if item["key"] in (files or {}):
+            _check(item["path"])
             target = _inside(place, str(Path(item["path"]).parent)) / Path(item["path"]).name
             target.unlink(missing_ok=True)
             target.write_bytes((files or {})[item["key"]])
