@@ -404,6 +404,18 @@ def test_the_teams_of_the_examples_are_accepted(machine: Machine) -> None:
 
 
 @pytest.mark.kubectl
+def test_a_pod_of_a_deployment_is_paused_and_resumed(machine: Machine) -> None:
+    machine.kubectl("create", "deployment", "web", "--image=none", "--", "sleep", "600")
+    machine.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    name = machine.kubectl("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].metadata.name}")
+    assert "paused: its processes are frozen" in machine.run("pause", name)
+    assert machine.kubectl("get", "pod", name, "--no-headers").split()[1] == "0/1"
+    assert "resumed" in machine.run("resume", name)
+    machine.until(name, "Running")
+    machine.kubectl("delete", "deployment", "web")
+
+
+@pytest.mark.kubectl
 def test_the_notebook_of_the_examples_is_paused_and_woken(machine: Machine) -> None:
     machine.kubectl("apply", "-f", str(EXAMPLES / "notebook.yaml"))
     machine.until("notebook", "Running")

@@ -57,5 +57,25 @@ async def test_a_gang_that_is_paused_for_another_goes_on_when_that_ends_though_u
         await Clock().sleep(0.05)
     assert status["attempt"] == 1 and "paused" not in status
     assert all(max(b - a for a, b in pairwise(ticks(machine, rank))) > 2 for rank in range(2))
+    assert machine.run("resume", "gang") == "gang is running: there is nothing to resume\n"
     assert "paused: its processes are frozen" in machine.run("pause", "gang")
-    machine.run("cancel", "gang")
+    assert machine.run("why", "gang").startswith("gang does not wait: it is paused for ")
+    await tell_why(machine)
+    machine.run("cancel", "gang", "taker-2")
+
+
+async def tell_why(machine: Machine) -> None:
+    """What is said of a paused job that may go on, and has no room, and of one that is paused again."""
+    machine.run("submit", "--name", "taker-2", "--gpus", "2", "--", "sleep", "600")
+    machine.until("taker-2", "Running")
+    assert machine.run("resume", "gang") == "gang resumed: it goes on when its place is free\n"
+    await comes(machine, "NoRoom")
+    assert machine.run("why", "gang").startswith("gang is paused, and waits to go on: NoRoom\n  paused on ")
+    assert machine.run("pause", "gang") == "gang stays paused; `fairway resume gang` lets it go on\n"
+    await comes(machine, "Suspended")
+    assert "paused by its user" in machine.run("ls")
+
+
+async def comes(machine: Machine, reason: str) -> None:
+    while machine.workload("gang").get("reason") != reason:
+        await Clock().sleep(0.1)

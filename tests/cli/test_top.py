@@ -11,7 +11,7 @@ from fairway.cli.top import Processes, _lines
 def pod(workload: str, node: str, devices: str = "") -> dict[str, Any]:
     notes = {"fairway.dev/attempt": f"{workload}/uid/1", "fairway.dev/assigned-devices": devices}
     asked = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
-    return {"metadata": {"name": f"{workload}-x", "uid": "u", "annotations": notes},
+    return {"metadata": {"name": f"{workload}-x", "uid": "u", "annotations": notes}, "status": {},
             "spec": {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": asked}}]}}  # fmt: skip
 
 
@@ -23,6 +23,12 @@ def test_a_line_is_a_workload_on_a_node_with_all_that_its_pods_ask_for() -> None
         ("job-a", "n1", 2000, 1000, [1]), ("job-b", "n1", 4000, 2000, [0, 2]), ("job-b", "n2", 2000, 1000, []),
     ]  # fmt: skip
     assert all(one.cpus is None and one.memory is None for one in lines.values())
+
+
+def test_what_is_paused_asks_for_its_memory_alone_and_holds_no_gpu() -> None:
+    paused = pod("job-a", "n1", "0") | {"status": {"conditions": [{"type": "fairway.dev/Frozen", "status": "True"}]}}
+    (line,) = _lines([paused]).values()
+    assert (line.asked, line.devices) == ({"memory": 1 << 30}, [])
 
 
 def test_what_processes_use_is_that_of_all_below_the_one_that_keeps_them() -> None:

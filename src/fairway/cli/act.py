@@ -17,6 +17,7 @@ from .replicas import changeable, deletable, follows, woken
 from .verdict import OFF, first_verdict
 
 PAUSE_SECONDS, LOOK_SECONDS = 45.0, 0.1
+ON = ("running", "retrying", "starting", "waiting")
 
 
 @click.command()
@@ -92,8 +93,11 @@ async def _suspend(client: Client, found: Found) -> str:
 async def _resume(client: Client, found: Found) -> str:
     if await woken(client, found):
         return "resumed: its pod queues again"
+    was_off = await _is_off(client, found)
     await _set_active(client, found, active=True)
-    if (found.workload.get("status") or {}).get("paused") is not None:
+    if not was_off and (state := msgspec.convert(found.workload, Listed).state) in ON:
+        return f"is {state}: there is nothing to resume"
+    if found.status.get("paused") is not None:
         return "resumed: it goes on when its place is free"
     made = found.workload["metadata"].get("ownerReferences")
     line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if made and found.phase == "Parked" else ""
@@ -104,6 +108,8 @@ async def _pause(client: Client, found: Found) -> str:
     """Asks for it, and says which way was taken as soon as that is known."""
     runs = found.phase in ("Admitted", "Running")
     await _set_active(client, found, active=True, paused=True)
+    if found.status.get("paused") is not None and "admission" not in found.status:
+        return f"stays paused; `fairway resume {found.name}` lets it go on"
     if not runs:
         return f"waits no longer; `fairway resume {found.name}` lets it queue again"
     until = client.clock.now() + PAUSE_SECONDS
@@ -117,12 +123,21 @@ async def _pause(client: Client, found: Found) -> str:
     return f"is being paused; `fairway status {found.name}` says how far that is"
 
 
+async def _is_off(client: Client, found: Found) -> bool:
+    """Whether its user has suspended or paused it, whether or not that is done."""
+    owners = [await client.find(one) or {"metadata": {}} for one in found.owners]
+    notes = [it["metadata"].get("annotations") or {} for it in owners]
+    said = [(it.get("fairway.dev/active", "true"), it.get("fairway.dev/paused", "false")) for it in notes]
+    spec = found.workload["spec"]
+    return any(it != ("true", "false") for it in said) or not spec.get("active", True) or spec.get("paused", False)
+
+
 async def _set_active(client: Client, found: Found, *, active: bool, paused: bool = False) -> None:
     """By annotations of the owner; in the spec of a Workload that has no owner."""
     if found.is_over:
         raise Problem(f"{found.name} is over: it has {found.phase.lower()}; submit it anew to run it", exit_code=1)
     changeable(found)
-    if not paused:
+    if not active:
         await follows(client, found)
     notes = {"fairway.dev/active": str(active).lower(), "fairway.dev/paused": "true" if paused else None}
     for owner in found.owners:

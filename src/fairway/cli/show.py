@@ -118,26 +118,34 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     key = f"{found.ref.namespace}/{found.ref.name}"
     is_promised = "room is kept for it from" in found.status.get("message", "")
     is_foretold = is_promised or bool(start(found.status.get("forecast"), client.clock.now()))
-    helps = await would_help(client, key, is_foretold=is_foretold) if found.phase == "Pending" else []
-    if found.phase == "Pending" and found.status.get("reason") in FULL:
+    helps = await would_help(client, key, is_foretold=is_foretold) if _waits(found) else []
+    if _waits(found) and found.status.get("reason") in FULL:
         helps += await used_outside(client)
     cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
     return found, (facts | {"wouldHelp": helps, "cause": cause}, helps)
 
 
+def _waits(found: Found) -> bool:
+    """Whether it is in the queue; what is paused is, too, unless its user paused it."""
+    is_on = found.workload["spec"].get("active", True) and not found.workload["spec"].get("paused", False)
+    return found.phase == "Pending" or (found.phase == "Paused" and is_on)
+
+
 def _print_why(found: Found, more: list[str], now: float) -> None:
     said, message = found.status, in_local_time(found.status.get("message", ""), now, how_soon=True)
     starts = start(said.get("forecast"), now)
-    if found.phase != "Pending":
+    if not _waits(found):
         one = msgspec.convert(found.workload, Listed)
         ago = f", {span(now - one.since())} ago" if one.state in OVER else f" for {span(now - one.since())}"
         words = reason(one, now) if one.state in OVER else f"it is {one.state}"
-        hint = f"; `fairway resume {found.name}` lets it queue again" if found.phase == "Suspended" else ""
+        does = {"Suspended": "queue again", "Paused": "go on"}.get(found.phase)
+        hint = f"; `fairway resume {found.name}` lets it {does}" if does else ""
         lines = [f"{found.name} does not wait: {words}{ago}{hint}", message * (one.state == "retrying")]
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
-        lines = [f"{found.name} waits: {said.get('reason', 'not decided yet')}", message]
+        does = "is paused, and waits to go on" if found.phase == "Paused" else "waits"
+        lines = [f"{found.name} {does}: {said.get('reason', 'not decided yet')}", message]
         lines += [change for change in (in_local_time(it, now, how_soon=True) for it in more) if change not in message]
         lines += [position] * bool(said.get("position")) + [f"forecast: starts {starts}"] * bool(starts)
     click.echo("\n  ".join(filter(None, lines)))

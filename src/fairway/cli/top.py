@@ -82,14 +82,19 @@ async def _looked(client: Client, namespace: str, job: str, processes: "Processe
 
 def _lines(pods: Iterable[Thing]) -> dict[tuple[str, str], Line]:
     """By workload and node, what its pods ask for there."""
+    from fairway.api.objects import FROZEN
     from fairway.api.pods import requests_of
 
     found: dict[tuple[str, str], Line] = {}
     for pod in pods:
         key = _workload(pod), pod["spec"]["nodeName"]
         line = found.setdefault(key, Line(*key))
+        is_still = any(it["type"] == FROZEN and it["status"] == "True" for it in pod["status"].get("conditions") or ())
         for resource, amount in requests_of(pod):
-            line.asked[resource] = line.asked.get(resource, 0) + amount
+            if not is_still or resource == "memory":  # what is paused holds no more
+                line.asked[resource] = line.asked.get(resource, 0) + amount
+        if is_still:
+            continue
         devices = (pod["metadata"].get("annotations") or {}).get(ASSIGNED, "")
         line.devices += [int(it) for it in devices.split(",") if it.isdecimal()]
     return dict(sorted(found.items()))

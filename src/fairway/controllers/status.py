@@ -25,6 +25,7 @@ from fairway.outlook import NEVER
 MOST_EXCLUDED, KEPT_NODES = 10, 8
 RUNS = ("Admitted", "Running")
 IDLE, PARKED = "Idle", "Parked"
+FROZEN = "paused by its user; its processes are frozen where they are"
 S = TypeVar("S", WorkloadStatus, QueueStatus, ReservationStatus)
 
 
@@ -185,9 +186,10 @@ def leave(status: WorkloadStatus, *, now: float) -> WorkloadStatus:
 
 
 def suspend(status: WorkloadStatus, *, is_active: bool) -> WorkloadStatus:
-    """By its user, or no longer."""
+    """By its user, or no longer. What is frozen stays so, and waits no more."""
     if status.paused:
-        return status
+        is_told = is_active or is_parked(status) or status.reason == "Suspended"
+        return status if is_told else replace(status, reason="Suspended", message=FROZEN, position=0, forecast=None)
     if is_active:
         is_new = status.phase in ("", "Suspended", "Parked")
         return replace(status, phase="Pending", reason="", message="") if is_new else status

@@ -217,9 +217,10 @@ def status_of(sight: Sight, ahead: Next) -> dict[str, Any]:
     mains = [_container_status(sight, it) for it in sight.mains]
     waits = not any(map(sight.last, sight.mains)) and not all(_is_done(sight, it) for it in sight.inits)
     sidecars = [status for it, status in zip(sight.inits, inits, strict=True) if _is_sidecar(it)]
-    unready = [it["name"] for it in (*sidecars, *mains) if not it["ready"]]
     if is_still := sight.frozen is not None and sight.frozen.is_still:
-        unready = [it["name"] for it in mains]
+        for it in (*sidecars, *mains):
+            it["ready"] = False
+    unready = [it["name"] for it in (*sidecars, *mains) if not it["ready"]]
     why = ("Paused", "its processes are frozen") if is_still else ("PodCompleted", "") if phase == "Succeeded" else (
         "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     )  # fmt: skip
