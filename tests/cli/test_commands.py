@@ -416,6 +416,15 @@ def test_a_pod_of_a_deployment_is_paused_and_resumed(machine: Machine) -> None:
 
 
 @pytest.mark.kubectl
+def test_why_tells_what_keeps_a_container_from_starting(machine: Machine) -> None:
+    machine.kubectl("run", "bare", "--image=none", "--", "sleep", "600")
+    while "bare does not wait: it is starting" not in (said := machine.run("why", "bare")) or "\n" not in said.strip():
+        assert "running" not in said
+    assert "CreateContainerConfigError: container 'bare' has no command: give it one (kubectl run: --command)" in said
+    machine.run("cancel", "bare")
+
+
+@pytest.mark.kubectl
 def test_the_notebook_of_the_examples_is_paused_and_woken(machine: Machine) -> None:
     machine.kubectl("apply", "-f", str(EXAMPLES / "notebook.yaml"))
     machine.until("notebook", "Running")

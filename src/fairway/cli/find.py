@@ -151,6 +151,14 @@ def failure(pods: Sequence[dict[str, Any]]) -> str:
     return f"{words} in pod {pod}" if words and len(pods) > 1 else words
 
 
+def refusal(pods: Iterable[dict[str, Any]]) -> str:
+    """Why the first container that cannot start cannot: `CreateContainerConfigError: …`; "" where none says so."""
+    said = [pod.get("status") or {} for pod in pods]
+    every = [one for it in said for key in ("initContainerStatuses", "containerStatuses") for one in it.get(key) or ()]
+    waiting = [(one.get("state") or {}).get("waiting") or {} for one in every]
+    return next((f"{it['reason']}: {it['message']}" for it in waiting if it.get("reason") and it.get("message")), "")
+
+
 def exit_code(pods: Iterable[dict[str, Any]]) -> int:
     """The exit code of the container that `failure` tells of; 0 where none is known."""
     return min(_failures(pods), default=("", 0, "", ""))[1]

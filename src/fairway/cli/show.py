@@ -8,7 +8,7 @@ import msgspec
 from fairway.kube.client import Client
 
 from .connect import on_cluster
-from .find import Found, failure, pods_of
+from .find import Found, failure, pods_of, refusal
 from .leader import warn
 from .listing import OVER, Listed, reason
 from .mistakes import listed, needs_of
@@ -121,9 +121,11 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     helps = await would_help(client, key, is_foretold=is_foretold) if _waits(found) else []
     if _waits(found) and found.status.get("reason") in FULL:
         helps += await used_outside(client)
-    cause = failure([pod for _, pod in await pods_of(client, found)]) if found.phase == "Failed" else ""
+    pods = [pod for _, pod in await pods_of(client, found)] if found.phase in ("Failed", "Admitted") else []
+    cause = failure(pods) if found.phase == "Failed" else refusal(pods)
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    return found, (facts | {"wouldHelp": helps, "cause": cause}, helps)
+    more = helps if _waits(found) else [refusal(pods)]
+    return found, (facts | {"wouldHelp": helps, "cause": cause}, more)
 
 
 def _waits(found: Found) -> bool:
@@ -141,7 +143,7 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
         words = reason(one, now) if one.state in OVER else f"it is {one.state}"
         does = {"Suspended": "queue again", "Paused": "go on"}.get(found.phase)
         hint = f"; `fairway resume {found.name}` lets it {does}" if does else ""
-        lines = [f"{found.name} does not wait: {words}{ago}{hint}", message * (one.state == "retrying")]
+        lines = [f"{found.name} does not wait: {words}{ago}{hint}", message * (one.state == "retrying"), *more]
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
         does = "is paused, and waits to go on" if found.phase == "Paused" else "waits"

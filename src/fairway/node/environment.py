@@ -94,8 +94,8 @@ def command(container: Container, env: Mapping[str, str]) -> list[str]:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         raise Unusable(
-            f"container {container['name']!r} has no command: give it one, since the entry point of an image"
-            " needs a container engine"
+            f"container {container['name']!r} has no command: give it one (kubectl run: --command), since the entry"
+            " point of an image needs a container engine"
         )
     return [expand(word, env) for word in words]
 
