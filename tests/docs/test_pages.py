@@ -28,6 +28,7 @@ ELSEWHERE = {
     "docs/start/backup-and-upgrade.md": "test_backup_and_upgrade.py runs it",
     "docs/start/box-for-a-team.md": "tests/team/test_page.py runs it, with Unix users",
     "docs/start/choose-a-policy.md": "a simulation of minutes: test_docs.py compares its figures with a run",
+    "docs/start/containers.md": "it pulls images: tests/node/test_containers.py has one of its own",
     "docs/start/from-slurm.md": "test_start.py runs it",
     "docs/start/install-on-a-cluster.md": "tests/kubernetes/test_install.py runs it on a real cluster",
     "docs/start/runbook.md": "tests/web/test_views.py: a section for each alert, and for each line of Operations",

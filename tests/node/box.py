@@ -14,6 +14,7 @@ from fairway.embedded.server import Server
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.node.containers.engine import Engine
 from fairway.node.isolation.account import tenants
 from fairway.node.isolation.limits import hierarchies
 from fairway.node.runner import Runner
@@ -85,10 +86,10 @@ class machine:
 
     def __init__(
         self, folder: Path, registry: Registry | None = None, *, is_team: bool = False,
-        device_files: Mapping[int, str] | None = None,
+        device_files: Mapping[int, str] | None = None, engine: Engine | None = None,
     ) -> None:
         self.folder, self.registry, self.is_team = folder / "pods", registry, is_team
-        self.device_files = device_files
+        self.device_files, self.engine = device_files, engine
         self.folder.mkdir(exist_ok=True)
 
     async def __aenter__(self) -> Box:
@@ -97,7 +98,7 @@ class machine:
         client = Client(server.handle, clock, chance)
         tenant = tenants(client) if self.is_team else None
         runner = Runner(client, NODE, self.folder, base=BASE, tenant=tenant, limits=hierarchies(),
-                        device_files=self.device_files)  # fmt: skip
+                        device_files=self.device_files, engine=self.engine)  # fmt: skip
         server.kubelet = runner
         self.registry, self.work = server.registry, running(runner.run())
         await self.work.__aenter__()

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from fairway.api.objects import ON_THIS_MACHINE
 from fairway.api.scalars import Malformed, duration, exact, time, time_text
 from fairway.kube.kinds import JOBS, PODS, Kind
 
@@ -18,7 +19,7 @@ from .listing import GPU, OTHER_MAKERS
 from .main import Problem, told
 
 Thing = dict[str, Any]
-HERE = "fairway.dev/this-machine"
+HERE = ON_THIS_MACHINE
 """The image of a Job that runs as a process of this machine; no registry has it."""
 
 LONGEST_NAME = 63

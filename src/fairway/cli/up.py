@@ -52,6 +52,9 @@ def _count(context: click.Context, option: click.Parameter, chosen: str) -> str:
 @click.option("--cpus", default="", metavar="N", help="Offer so many CPUs.", callback=_quantity)
 @click.option("--memory", default="", metavar="M", help="Offer so much memory, e.g. 16Gi.", callback=_quantity)
 @click.option("--fake-gpus", default="", metavar="N", help="Offer so many GPUs that are not there.", callback=_count)
+@click.option("--containers", default="", type=click.Choice(["", "processes", "podman"]), metavar="HOW",
+              callback=lambda context, option, chosen: OWN if chosen == "processes" else chosen,
+              help="How containers run: as `processes`, or by `podman` in their images.")
 @click.option("--nodes", type=PATH, metavar="FILE", help="More nodes, whose pods only pretend to run.")
 @CONFIG
 @TEAM
@@ -61,7 +64,8 @@ def _count(context: click.Context, option: click.Parameter, chosen: str) -> str:
 def up(folder: str, detach: bool, config: str, team: bool, admins: str, **offer: Any) -> None:
     """Run a cluster on this machine, in the foreground; print the path of its kubeconfig, and the link of its page.
 
-    What --cpus, --memory and --fake-gpus offer holds for later starts, too; `own` offers the machine's own again.
+    What --cpus, --memory, --fake-gpus and --containers say holds for later starts, too; `own` offers the machine's own
+    again.
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
     file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""

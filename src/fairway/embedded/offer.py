@@ -15,8 +15,10 @@ from fairway.api.quantities import parse
 from .keys import write_private
 
 OWN = "own"
-FLAGS = {"cpus": "--cpus", "memory": "--memory", "fake_gpus": "--fake-gpus"}
-FORMS: dict[str, Callable[[str], int]] = {"cpus": parse, "memory": parse, "fake_gpus": int}
+ENGINES = ("podman",)
+FLAGS = {"cpus": "--cpus", "memory": "--memory", "fake_gpus": "--fake-gpus", "containers": "--containers"}
+FORMS: dict[str, Callable[[str], int]] = {"cpus": parse, "memory": parse, "fake_gpus": int, "containers": ENGINES.index}
+BACK = {"containers": "processes"}
 log = logging.getLogger(__name__)
 
 
@@ -34,6 +36,10 @@ def remembered(folder: Path, said: Mapping[str, str]) -> dict[str, str]:
     if now != before:
         write_private(path, msgspec.json.encode(now).decode())
     for name in now.keys() - {name for name, text in said.items() if text}:
+        if name in BACK:
+            log.warning("as at an earlier start: %s %s; take it back with %s %s",
+                        FLAGS[name], now[name], FLAGS[name], BACK[name])  # fmt: skip
+            continue
         log.warning("offered as at an earlier start: %s %s; change it with %s N, or with %s %s for the machine's own",
                     FLAGS[name], now[name], FLAGS[name], FLAGS[name], OWN)  # fmt: skip
     return {name: now.get(name, "") for name in FLAGS}

@@ -40,6 +40,7 @@ from fairway.kube.transport import Transport
 from fairway.node.archive import Bounds
 from fairway.node.claim import claimed
 from fairway.node.container import stop_all
+from fairway.node.containers.engine import EngineError, engine
 from fairway.node.hollow import Hollow
 from fairway.node.idle import watch as watch_idle
 from fairway.node.isolation.account import tenants
@@ -89,14 +90,15 @@ class UpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`port` 0: the one of last time, if it is free. `cpus`, `memory`, `fake_gpus`: what is empty is as at the last
-    start, `own` as the machine has it (`offer`)."""
+    """`port` 0: the one of last time, if it is free. `cpus`, `memory`, `fake_gpus`, `containers`: what is empty is as
+    at the last start, `own` as the machine has it (`offer`): containers are its processes."""
 
     data_dir: Path
     port: int = 0
     cpus: str = ""
     memory: str = ""
     fake_gpus: str = ""
+    containers: str = ""
     nodes: Path | None = None
     job_ttl: float | None = None  # see `gate`
     logs: Bounds | None = None
@@ -113,11 +115,15 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             said = {name: getattr(options, name) for name in FLAGS}
             with _told(folder):
                 options = replace(options, **remembered(folder, said))
+            if options.team and options.containers:
+                raise OfferError("--containers: a team's pods run as processes of their users; leave out --team, or use"
+                                 " --containers processes")
             fakes = int(options.fake_gpus) if options.fake_gpus else None
+            engine(options.containers, os.environ, {})
             machine = offered(probe(folder), cpus=options.cpus, memory=options.memory, fake_gpus=fakes)
             hollow = nodes_of(options.nodes, clock.now(), machine=machine.name) if options.nodes else []
             database = Database(str(folder / "state.db"), reserve=RESERVE_BYTES)
-        except (Unusable, NodesError, OfferError) as error:
+        except (Unusable, NodesError, OfferError, EngineError) as error:
             raise UpError(str(error)) from error
         store = Store(database)
         registry = Registry(store, builtin_kinds(), clock, chance, admit=gate(store, clock, job_ttl=options.job_ttl))
@@ -213,9 +219,10 @@ class _Cluster:
         node["status"]["conditions"].append(limits.condition(clock.now()))
         if limits.missing:
             log.warning("%s", limits.missing)
-        files = {it.index: it.file for it in gpus() if it.file} if options.team else {}
+        files = {it.index: it.file for it in gpus() if it.file} if options.team or options.containers else {}
         runner = Runner(client("runner"), node, pods, base=os.environ, bounds=options.logs,
-                        tenant=tenant, limits=limits, device_files=files, cards=machine.cards)  # fmt: skip
+                        tenant=tenant, limits=limits, device_files=files if options.team else {}, cards=machine.cards,
+                        engine=engine(options.containers, os.environ, files))  # fmt: skip
         server.kubelet = runner
         return cls(folder, server, own, node, runner, client, server.spoken_by(CONTROLLER),
                    tokens, options.team, frozenset(it.index for it in machine.gpus if it.uuid))  # fmt: skip

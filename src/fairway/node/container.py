@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from .containers.engine import contained, message_of
 from .lock import holder
 from .pause.stand import ON_DISK, STILL, Stand, ask, stand_of
 
@@ -130,13 +132,16 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any], *, 
         _write(place / "restarts", str(restarts).encode())
     spec["env"][MARK] = str(place)
     _open_message(place / "message", spec)
-    _write(place / "spec", marshal.dumps(spec))
+    _write(place / "spec", marshal.dumps(contained(spec, place)))
     return place
 
 
 def _open_message(file: Path, spec: dict[str, Any]) -> None:
     """Makes the file of a container's last words, and says where it is. What another user runs sees only the mount."""
     file.touch(mode=0o600)
+    if "engine" in spec:
+        message_of(file, spec)
+        return
     if user := spec["user"]:
         os.chown(file, user["uid"], user["gid"])
     else:
@@ -253,7 +258,12 @@ def _await_end(attempt: Attempt, at_most: float | None = None) -> bool:
 
 
 def sweep(place: Path) -> None:
-    """Kills what a lost attempt left running: every process that carries its mark; returns when they are gone."""
+    """Kills what a lost attempt left running: every process that carries its mark, and what an engine has of it;
+    returns when they are gone."""
+    with suppress(FileNotFoundError):
+        spec = marshal.loads((place / "spec").read_bytes())
+        if remove := spec.get("remove"):
+            subprocess.run(remove, env=spec["env"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

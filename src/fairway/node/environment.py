@@ -27,6 +27,7 @@ NAMED = {"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "configMap
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 POD_UID, HERE = "FAIRWAY_POD_UID", "127.0.0.1"
+DEFAULT_PATH = "/dev/termination-log"  # of a container's last words
 LAST_CALL_SECONDS, TORCHRUN_RESTARTS = 5, 10
 """How long torchrun waits for more than the fewest pods; how often workers may fail, as they do when a pod is taken."""
 
@@ -95,7 +96,7 @@ def command(container: Container, env: Mapping[str, str]) -> list[str]:
     if not container.get("command"):
         raise Unusable(
             f"container {container['name']!r} has no command: give it one (kubectl run: --command), since the entry"
-            " point of an image needs a container engine"
+            " point of an image needs a container engine (`fairway up --containers podman`)"
         )
     return [expand(word, env) for word in words]
 

@@ -25,6 +25,7 @@ from fairway.clock import Clock
 
 from .attended import entered
 from .container import Attempt
+from .containers.engine import beside
 
 ENTER = Path(__file__).with_name("enter.py")
 STDOUT, STDERR = 1, 2
@@ -168,7 +169,10 @@ def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Pop
     spec = marshal.loads((run.folder / "spec").read_bytes())
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
     pid = _first_child(run.pid) if spec["mounts"] or spec.get("hosts") or spec.get("hidden") else 0
-    said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": list(order.argv) or entered(spec["argv"]),
+    argv = list(order.argv) or entered(spec.get("inside", spec["argv"]))
+    if "beside" in spec:
+        argv = beside(spec, argv, is_terminal=order.is_terminal)
+    said = {"pid": pid, "env": env, "folder": spec["folder"], "argv": argv,
             "is_terminal": order.is_terminal, "user": spec.get("user"),
             "cgroups": spec.get("cgroups", ())}  # fmt: skip
     if said["user"]:

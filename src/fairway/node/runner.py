@@ -5,7 +5,8 @@ run from the API server, and each look at a pod brings the two together: start w
 shims, write the status, and confirm a deletion when nothing of the pod runs any more. Killed at any moment, the next
 one goes on from there: shims and their containers do not depend on it.
 
-Containers are processes of this machine; images are ignored. With `tenant` each pod runs as the user whom that names,
+Containers are processes of this machine, and images are ignored; with `engine` they are containers of their images
+(containers/engine.py). With `tenant` each pod runs as the user whom that names,
 closed to other users; without, all run as the user of this process, and nothing closes them to each other.
 """
 
@@ -33,6 +34,7 @@ from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retir
 from .attended import kept
 from .cards import Card, Dealer
 from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
+from .containers.engine import Engine, is_of_image
 from .environment import (
     Container,
     Pod,
@@ -50,7 +52,7 @@ from .health.action import Place
 from .health.keeper import MIN_SECONDS, Keeper
 from .health.probe import HEALTHY, Health
 from .health.words import message_path
-from .isolation.account import Tenant
+from .isolation.account import Account, Tenant
 from .isolation.limits import Hierarchies
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
@@ -60,7 +62,7 @@ from .pause.stand import STILL, Stand, stand_of, write_stand
 from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, size_of, size_run, voice
-from .volumes import make_volumes, mounts
+from .volumes import make_volumes, mounts, moved
 
 SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
 WORKLOADS = Selection(kinds.WORKLOADS)
@@ -87,12 +89,13 @@ class Runner:
         limits: Hierarchies | None = None,
         device_files: Mapping[int, str] | None = None,
         cards: Sequence[Card] = (),
+        engine: Engine | None = None,
     ) -> None:
         self.client, self.clock, self.folder, self.base, self.tenant = client, client.clock, folder, base, tenant
         self.node: str = node["metadata"]["name"]
         self.capacity, self.limits = node["status"]["capacity"], limits or Hierarchies({})
         self.device_files = device_files or {}
-        self.dealer = Dealer(cards, folder)
+        self.dealer, self.engine = Dealer(cards, folder), engine
         self.archive = Archive(folder, folder.with_name("logs"), bounds or Bounds())
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
@@ -363,26 +366,30 @@ class Runner:
         gang = gang_of(pod)
         port = port_of(gang, self.folder / "ports") if gang else 0
         account = await self.tenant(pod) if self.tenant else None
-        base = account.environment(self.base) if account else self.base
+        engine = self.engine if is_of_image(container) else None
+        if engine:
+            await engine.fetch(container)
+        base = {} if engine else account.environment(self.base) if account else self.base
         links = self.names.variables(meta["namespace"]) if pod["spec"].get("enableServiceLinks", True) else {}
         around = Surroundings(base, sources, await self._peers(pod), port, self.capacity, links)
         over = [uid for uid, it in self._pods.items() if isinstance(it, Packed)] if self.dealer.cards else ()
         env = environment(pod, container, around) | self.dealer.environment(pod, container, over)
-        argv = kept(container, command(container, env))
         own.mkdir(mode=0o700, exist_ok=True)
         for place in (own / "work", own / "scratch"):
             place.mkdir(parents=True, exist_ok=True)
         message, hosts = message_path(container), self.names.hosts(meta["namespace"])
         mounted = mounts(pod, container, make_volumes(pod, own / "volumes", sources, account), env)
+        mounted = mounted if engine else moved(mounted)
         is_bound = bool(mounted or message or hosts) or _gains_nothing(container)
         given = devices_of(pod, container["name"]).split(",")
         hidden = sorted(file for index, file in self.device_files.items() if str(index) not in given)
         hidden += self.dealer.hidden(pod, container) if self.tenant else []
-        resources = container.get("resources") or {}
+        resources = {} if engine else container.get("resources") or {}
         return {
-            "argv": argv,
+            **({"engine": engine.order(container, env, ",".join(given))} if engine else {}),
+            "argv": [] if engine else kept(container, command(container, env)),
             "env": env,
-            "folder": container.get("workingDir") or (account.home if account else str(own / "work")),
+            "folder": self._folder(container, own, account),
             "user": account.order(is_bound=is_bound) if account else None,
             "mounts": mounted,
             "hosts": hosts,
@@ -393,6 +400,12 @@ class Runner:
             "grace": _grace(pod),
             "size": size_of(pod),
         }
+
+    def _folder(self, container: Container, own: Path, account: Account | None) -> str:
+        """Where the program starts; of an engine's container, where its client does."""
+        if self.engine and is_of_image(container):
+            return str(own / "work")
+        return container.get("workingDir") or (account.home if account else str(own / "work"))
 
     async def _source(self, namespace: str, kind: str, name: str) -> Source:
         """The entries of a ConfigMap or Secret; no entries if there is no such object."""

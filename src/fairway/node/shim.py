@@ -168,7 +168,7 @@ def shim(folder, told):
     log, before = Log(folder), oom_kills()
     child, pipes, error = restore(spec) if "restore" in spec else start(spec)
     os.close(told)
-    stop = Stop(folder, child)
+    stop = Stop(folder, child, spec)
     if "restore" in spec:
         if error:
             write(f"{folder}/exit", f"137 {begun} {time.time_ns()} NotWoken -\n{error}")
@@ -310,6 +310,7 @@ def attend(stop, wake, pipes, log):
                     stop.mind(numbers)
             elif not copy(fd, pipes[fd], log):
                 poll.unregister(fd)
+    stop.clear()
     kill_rest()
     for fd, stream in pipes.items():
         os.set_blocking(fd, False)
@@ -370,8 +371,9 @@ class Pause:
 class Stop:
     """What `stop` asks for, done once."""
 
-    def __init__(self, folder, child):
+    def __init__(self, folder, child, spec):
         self.path, self.child, self.why, self.pause = f"{folder}/stop", child, "", Pause(folder)
+        self.remove, self.env = spec.get("remove"), spec["env"]
 
     def asked(self):
         """Seconds of grace, and why; why is empty where nothing asks. One that fails right then was asked, too: it may
@@ -381,6 +383,11 @@ class Stop:
                 return file.read().split()
         except FileNotFoundError:
             return "0", ""
+
+    def clear(self):
+        """What an engine runs would go on where only its client was killed."""
+        if self.remove:
+            os.waitpid(os.posix_spawn(self.remove[0], self.remove, self.env), 0)
 
     def look(self):
         seconds, why = self.asked()

@@ -12,7 +12,7 @@ them is left to the shim, which opens it with the user's rights.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,14 @@ def mounts(pod: Pod, container: Container, where: Mapping[str, Volume], env: Map
             source, sub = _inside(volume.place, sub), ""
         else:
             source, _ = volume.place, _check(sub)
-        if str(source) != target and not (target == "/dev/shm" and mount["name"] in in_memory):
+        if not (target == "/dev/shm" and mount["name"] in in_memory):
             found.append((str(source), sub, target, bool(mount.get("readOnly")), volume.sort))
     return sorted(found, key=lambda mount: mount[2])
+
+
+def moved(found: Iterable[Mount]) -> list[Mount]:
+    """Those that a process of this machine does not see where they are to be anyway."""
+    return [it for it in found if it[0] != it[2]]
 
 
 def _check(sub: str) -> None:

@@ -7,10 +7,9 @@ in this machine's /dev; in any case its path is in the variable FAIRWAY_TERMINAT
 from pathlib import Path
 
 from fairway.node.container import Attempt
-from fairway.node.environment import Container
+from fairway.node.environment import DEFAULT_PATH, Container
 from fairway.node.logs import HEAD, files_of
 
-DEFAULT_PATH = "/dev/termination-log"
 FILE_BYTES, LOG_BYTES, LOG_LINES = 4096, 2048, 80
 
 

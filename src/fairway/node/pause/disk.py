@@ -5,6 +5,7 @@ processes; the files that they have open stay where they are. Processes with a G
 by then, which CRIU can do from version 4 on. Another process must not have taken their pids meanwhile.
 """
 
+import marshal
 import os
 import re
 import shutil
@@ -37,6 +38,8 @@ def criu(*, has_gpu: bool = False) -> str:
 
 def dump(folder: Path, pid: int, *, has_gpu: bool) -> None:
     """Writes the image of a process and its descendants, which stay as they are. Raises DiskError."""
+    if "engine" in marshal.loads((folder / "spec").read_bytes()):
+        raise DiskError("containers of an engine stay in memory")
     path, image = criu(has_gpu=has_gpu), folder / IMAGE
     shutil.rmtree(image, ignore_errors=True)
     image.mkdir(mode=0o700)

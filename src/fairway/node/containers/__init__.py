@@ -1,0 +1,1 @@
+"""Containers of images, by an engine that this machine has."""

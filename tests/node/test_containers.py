@@ -1,0 +1,154 @@
+"""Containers of images: real ones by podman, with the rules that processes have."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from box import BASE, Box, machine
+from cluster import until
+from engines import IMAGE, Absent, podman
+
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref
+from fairway.node.container import inspect, stop_all
+from fairway.node.containers.engine import EngineError, engine
+from fairway.node.execute import Order
+from fairway.node.podstatus import SHUTDOWN
+
+OF_IMAGE = {"image": IMAGE, "imagePullPolicy": "IfNotPresent"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The environment of podman's client."""
+    try:
+        yield podman(tmp_path_factory.mktemp("podman"))
+    except Absent as error:
+        pytest.skip(f"podman does not run here: {error}")
+
+
+@pytest.fixture
+async def box(tmp_path: Path, client: Mapping[str, str]) -> AsyncIterator[Box]:
+    async with machine(tmp_path, engine=engine("podman", client, {})) as made:
+        yield made
+    await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
+
+
+async def run(box: Box, name: str, **container: Any) -> dict[str, Any]:
+    """A pod of the image, with what its container says more."""
+    container = {"name": "main", **OF_IMAGE, **container}
+    spec = {"restartPolicy": "Never", "nodeName": "here", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return await box.client.create(kinds.PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+
+async def written(box: Box, name: str, text: str) -> None:
+    async def holds() -> bool:
+        return text in await box.log(name)
+
+    await until(box.client, 30, holds)
+
+
+async def test_command_and_arguments_replace_those_of_the_image_as_in_kubernetes(box: Box) -> None:
+    await run(box, "image")
+    await run(box, "arguments", args=["$(A)", "b"], env=[{"name": "A", "value": "a"}])
+    await run(box, "command", command=["/bin/echo"])
+    assert await box.said("image") == "entry by default\n"
+    assert await box.said("arguments") == "entry a b\n"
+    assert await box.said("command") == "\n"
+
+
+async def test_variables_folder_volumes_and_last_words_reach_the_container(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("kept")
+    script = 'echo "$WHO|$LINES|$PATH|$(pwd)|$(cat /data/file)"; echo bye >"$FAIRWAY_TERMINATION_LOG"; exit 7'
+    env = [{"name": "LINES", "value": "one\ntwo"}, {"name": "PATH", "value": "/bin"}]
+    container = {"name": "main", **OF_IMAGE, "command": ["/bin/sh", "-c", script], "env": env, "workingDir": "/tmp",
+                 "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}]}  # fmt: skip
+    volumes = [{"name": "data", "hostPath": {"path": str(tmp_path / "data")}}]
+    await box.run("all", "", container=container, volumes=volumes)
+    ended = (await box.phase("all", "Failed"))["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["message"]) == (7, "bye\n")
+    assert "image|one\ntwo|/bin|/tmp|kept\n" in await box.log("all")
+
+
+async def test_an_image_that_cannot_be_had_is_told_in_the_pod(box: Box) -> None:
+    await run(box, "absent", image="localhost/absent:1")
+    waiting = await box.state("absent", "waiting")
+    assert "image 'localhost/absent:1' is not on this machine" in waiting["message"]
+
+
+async def test_a_container_deaf_to_the_signal_is_killed_after_its_grace(box: Box, client: Mapping[str, str]) -> None:
+    await run(box, "deaf", command=["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"])
+    await written(box, "deaf", "up")
+    await box.client.delete(Ref(kinds.PODS, "deaf", "default"))
+    await box.gone("deaf")
+    assert await names(client) == ""
+
+
+async def test_a_container_hears_the_signal_and_may_end_in_order(box: Box) -> None:
+    script = "trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.1; done"
+    pod = await run(box, "polite", command=["/bin/sh", "-c", script])
+    await written(box, "polite", "up")
+    await asyncio.to_thread(stop_all, box.folder, SHUTDOWN)
+    ended = inspect(box.attempt(pod))
+    assert (ended.code, ended.stopped) == (3, SHUTDOWN)
+
+
+async def test_exec_runs_in_the_container_and_tells_its_exit_code(box: Box) -> None:
+    await run(box, "busy", command=["/bin/sh", "-c", "echo up; sleep 600"])
+    await written(box, "busy", "up")
+    running = box.runner.execute("default", "busy", "main", Order(["/bin/sh", "-c", 'echo "$WHO"; exit 4']))
+    assert running
+    said = b"".join([text async for _, text in running.output()])
+    assert (said, running.code) == (b"image\n", 4)
+
+
+async def test_a_container_outlives_fairway_and_is_found_again(tmp_path: Path, client: Mapping[str, str]) -> None:
+    own = machine(tmp_path, engine=engine("podman", client, {}))
+    async with own as first:
+        script = f"echo up; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; echo went on; exit 5"
+        mount = {"name": "here", "mountPath": str(tmp_path)}
+        container = {"name": "main", **OF_IMAGE, "command": ["/bin/sh", "-c", script], "volumeMounts": [mount]}
+        pod = await first.run("lasting", "", container=container,
+                              volumes=[{"name": "here", "hostPath": {"path": str(tmp_path)}}])  # fmt: skip
+        await written(first, "lasting", "up")
+        before = inspect(first.attempt(pod)).pid
+    assert inspect(first.attempt(pod)).pid == before
+    async with own as second:
+        (tmp_path / "go").touch()
+        ended = await second.phase("lasting", "Failed")
+        assert ended["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+        assert await second.log("lasting") == "up\nwent on\n"
+
+
+async def test_what_a_killed_shim_leaves_of_a_container_is_removed(box: Box, client: Mapping[str, str]) -> None:
+    pod = await run(box, "orphan", command=["/bin/sh", "-c", "echo up; sleep 600"])
+    await written(box, "orphan", "up")
+    os.kill(inspect(box.attempt(pod)).pid, signal.SIGKILL)
+    await box.phase("orphan", "Failed")
+    assert await names(client) == ""
+
+
+async def names(client: Mapping[str, str]) -> str:
+    """Of all containers that podman knows."""
+    asked = await asyncio.create_subprocess_exec(
+        "podman", "ps", "--all", "--format", "{{.Names}}", env=dict(client), stdout=asyncio.subprocess.PIPE
+    )
+    return (await asked.communicate())[0].decode()
+
+
+def test_an_engine_that_is_not_installed_is_told_in_one_line() -> None:
+    with pytest.raises(EngineError, match="--containers podman: podman is not installed"):
+        engine("podman", {**BASE, "PATH": "/nowhere"}, {})
+
+
+def test_gpus_are_given_by_their_files_and_count_from_nothing_inside() -> None:
+    made = engine("sh", BASE, {2: "/dev/nvidia2", 5: "/dev/nvidia5"})
+    assert made
+    options = made.order({"name": "main", "image": IMAGE}, {}, "2,5")["options"]
+    assert [it for it in options if it.endswith(("2", "5"))] == ["--device=/dev/nvidia2", "--device=/dev/nvidia5"]
+    assert "--env=CUDA_VISIBLE_DEVICES=0,1" in options
