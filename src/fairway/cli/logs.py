@@ -49,6 +49,9 @@ async def logs(client: Client, namespace: str, job: str, since: str, timestamps:
     printer = Printer(client, runs.workload, choice, has_headers=len(chosen) > 1, has_several=several)
     for run in chosen:
         await printer.print(run, last=max(it.attempt for it in runs.items))
+    if printer.silent:
+        nodes = ", ".join(sorted(printer.silent))
+        raise Problem(f"the logs on node {nodes} are missing; `kubectl get nodes` tells its state", exit_code=1)
 
 
 def _query(since: str, *, timestamps: bool, tail: int | None) -> Query:

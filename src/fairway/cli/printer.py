@@ -57,7 +57,7 @@ def say(text: str) -> None:
 @dataclass(slots=True)
 class Printer:
     """Prints runs. `has_several`: of several ranks. With `has_ranks` each line begins with its rank, and only whole
-    lines are printed."""
+    lines are printed. `silent`: nodes that did not answer; they are not asked again."""
 
     client: Client
     workload: Ref
@@ -65,6 +65,7 @@ class Printer:
     has_headers: bool = False
     has_several: bool = False
     has_ranks: bool = False
+    silent: set[str] = field(default_factory=set)
     _open: dict[int, bytes] = field(default_factory=dict)  # by rank: the beginning of its line, or what ends it
 
     async def print(self, run: Run, *, last: int, more: Query = (), after: Awaitable[None] | None = None) -> None:
@@ -73,6 +74,9 @@ class Printer:
             await asyncio.wait([asyncio.ensure_future(after)])
         if self.has_headers or run.attempt > 1 or run.retry:
             self._say(header(run, last, has_rank=self.has_several))
+        if run.node in self.silent:
+            self._say(f"rank {run.rank}: its log cannot be read: node {run.node} does not answer")
+            return
         try:
             async for piece in text_of(self.client, self.workload, run, (*self.choice.query, *more)):
                 if isinstance(piece, Notice):
@@ -81,8 +85,18 @@ class Printer:
                     self._write(run.rank, piece)
         except ApiError as error:
             if error.status != 404:  # the pod is gone
-                raise
+                self._miss(run, error)
+        except TimeoutError as error:
+            self._miss(run, error)
         self._end(run.rank)
+
+    def _miss(self, run: Run, error: ApiError | TimeoutError) -> None:
+        """Says that the node of a run does not give its log; others may be read. Raises what the server refuses."""
+        if isinstance(error, ApiError) and error.status < 500:
+            raise error
+        why = f": {error.message}" if isinstance(error, ApiError) and error.message else ""
+        self.silent.add(run.node)
+        self._say(f"rank {run.rank}: its log cannot be read: node {run.node} does not answer{why}")
 
     def _write(self, rank: int, text: bytes) -> None:
         if self.has_ranks:
