@@ -184,6 +184,21 @@ def test_a_group_of_bare_pods_starts_whole() -> None:
     assert play(story, node("n1")) == ([], "Succeeded", 3)
 
 
+def test_a_queue_that_is_seen_just_after_its_first_workloads_is_not_told_to_be_missing() -> None:
+    async def story(world: World) -> list[str]:
+        for kind in ("late", "never"):
+            labels = {"fairway.dev/queue": kind}
+            await world.apply(job(f"j-{kind}", seconds=5, labels=labels), pod(f"p-{kind}", seconds=5, labels=labels))
+        await world.clock.sleep(0.4)
+        await world.apply({"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "late"}})
+        await world.until(lambda: world.is_in("job-j-late", "Succeeded"))
+        await world.clock.sleep(10)
+        events = await world.client.list(Selection(kinds.EVENTS))
+        return sorted(it["involvedObject"]["name"] for it in events if it["reason"] == "QueueNotFound")
+
+    assert play(story, node("n1")) == ["j-never", "p-never"]
+
+
 def test_a_deleted_pod_of_nobody_takes_its_workload_with_it() -> None:
     async def story(world: World) -> list[Thing]:
         await world.apply(pod("a", seconds=None))

@@ -1,6 +1,7 @@
 """Why each waiting workload waits, written to its Workload: never in the way of a decision, and bounded in number.
 
-The first verdict on a workload is written as fast as any decision. After that another reason goes before all else;
+The first verdict on a workload is written as fast as any decision, but that its queue does not exist a moment later: a
+queue made with its first workloads may be seen after them. After that another reason goes before all else;
 other words are written every ten seconds and a position that alone has changed once a minute, but sooner where the
 workload is among the next. So what one finished job costs is bounded however many wait: a cycle only notes the verdicts
 that changed, and the words are made when they are written.
@@ -12,14 +13,14 @@ from math import ceil
 
 from fairway.api import conditions
 from fairway.api.types import WorkloadObject, WorkloadStatus
-from fairway.engine import Wait, Workload
+from fairway.engine import Reason, Wait, Workload
 from fairway.kube.agenda import Agenda
 
 from . import status as life
 from .means import Means
 from .status import Said, holds
 
-MINUTE, WORDS_SECONDS, SECONDS_A_PLACE = 60.0, 10.0, 2.0
+MINUTE, WORDS_SECONDS, SECONDS_A_PLACE, QUEUE_SECONDS = 60.0, 10.0, 2.0, 1.0
 NEXT = MINUTE / SECONDS_A_PLACE  # workloads that are told sooner than others that they moved up
 
 
@@ -59,7 +60,9 @@ class Waits:
 
     def _note(self, verdict: Wait, before: Wait | None) -> None:
         key = verdict.workload
-        if before is None and self._is_new(key):
+        if before is None and self._is_new(key) and verdict.reason is Reason.QUEUE_NOT_FOUND:
+            self._renewals.note(key, self.means.now() + QUEUE_SECONDS)
+        elif before is None and self._is_new(key):
             self._tend(key)
         elif before is None or before.reason is not verdict.reason:
             self._renewals.note(key)
@@ -78,7 +81,8 @@ class Waits:
         await self._renewals.run(self._renew)
 
     async def tell_first(self, key: str) -> None:
-        if self._is_new(key):
+        verdict = self._said.get(key)
+        if self._is_new(key) and verdict and verdict.reason is not Reason.QUEUE_NOT_FOUND:
             await self._tell(key)
 
     async def _renew(self, key: str) -> None:
