@@ -149,7 +149,7 @@ async def measured(size: Size, rounds: int) -> list[Figure]:
     began = process_time()
     await world.seen()
     figures = [Figure("page: all objects read", (process_time() - began,), "CPU s")]
-    for view in os.environ.get("BENCH_PARTS", "now,waiting,queues,timeline,operations,viewers,browser").split(","):
+    for view in os.environ.get("BENCH_PARTS", "now waiting queues timeline operations viewers browser").split():
         live = {"viewers": _viewers, "browser": _browser}.get(view)
         figures += await (live(cluster, world) if live else _view(cluster, world, view, rounds))
     await world.stop()

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -229,3 +230,11 @@ async def test_the_page_is_measured_with_what_it_shows() -> None:
     figures = await b14_page.measured(b14_page.Size(nodes=10, workloads=40, queues=2), 2)
     assert len(figures) == 26 and all(it.is_valid for it in figures)
     assert all(min(it.samples) > 0 for it in figures if "sent after" not in it.name)
+
+
+def test_the_page_on_benchmarks_names_each_of_them_and_each_variable() -> None:
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "reference" / "benchmarks.md").read_text()
+    rows = [line.split("|")[1].strip(" `") for line in page.splitlines() if line.startswith(("| B", "| `BENCH_"))]
+    files = (file.read_text() for file in (root / "bench").glob("*.py"))
+    assert {*rows} == {*modules()} | {name for text in files for name in re.findall(r"BENCH_[A-Z]+", text)}
