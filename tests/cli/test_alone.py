@@ -75,4 +75,6 @@ def test_a_pod_whose_group_is_not_whole_is_said_to_wait_for_it(machine: Machine)
     for name in ("half", "pair"):
         said = machine.run("why", name, status=1)
         assert "group 'pair' is queued when its 2 pods (fairway.dev/group-size) are there; 1 of them so far" in said
+    (row,) = [line for line in machine.run("ls").splitlines() if line.startswith("pair ")]
+    assert " waiting " in row and "GroupIncomplete: group 'pair' is queued when its 2 pods" in row
     machine.kubectl("delete", "pod", "half")

@@ -199,6 +199,23 @@ def test_a_queue_that_is_seen_just_after_its_first_workloads_is_not_told_to_be_m
     assert play(story, node("n1")) == ["j-never", "p-never"]
 
 
+def test_a_group_that_stays_incomplete_is_told_once_and_again_when_it_grows() -> None:
+    async def story(world: World) -> list[tuple[str, str]]:
+        group = {"labels": {"fairway.dev/group": "g", "fairway.dev/group-size": "3"}}
+        await world.apply(pod("g-0", cpu="1", **group))
+        await world.clock.sleep(60)
+        await world.apply(pod("g-1", cpu="1", **group))
+        await world.clock.sleep(60)
+        await world.apply(pod("g-2", cpu="1", **group))
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        events = await world.client.list(Selection(kinds.EVENTS))
+        told = [it for it in events if it["reason"] == "GroupIncomplete"]
+        return [(it["involvedObject"]["name"], it["message"]) for it in told]
+
+    words = "group 'g' is queued when its 3 pods (fairway.dev/group-size) are there; {} of them so far"
+    assert sorted(play(story, node("n1"))) == [("g-0", words.format(1)), ("g-0", words.format(2))]
+
+
 def test_a_deleted_pod_of_nobody_takes_its_workload_with_it() -> None:
     async def story(world: World) -> list[Thing]:
         await world.apply(pod("a", seconds=None))

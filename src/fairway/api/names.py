@@ -2,7 +2,7 @@
 heavy: every command asks."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 
 def name_of(kind: str, name: str) -> str:
@@ -32,3 +32,16 @@ def ranks(names: Collection[str], size: str) -> dict[str, int]:
     if len({number for number in numbers.values() if number < most}) == len(names):
         return numbers
     return {name: place for place, name in enumerate(sorted(names))}
+
+
+def gathering(group: str, size: int, there: int, by: str = "fairway.dev/group-size") -> str:
+    """Why a group of bare pods is not queued yet; "" of one that is whole. `by`: what says its size."""
+    if there >= size:
+        return ""
+    return f"group {group!r} is queued when its {size} pods ({by}) are there; {there} of them so far"
+
+
+def size_of(labels: Iterable[Mapping[str, str]]) -> int:
+    """The pods of a group, by the labels of those there are; 0 where they say nothing that can be read."""
+    said = (one.get("fairway.dev/group-size", "1") for one in labels)
+    return max((int(one) for one in said if one.isascii() and one.isdecimal()), default=0)

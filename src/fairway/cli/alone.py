@@ -3,11 +3,14 @@
 What reads them is imported only where there are such pods.
 """
 
-from collections.abc import Container
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from fairway.api import names
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import FAIRWAY, Ref, Selection
@@ -23,13 +26,42 @@ def pods(namespace: str) -> Selection:
 
 async def alone(client: Client, namespace: str, known: Container[Key]) -> list[Thing]:
     """The Workloads that pods stand for, but those that are known; none where the user may not see pods."""
+    return [it for it in map(read, await bare(client, namespace)) if it and key_of(it) not in known]
+
+
+async def bare(client: Client, namespace: str) -> list[Thing]:
+    """The pods that may be; none where the user may not see pods."""
     try:
-        found = [read(pod) for pod in await client.list(pods(namespace))]
+        return await client.list(pods(namespace))
     except ApiError as error:
         if error.status != 403:
             raise
         return []
-    return [it for it in found if it and key_of(it) not in known]
+
+
+def gathering(found: Iterable[Thing]) -> Iterator[Thing]:
+    """Groups of these pods that have no Workload yet since they are not whole, as one is written."""
+    groups: defaultdict[Key, list[Thing]] = defaultdict(list)
+    for pod in found:
+        meta, group = pod["metadata"], pod["metadata"]["labels"].get("fairway.dev/group")
+        if group and not pod["spec"].get("nodeName"):
+            groups[meta["namespace"], group].append(pod)
+    for (_, group), own in groups.items():
+        if words := names.gathering(group, names.size_of(it["metadata"]["labels"] for it in own), len(own)):
+            yield from _gang(group, own, words)
+
+
+def _gang(group: str, own: list[Thing], words: str) -> Iterator[Thing]:
+    """Pods of a group as what is queued when all of them are there; nothing of pods that cannot be read."""
+    from fairway.api.decode import cleaned, decode
+    from fairway.api.objects import PodObject
+    from fairway.api.owners import pod_group
+    from fairway.api.quantities import Malformed
+
+    with suppress(Malformed):
+        made = pod_group(group, [decode(cleaned(pod), PodObject) for pod in own], len(own))
+        status = {"phase": "Pending", "reason": "GroupIncomplete", "message": words}
+        yield _written(made) | {"status": status}
 
 
 async def of_pod(client: Client, pod: Ref) -> Thing | None:
@@ -68,9 +100,14 @@ def read(pod: Thing) -> Thing | None:
         return None
     if made is None:
         return None
-    found: Thing = {"apiVersion": FAIRWAY, "kind": "Workload", **msgspec.to_builtins(made)}
+    found = _written(made)
     found["metadata"].pop("finalizers", None)
     found.setdefault("status", {}).setdefault("phase", "Pending")
+    return found
+
+
+def _written(made: Any) -> Thing:
+    found: Thing = {"apiVersion": FAIRWAY, "kind": "Workload", **msgspec.to_builtins(made)}
     found["spec"]["podSets"] = [{"name": "main", "count": 1} | it for it in found["spec"]["podSets"]]  # defaults
     return found
 

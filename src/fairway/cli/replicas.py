@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from fairway.api.names import gathering, size_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -47,11 +48,7 @@ async def _group(client: Client, namespace: str, name: str) -> str:
         pods = await client.list(Selection(kinds.PODS, namespace, labels=f"{GROUP}={group}"))
     except ApiError:  # no name of a label, or not for this user to see
         return ""
-    sizes = [it["metadata"]["labels"].get(f"{GROUP}-size", "1") for it in pods]
-    size = max(map(int, filter(str.isdecimal, sizes)), default=0)
-    if size <= len(pods):
-        return ""
-    return f"group {group!r} is queued when its {size} pods ({GROUP}-size) are there; {len(pods)} of them so far"
+    return gathering(group, size_of(it["metadata"]["labels"] for it in pods), len(pods))
 
 
 async def any_of(client: Client, namespace: str, job: str) -> Found | None:

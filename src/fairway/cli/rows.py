@@ -9,7 +9,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
-from .alone import alone
+from .alone import bare, gathering, key_of, read
 from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .output import print_table
 
@@ -46,13 +46,15 @@ def keys(one: Listed) -> list[tuple[str, str, str]]:
 
 
 async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
-    """The Workloads that a filter takes, those that pods stand for too, in the order of `rank`: as they were sent, and
-    read."""
+    """The Workloads that a filter takes, those that pods and groups of them stand for too, in the order of `rank`: as
+    they were sent, and read."""
     decode, now = msgspec.json.Decoder(Listed).decode, client.clock.now()
     listed = []
     async for page in client.pages(Selection(kinds.WORKLOADS, namespace)):
         listed += [(raw, decode(raw)) for raw in page.items or ()]
-    for each in await alone(client, namespace, {one.key for _, one in listed}):
+    own, known = await bare(client, namespace), {one.key for _, one in listed}
+    stood = [*map(read, own), *gathering(own)]
+    for each in (it for it in stood if it and key_of(it) not in known):
         raw = msgspec.Raw(msgspec.json.encode(each))
         listed.append((raw, decode(raw)))
     return sorted((it for it in listed if filter.takes(it[1], now)), key=lambda it: rank(it[1]))

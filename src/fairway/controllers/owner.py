@@ -23,9 +23,11 @@ from msgspec.structs import replace
 from fairway.api import owners
 from fairway.api.admission import held_back
 from fairway.api.forms.form import Conditions, Form, Outcome
+from fairway.api.names import gathering, size_of
 from fairway.api.objects import (
     ACTIVE,
     GATE,
+    GROUP_SIZE,
     IDLE_SINCE,
     INDEX,
     MANIFESTS,
@@ -270,6 +272,13 @@ class PodsOwner:
         if not owners.group_of(first.metadata, first.spec):
             return owners.pod(first)
         return None if self.least == 0 else owners.pod_group(self.name, self.pods, self.least)
+
+    def lacks(self) -> str:
+        """What a gang waits for before it is queued."""
+        if self.least == 0:
+            return f"it is queued when PodGroup {self.name!r}, which its pods name, is there"
+        size = self.least or size_of(pod.metadata.labels for pod in self.pods)
+        return gathering(self.name, size, len(self.pods), "minMember" if self.least else GROUP_SIZE)
 
     def outcome(self) -> Outcome | None:
         """How a pod ends that was told to go tells nothing, nor how some did while others are to come again."""

@@ -77,6 +77,7 @@ from .status import Said, holds, since
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 DISRUPTED = "DisruptionTarget"
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
+INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
@@ -86,6 +87,7 @@ class Life:
     binder: Binder
     pauses: Pauses
     _resumed: dict[str, str] = field(default_factory=dict)  # by key, the version of a Job
+    _lacking: dict[str, str] = field(default_factory=dict)  # by key, what was told of a group that is not whole
 
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
@@ -145,16 +147,17 @@ class Life:
 
     # Making and mirroring
 
-    async def _make(self, case: Case) -> None:
+    async def _make(self, case: Case) -> float | None:
         """A Workload for an owner that has none, unless it is over, or pods that Fairway bound stand on nodes without
         one: those run on as used room."""
         owner = case.owner
         held = filter(holds_room, owner.pods) if isinstance(owner, PodsOwner) else ()
         if not all(is_of_others(pod) or is_its_own(pod) for pod in held):
-            return
+            return None
         desired = self._desired(owner) if owner and owner.outcome() is None else None
         if owner is None or desired is None:
-            return
+            return self._gathers(case.key, owner)
+        self._lacking.pop(case.key, None)
         made: dict[str, Any] = {**msgspec.to_builtins(desired), "apiVersion": VERSION, "kind": "Workload"}
         created = made["metadata"].pop("creationTimestamp", None)
         submitted = self.means.cases.submitted(case.key, created, now=self.means.now())
@@ -170,6 +173,22 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_stopped() and (words := conditions.contested(owner.pods)):
             self.means.events.tell(owner.about(), "OtherScheduler", words, is_warning=True)
         await self.means.view.shown(ref(kinds.WORKLOADS, case.key), lambda seen: seen is not None)
+        return None
+
+    def _gathers(self, key: str, owner: Owner | None) -> float | None:
+        """Says once what a group of pods lacks that has not become whole; when to look again."""
+        words = owner.lacks() if isinstance(owner, PodsOwner) and owner.outcome() is None else ""
+        if not isinstance(owner, PodsOwner) or not words:
+            self._lacking.pop(key, None)
+            return None
+        made = (pod.metadata.creation_timestamp for pod in owner.pods)
+        due = max(time(one) for one in made if one) + INCOMPLETE_SECONDS
+        if self.means.now() < due:
+            return due
+        if self._lacking.get(key) != words:
+            self._lacking[key] = words
+            self.means.events.tell(owner.about(), "GroupIncomplete", words, is_warning=True)
+        return None
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
