@@ -35,7 +35,7 @@ from fairway.web.world import World
 GPU, ADMITTED = "nvidia.com/gpu", "2026-11-23T12:00:00Z"
 NOW = 1_795_435_200.0  # 2026-11-23T13:20:00Z
 CHANGES = 200
-VIEWERS, SECONDS, TOKEN = 50, 20, "own"
+VIEWERS, TOKEN = 50, "own"
 READER = """
 import selectors, socket, sys
 host, port, count, *views = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
@@ -61,6 +61,8 @@ SERVED = ("workloads", "queues", "nodepools", "reservations", "usagedays")
 LONG_TASKS = """window.longest = 0;
 new PerformanceObserver(them => { for (const it of them.getEntries()) longest = Math.max(longest, it.duration); })
     .observe({type: "longtask"}); 0"""
+MAP_DRAWN = """new Promise(done => new PerformanceObserver(them => them.getEntriesByName("map").length && done())
+    .observe({type: "measure", buffered: true}))"""
 HEAP = "(window.gc?.(), performance.memory.usedJSHeapSize)"
 Thing = dict[str, Any]
 encode = msgspec.json.Encoder().encode
@@ -71,6 +73,7 @@ class Size:
     nodes: int = 5_000
     workloads: int = 20_000
     queues: int = 50
+    seconds: int = 20
 
     def node(self, at: int) -> Thing:
         labels = {"fairway.dev/devices": "Scheduler"}
@@ -198,11 +201,12 @@ async def _viewers(cluster: Cluster, world: World) -> list[Figure]:
         while await received() < VIEWERS * 2_000:  # each has its page
             await asyncio.sleep(0.2)
         began, wall, before, version = process_time(), monotonic(), await received(), world.version
-        for second in range(1, SECONDS + 1):
+        for second in range(1, cluster.size.seconds + 1):
             cluster.change(world.version + second)
             await asyncio.sleep(max(0.0, wall + second - monotonic()))
         spent, took = process_time() - began, monotonic() - wall
-        sent, is_seen = (await received() - before) / VIEWERS / took, world.version >= version + CHANGES * (SECONDS - 2)
+        sent = (await received() - before) / VIEWERS / took
+        is_seen = world.version >= version + CHANGES * (cluster.size.seconds - 2)
         reader.kill()
         await reader.wait()
     return [
@@ -231,7 +235,7 @@ async def _browser(cluster: Cluster, world: World) -> list[Figure]:
         await page.goto(f"{address}/now#token={TOKEN}")
         await page.wait_for_selector("article.node")
         first = monotonic() - began
-        await page.wait_for_function("performance.getEntriesByName('map', 'measure').length")
+        await page.evaluate(MAP_DRAWN)
         tab = await page.context.new_cdp_session(page)
         await tab.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = await _tasks(tab)
@@ -239,7 +243,7 @@ async def _browser(cluster: Cluster, world: World) -> list[Figure]:
         maps = (await _tasks(tab) - before) / 10
         await page.evaluate(LONG_TASKS)
         heaps = [await page.evaluate(HEAP)]
-        for second in range(1, SECONDS + 1):
+        for second in range(1, cluster.size.seconds + 1):
             cluster.change(world.version + second)
             await asyncio.sleep(1.0)
         heaps.append(await page.evaluate(HEAP))

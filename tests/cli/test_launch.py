@@ -23,7 +23,8 @@ OPTIONS = dict.fromkeys(
 
 def job(*command: str, name: str = "train", **said: Any) -> Thing:
     """The Job of a submission with these options."""
-    order = SimpleNamespace(**{**OPTIONS, "image": "trainer:1", "command": command or ("python", "train.py"), **said})
+    usual = {**OPTIONS, "usual": "default", "image": "trainer:1", "command": command or ("python", "train.py")}
+    order = SimpleNamespace(**{**usual, **said})
     program = program_of(order, is_here=False)
     made = program.job(order, name, "default")
     amend(made, order)

@@ -16,6 +16,7 @@ from fairway.kube.kinds import Ref, Selection
 
 Trouble = Coroutine[Any, Any, None]
 LENGTH, FAR = 60.0, 60.0
+OVER = ("Succeeded", "Failed")
 STOPS = ({"fairway.dev/active": "false"}, {"fairway.dev/paused": "true"})
 
 
@@ -121,7 +122,7 @@ async def cancel(world: World, ask: Ask, at: float) -> None:
         for thing in ask.things:
             await world.client.delete(Ref(KINDS[ask.kind], thing["metadata"]["name"], "default"))
         await world.clock.sleep(10)
-        if not await world.phase(ask.workload):
+        if await world.phase(ask.workload) in ("", *OVER):
             return
 
 

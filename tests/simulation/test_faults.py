@@ -17,7 +17,7 @@ import pytest
 from faults import Faults, Machine, kill_and_start
 from invariants import GPU, Watcher
 from simload import ABOVE, Ask, load, nodes, queues
-from simtrouble import FAR, LENGTH, bind_where_there_is_room, cancel, jump, of_replica, submit, troubles
+from simtrouble import FAR, LENGTH, OVER, bind_where_there_is_room, cancel, jump, of_replica, submit, troubles
 from simworld import KINDS, SETTINGS, Thing, World, cluster, is_true, names, priority
 
 from fairway.clock import VirtualClock, seeded
@@ -111,7 +111,7 @@ async def _finished(world: World, asks: Sequence[Ask], cancelled: Sequence[Ask])
         seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
         told = [ask for ask in asks if ask.workload in seen or not await _ended_before(world, ask)]
         left = {ask.workload: _state(seen.get(ask.workload)) for ask in told if not _is_done(ask, seen)}
-        left |= {ask.workload: _state(seen[ask.workload]) for ask in cancelled if ask.workload in seen}
+        left |= {ask.workload: _state(seen[ask.workload]) for ask in cancelled if _goes_on(seen.get(ask.workload))}
         if not left:
             return []
         await world.clock.sleep(5)
@@ -134,6 +134,13 @@ def _end_of(job: Thing) -> str:
 def _is_done(ask: Ask, seen: dict[str, Thing]) -> bool:
     said = seen.get(ask.workload, {})
     return said.get("status", {}).get("phase") == ask.phase and "finalizers" not in said["metadata"]
+
+
+def _goes_on(cancelled: Thing | None) -> bool:
+    """Whether it is there though its user deleted it: the record of one that was over may stay."""
+    if cancelled is None:
+        return False
+    return cancelled.get("status", {}).get("phase") not in OVER or "finalizers" in cancelled["metadata"]
 
 
 def _state(workload: Thing | None) -> object:

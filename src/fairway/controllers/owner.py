@@ -292,7 +292,8 @@ class PodsOwner:
         return Outcome(False, "PodFailed", f"pod {failed[0].metadata.name} failed")
 
     def wanted(self) -> int:
-        return sum(not is_over(pod) for pod in self.pods)
+        """What its node would not run is still wanted."""
+        return sum(not is_over(pod) or is_lost(pod.status) for pod in self.pods)
 
     def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
         """What a pod asks for does not change."""
