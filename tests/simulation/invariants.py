@@ -230,7 +230,7 @@ class Watcher:
     def _check_start(self, pod: Thing) -> None:
         """A pod that gets its node: its workload is not over."""
         workload = self.workloads.get(workload_of(pod))
-        if workload and workload["status"].get("phase") in ("Succeeded", "Failed"):
+        if workload and workload.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             self.broken.append(f"{pod['metadata']['name']} starts though {workload['metadata']['name']} is over")
 
     def _check_quota(self, queue: str) -> None:
