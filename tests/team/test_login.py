@@ -1,7 +1,10 @@
 """Unix users on a team's box: the socket says who they are, and each has a place of its own."""
 
+import json
 import re
+import ssl
 import stat
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -133,10 +136,38 @@ def test_no_user_reads_what_is_the_administrators(team: Box) -> None:
 
 
 def test_who_leaves_a_group_loses_its_queue_with_the_next_login(team: Box) -> None:
+    """And the group itself, whatever a token says that it got before."""
+    token = token_of(team, "ian")
+    assert team.groups["speech"] in groups_by_token(team, token)
     change("gpasswd", "-d", team.name("ian"), team.groups["speech"])
     assert "queues: none" in team.run("ian", "fairway", "login")
     ((_, space),) = team.ask("sue", ["GET", f"/api/v1/namespaces/{team.name('ian')}"])
     assert "queue.fairway.dev/speech" not in space["metadata"]["labels"]
+    assert team.groups["speech"] not in groups_by_token(team, token)
+
+
+def groups_by_token(team: Box, token: str) -> list[str]:
+    """The groups of whoever shows this token on the port for TLS."""
+    port = (team.folder / "data" / "port").read_text()
+    url = f"https://127.0.0.1:{port}/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    asked = urllib.request.Request(url, b"{}", headers, method="POST")
+    with urllib.request.urlopen(asked, context=ssl._create_unverified_context()) as answer:
+        return list(json.load(answer)["status"]["userInfo"]["groups"])
+
+
+@pytest.mark.parametrize("how", ["template", "number", "annotation", "pod"])
+def test_no_user_goes_before_all_others_by_a_priority_of_the_system(team: Box, how: str) -> None:
+    program = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "here", "command": ["true"]}]}
+    space = f"namespaces/{team.name('bob')}"
+    jobs, pods = f"/apis/batch/v1/{space}/jobs", f"/api/v1/{space}/pods"
+    top, notes = {"priorityClassName": "system-node-critical"}, {"fairway.dev/priority-class": "system-node-critical"}
+    more = {"template": top, "number": {"priority": 2_000_000_000}, "annotation": {}, "pod": top}[how]
+    job = {"metadata": {"name": "top", "annotations": notes if how == "annotation" else {}},
+           "spec": {"template": {"spec": program | more}}}
+    pod = {"metadata": {"name": "top"}, "spec": program | more}
+    ((status, said),) = team.ask("bob", ["POST", pods, pod] if how == "pod" else ["POST", jobs, job])
+    assert status == 403 and "only an administrator uses the priorities of the system" in said["message"]
 
 
 def test_a_group_that_is_removed_loses_its_queue_at_once(team: Box) -> None:

@@ -1,8 +1,8 @@
 """The door of the embedded server: the one admission (api/admission.py), called as a webhook would be.
 
-Three things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
-says otherwise; the controller is known, so that it alone speaks for others; and a user's Workload stays until it is
-charged.
+Four things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
+says otherwise; the controller is known, so that it alone speaks for others; a user's Workload stays until it is
+charged; and users name no priority of the system (`access/priorities`).
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from fairway.api import admission
 from fairway.api.objects import FINALIZER, GROUP, MANAGED
 from fairway.clock import Clock
 
+from .access import priorities
 from .access.identity import AUTHENTICATED, MASTERS, Identity
 from .registry import Admission, Admit, Thing
 from .store import Key, Store
@@ -34,6 +35,8 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
         if asked.kind.plural == "namespaces" and asked.operation == "CREATE":
             return _marked(asked.new), ()
         _keep_charge(asked)
+        if not asked.asker.is_master:
+            priorities.check(asked.new, asked.old, asked.namespace, lookup)
         what = (asked.kind.group, asked.kind.plural, asked.operation)
         if what == ("batch", "jobs", "CREATE") and job_ttl is not None:
             asked.new.get("spec", {}).setdefault("ttlSecondsAfterFinished", int(job_ttl))

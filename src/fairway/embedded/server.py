@@ -7,7 +7,7 @@ asks, its authenticators tell; controllers of the same process use `spoken_by`.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any
 from fairway.embedded import attach, execute, logs, metrics, reading, scale, subresources, writing
 from fairway.embedded.access import accounts, reviews, roles, sight
 from fairway.embedded.access.ask import asked
-from fairway.embedded.access.authenticate import Authenticator, identify, known
+from fairway.embedded.access.authenticate import Authenticator, identify, known, speaker
 from fairway.embedded.access.identity import ACCOUNT, ADMIN, Identity
 from fairway.embedded.access.tokens import ISSUER, Tokens
 from fairway.embedded.budgets import keep_counts
@@ -58,12 +58,14 @@ _PARTS: Mapping[str, Mapping[str, Verb]] = {
 
 class Server:
     """`authenticators`: asked in turn who asks, and last `tokens`, who signs those of service accounts; where there are
-    none, everybody is the administrator. `kubelet`: what runs pods and has their logs; set once it is made."""
+    none, everybody is the administrator. `kubelet`: what runs pods and has their logs; `renew`: what knows the
+    groups that a user has now, whatever its token says, or raises a Failure. Both are set once they are made."""
 
     def __init__(self, registry: Registry, *, authenticators: Sequence[Authenticator] = (),
                  tokens: Tokens | None = None) -> None:
         self.registry = registry
         self.kubelet: logs.Kubelet | None = None
+        self.renew: Callable[[Identity], Awaitable[Identity]] | None = None
         self._tokens = tokens or Tokens(registry.chance.token().encode(), registry.clock, registry.chance)
         self._signed = accounts.Signed(registry.store, self._tokens)
         self._authenticators = (*authenticators, self._signed.user) if authenticators else ()
@@ -97,7 +99,7 @@ class Server:
 
     async def _safe(self, request: Request, who: Identity | None) -> Response:
         try:
-            who = who or identify(self._authenticators, self.registry.access.check, request)
+            who = who or speaker(await self._asker(request), self.registry.access.check, request)
             return await self._answer(request, who)
         except (Failure, TooLarge, RecursionError) as error:
             failure = _failure(error)
@@ -105,6 +107,10 @@ class Server:
             if "retryAfterSeconds" in (failure.details or {}):
                 headers["retry-after"] = "1"
             return Response(failure.code, headers, encode(failure.status()))
+
+    async def _asker(self, request: Request) -> Identity:
+        who = identify(self._authenticators, request)
+        return await self.renew(who) if self.renew else who
 
     async def _answer(self, request: Request, who: Identity) -> Response:
         self._check(request, who)

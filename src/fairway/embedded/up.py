@@ -258,6 +258,7 @@ class _Cluster:
             await _apply(client, kind, thing)
         address = Address(f"https://127.0.0.1:{http.port}", self.keys.authority, self.folder / "page")
         door = Door(self.server.handle, client, self.tokens, address, team=team)
+        self.server.renew = door.renewed
         http.open(listener, door.handle)
 
     async def _listen(self, port: int) -> HttpServer:

@@ -25,11 +25,17 @@ Check = Callable[[Identity, Ask], None]
 """Raises the Failure of a user who may not."""
 
 
-def identify(authenticators: Sequence[Authenticator], check: Check, request: Request) -> Identity:
-    """Who asks. Failure 401 where nobody knows, 403 where the user may not speak for the other."""
+def identify(authenticators: Sequence[Authenticator], request: Request) -> Identity:
+    """Who asks. Failure 401 where nobody knows."""
     who = ADMIN if not authenticators else known(authenticators, request)
     if who is None:
         raise Failure(401, "Unauthorized", "Unauthorized")
+    return who
+
+
+def speaker(who: Identity, check: Check, request: Request) -> Identity:
+    """The user that the request is to be answered for: the one that it names, else `who`, who asks. Failure 403 where
+    that user may not speak for the other."""
     if not any(name.startswith("impersonate-") for name in request.headers):
         return who
     for ask in _asks(request.headers):

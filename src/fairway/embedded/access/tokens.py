@@ -1,7 +1,7 @@
 """Tokens that this server signs: a user, with groups, until a time. They are not stored; the key is, with the data.
 
-A token is a JSON Web Token (RFC 7519) signed with HMAC-SHA256, since only this server reads it. What it says of groups
-holds until it expires: whoever is taken out of one keeps its rights for so long.
+A token is a JSON Web Token (RFC 7519) signed with HMAC-SHA256, since only this server reads it. What it says of Unix
+groups is as old as it is: the server asks the machine anew (`team/door`).
 """
 
 import base64

@@ -2,8 +2,9 @@
 
 The first request of a user makes its namespace; a login, and any request once in `FRESH_SECONDS`, renews which queues
 its groups open. Then the request goes on to the server with a token of that user, as it would come on the other socket.
-POST to LOGIN answers such a token, for kubectl, which speaks TLS only; it is good for `LIFE_SECONDS`. A user has the
-groups that the machine lists when the token is made. Root and the members of `admins` administer.
+POST to LOGIN answers such a token, for kubectl, which speaks TLS only; it is good for `LIFE_SECONDS`. Whatever it says,
+a user has the groups that the machine lists when the token is used, `FRESH_SECONDS` before at most, and none without an
+account. Root and the members of `admins` administer.
 """
 
 import asyncio
@@ -120,6 +121,15 @@ class Door:
         if request.method == "POST" and (answer := self._team.answers.get(request.path)):
             return await self._worked_out(answer, entry, request)
         return await self._as(entry)(request)
+
+    async def renewed(self, who: Identity) -> Identity:
+        """A Unix user with the groups that it has now; anybody else as it is. Failure 401 where the account is gone."""
+        if USERS not in who.groups:
+            return who
+        entry = await self._entry(int(who.uid), renew=False)
+        if entry.identity.name != who.name:
+            raise Failure(401, "Unauthorized", f"the account {who.name} with uid {who.uid} is gone: log in again")
+        return entry.identity
 
     def _as(self, entry: Entry) -> Transport:
         async def exchange(request: Request) -> Response:

@@ -1,0 +1,75 @@
+"""Which priorities a user may name: not those of the system.
+
+The PriorityClasses `system-*`, and numbers as high, are for what a cluster cannot run without. Such a workload preempts
+all that users submit, so only an administrator names them. Kubernetes leaves this to a ResourceQuota. An object names a
+class anywhere in its spec, or by an annotation; a number counts as well, for a Workload takes the one of its template.
+What an administrator once wrote into an object stays writable.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fairway.api.admission import FORBIDDEN, Refused
+from fairway.api.objects import QUEUE
+
+Thing = dict[str, Any]
+Lookup = Callable[[str, str], Thing | None]
+HIGHEST = 1_000_000_000
+"""Of a PriorityClass that is not the system's, as in Kubernetes."""
+PREFIX, ANNOTATION = "system-", "fairway.dev/priority-class"
+CLASS_FIELDS = ("priorityClassName", "priorityClass")
+
+
+def check(new: Thing, old: Thing | None, namespace: str, lookup: Lookup) -> None:
+    """Raises Refused where a user's object names a priority of the system that it did not have before. `lookup`: an
+    object without namespace, by kind and name."""
+    before = {text for _, text in _named(old or {})}
+    causes = [(path, FORBIDDEN, _why(text, new, namespace, lookup)) for path, text in _named(new) if text not in before]
+    if causes:
+        raise Refused(causes, forbidden=True)
+
+
+def _named(thing: Thing) -> Iterator[tuple[str, str]]:
+    """Each priority of the system in an object: field and value."""
+    noted = ((thing.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
+    if isinstance(noted, str) and noted.startswith(PREFIX):
+        yield f"metadata.annotations[{ANNOTATION}]", noted
+    left: list[tuple[str, object]] = [("spec", thing.get("spec"))]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, list):
+            left += [(f"{path}[{row}]", each) for row, each in enumerate(value)]
+        elif isinstance(value, dict):
+            yield from _here(path, value)
+            left += [(f"{path}.{name}", each) for name, each in value.items()]
+
+
+def _here(path: str, value: Thing) -> Iterator[tuple[str, str]]:
+    for field in CLASS_FIELDS:
+        if isinstance(name := value.get(field), str) and name.startswith(PREFIX):
+            yield f"{path}.{field}", name
+    number = value.get("priority")
+    if isinstance(number, int | float) and number > HIGHEST:
+        yield f"{path}.priority", str(number)
+
+
+def _why(text: str, thing: Thing, namespace: str, lookup: Lookup) -> str:
+    about = f"found {text}; only an administrator uses the priorities of the system"
+    name = _queue(thing) or _queue(lookup("Namespace", namespace) or {})
+    bounds = [most for spec in _line(name, lookup) if isinstance(most := spec.get("maxPriority"), int)]
+    advice = "choose another PriorityClass: kubectl get priorityclasses"
+    return f"{about}; queue {name} allows at most {min(bounds)}; {advice}" if bounds else f"{about}; {advice}"
+
+
+def _queue(thing: Thing) -> str:
+    return str(((thing.get("metadata") or {}).get("labels") or {}).get(QUEUE, ""))
+
+
+def _line(name: str, lookup: Lookup) -> Iterator[Thing]:
+    """The specs of a queue and of those above it."""
+    seen = set[str]()
+    while name and name not in seen and (queue := lookup("Queue", name)):
+        seen.add(name)
+        spec = queue.get("spec") or {}
+        yield spec
+        name = str(spec.get("parent") or "")
