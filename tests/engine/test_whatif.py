@@ -151,3 +151,19 @@ def test_the_state_is_as_before_when_a_trial_is_over() -> None:
     waits = [it for it in decide(snapshot_of(told), Policy()).verdicts if isinstance(it, Wait)]
     together = WhatIf(told, Policy())
     assert [together.facts(it) for it in waits] == [what_if(told, it, Policy()) for it in waits]
+
+
+def test_workloads_that_ask_about_the_same_change_share_its_decision() -> None:
+    seen: list[float] = []
+
+    def view(snapshot: Snapshot) -> Snapshot:
+        seen.append(snapshot.now)
+        return snapshot
+
+    told, policy = crowd(30), Policy(view=view)
+    waits = [it for it in decide(snapshot_of(told), Policy()).verdicts if isinstance(it, Wait)]
+    together, alone = WhatIf(told, policy), sum(counted(told)[0])
+    seen.clear()
+    for wait in waits:
+        together.facts(wait)
+    assert len(seen) < 0.8 * alone

@@ -4,7 +4,7 @@ from .admit import open_pools as open_pools
 from .cycle import SHARED as SHARED
 from .cycle import Cycle as Cycle
 from .decide import decide as decide
-from .decide import starts_now as starts_now
+from .decide import turns as turns
 from .draft import Draft as Draft
 from .explain import could_hold as could_hold
 from .labels import NAME as NAME

@@ -4,6 +4,7 @@ The order is by workload, not by means: the next workload may make room before a
 hold keeps later ones out of room that is promised. What each step means stands where it is defined.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from .admit import admit, follow, hold, wait
@@ -24,23 +25,22 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     cycle = Cycle(snapshot, policy)
     lines, lost = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
-        cycle.verdicts[workload.key] = _turn(workload, cycle)
+        cycle.verdicts[workload.key] = admit(workload, cycle) or _otherwise(workload, cycle)
     for workload in lost:
         cycle.say(admit(workload, cycle) or wait(workload, cycle))
     grow(cycle)  # elastic workloads into what is left or lent, one pod at a time
     return plan_of(cycle, lines)
 
 
-def starts_now(snapshot: Snapshot, policy: Policy, key: str) -> bool:
-    """Whether `decide` starts a waiting workload without waiting for others to stop. Ends with that workload's turn."""
+def turns(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[str, bool]]:
+    """Waiting workloads in the order in which `decide` comes to them, and whether it starts each without waiting for
+    others to stop. What else comes of it is decided when the next is asked for."""
     cycle = Cycle(snapshot, policy)
     lines, _ = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
-        if workload.key == key:
-            verdict = admit(workload, cycle)
-            return isinstance(verdict, Admit) and not verdict.after
-        cycle.verdicts[workload.key] = _turn(workload, cycle)
-    return False
+        verdict = admit(workload, cycle)
+        yield workload.key, isinstance(verdict, Admit) and not verdict.after
+        cycle.verdicts[workload.key] = verdict or _otherwise(workload, cycle)
 
 
 def _begin(cycle: Cycle) -> tuple[dict[str, PendingQueue], list[Workload]]:
@@ -52,10 +52,10 @@ def _begin(cycle: Cycle) -> tuple[dict[str, PendingQueue], list[Workload]]:
     return pending_queues(cycle.tree, waiting, cycle.policy, cycle.is_blocked)
 
 
-def _turn(workload: Workload, cycle: Cycle) -> Verdict:
+def _otherwise(workload: Workload, cycle: Cycle) -> Verdict:
+    """What comes of a workload for which `admit` finds no room that it may have now."""
     return (
-        admit(workload, cycle)  # in the room there is, without delaying a hold
-        or reclaim(workload, cycle)  # in the room others can be moved from or made to give back
+        reclaim(workload, cycle)  # in the room others can be moved from or made to give back
         or hold(workload, cycle)  # keep room coming free, and say when
         or wait(workload, cycle)  # and say why
     )

@@ -6,18 +6,17 @@ where it names some; at last another queue that takes it. A start that has to wa
 
 Work is bounded by counts: the workloads share as many decisions as MOST_LOOKS allows, a decision looking at each node
 and each workload once. Nothing is decided where the nodes lack the room. Changes that are left when the decisions are
-used up are not tried. A decision ends with the workload's turn.
+used up are not tried. A decision comes as far as the workload's turn, and goes on from there for another workload that
+asks about the same change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from fairway.engine import (
     DEVICE,
     GPU,
     Draft,
-    Fact,
     Facts,
     Gone,
     Plan,
@@ -33,8 +32,8 @@ from fairway.engine import (
     amounts,
     cache_of,
     decide,
-    starts_now,
     state_of,
+    turns,
 )
 
 MOST_OTHERS = 16  # queues tried, pools, and workloads named as blocking
@@ -52,20 +51,20 @@ class WhatIf:
     """Asks for several workloads of one world, `waits` at most; the state is made once."""
 
     def __init__(self, world: World, policy: Policy, waits: int = 1) -> None:
-        self._world, self._state, self._policy = world, state_of(world), replace(policy, tells_why=False)
-        self._draft = Draft(self._policy.seen(self._state.snapshot(world.now)), self._policy)
+        self._world, self._policy, state = world, replace(policy, tells_why=False), state_of(world)
+        self._basis = Basis(state, Draft(self._policy.seen(state.snapshot(world.now)), self._policy))
         seen = DECISION + len(world.nodes) + len(world.running) + len(world.pending)
         self._decisions = MOST_LOOKS // seen // waits
 
     def plan(self) -> Plan:
         """What is decided as it is."""
         policy = replace(self._policy, tells_why=True)
-        return decide(policy.seen(self._state.snapshot(self._world.now)), policy)
+        return decide(policy.seen(self._basis.state.snapshot(self._world.now)), policy)
 
     def facts(self, wait: Wait) -> Facts:
         """The facts of the wait, with what would change it."""
         ours = next(one for one in self._world.pending if one.key == wait.workload)
-        trial = Trial(self._state, self._draft, ours, self._decisions)
+        trial = Trial(self._basis, ours, self._decisions)
         running = [one for one in self._world.running if not one.is_leaving and not one.is_promised]
         limit, free = _limit(self._world, wait), _unbound(ours)
         return replace(
@@ -87,12 +86,34 @@ class WhatIf:
         return sorted(leaves - {ours.queue})[:MOST_OTHERS]
 
 
-class Trial:
-    """Decides on one workload in a state that is changed for the time of a decision, at most so many times. `draft`: of
-    the state as it is."""
+class Decision:
+    """One decision as far as it was asked about: `turns` are the waiting workloads, and whether each starts."""
 
-    def __init__(self, state: State, draft: Draft, ours: Workload, decisions: int) -> None:
-        self._state, self._draft, self._ours, self.left = state, draft, ours, decisions
+    def __init__(self, turns: Iterator[tuple[str, bool]]) -> None:
+        self._turns, self._found = turns, dict[str, bool]()
+
+    def starts(self, key: str) -> bool:
+        """False of one whose turn does not come: it waits as another does."""
+        while key not in self._found and (turn := next(self._turns, None)):
+            self._found.update([turn])
+        return self._found.get(key, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What is changed and decided on. `draft`: of the state as it is. `known`: decisions without some of the running
+    workloads, by the keys of these."""
+
+    state: State
+    draft: Draft
+    known: dict[frozenset[str], Decision] = field(default_factory=dict)
+
+
+class Trial:
+    """Decides on one workload in a state that is changed for the time of a decision, at most so many times."""
+
+    def __init__(self, basis: Basis, ours: Workload, decisions: int) -> None:
+        self._basis, self._ours, self.left = basis, ours, decisions
 
     def starts(self, changed: Workload, without: Sequence[Running] = ()) -> bool:
         """Whether it starts now, changed so, if some of the running workloads were gone; False once all decisions are
@@ -100,13 +121,23 @@ class Trial:
         if not self.left or not self._has_room(changed, without):
             return False
         self.left -= 1
-        policy, now = self._draft.policy, self._draft.snapshot.now
-        with self._told((changed, *(Gone("Workload", one.workload.key) for one in without)), (self._ours, *without)):
-            return starts_now(policy.seen(self._state.snapshot(now)), policy, changed.key)
+        if changed is not self._ours:
+            return self._decision(changed, without).starts(changed.key)
+        keys, known = frozenset(one.workload.key for one in without), self._basis.known
+        if keys not in known:
+            known[keys] = self._decision(changed, without)
+        return known[keys].starts(changed.key)
+
+    def _decision(self, changed: Workload, without: Sequence[Running]) -> Decision:
+        state, policy, now = self._basis.state, self._basis.draft.policy, self._basis.draft.snapshot.now
+        state.observe(changed, *(Gone("Workload", one.workload.key) for one in without))
+        decision = Decision(turns(policy.seen(state.snapshot(now)), policy))
+        state.observe(self._ours, *without)
+        return decision
 
     def _has_room(self, changed: Workload, without: Sequence[Running]) -> bool:
         """Whether in some pool each podset has room, quota, order and the other podsets apart."""
-        draft, cache = self._draft, cache_of(self._draft)
+        draft, cache = self._basis.draft, cache_of(self._basis.draft)
         with draft.trial():
             for one in without:
                 draft.vanish(one.workload.key)
@@ -117,12 +148,6 @@ class Trial:
 
     def starts_without(self, those: Sequence[Running]) -> bool:
         return self.starts(self._ours, those)
-
-    @contextmanager
-    def _told(self, changes: Sequence[Fact], undone: Sequence[Fact]) -> Iterator[None]:
-        self._state.observe(*changes)
-        yield
-        self._state.observe(*undone)
 
 
 def _in_the_way(running: Sequence[Running], domain: str, trial: Trial) -> tuple[str, ...]:
