@@ -1,5 +1,6 @@
 """`submit --follow` on a real cluster: its exit code is the program's, and Ctrl-C leaves the job alone."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -46,3 +47,23 @@ def test_ctrl_c_ends_the_follower_and_the_job_goes_on(machine: Machine) -> None:
     assert "long goes on: `fairway logs -f long` follows it again, `fairway cancel long` ends it\n" in told
     assert "Traceback" not in told and machine.workload("long")["phase"] == "Running"
     machine.run("cancel", "long")
+
+
+def test_who_follows_is_told_of_a_pause_and_nothing_starts_beside_a_program_without_its_gpus(machine: Machine) -> None:
+    one = follower(machine, "--name", "count", "--gpus", "1", "--", "sh", "-c", "echo here; sleep 300")
+    assert one.stdout is not None and one.stderr is not None
+    assert one.stdout.readline() == "here\n"
+    assert machine.run("exec", "count", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES").strip() in ("0", "1")
+    machine.run("pause", "count")
+    assert one.stderr.readline() == "count queued in default\n"
+    told = re.sub(r"[\d:]{8}", "TIME", one.stderr.readline())
+    assert told == ("== count is paused since TIME and writes nothing; `fairway resume count` lets it go on, and its "
+                    "log goes on here\n")
+    said = machine.run("exec", "count", "--", "true", status=1)
+    assert "is paused, and its GPUs are given to others: resume it first" in said
+    machine.run("resume", "count")
+    assert one.stderr.readline() == "== count is paused no longer\n"
+    machine.until("count", "Running")
+    machine.run("exec", "count", "--", "true")
+    machine.run("cancel", "count")
+    assert one.wait(timeout=20) == 1

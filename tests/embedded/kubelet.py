@@ -31,5 +31,8 @@ class Kubelet:
     def shims(self, namespace: str, name: str) -> dict[str, int]:
         return self.running
 
+    def lacks_devices(self, namespace: str, name: str, container: str) -> bool:
+        return False
+
     def execute(self, namespace: str, name: str, container: str, order: Order) -> Execution | None:
         return None

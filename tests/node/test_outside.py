@@ -1,8 +1,10 @@
 """GPUs used by processes that Fairway did not start. What NVML lists is made up; processes and decisions are real."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,9 +18,11 @@ from fairway.cli.main import cli
 from fairway.cli.nodes import outside
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
+from fairway.node.execute import Order
 from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.lock import holder
 from fairway.node.measure import Use
+from fairway.node.pause.stand import STILL, Stand, write_stand
 
 NODE = {
     "apiVersion": "v1", "kind": "Node",
@@ -53,6 +57,32 @@ async def test_a_process_of_a_pod_is_ours_and_any_other_is_named(box: Box, stran
     seen = [use(0, *(it.pid for it in ours)), use(1, ours[0].pid, stranger), use(2), use(3, os.getpid(), 2**22 + 1)]
     user = psutil.Process(stranger).username()
     assert strangers(seen, box.folder) == {1: f"{user}, pid {stranger}"}
+
+
+async def test_a_command_beside_a_paused_container_has_no_gpu_of_its_own(box: Box):
+    pod = await box.run("a", "sleep 1000")
+    await box.state("a", "running")
+    beside = {"pid": 0}
+
+    async def listen() -> None:
+        """Keeps a command beside the container until the test ends."""
+        running = box.runner.execute("default", "a", "main", Order(["sleep", "1000"]))
+        assert running is not None
+        beside["pid"] = running._process.pid
+        async for _ in running.output():
+            pass
+
+    async with asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(listen())
+        while not (beside["pid"] and b"sleep" in Path(f"/proc/{beside['pid']}/cmdline").read_bytes()):
+            await box.client.clock.sleep(0.02)
+        shim = psutil.Process(holder(box.attempt(pod) / "lock"))
+        seen = [use(0, beside["pid"]), use(1, shim.children()[0].pid)]
+        assert strangers(seen, box.folder) == {}
+        write_stand(box.attempt(pod), Stand(STILL, "r1"))
+        user = psutil.Process(beside["pid"]).username()
+        assert strangers(seen, box.folder) == {0: f"{user}, pid {beside['pid']}"}
+        listening.cancel()
 
 
 async def test_a_gpu_used_outside_is_held_by_a_pod_until_the_process_ends(box: Box):

@@ -20,6 +20,7 @@ from fairway.kube.runs import Runs, kept
 
 from .alone import get, read
 from .find import Found, exit_code, failure, seen
+from .output import moment_of_day
 from .printer import Choice, Printer, say
 from .runs import runs_of
 
@@ -100,8 +101,8 @@ class _Follower:
                 self.changed.set()
 
     async def _watch_workload(self) -> None:
-        """Reports each eviction that is new."""
-        told = ""
+        """Reports each eviction that is new, and each pause: a program that is frozen writes nothing."""
+        told, was_paused = "", False
         async with aclosing(seen(self.client, _named(self.workload))) as states:
             async for change, state in states:
                 if not _is_of(state, self.uid):
@@ -109,9 +110,12 @@ class _Follower:
                 history = (state.get("status") or {}).get("evictionHistory") or [{"time": ""}]
                 if change == "ADDED":
                     told = told or history[-1]["time"]
-                if history[-1]["time"] > told:
-                    told = history[-1]["time"]
+                is_paused = "paused" in (state.get("status") or {})
+                if is_paused != was_paused:
+                    say(paused(state) if is_paused else f"{Found(state).name} is paused no longer")
+                elif history[-1]["time"] > told and not is_paused:
                     say(evicted(state, history[-1]))
+                told, was_paused = max(told, history[-1]["time"]), is_paused
                 self.changed.set()
 
     async def _refresh(self) -> None:
@@ -149,6 +153,14 @@ def evicted(workload: Thing, eviction: Thing) -> str:
     by = f", for {eviction['for']}" if eviction.get("for") else ""
     name, queue = Found(workload).name, workload["spec"].get("queue")
     return f"{name} was evicted ({eviction['reason']}{by}) and waits in queue {queue}; its log goes on here"
+
+
+def paused(workload: Thing) -> str:
+    """`a is paused since 14:02:10 and writes nothing; `fairway resume a` lets it go on, and its log goes on here`."""
+    name, since = Found(workload).name, moment_of_day(workload["status"]["paused"]["since"])
+    by_user = workload["spec"].get("paused", False)
+    does = f"`fairway resume {name}` lets it go on" if by_user else "it goes on when its place is free"
+    return f"{name} is paused since {since} and writes nothing; {does}, and its log goes on here"
 
 
 async def end_of(client: Client, ref: Ref, uid: str) -> End:

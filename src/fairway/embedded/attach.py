@@ -12,7 +12,7 @@ import msgspec
 from fairway.embedded.call import Call
 from fairway.embedded.defaults import containers
 from fairway.embedded.errors import bad_request, not_found
-from fairway.embedded.execute import listen, protocol_of, status_message, until_gone
+from fairway.embedded.execute import check_devices, listen, protocol_of, status_message, until_gone
 from fairway.embedded.logs import Kubelet, container_of
 from fairway.embedded.registry import Registry, Thing
 from fairway.kube.transport import Messages, Response
@@ -48,6 +48,7 @@ def _entered(call: Call, kubelet: Kubelet, pod: Thing) -> Response:
     if not is_attended(next(it for _, it in containers(pod["spec"]) if it["name"] == name)):
         raise bad_request(f'the standard input of container "{name}" is empty: kubectl run -i (stdin and stdinOnce) '
                           "gives it one, kubectl exec -it a terminal beside it")
+    check_devices(call, name, kubelet)
     protocol = protocol_of(call)
     running = kubelet.execute(call.namespace, call.name, name, Order((), True, call.flag("tty")))
     if running is None:

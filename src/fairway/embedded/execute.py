@@ -40,6 +40,7 @@ async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Re
     argv = [value for name, value in call.request.query if name == "command"]
     if not argv:
         raise bad_request("you must specify at least 1 command for the container")
+    check_devices(call, container, kubelet)
     protocol = protocol_of(call)
     order = Order(argv, has_input=call.flag("stdin"), is_terminal=call.flag("tty"))
     running = kubelet.execute(call.namespace, call.name, container, order) if kubelet else None
@@ -50,6 +51,13 @@ async def execute(registry: Registry, call: Call, kubelet: Kubelet | None) -> Re
         return until_gone(_sent(running), listen(running, incoming))
 
     return Response(101, {"sec-websocket-protocol": protocol}, b"", talk)
+
+
+def check_devices(call: Call, container: str, kubelet: Kubelet | None) -> None:
+    """A Failure where the container's GPUs are not its own now."""
+    if kubelet and kubelet.lacks_devices(call.namespace, call.name, container):
+        raise bad_request(f'container "{container}" in pod "{call.name}" is paused, and its GPUs are given to others: '
+                          "resume it first")
 
 
 def protocol_of(call: Call) -> str:

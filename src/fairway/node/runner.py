@@ -21,7 +21,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import BEGAN, GROUP_NAME, INDEX, OUTSIDE
+from fairway.api.objects import ASSIGNED, BEGAN, GROUP_NAME, INDEX, OUTSIDE
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -58,7 +58,7 @@ from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
 from .packed import Packed, attempt_of, packed, unpacked
 from .pause.look import freeze, restoring
-from .pause.stand import STILL, Stand, stand_of, write_stand
+from .pause.stand import STILL, Stand, asked, stand_of, write_stand
 from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, size_of, size_run, voice
@@ -163,6 +163,14 @@ class Runner:
         pod = self.informer.store.get(f"{namespace}/{name}")
         attempts = history(self._place(pod, container)) if pod else ()
         return Execution(attempts[-1], order, self.clock) if attempts and attempts[-1].is_running else None
+
+    def lacks_devices(self, namespace: str, name: str, container: str) -> bool:
+        """Whether a container is paused, or about to be, whose pod was given GPUs: they are others' meanwhile."""
+        pod = self.informer.store.get(f"{namespace}/{name}")
+        if not pod or ASSIGNED not in (pod["metadata"].get("annotations") or {}):
+            return False
+        lasts = history(self._place(pod, container))[-1:]
+        return any(asked(it.folder).step or stand_of(it.folder).step for it in lasts)
 
     def pods(self) -> list[Pod]:
         """Those bound here that are not over."""

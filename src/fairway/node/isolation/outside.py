@@ -1,11 +1,12 @@
 """GPUs that are used by processes which Fairway did not start: never given away while such a process lives.
 
-NVML lists the processes that compute on a GPU. Ours are those below a shim or below this process, and those that carry
-the mark of a container that runs. For each GPU with any other process there is a pod in kube-system, as a kubelet
-mirrors static pods: it is bound to this node, holds the GPU, and its annotation says who uses it. So everything that
-counts pods sees the GPU as taken: the scheduler, `fairway nodes`, the page, kubectl. When the last such process ends
-the pod is deleted. The node has the same in an annotation, for users who may not read these pods. A process that this
-machine does not know (of another container's PID namespace) is passed over.
+NVML lists the processes that compute on a GPU. Ours are those below a shim, and commands beside a container, below this
+process or with its mark, unless the container is paused: its GPU is another's then. For each GPU with any other process
+there is a pod in kube-system, as a kubelet mirrors static pods: it is bound to this node, holds the GPU, and its
+annotation says who uses it. So everything that counts pods sees the GPU as taken: the scheduler, `fairway nodes`, the
+page, kubectl. When the last such process ends the pod is deleted. The node has the same in an annotation, for users who
+may not read these pods. A process that this machine does not know (of another container's PID namespace) is passed
+over.
 """
 
 import os
@@ -24,6 +25,7 @@ from fairway.node.container import MARK
 from fairway.node.lock import holder
 from fairway.node.machine import GPU
 from fairway.node.measure import Use
+from fairway.node.pause.stand import stand_of
 
 NAMESPACE = "kube-system"
 MOST_NAMED = 3
@@ -32,26 +34,30 @@ Who = Callable[[list[Use]], Mapping[int, str]]
 
 def strangers(seen: Iterable[Use], pods: Path) -> dict[int, str]:
     """Device → who uses it besides Fairway. `pods`: the folder of all pods."""
-    own = {pid for lock in pods.glob("*-*/containers/*/*/lock") if (pid := holder(lock))} | {os.getpid()}
-    found = {one.index: [it for pid in one.pids if (it := _stranger(pid, own, pods))] for one in seen}
+    shims = {pid for lock in pods.glob("*-*/containers/*/*/lock") if (pid := holder(lock))}
+    found = {one.index: [it for pid in one.pids if (it := _stranger(pid, shims, pods))] for one in seen}
     return {index: "; ".join(sorted(who)[:MOST_NAMED]) for index, who in found.items() if who}
 
 
-def _stranger(pid: int, own: Collection[int], pods: Path) -> str:
+def _stranger(pid: int, shims: Collection[int], pods: Path) -> str:
     """User and pid of a process that is not ours; "" for one that is, or that is not there."""
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
         process = psutil.Process(pid)
-        if any(it.pid in own for it in (process, *process.parents())) or _is_marked(process, pods):
+        above = {it.pid for it in (process, *process.parents())}
+        place = _mark(process, pods)
+        is_beside = os.getpid() in above or (place and holder(place / "lock"))
+        if above & {*shims} or (is_beside and not (place and stand_of(place).step)):
             return ""
         return f"{process.username()}, pid {pid}"
     return ""
 
 
-def _is_marked(process: psutil.Process, pods: Path) -> bool:
+def _mark(process: psutil.Process, pods: Path) -> Path | None:
+    """The folder of the attempt beside which it runs."""
     with suppress(psutil.AccessDenied):
-        mark = process.environ().get(MARK, "")
-        return Path(mark).is_relative_to(pods) and bool(holder(Path(mark) / "lock"))
-    return False
+        place = Path(process.environ().get(MARK, ""))
+        return place if place.is_relative_to(pods) else None
+    return None
 
 
 class Mirror:
