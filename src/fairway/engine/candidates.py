@@ -26,8 +26,6 @@ Sort = tuple[int, frozenset[str]]
 2 and 3 the same where a PodDisruptionBudget allows no more disruptions."""
 Price = tuple[int, float, int, float]
 """Priority, cost, how many, age negated: the smaller goes first among offers of a sort."""
-Left = tuple[list[int], list[int]]
-"""What is left of one node: amounts by resource and milli-GPU by device slot."""
 PodAt = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
 Offer = tuple[Sort, Price, list["Candidate"]]
@@ -284,7 +282,7 @@ class CandidateSet:
         """What would come free of a node, pods lost already apart."""
         if candidate.pod is None and candidate.victim.lost:
             podsets = candidate.victim.one.workload.podsets
-            return self.cycle.draft.holdings(podsets, candidate.victim.rest()).get(row, ((), ()))
+            return self.cycle.draft.holdings(podsets, candidate.victim.rest()).get(row, ())
         return candidate.rows[row]
 
 

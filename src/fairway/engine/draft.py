@@ -27,8 +27,8 @@ from .resources import DEVICE, counts_of, device_memory, frozen, shared, taken
 from .snapshot import Columns, Snapshot
 
 NOWHERE = Admission("", ())
-Room = tuple[Sequence[int], Sequence[int]]
-"""Amounts by resource, and milli-GPU by device slot (none at all: no device), of one node."""
+Room = Sequence[int]
+"""Of one node: amounts by resource, and behind them milli-GPU by device slot, or no more where no device is told."""
 PodsAt = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
 """Class, row, number of pods, and the devices of each pod where known."""
 
@@ -125,9 +125,8 @@ class Draft:
         to start needs that memory."""
         one, ahead = self.running[key], self.ahead()
         held, places = frozen(one.workload.podsets), _without_devices(one.admission)
-        for row, amounts, _ in self.footprint(held, places):
-            if ((amounts > 0) & (ahead.free[:, row] < amounts)).any():
-                return False
+        if not all(ahead.has_room(row, amounts) for row, amounts in self.holdings(held, places).items()):
+            return False
         self._keep(ahead, held, places, 1)
         self._hold(key, replace(one, is_pausing=True))
         return True
@@ -321,31 +320,34 @@ class Draft:
                     if (row := self.snapshot.row_of.get(share.node)) is not None:
                         yield pods[placement.name], row, share.count, share.devices
 
-    def footprint(self, podsets: tuple[PodSet, ...], admission: Admission) -> Iterator[tuple[int, Columns, Columns]]:
-        """Row, amounts by resource and milli-GPU by device slot of every share."""
-        memory = self._memory.get(admission.pool, 0)
-        for pod, row, count, devices in self._shares(podsets, admission):
-            slots = np.zeros(self._device_free.shape[1], np.int64)
-            for one in devices:
-                for slot, part in self._slots(pod, row, one, memory):
-                    slots[slot] += part
-            yield row, self._vector(pod, memory) * count, slots
+    def room(self, row: int) -> Room:
+        """What is free of a node, in all its device slots."""
+        return *self.free[:, row].tolist(), *self._device_free[row].tolist()
+
+    def has_room(self, row: int, amounts: Room) -> bool:
+        """Whether a node has so much of all that is asked for."""
+        return not any(0 < amount > left for amount, left in zip(amounts, self.room(row)))
+
+    def footprint(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Columns]:
+        """int64[resource + device slot] by row: what an admission holds."""
+        found, slots = self.holdings(podsets, admission), self._device_free.shape[1]
+        none, whole = [0] * slots, len(self.snapshot.resources) + slots
+        return {row: np.array(one if len(one) == whole else [*one, *none], np.int64) for row, one in found.items()}
 
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
-        """The same by row, as lists, which alike pods may share: they are not to be written."""
+        """The same as lists, which alike pods may share: they are not to be written."""
         memory, held = self._memory.get(admission.pool, 0), dict[int, Room]()
+        columns, slots = len(self.snapshot.resources), self._device_free.shape[1]
         for pod, row, count, devices in self._shares(podsets, admission):
             key = id(pod), memory, count
             if key not in self._lists:
                 self._lists[key] = (self._vector(pod, memory) * count).tolist()
-            amounts, slots = self._lists[key], [0] * (self._device_free.shape[1] if devices else 0)
+            amounts = self._lists[key] + [0] * slots if devices else self._lists[key]
             for one in devices:
                 for slot, part in self._slots(pod, row, one, memory):
-                    slots[slot] += part
-            if row in held:
-                amounts = [was + more for was, more in zip(held[row][0], amounts)]
-                slots = [was + more for was, more in zip_longest(held[row][1], slots, fillvalue=0)]
-            held[row] = amounts, slots
+                    amounts[columns + slot] += part
+            before = held.get(row)
+            held[row] = [sum(pair) for pair in zip_longest(before, amounts, fillvalue=0)] if before else amounts
         return held
 
     def held(self, key: str, pool: str) -> Columns:
@@ -365,17 +367,17 @@ class Draft:
             total += self._vector(podset.pod, memory) * count
         return total
 
-    def cover(self, row: int, amounts: Columns, devices: Columns) -> None:
+    def cover(self, row: int, left: Columns) -> None:
         """Leave no more than that of a node in sight, now and later; a trial undoes it."""
         for view in filter(None, (self, self.later)):
-            hidden = np.maximum(view.free[:, row] - np.maximum(amounts, 0), 0)
-            parts = np.maximum(view.device_free[row] - np.maximum(devices, 0), 0)
-            view._withhold(row, hidden, parts)
-            self.note(partial(view._withhold, row, -hidden, -parts))
+            hidden = np.maximum(np.array(view.room(row), np.int64) - np.maximum(left, 0), 0)
+            view._withhold(row, hidden)
+            self.note(partial(view._withhold, row, -hidden))
 
-    def _withhold(self, row: int, amounts: Columns, devices: Columns) -> None:
-        self.free[:, row] -= amounts
-        self.device_free[row] -= devices
+    def _withhold(self, row: int, hidden: Columns) -> None:
+        columns = len(self.snapshot.resources)
+        self.free[:, row] -= hidden[:columns]
+        self.device_free[row] -= hidden[columns:]
         self.log.append(row)
         self.returns += 1
 

@@ -92,11 +92,8 @@ def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
         return None
     if ask.allowed is not None and not all(ask.allowed[row] for row in rows):
         return None
-    for row, (amounts, devices) in draft.holdings(ask.workload.podsets, there).items():
-        free, parts = draft.free[:, row].tolist(), draft.device_free[row].tolist()
-        if any(0 < amount > left for amount, left in (*zip(amounts, free), *zip(devices, parts))):
-            return None
-    return there.podsets
+    held = draft.holdings(ask.workload.podsets, there)
+    return there.podsets if all(draft.has_room(row, amounts) for row, amounts in held.items()) else None
 
 
 def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:

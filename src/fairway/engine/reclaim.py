@@ -148,15 +148,8 @@ def _fill_back(search: Search) -> None:
 
 def _has_room(search: Search, candidate: Candidate) -> bool:
     """Whether its places are still there beside those of the workload that starts."""
-    ahead = search.cycle.draft.ahead()
-    for row in candidate.rows:
-        amounts, devices = search.candidates.gives(candidate, row)
-        free, parts = ahead.free[:, row].tolist(), ahead.device_free[row].tolist()
-        if any(0 < amount > left for amount, left in zip(amounts, free)):
-            return False
-        if any(0 < amount > left for amount, left in zip(devices, parts)):
-            return False
-    return True
+    ahead, gives = search.cycle.draft.ahead(), search.candidates.gives
+    return all(ahead.has_room(row, gives(candidate, row)) for row in candidate.rows)
 
 
 def _keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
@@ -301,9 +294,8 @@ def suffices(search: Search, admission: Admission) -> bool:
     draft = search.cycle.draft
     for row, takes in draft.holdings(search.workload.podsets, admission).items():
         given = [search.candidates.gives(candidate, row) for candidate in search.taken if row in candidate.rows]
-        for part, free in enumerate((draft.free[:, row].tolist(), draft.device_free[row].tolist())):
-            for at, amount in enumerate(takes[part]):
-                gives = sum(one[part][at] for one in given if one[part]) if amount else 0
-                if amount > max(free[at] + amount, 0) + gives:
-                    return False
+        for at, (amount, free) in enumerate(zip(takes, draft.room(row))):
+            gives = sum(one[at] for one in given if at < len(one)) if amount else 0
+            if amount > max(free + amount, 0) + gives:
+                return False
     return True

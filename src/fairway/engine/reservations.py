@@ -32,8 +32,8 @@ from .runtimes import HOUR
 CERTAIN, PARTS = 0.9, (0.1, 0.3, 0.5, 0.7, 0.9)
 PERIOD = {"Daily": 86_400.0, "Weekly": 604_800.0}
 Limit = Callable[[Workload], float | None]
-Rooms = dict[int, tuple[Counts, Counts]]
-"""Row → amounts by resource column, milli-GPU by device slot."""
+Rooms = dict[int, Counts]
+"""Row → int64[resource + device slot]: amounts, and milli-GPU of devices."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +101,7 @@ class Timeline:
     def __init__(self, draft: Draft, limit: Limit) -> None:
         self.draft, self._limit = draft, limit
         self.windows: list[Window] = []
-        self._gpus = draft.snapshot.resources.index(GPU)
+        self._gpus, self._columns = draft.snapshot.resources.index(GPU), len(draft.snapshot.resources)
         for one in sorted(draft.snapshot.reservations, key=lambda one: (not one.nodes, one.start, one.name)):
             self._reserve(one)
 
@@ -168,17 +168,16 @@ class Timeline:
         """Leave no more in sight than these windows leave together; a trial undoes it. `lefts`: what will be left."""
         for window in windows:
             for row, left in (lefts[window] if lefts else window.left).items():
-                self.draft.cover(row, *self._left(window, row, left, windows))
+                self.draft.cover(row, self._left(window, row, left, windows))
 
-    def _left(
-        self, window: Window, row: int, left: tuple[Counts, Counts], windows: Iterable[Window]
-    ) -> tuple[Counts, Counts]:
+    def _left(self, window: Window, row: int, left: Counts, windows: Iterable[Window]) -> Counts:
         """What is left of a row when a window begins, beside those that are on by then."""
-        amounts, devices = left
+        left = left.copy()
         for one in windows:
             if row in one.takes and (one is window or one.is_on(window.since)):
-                amounts, devices = amounts - one.takes[row][0], devices - one.takes[row][1]
-        return amounts, devices if amounts[self._gpus] > 0 else np.zeros_like(devices)
+                left -= one.takes[row]
+        left[self._columns :] *= left[self._gpus] > 0
+        return left
 
     def has_quota(self, workload: Workload, pool: str, amounts: Demand, *, at_risk: bool = False) -> bool:
         """Whether holds that it could delay have the quota they need beside so much more."""
@@ -194,9 +193,9 @@ class Timeline:
         """Count what it takes of the room and quota that windows leave, now that it starts; a trial undoes it. Returns
         the owner of the first hold into whose room it starts, "" where it takes nothing of any: what was learned says
         when it will be gone, and nothing but that owner makes it go."""
-        owner, footprint = "", list(self.draft.footprint(workload.podsets, admission))
+        owner, footprint = "", self.draft.footprint(workload.podsets, admission)
         against, is_bound = self.against(workload), self._limit(workload) is not None
-        rest = sum((amounts for _, amounts, _ in footprint), np.zeros_like(self.draft.snapshot.free[:, 0]))
+        rest = sum(footprint.values(), np.zeros((), np.int64))
         for window in self.windows:
             if window.is_for(workload):
                 if not window.owner and window.pool in ("", admission.pool):
@@ -206,9 +205,9 @@ class Timeline:
             if not stays and (is_bound or not workload.preemptible):
                 continue
             others = against if stays else [*against, window]
-            for row, amounts, devices in footprint:
+            for row, amounts in footprint.items():
                 if row in window.left:
-                    left = window.left[row][0] - amounts, window.left[row][1] - devices
+                    left = window.left[row] - amounts
                     if window.owner and not owner and self._is_short(row, self._left(window, row, left, others)):
                         owner = window.owner
                     if stays:
@@ -217,10 +216,10 @@ class Timeline:
                 owner = owner or window.owner
         return owner
 
-    def _is_short(self, row: int, left: tuple[Counts, Counts]) -> bool:
+    def _is_short(self, row: int, left: Counts) -> bool:
         """Whether less than nothing is left, of devices where they are told apart."""
-        has_devices = self.draft.snapshot.device_free[row] != -1
-        return bool((left[0] < 0).any() or (has_devices & (left[1] < 0)).any())
+        is_told = self.draft.snapshot.device_free[row] != -1
+        return bool((left[: self._columns] < 0).any() or (is_told & (left[self._columns :] < 0)).any())
 
     def _spend(self, window: Window, workload: Workload, admission: Admission) -> bool:
         """Count what it takes of the quota that a hold leaves; whether that is too much."""
@@ -233,24 +232,22 @@ class Timeline:
             is_over |= window.spare[key] < min(before, 0)
         return is_over
 
-    def _fill(self, window: Window, footprint: list[tuple[int, Counts, Counts]], rest: Counts) -> Counts:
+    def _fill(self, window: Window, footprint: Rooms, rest: Counts) -> Counts:
         """A workload that a reservation is for starts: the room that is kept shrinks by what it takes, wherever it runs
         in the pool; what is left of that for other reservations of its queue."""
-        for row, amounts, devices in footprint:
+        for row, amounts in footprint.items():
             if row in window.left:
-                self._set(window.left, row, (window.left[row][0] - amounts, window.left[row][1] - devices))
+                self._set(window.left, row, window.left[row] - amounts)
                 if not window.pool:
-                    takes = np.maximum(window.takes[row][0] - amounts, 0)
-                    self._set(window.takes, row, (takes, window.takes[row][1]))
-        own = {row for row, _, _ in footprint}
-        for row in sorted(window.takes, key=lambda row: (row not in own, row)) if window.pool else ():
-            used = np.minimum(window.takes[row][0], np.maximum(rest, 0))
+                    self._set(window.takes, row, np.maximum(window.takes[row] - amounts, 0))
+        for row in sorted(window.takes, key=lambda row: (row not in footprint, row)) if window.pool else ():
+            used = np.minimum(window.takes[row], np.maximum(rest, 0))
             if used.any():
                 rest = rest - used
-                self._set(window.takes, row, (window.takes[row][0] - used, window.takes[row][1]))
+                self._set(window.takes, row, window.takes[row] - used)
         return rest
 
-    def _set(self, rooms: Rooms, row: int, value: tuple[Counts, Counts]) -> None:
+    def _set(self, rooms: Rooms, row: int, value: Counts) -> None:
         self.draft.note(partial(rooms.__setitem__, row, rooms[row]))
         rooms[row] = value
 
@@ -339,16 +336,15 @@ class Timeline:
         of what backfilled into it; a reservation wants what its own queue gives up."""
         draft = self.draft
         workload, admission = draft.started.get(key) or (draft.running[key].workload, draft.running[key].admission)
-        footprint = list(draft.footprint(workload.podsets, admission)) if lefts else []
+        footprint = draft.footprint(workload.podsets, admission) if lefts else {}
         risks = draft.running[key].backfilled_for if key in draft.running else ""
         counted = {id(window) for window in self.against(workload)} if key in draft.started else None
         draft.vanish(key)
         for window, rooms in lefts.items():
             grows = at > window.since and window.owner != risks if window.owner else not window.is_for(workload)
             if grows and (counted is None or id(window) in counted):
-                for row, amounts, devices in footprint:
-                    if row in rooms:
-                        rooms[row] = rooms[row][0] + amounts, rooms[row][1] + devices
+                for row in footprint.keys() & rooms.keys():
+                    rooms[row] = rooms[row] + footprint[row]
 
     def _enough(self, ask: Ask, pool: str, moments: list[tuple[float, str]]) -> int:
         """The first moment with which what is free in sum reaches what is asked, of every resource."""
@@ -365,11 +361,8 @@ class Timeline:
     def _window(self, workload: Workload, admission: Admission, since: float) -> Window:
         counts = counts_of(workload.podsets, admission)
         spare = self._bounds(workload, admission.pool, since, counts) or {}
-        takes = Rooms()
-        for row, amounts, devices in self.draft.footprint(workload.podsets, admission):
-            before = takes.get(row)
-            takes[row] = (before[0] + amounts, before[1] + devices) if before else (amounts, devices)
-        left = {row: (self.draft.free[:, row].copy(), self.draft.device_free[row].copy()) for row in sorted(takes)}
+        takes = self.draft.footprint(workload.podsets, admission)
+        left = {row: np.array(self.draft.room(row), np.int64) for row in sorted(takes)}
         until = self.end(workload, since)
         return Window(since, workload.key, workload.queue, left, takes, admission, until=until, workload=workload,
                     spare=spare)  # fmt: skip
@@ -392,9 +385,9 @@ class Timeline:
             taken += self._portion(one, window, (own, soon, movable))
         takes = np.maximum(taken - own, 0)
         for row in np.flatnonzero(taken.any(axis=0)).tolist():
-            devices = np.maximum(self.draft.device_free[row], 0)
-            window.left[row] = self.draft.free[:, row].copy(), devices
-            window.takes[row] = takes[:, row], np.zeros_like(devices)
+            left = window.left[row] = np.array(self.draft.room(row), np.int64)
+            left[self._columns :] = devices = np.maximum(left[self._columns :], 0)
+            window.takes[row] = np.append(takes[:, row], np.zeros_like(devices))
         if window.takes:
             self.windows.append(window)
 
@@ -411,8 +404,8 @@ class Timeline:
         unit = np.array([[DEVICE if name == GPU else 1] for name in names], np.int64)
         free = snapshot.free.copy()
         for other in (one for one in self.windows if one.meets(window)):
-            for row, (amounts, _) in other.takes.items():
-                free[:, row] -= amounts
+            for row, amounts in other.takes.items():
+                free[:, row] -= amounts[: self._columns]
         rooms = [own + np.maximum(room, 0) for room in (own * 0, free, free + soon, free + soon + movable)]
         taken = portion(wanted, [room[columns][:, rows] // unit * unit for room in rooms] if columns else [])
         whole = np.zeros_like(snapshot.free)
@@ -433,8 +426,8 @@ class Timeline:
                 room = movable
             else:
                 continue
-            for row, amounts, _ in self.draft.footprint(one.workload.podsets, one.admission):
-                room[:, row] += amounts
+            for row, amounts in self.draft.footprint(one.workload.podsets, one.admission).items():
+                room[:, row] += amounts[: self._columns]
         return own, soon, movable
 
     def conflicting(self) -> dict[str, float]:
@@ -444,20 +437,20 @@ class Timeline:
         reserved = [window for window in self.windows if not window.owner]
         ordered = sorted(self.draft.running.values(), key=lambda one: (-(one.admitted_at or 0.0), one.workload.key))
         for window in reserved:
-            lefts = {row: self._left(window, row, left, reserved)[0] for row, left in window.left.items()}
-            missing = {row: -amounts for row, amounts in lefts.items() if (amounts < 0).any()}
+            lefts = {row: self._left(window, row, left, reserved) for row, left in window.left.items()}
+            missing = {row: -left for row, left in lefts.items() if (left[: self._columns] < 0).any()}
             stays = list[Running]()
             for one in ordered if missing else ():
                 if one.is_leaving or self._gone(one) <= window.since:
-                    for row, amounts, _ in self.draft.footprint(one.workload.podsets, one.admission):
+                    for row, amounts in self.draft.footprint(one.workload.podsets, one.admission).items():
                         if row in missing:
                             missing[row] = missing[row] - amounts
                 elif one.workload.preemptible and not window.is_for(one.workload):
                     stays.append(one)
             for one in stays:
                 workload, due = one.workload, window.since - one.workload.grace
-                for row, amounts, _ in self.draft.footprint(workload.podsets, one.admission):
-                    if row in missing and ((missing[row] > 0) & (amounts > 0)).any():
+                for row, amounts in self.draft.footprint(workload.podsets, one.admission).items():
+                    if row in missing and ((missing[row] > 0) & (amounts > 0))[: self._columns].any():
                         missing[row] = missing[row] - amounts * (due <= now)
                         found[workload.key] = min(due, found.get(workload.key, inf))
         return found

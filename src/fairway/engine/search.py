@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from .candidates import FREE, Candidate, CandidateSet, Left, Offer, Prices
+from .candidates import FREE, Candidate, CandidateSet, Offer, Prices
 from .draft import Room
 from .eligibility import over_limit
 from .eviction_rules import full_bucket
@@ -42,8 +42,8 @@ class Search:
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
-        self._planned: dict[int, Left] = {}
-        self._ahead = candidates.cycle.draft.ahead()
+        self._planned: dict[int, list[int]] = {}
+        self._ahead, self._columns = candidates.cycle.draft.ahead(), len(cycle.snapshot.resources)
 
     def _allowed(self) -> Mask | None:
         """Nodes that its pods may use: where it may take those beside which it must run, it takes their place, and
@@ -100,7 +100,7 @@ class Search:
         snapshot, pool, free = self.cycle.snapshot, self.candidates.pool, np.maximum(self._ahead.free, 0)
         for row, candidates in self.candidates.by_row.items():
             for candidate in candidates:
-                free[:, row] += candidate.rows[row][0]
+                free[:, row] += candidate.rows[row][: self._columns]
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
             request = cache_of(self._ahead).shape(podset.pod, pool).request
             mask = feasible(snapshot, podset.pod, pool)
@@ -189,35 +189,34 @@ class Search:
         rooms = np.where(mask, room(self._ahead, shape.pod, self.candidates.pool), 0)
         for row in np.flatnonzero(rooms).tolist():
             for _ in range(min(int(rooms[row]), count - given)):
-                if row in self._planned and not fits(shape.request, self._left(row)):
+                if row in self._planned and not self._fits(shape.request, self._left(row)):
                     break
                 self._plan(shape.request, row)
                 given += 1
         return given
 
-    def _left(self, row: int) -> Left:
+    def _left(self, row: int) -> list[int]:
         """What of a node is not planned for yet."""
-        left = self._ahead.free[:, row].tolist(), self._ahead.device_free[row].tolist()
+        left = list(self._ahead.room(row))
         if row in self._planned:
             shift(left, self._planned[row], -1)
         return left
 
     def _plan(self, request: Request, row: int) -> None:
         """One more pod will stand there."""
-        amounts, devices = self._left(row)
-        less = self._planned.setdefault(row, ([0] * len(amounts), [0] * len(devices)))
+        left, part = self._left(row), request.share or DEVICE
+        less = self._planned.setdefault(row, [0] * len(left))
         for column, amount in zip(request.columns, request.amounts):
-            less[0][column] += amount
-        part = request.share or DEVICE
-        free = sorted((room, slot) for slot, room in enumerate(devices) if room >= part)
-        for _, slot in free[: 1 if request.share else request.devices]:
-            less[1][slot] += part
+            less[column] += amount
+        slots = sorted((left[at], at) for at in range(self._columns, len(left)) if left[at] >= part)
+        for _, slot in slots[: 1 if request.share else request.devices]:
+            less[slot] += part
 
     def _offer(self, shape: Shape, row: int) -> Offer | None:
         """The price of room for one more pod on a node, and the candidates that give it; None where there is no such
         room. Candidates in their order, without those not needed, or one alone if that is cheaper."""
         request, candidates, left = shape.request, self.candidates, self._left(row)
-        if fits(request, left):
+        if self._fits(request, left):
             return FREE
         there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
         picked = self._pick(request, row, there, left)
@@ -227,11 +226,11 @@ class Search:
         if len(sets[0]) > 1:
             loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
             cores = (one for one in there if one.pod is None and loses[one.queue])
-            sets += [[one] for one in cores if fits(request, self._left(row), candidates.gives(one, row))]
+            sets += [[one] for one in cores if self._fits(request, self._left(row), candidates.gives(one, row))]
         ranked = candidates.rule.ranked
         return min(map(candidates.priced, sets), key=lambda offer: (offer[0][0], ranked(offer[0][1]), offer[1]))
 
-    def _pick(self, request: Request, row: int, there: list[Candidate], left: Left) -> list[Candidate] | None:
+    def _pick(self, request: Request, row: int, there: list[Candidate], left: list[int]) -> list[Candidate] | None:
         """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
         by what they give. A core takes the place of its surplus."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
@@ -243,42 +242,40 @@ class Search:
             picked.append(candidate)
             candidates.count(candidate, -1)
             shift(left, candidates.gives(candidate, row), 1)
-            if is_enough := fits(request, left):
+            if is_enough := self._fits(request, left):
                 break
         for candidate in picked:
             candidates.count(candidate, 1)
         return picked if is_enough else None
 
-    def _needed(self, request: Request, left: Left, picked: list[Candidate], row: int) -> list[Candidate]:
+    def _needed(self, request: Request, left: list[int], picked: list[Candidate], row: int) -> list[Candidate]:
         """Without those, the dearest first, that would not have been necessary on this node."""
         for candidate in reversed(picked[:-1]):
             gives = self.candidates.gives(candidate, row)
             shift(left, gives, -1)
             others = [one for one in picked if one is not candidate]
-            if fits(request, left) and (not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)):
+            is_right = not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)
+            if is_right and self._fits(request, left):
                 picked = others
             else:
                 shift(left, gives, 1)
         return picked
 
-
-def fits(request: Request, left: Left, more: Room = ((), ())) -> bool:
-    """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
-    amounts, devices = left
-    if any(more):
+    def _fits(self, request: Request, left: list[int], more: Room = ()) -> bool:
+        """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
         shift(left, more, 1)
-    for column, amount in zip(request.columns, request.amounts):
-        if amounts[column] < amount:
-            return False
-    if request.share:
-        return any(room >= request.share for room in devices)
-    if not request.devices or not devices or devices[0] == -1:
-        return True
-    return sum(1 for room in devices if room >= DEVICE) >= request.devices
+        for column, amount in zip(request.columns, request.amounts):
+            if left[column] < amount:
+                return False
+        devices = left[self._columns :] if request.share or request.devices else ()
+        if request.share:
+            return any(room >= request.share for room in devices)
+        if not devices or devices[0] == -1:
+            return True
+        return sum(1 for room in devices if room >= DEVICE) >= request.devices
 
 
-def shift(left: Left, by: Room, times: int) -> None:
-    for mine, more in zip(left, by):
-        for at, amount in enumerate(more):
-            if amount:
-                mine[at] += amount * times
+def shift(left: list[int], by: Room, times: int) -> None:
+    for at, amount in enumerate(by):
+        if amount:
+            left[at] += amount * times
