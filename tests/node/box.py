@@ -51,14 +51,14 @@ class Box:
             status = await self.status(name)
             return status if status.get("phase") in phases else None
 
-        return await until(self.client, 20, holds)
+        return await until(self.client, 60, holds)
 
     async def state(self, name: str, kind: str, container: int = 0) -> dict[str, Any]:
         async def holds() -> Any:
             statuses = (await self.status(name)).get("containerStatuses") or [{}] * (container + 1)
             return (statuses[container].get("state") or {}).get(kind)
 
-        return await until(self.client, 20, holds)
+        return await until(self.client, 60, holds)
 
     async def log(self, name: str, **query: str) -> str:
         read = self.client.logs(Ref(kinds.PODS, name, "default"), query=tuple(query.items()))
@@ -75,7 +75,7 @@ class Box:
         async def holds() -> bool:
             return name not in [pod["metadata"]["name"] for pod in await self.client.list(Selection(kinds.PODS))]
 
-        await until(self.client, 20, holds)
+        await until(self.client, 60, holds)
 
     def attempt(self, pod: dict[str, Any], number: int = 0, container: str = "main") -> Path:
         return self.folder / pod["metadata"]["uid"] / "containers" / container / str(number)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,8 @@ async def test_what_a_killed_shim_leaves_of_a_container_is_removed(box: Box, cli
 
 async def names(client: Mapping[str, str]) -> str:
     """Of all containers that podman knows."""
-    asked = await asyncio.create_subprocess_exec(
-        "podman", "ps", "--all", "--format", "{{.Names}}", env=dict(client), stdout=asyncio.subprocess.PIPE
-    )
-    return (await asked.communicate())[0].decode()
+    asked = ["podman", "ps", "--all", "--format", "{{.Names}}"]
+    return await asyncio.to_thread(subprocess.check_output, asked, env=dict(client), text=True)
 
 
 def test_an_engine_that_is_not_installed_is_told_in_one_line() -> None:

@@ -69,6 +69,7 @@ class Engine:
         except asyncio.CancelledError:
             with suppress(ProcessLookupError):
                 process.kill()
+            await process.wait()
             raise
         lines = said.decode(errors="replace").split("\n")
         words = next((line for line in reversed(lines) if line.strip()), "without a word")
