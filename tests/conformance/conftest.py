@@ -34,7 +34,7 @@ from yarl import URL
 
 from fairway.clock import Clock
 from fairway.kube.config import Credentials, load
-from fairway.kube.http import tls
+from fairway.kube.plain import tls
 
 Thing = dict[str, Any]
 HERE = Path(__file__).parent
@@ -289,7 +289,7 @@ def _free_ports(count: int) -> list[int]:
 async def _connected(cluster: Cluster) -> AsyncIterator[Api]:
     config = load([cluster.kubeconfig])
     credentials = Credentials(config, Clock())
-    connector = aiohttp.TCPConnector(ssl=tls(config, await credentials.certificate()), limit=0)
+    connector = aiohttp.TCPConnector(ssl=tls(config, await credentials.certificate()) or False, limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=2 * PATIENCE_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         yield Api(session, config.server, await credentials.headers(), cluster)

@@ -1,8 +1,10 @@
-"""What a Workload is named after its owner, what people may call it, and what rank a pod's name means. Imports nothing
-heavy: every command asks."""
+"""What a Workload is named after its owner, what people may call it, what rank a pod's name means, and the image that
+is none. Imports nothing heavy: every command asks."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+
+ON_THIS_MACHINE = "fairway.dev/this-machine"  # the image of what runs as a process of this machine; no registry has it
 
 
 def name_of(kind: str, name: str) -> str:

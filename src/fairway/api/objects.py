@@ -38,7 +38,6 @@ IDLE_SINCE = "fairway.dev/idle-since"  # on a pod: since when it uses neither a 
 PARKED_REPLICAS = "fairway.dev/parked"  # on what was scaled to zero: the replicas that it has when it is woken
 GPU_USE = "fairway.dev/gpu-use"  # on a node: `0=busy,1=idle`, of the devices that tell
 OUTSIDE = "fairway.dev/outside"  # on a pod that stands for processes which Fairway did not start: device, and who
-ON_THIS_MACHINE = "fairway.dev/this-machine"  # the image of what runs as a process of this machine; no registry has it
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 

@@ -8,8 +8,8 @@ import asyncio
 import os
 import pwd
 import stat
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,8 @@ from fairway.api.team import space_of
 from fairway.clock import Clock
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import UNIX, Config, ConfigError, files, load
+from fairway.kube.plain import has_proxy, plain_transport
+from fairway.kube.transport import Request, Response, Transport
 from fairway.node.lock import holder
 
 from .main import Problem, told
@@ -30,7 +32,6 @@ SOCKET = "FAIRWAY_SOCKET"
 LOGIN = ("login", "--credential")
 """What a kubeconfig that `fairway login` wrote ends its command with."""
 TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
-AUTHORITIES = "SSL_CERT_FILE"
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
 
@@ -77,25 +78,28 @@ def _unanswered(kubeconfig: str, error: OSError) -> str:
 
 async def connected(config: Config, work: Callable[..., Awaitable[T]], **said: Any) -> T:
     """What `work(client, …)` gives while a connection is open."""
-    with _no_authorities():
-        from fairway.kube.http import http_transport
-
     clock = Clock()
-    async with http_transport(config, clock) as transport:
-        return await work(Client(transport, clock), **said)
+    async with AsyncExitStack() as stack:
+        opened = await _opened(stack, config, clock)
+        return await work(Client(opened, clock), **said)
 
 
-@contextmanager
-def _no_authorities() -> Iterator[None]:
-    """For as long as aiohttp is imported: it would read the system's certificate authorities twice, which takes as long
-    as a request of thousands of objects. Whom we trust is read in `kube.http.tls`, after that."""
-    before = os.environ.get(AUTHORITIES)
-    os.environ[AUTHORITIES] = os.devnull
-    try:
-        yield
-    finally:
-        os.environ.pop(AUTHORITIES)
-        os.environ.update({} if before is None else {AUTHORITIES: before})
+async def _opened(stack: AsyncExitStack, config: Config, clock: Clock) -> Transport:
+    """The plain Transport; the whole one where there is a proxy, and for a WebSocket."""
+    if has_proxy() and not config.socket:
+        return await _whole(stack, config, clock)
+    plain = await stack.enter_async_context(plain_transport(config, clock))
+
+    async def exchange(request: Request) -> Response:
+        return await (await _whole(stack, config, clock) if "upgrade" in request.headers else plain)(request)
+
+    return exchange
+
+
+async def _whole(stack: AsyncExitStack, config: Config, clock: Clock) -> Transport:
+    from fairway.kube.http import http_transport
+
+    return await stack.enter_async_context(http_transport(config, clock))
 
 
 def data_dir(chosen: str | None = None) -> Path:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from fairway.api.objects import ON_THIS_MACHINE
+from fairway.api.names import ON_THIS_MACHINE
 from fairway.api.scalars import Malformed, duration, exact, time, time_text
 from fairway.kube.kinds import JOBS, PODS, Kind
 

@@ -6,10 +6,9 @@ What aiohttp raises is turned into ConnectionError, so that nobody above knows a
 """
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -17,13 +16,9 @@ from yarl import URL
 
 from fairway.clock import Clock
 
-from .certificate import load
 from .config import Config, Credentials
+from .plain import CONNECT_SECONDS, CONNECTIONS, LOCAL, READ_BYTES, is_stream, tls, url_of
 from .transport import Messages, Request, Response, Transport
-
-CONNECTIONS = 512
-CONNECT_SECONDS = 10
-READ_BYTES = 1 << 18
 
 
 @asynccontextmanager
@@ -37,10 +32,10 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
         read_bufsize=READ_BYTES,
         cookie_jar=aiohttp.DummyCookieJar(),
     ) as session:
-        server, proxy = ("http://localhost", None) if config.socket else (config.server, _proxy(config.server))
+        server, proxy = (LOCAL, None) if config.socket else (config.server, _proxy(config.server))
 
         async def exchange(request: Request) -> Response:
-            url = URL(_url(server, request), encoded=True)
+            url = URL(url_of(server, request), encoded=True)
             headers = {**request.headers, **await credentials.headers(), "accept": "application/json"}
             if "upgrade" in request.headers and (opened := await _opened(session, url, headers, config)) is not None:
                 return opened
@@ -59,7 +54,7 @@ async def http_transport(config: Config, clock: Clock | None = None) -> AsyncIte
 async def _connector(config: Config, credentials: Credentials) -> aiohttp.BaseConnector:
     if config.socket:
         return aiohttp.UnixConnector(config.socket, limit=CONNECTIONS)
-    return aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls(config, await credentials.certificate()))
+    return aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls(config, await credentials.certificate()) or False)
 
 
 async def _opened(
@@ -106,22 +101,12 @@ def _proxy(server: str) -> str | None:
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
-def _url(server: str, request: Request) -> str:
-    query = f"?{urlencode(request.query)}" if request.query else ""
-    return f"{server}{quote(request.path, safe='/:@!$&()*+,;=~')}{query}"
-
-
 async def _response(request: Request, answer: aiohttp.ClientResponse) -> Response:
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    if answer.status < 400 and _is_stream(request):
+    if answer.status < 400 and is_stream(request):
         return Response(answer.status, headers, _follow(answer))
     async with answer:
         return Response(answer.status, headers, await answer.read())
-
-
-def _is_stream(request: Request) -> bool:
-    is_open = any(name in ("watch", "follow") and value in ("true", "1") for name, value in request.query)
-    return is_open or request.path.endswith("/log")
 
 
 async def _follow(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -132,15 +117,3 @@ async def _follow(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         raise ConnectionError(f"the stream was cut: {error}") from error
     finally:
         answer.close()
-
-
-def tls(config: Config, certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext | bool:
-    """Trusts the config's authority alone where it names one, the system's otherwise."""
-    if not config.server.startswith("https:"):
-        return False
-    context = ssl.create_default_context(cadata=config.authority.decode() or None)
-    if config.is_insecure:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if certificate:
-        load(context, *certificate)
-    return context

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import ON_THIS_MACHINE
+from fairway.api.names import ON_THIS_MACHINE
 from fairway.api.quantities import exact
 from fairway.node.attended import is_attended, kept
 from fairway.node.environment import DEFAULT_PATH, Container, Unusable, expand
