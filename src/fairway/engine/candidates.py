@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from math import inf
 from operator import attrgetter, itemgetter
 
 from .cycle import Cycle
@@ -24,12 +25,13 @@ from .resources import counts_of
 Sort = tuple[int, frozenset[str]]
 """The stage of what is given, and the queues that give: what decides first between offers. Stages: 0 surplus, 1 a core,
 2 and 3 the same where a PodDisruptionBudget allows no more disruptions."""
-Price = tuple[int, float, int, float]
-"""Priority, cost, how many, age negated: the smaller goes first among offers of a sort."""
+Price = tuple[float, float, int, float, float]
+"""Priority, cost, how many, all of those that are not moved; the cost of those that are; age negated: the smaller goes
+first among offers of a sort."""
 PodAt = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
 Offer = tuple[Sort, Price, list["Candidate"]]
-FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0), [])
+FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0, 0.0), [])
 
 
 class Victim:
@@ -271,12 +273,18 @@ class CandidateSet:
             self.count(candidate, 1)
         return len(counted) == len(candidates)
 
-    def priced(self, candidates: list[Candidate]) -> Offer:
-        """The offer of some candidates. Surplus alone has no cost: no workload starts again."""
-        priorities, costs, ages, _, _ = zip(*(candidate.order for candidate in candidates))
-        has_core, queues = candidates[-1].pod is None, frozenset(candidate.queue for candidate in candidates)
-        price = max(priorities), sum(costs) if has_core else 0.0, len(candidates), max(ages)
-        return (self.stage(candidates), queues), price, candidates
+    def priced(self, candidates: list[Candidate], moved: set[str]) -> Offer:
+        """The offer of some candidates. Surplus alone has no cost: no workload starts again; one that is moved does not
+        count as taken."""
+        stage = self.stage(candidates)
+        lost = [one for one in candidates if one.pod is not None or one.key not in moved] if moved else candidates
+        gone = sum([one.victim.cost for one in candidates if one.key in moved]) if moved else 0.0
+        if not lost:
+            return (stage, frozenset()), (-inf, 0.0, 0, gone, 0.0), candidates
+        priorities, costs, ages, _, _ = zip(*(candidate.order for candidate in lost))
+        has_core, queues = lost[-1].pod is None, frozenset(candidate.queue for candidate in lost)
+        price = max(priorities), sum(costs) if has_core else 0.0, len(lost), gone, max(ages)
+        return (stage, queues), price, candidates
 
     def gives(self, candidate: Candidate, row: int) -> Room:
         """What would come free of a node, pods lost already apart."""

@@ -211,18 +211,19 @@ def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) ->
     return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
 
-def over_share(workload: Workload, pool: str, cycle: Cycle) -> Facts | None:
-    """The queue nearest the leaf that governs what is asked, and its share, if it would be above that with it."""
+def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool = False) -> Facts | None:
+    """The asking queue (where it has no quota, the nearest above that has one) and its share, if with the workload it
+    is above that in a resource that is requested and governed there."""
     asked = cycle.asked(workload, pool)
-    path = cycle.tree.branches[workload.queue].path
-    leaf = next((at for at in path if governs(at, pool, asked)), None)
+    more = {} if has_started else asked
+    leaf = next((at for at in cycle.tree.branches[workload.queue].path if own(at, pool)), None)
     above = [
         (resource, one) for one in (own(leaf, pool) if leaf else ()) for resource in one.resources
-        if one.held[resource] + asked.get(resource, 0) > one.share.get(resource, 0)
+        if asked.get(resource) and one.held[resource] + more.get(resource, 0) > one.share[resource]
     ]  # fmt: skip
     if leaf is None or not above:
         return None
-    bounds = {resource: one.share.get(resource, 0) for resource, one in above}
+    bounds = {resource: one.share[resource] for resource, one in above}
     return Facts(queue=leaf.queue.name, bounds=bounds, used={resource: one.held[resource] for resource, one in above})
 
 

@@ -14,8 +14,8 @@ from .eviction_rules import can_pause
 from .labels import repels
 from .memo import ByWorkload, remember
 from .model import Admission, Running
+from .moves import find_new_place
 from .plan import Cause, Ending, Evict, Finish, Verdict
-from .reclaim import find_new_place
 from .snapshot import Snapshot
 
 PATIENCE = 60.0

@@ -13,9 +13,10 @@ import numpy as np
 from .candidates import Candidate, CandidateSet, CandidateSets
 from .cycle import Cycle
 from .disruption import covered
-from .eligibility import over_guaranteed, over_limit
-from .eviction_rules import own, pauses, rules_for, stays_fair
+from .eligibility import over_guaranteed
+from .eviction_rules import over_share, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
+from .moves import find_new_place
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .pod_affinity import bound_to_itself
@@ -165,14 +166,6 @@ def _are_due(search: Search) -> bool:
     return all(any(may_lose(queue, one.counted) for one in search.taken if one.queue == queue) for queue in queues)
 
 
-def _is_entitled(search: Search) -> bool:
-    """Of a mixed rule: whether its queue is within its share, now that it starts."""
-    leaf = search.cycle.tree.branches[search.workload.queue]
-    return not search.candidates.rule.is_mixed or all(
-        one.keeps_within(one.share, {}) for one in own(leaf, search.candidates.pool)
-    )
-
-
 def _still_stands(search: Search) -> bool:
     """Whether the workload would be placed there still, had it no other nodes to go to."""
     cycle, workload = search.cycle, search.workload
@@ -218,22 +211,6 @@ def _move(search: Search) -> None:
             hopeless.add(id(one.workload.podsets))
 
 
-def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admission | None:
-    """A place for all the pods it has and lost, else for as many as it needs unless it is to stay whole; in idle room
-    and in what it holds itself."""
-    workload, full = one.workload, cycle.whole(one)
-    with cycle.draft.trial(), cycle.timeline.kept(workload):
-        cycle.draft.vanish(workload.key)
-        for counts in dict.fromkeys((full, full if is_whole else cycle.least(workload))):
-            for pool in cycle.pools_of(workload):
-                accounts, asked = cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, counts, pool)
-                if (one.lost or pool != one.admission.pool) and over_limit(accounts, asked):
-                    continue
-                if (placed := place(cycle.draft, cycle.ask(workload, counts), pool)) is not None:
-                    return Admission(pool, placed)
-    return None
-
-
 def is_fair(search: Search) -> bool:
     """Whether the whole change is within the rule: a move leaves none without a place and keeps disruption budgets;
     reclaim leaves the asker less saturated than those it takes from."""
@@ -244,7 +221,10 @@ def is_fair(search: Search) -> bool:
     if search.candidates.rule.cause is Cause.RECLAIMED or search.candidates.rule.is_mixed:
         own = search.workload.queue
         others = [(queue, one.amounts) for one in evicted if (queue := one.one.workload.queue) != own]
-        return _is_entitled(search) and stays_fair(search.workload, others, search.candidates.pool, cycle)
+        pool = search.candidates.pool
+        if search.candidates.rule.is_mixed and over_share(search.workload, pool, cycle, has_started=True):
+            return False
+        return stays_fair(search.workload, others, pool, cycle)
     return True
 
 

@@ -8,6 +8,7 @@ kept unless it is kept there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from operator import attrgetter
 
 import numpy as np
@@ -18,6 +19,7 @@ from .eligibility import over_limit
 from .eviction_rules import full_bucket
 from .feasibility import Request, Shape, feasible
 from .model import PodClass, Workload
+from .moves import Spoken, movable, reserve_idle, speak_for
 from .place import cache_of, room
 from .plan import Cause
 from .pod_affinity import bound_to_itself, leans_on, near
@@ -43,6 +45,7 @@ class Search:
         if paired:
             self.cycle.paired.add(workload.key)
         self._planned: dict[int, list[int]] = {}
+        self._spoken = Spoken()  # idle room that its own pods, or victims that are moved, will take
         self._ahead, self._columns = candidates.cycle.draft.ahead(), len(cycle.snapshot.resources)
 
     def _allowed(self) -> Mask | None:
@@ -159,6 +162,8 @@ class Search:
             before = len(self.taken)
             if self.take(offer[2]):
                 self._plan(shape.request, row)
+                cores = [one.victim.one for one in offer[2] if one.pod is None]
+                speak_for(cores, row, self.cycle, self._spoken)
                 count -= 1
             if count and len(self.taken) > before:
                 self._look(prices, shape, {row, *(at for candidate in offer[2] for at in candidate.rows if mask[at])})
@@ -192,6 +197,8 @@ class Search:
                 if row in self._planned and not self._fits(shape.request, self._left(row)):
                     break
                 self._plan(shape.request, row)
+                needs = zip(shape.request.columns, shape.request.amounts)
+                reserve_idle(self._spoken, self.candidates.pool, needs, self.cycle)
                 given += 1
         return given
 
@@ -219,22 +226,42 @@ class Search:
         if self._fits(request, left):
             return FREE
         there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
-        picked = self._pick(request, row, there, left)
-        if picked is None:
+        sets = [self._picked(request, row, (there,))]
+        if not sets[0]:
             return None
-        sets = [self._needed(request, left, picked, row)]
-        if len(sets[0]) > 1:
+        moved = self._movable(there, row)
+        if moved and len(sets[0]) < len(there):
+            goes = [one for one in there if one.pod is None and one.key in moved]
+            sets += [self._picked(request, row, (goes, [one for one in there if one not in goes]))]
+        if len(sets[0]) > 1 or len(sets) > 1:
             loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
             cores = (one for one in there if one.pod is None and loses[one.queue])
             sets += [[one] for one in cores if self._fits(request, self._left(row), candidates.gives(one, row))]
+        offers = [candidates.priced(one, self._movable(one, row) if moved else moved) for one in sets if one]
         ranked = candidates.rule.ranked
-        return min(map(candidates.priced, sets), key=lambda offer: (offer[0][0], ranked(offer[0][1]), offer[1]))
+        return min(offers, key=lambda offer: (offer[0][0], ranked(offer[0][1]), offer[1]))
 
-    def _pick(self, request: Request, row: int, there: list[Candidate], left: list[int]) -> list[Candidate] | None:
+    def _movable(self, candidates: Iterable[Candidate], row: int) -> set[str]:
+        """Keys of the workloads that could leave a node for others; where all must move, none is told apart."""
+        if self.candidates.rule.cause is Cause.CONSOLIDATED:
+            return set()
+        cores = (one.victim for one in candidates if one.pod is None and not one.victim.lost)
+        return movable((victim.one for victim in cores), row, self.cycle, self._spoken)
+
+    def _picked(self, request: Request, row: int, lines: Iterable[list[Candidate]]) -> list[Candidate]:
+        """The first of these that make room on a node for one more pod, without those not needed; none if they do not
+        suffice. All of a line come before the next."""
+        left = self._left(row)
+        picked = self._pick(request, row, lines, left)
+        return self._needed(request, left, picked, row) if picked else []
+
+    def _pick(
+        self, request: Request, row: int, lines: Iterable[list[Candidate]], left: list[int]
+    ) -> list[Candidate] | None:
         """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
         by what they give. A core takes the place of its surplus."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
-        for candidate in candidates.in_turn(there):
+        for candidate in chain.from_iterable(map(candidates.in_turn, lines)):
             for part in [one for one in picked if one.victim is candidate.victim] if candidate.pod is None else ():
                 picked.remove(part)
                 candidates.count(part, 1)

@@ -1,0 +1,134 @@
+"""Where workloads that must leave their places could go, instead of being requeued.
+
+A victim that fits elsewhere is moved, and does not count as taken. So victims are chosen knowing which of them could
+be moved. That is asked of many and must be cheap: nothing is written, and what is idle is looked at as it is, without
+what the victim itself holds on other nodes. Whether a victim does move is known when all is placed.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .cycle import Cycle
+from .eligibility import over_limit
+from .feasibility import pool_row
+from .model import Admission, Running
+from .place import place
+from .resources import counts_of
+from .snapshot import Mask
+
+Needs = list[tuple[int, int]]
+"""Resource column and amount."""
+Spoken = dict[str, list[int]]
+"""By pool: amounts by resource column."""
+
+
+class Idle:
+    """What is known of idle room until something is written: `sums` by pool, of each resource; `places` of workloads
+    that are alike, with what they need there."""
+
+    def __init__(self) -> None:
+        self.written = -1
+        self.sums = Spoken()
+        self.places = dict[tuple[object, ...], tuple[Admission, Needs] | None]()
+
+
+def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Admission | None:
+    """A place for all the pods it has and lost, else for as many as it needs unless it is to stay whole; in idle room
+    and in what it holds itself."""
+    with cycle.draft.trial(), cycle.timeline.kept(one.workload):
+        cycle.draft.vanish(one.workload.key)
+        return _search(one, cycle, is_whole=is_whole)
+
+
+def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
+    """Keys of the workloads that would find a place in the room that is idle now, off this node; in sum no more than
+    there is room for beside what is spoken for."""
+    found, left = set[str](), Spoken()
+    for one in victims:
+        if (known := _idle_place(one, row, cycle)) is None:
+            continue
+        pool, needs = known[0].pool, known[1]
+        if pool not in left:
+            left[pool] = _idle_sum(pool, row, cycle, spoken)
+        rest = left[pool]
+        if all(rest[column] >= amount for column, amount in needs):
+            found.add(one.workload.key)
+            for column, amount in needs:
+                rest[column] -= amount
+    return found
+
+
+def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> None:
+    """Count the room that those of them take which are movable off this node."""
+    moved = movable(victims, row, cycle, spoken)
+    for one in victims:
+        if one.workload.key in moved and (known := _idle_place(one, row, cycle)) is not None:
+            reserve_idle(spoken, known[0].pool, known[1], cycle)
+
+
+def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]], cycle: Cycle) -> None:
+    """Count so much room of a pool as spoken for."""
+    amounts = spoken.setdefault(pool, [0] * len(cycle.snapshot.resources))
+    for column, amount in needs:
+        amounts[column] += amount
+
+
+def _idle(cycle: Cycle) -> Idle:
+    idle, draft = cycle.memo.of(Idle), cycle.draft
+    if draft.repeats:
+        draft.flush()
+    if idle.written != len(draft.log):
+        idle.sums.clear()
+        idle.places.clear()
+        idle.written = len(draft.log)
+    return idle
+
+
+def _idle_sum(pool: str, row: int, cycle: Cycle, spoken: Spoken) -> list[int]:
+    """What is free of each resource in a pool in sum, off this node, beside what is spoken for."""
+    draft, sums = cycle.draft, _idle(cycle).sums
+    if pool not in sums:
+        mask = cycle.snapshot.pool_of == pool_row(cycle.snapshot, pool)
+        sums[pool] = np.maximum(draft.free[:, mask], 0).sum(axis=1).tolist()
+    own = draft.free[:, row].tolist()
+    rest = [total - max(amount, 0) for total, amount in zip(sums[pool], own)]
+    return [total - amount for total, amount in zip(rest, spoken[pool])] if pool in spoken else rest
+
+
+def _idle_place(one: Running, row: int, cycle: Cycle) -> tuple[Admission, Needs] | None:
+    """Its place off this node, and what it needs there; known for all that are alike."""
+    workload, idle = one.workload, _idle(cycle)
+    key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost
+    if key not in idle.places:
+        idle.places[key] = _aside(one, None, cycle)
+        idle.written = len(cycle.draft.log)
+    there = idle.places[key]
+    return there if there is None or cycle.snapshot.nodes[row].name not in there[0].nodes else _aside(one, row, cycle)
+
+
+def _aside(one: Running, row: int | None, cycle: Cycle) -> tuple[Admission, Needs] | None:
+    """Its place, that node apart, and what it needs there."""
+    podsets, allowed = one.workload.podsets, None if row is None else np.arange(len(cycle.snapshot.nodes)) != row
+    with cycle.timeline.kept(one.workload):
+        there = _search(one, cycle, allowed)
+    if there is None:
+        return None
+    amounts = cycle.draft.demand(podsets, counts_of(podsets, there), there.pool)
+    return there, [(column, amount) for column, amount in enumerate(amounts.tolist()) if amount]
+
+
+def _search(one: Running, cycle: Cycle, allowed: Mask | None = None, *, is_whole: bool = False) -> Admission | None:
+    """The first pool, and places, for all the pods it has and lost, else for as many as it needs."""
+    workload, full = one.workload, cycle.whole(one)
+    for counts in dict.fromkeys((full, full if is_whole else cycle.least(workload))):
+        ask = cycle.ask(workload, counts)
+        if allowed is not None:
+            ask = ask._replace(allowed=allowed if ask.allowed is None else allowed & ask.allowed)
+        for pool in cycle.pools_of(workload):
+            accounts, asked = cycle.accounts(workload, pool), cycle.tree.amounts(workload.podsets, counts, pool)
+            if (one.lost or pool != one.admission.pool) and over_limit(accounts, asked):
+                continue
+            if (placed := place(cycle.draft, ask, pool)) is not None:
+                return Admission(pool, placed)
+    return None
