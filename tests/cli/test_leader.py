@@ -6,8 +6,12 @@ from test_life import START
 
 from fairway import NAMESPACE
 from fairway.cli.leader import idle, warn
+from fairway.cli.whatif import policy_of
 from fairway.clock import VirtualClock, seeded
+from fairway.engine import Policy
 from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.settings import policy_of as by_settings
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACE, "another"])
@@ -44,6 +48,24 @@ def test_the_cluster_of_a_machine_is_not_warned_of(capsys: pytest.CaptureFixture
 
     clock.run(run())
     assert capsys.readouterr().err == ""
+
+
+def test_what_a_cluster_decides_by_is_read_off_the_lease_wherever_it_is() -> None:
+    clock, chosen = VirtualClock(START), SETTINGS.__class__(namespace="another", identity="it", policy="fifo")
+
+    async def run() -> Policy:
+        async with cluster(clock, seeded(1)) as world:
+            await world.client.ensure(kinds.NAMESPACES, {"metadata": {"name": "another"}})
+            world.start(settings=chosen)
+            await world.until(lambda: decides(world.client))
+            return await world.until(lambda: told(world.client))
+
+    async def told(client: Client) -> Policy | None:
+        """The policy, once it is another than the default."""
+        found = await policy_of(client)
+        return found if found != by_settings(SETTINGS) else None
+
+    assert clock.run(run()) == by_settings(chosen)
 
 
 async def decides(client: object) -> bool:

@@ -69,6 +69,30 @@ async def is_empty(client: Client) -> bool:
     return not [*await client.list(Selection(kinds.PODS)), *await client.list(Selection(kinds.WORKLOADS))]
 
 
+async def test_what_makes_room_or_shrinks_is_neither_judged_nor_counted_as_a_failure(plane: Plane) -> None:
+    async with plane.client() as admin, plane.client("ann") as ann, nodes(admin, node("n0", cpu=4)), fairway(plane):
+        await admin.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "sooner"}, "value": 1000})
+        await ann.create(kinds.JOBS, job("judged", seconds=5, parallelism=2, podFailurePolicy=STRICT))
+        shrinks = job("shrinks", seconds=600, parallelism=2, completionMode="Indexed")
+        shrinks["metadata"]["annotations"] = {"fairway.dev/min-count": "1"}
+        await ann.create(kinds.JOBS, shrinks)
+        await running(admin, 4)
+        sooner = job("sooner", seconds=2, parallelism=3)
+        sooner["spec"]["template"]["spec"]["priorityClassName"] = "sooner"
+        await ann.create(kinds.JOBS, sooner)
+        assert await ends(admin, {"judged", "sooner"}) == {"Complete": 2}
+        await running(admin, 2)  # it has grown again
+        found = await admin.list(Selection(kinds.JOBS, "default"))
+        assert {it["status"].get("failed", 0) for it in found} == {0}
+        await admin.delete(Ref(kinds.JOBS, "shrinks", "default"))
+        await until(lambda: is_gone(admin, "shrinks"))
+
+
+async def is_gone(client: Client, job: str) -> bool:
+    found = await client.list(Selection(kinds.PODS, "default", labels=f"batch.kubernetes.io/job-name={job}"))
+    return not found
+
+
 async def test_a_second_installation_and_a_late_one_stop_nothing_that_runs(plane: Plane) -> None:
     async with plane.client() as admin, plane.client("ann") as ann, nodes(admin, node("n0"), node("n1")):
         async with fairway(plane):

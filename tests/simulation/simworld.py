@@ -27,7 +27,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request, Response, Transport
-from fairway.node.hollow import DURATION, Hollow, Pod
+from fairway.node.hollow import DURATION, Hollow, Pod, step
 from fairway.settings import Settings
 
 SETTINGS = Settings(namespace="kube-system", identity="simulation")
@@ -164,10 +164,20 @@ class Door:
 
 
 class Kubelets(Hollow):
-    """Nodes on paper that refuse a pod for which they have no CPU left, as a kubelet does."""
+    """Nodes on paper that refuse a pod for which they have no CPU left, and that tell how a pod ended a second before
+    it is gone, as a kubelet does."""
+
+    def __init__(self, client: Client, serves: Callable[[str], bool]) -> None:
+        super().__init__(client, serves)
+        self._leaves: dict[str, float] = {}
 
     async def _look(self, key: str) -> float | None:
-        pod = self.informer.store.get(key)
+        pod, now = self.informer.store.get(key), self.clock.now()
+        if pod and pod.metadata.deletion_timestamp and (change := step(pod, now)[0]):
+            self._leaves[pod.metadata.uid] = now + 1.0
+            await self._write(key, pod, change)
+        if pod and now < self._leaves.get(pod.metadata.uid, now):
+            return self._leaves[pod.metadata.uid]
         is_new = pod and pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp
         if pod and is_new and await self._is_short(pod):
             await self._write(key, pod, {"phase": "Failed", "reason": "OutOfcpu"})

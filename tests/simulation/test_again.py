@@ -1,8 +1,12 @@
 """Fairway comes to a cluster whose Jobs run: again, after it was taken off, or late. None of them is stopped."""
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+from faults import Faults, kill_and_start
 from simworld import Thing, World, cluster, is_true, job, node, priority
 from test_life import START
 
@@ -14,12 +18,16 @@ LABELS = {"fairway.dev/queue": "default"}
 STRICT: Thing = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [3]}}]}
 
 
-def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, has_door: bool = True) -> Any:
+def play(
+    story: Callable[[World], Awaitable[Any]], *nodes: Thing, has_door: bool = True, starts: bool = True
+) -> Any:
+    """What the story answers; the controllers run unless it starts them."""
     clock = VirtualClock(START)
 
     async def run() -> Any:
-        async with cluster(clock, seeded(1), *nodes, has_door=has_door) as world:
-            world.start()
+        async with cluster(clock, seeded(1), *nodes, has_door=has_door, is_strict=not has_door) as world:
+            if starts:
+                world.start()
             return await story(world)
 
     return clock.run(run())
@@ -123,3 +131,38 @@ def test_rules_for_failures_do_not_judge_a_job_that_makes_room() -> None:
         return is_true(said, "Complete"), said["spec"]["podFailurePolicy"]["rules"][0]["action"]
 
     assert play(story, node("n1")) == (True, "Ignore")
+
+
+def test_a_job_that_no_door_saw_makes_room_and_its_rules_for_failures_do_not_judge_it() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        rules = ours("low", cpu="2", parallelism=2, completions=2, completionMode="Indexed", podFailurePolicy=STRICT)
+        await world.apply(priority("high", 1000), rules)
+        await world.until(lambda: world.is_in("job-low", "Running"))
+        await world.apply(ours("high", cpu="4", pod={"priorityClassName": "high"}))
+        for name in ("high", "low"):
+            await world.until(lambda name=name: world.is_in(f"job-{name}", "Succeeded", "Failed"), seconds=300)
+        said = await world.job("low")
+        return is_true(said, "Complete"), said["status"].get("failed", 0)
+
+    assert play(story, node("n1"), has_door=False) == (True, 0)
+
+
+@pytest.mark.parametrize("fatal", range(8, 26))
+def test_a_gang_is_whole_and_judged_by_nothing_whichever_write_the_controllers_are_killed_at(fatal: int) -> None:
+    """Half bound, half released, or between its Job's suspension and the end of its pods."""
+
+    async def story(world: World) -> tuple[Any, ...]:
+        faults = Faults(world.server.handle, world.clock, random.Random(1), rate=0.0, fatal=frozenset({fatal}))
+        life = asyncio.create_task(kill_and_start(world, faults))
+        rules = ours("low", cpu="1", parallelism=4, completions=4, completionMode="Indexed", podFailurePolicy=STRICT)
+        await world.apply(priority("high", 1000), rules)
+        await world.until(lambda: world.is_in("job-low", "Running"), seconds=200)
+        attempts = {it["metadata"]["annotations"]["fairway.dev/attempt"] for it in await world.pods(phase="Running")}
+        await world.apply(ours("high", cpu="4", pod={"priorityClassName": "high"}))
+        for name in ("high", "low"):
+            await world.until(lambda name=name: world.is_in(f"job-{name}", "Succeeded", "Failed"), seconds=400)
+        life.cancel()
+        said = (await world.job("low"))["status"]
+        return len(attempts), said["succeeded"], said.get("failed", 0), faults.writes > fatal
+
+    assert play(story, node("n1"), has_door=False, starts=False) == (1, 4, 0, True)

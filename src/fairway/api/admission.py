@@ -212,7 +212,7 @@ def _managed(review: Review) -> None:
         _inherit(_at(new, ("spec", "jobTemplate")), new)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
-        for key in (objects.ATTEMPT, objects.POOL, objects.CHARGED):
+        for key in (objects.ATTEMPT, objects.POOL, objects.CHARGED, objects.RELEASED):
             _keep(key, review)
         if review.operation == "CREATE":
             _check_place(new, "", review)

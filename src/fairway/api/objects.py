@@ -28,6 +28,7 @@ CANCELLED, OWNER = "Cancelled", "fairway.dev/owner"  # of an event about a Workl
 GATE, SCHEDULER, MANIFESTS = "fairway.dev/admission", "fairway", "fairway.dev/pods"
 DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
+RELEASED = "fairway.dev/released"  # on a pod that its Job owns no longer, and that is to go: the name of its Workload
 POOL, CHARGED = "fairway.dev/pool", "fairway.dev/charged"  # on a pod without a Workload: where, and that it was charged
 BEGAN = "fairway.dev/began-as"  # on a Workload: the uid of the pod that was its own Workload before
 FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet

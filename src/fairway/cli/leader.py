@@ -41,7 +41,7 @@ async def warn(client: Client) -> None:
 async def idle(client: Client) -> str:
     """That no scheduler decides, and since when; "" where one does, or its reader may not know."""
     try:
-        lease = await _lease(client)
+        lease = await lease_of(client)
     except ApiError as error:
         if error.status != 403:
             raise
@@ -57,8 +57,8 @@ async def idle(client: Client) -> str:
     return f"no scheduler has decided since {clock_time(said, now)}: no controller runs on this cluster; {todo}"
 
 
-async def _lease(client: Client) -> Thing | None:
-    """Where Fairway is installed in a namespace of another name, who may see all leases finds it."""
+async def lease_of(client: Client) -> Thing | None:
+    """The controller's. Where Fairway is installed in a namespace of another name, who may see all leases finds it."""
     if found := await client.find(Ref(kinds.LEASES, LEASE, NAMESPACE)):
         return found
     try:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fairway import LEASE, NAMESPACE
 from fairway.api.names import name_of
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.kinds import Kind, Selection
 from fairway.kube.transport import Request
 
+from .leader import lease_of
 from .main import told
 from .output import clock_time, in_local_time, start
 
@@ -116,8 +116,8 @@ async def policy_of(client: Client) -> "Policy":
     from fairway.settings import policy_of as chosen
 
     try:
-        lease = await client.get(Ref(kinds.LEASES, LEASE, NAMESPACE))
-        said = json.loads((lease["metadata"].get("annotations") or {}).get(DECIDES_BY, "{}"))
+        lease = await lease_of(client)
+        said = json.loads((lease["metadata"].get("annotations") or {}).get(DECIDES_BY, "{}")) if lease else {}
         return chosen(settings_of(said, duration))
     except (ApiError, SettingsError, ValueError) as error:
         if isinstance(error, ApiError) and error.status not in (403, 404):

@@ -7,6 +7,10 @@ left (its workload shrank) is to go; what takes its place unbound waits for grow
 is not to go: its place becomes one of the admission (`adopted`). Binding writes the devices onto the pod in the same
 request, so that a pod never starts without them; the scheduling gate goes first, since nobody may bind a gated pod. In
 that write a pod that names another scheduler is tied to its node: whoever binds it then, it goes where it was placed.
+
+A pod that Fairway ends is released from its Job first: the Job controller judges each failed pod that its Job owns, by
+rules that nobody can change any more, and counts each that is deleted. A released pod keeps its labels but that of the
+owner, and stays a pod of its Workload until it is gone.
 """
 
 from collections import Counter
@@ -18,8 +22,19 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from fairway.api.names import ranks
-from fairway.api.objects import ASSIGNED, ATTEMPT, GATE, GROUP_SIZE, HOSTNAME, INDEX, SCHEDULER, PodObject, PodTemplate
-from fairway.api.owners import group_of, role_of
+from fairway.api.objects import (
+    ASSIGNED,
+    ATTEMPT,
+    GATE,
+    GROUP_SIZE,
+    HOSTNAME,
+    INDEX,
+    RELEASED,
+    SCHEDULER,
+    PodObject,
+    PodTemplate,
+)
+from fairway.api.owners import controller_of, group_of, kind_of, role_of
 from fairway.api.pods import lasting, pod_class
 from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
@@ -29,6 +44,10 @@ from fairway.kube.kinds import Ref
 RANKS = ("training.kubeflow.org/replica-index", "volcano.sh/task-index", "ray.io/replica-host-index")
 """Labels of pods by which operators number those that are alike."""
 SHRUNK = "Fairway: its workload runs on with fewer pods"
+JOB = ("batch", "Job")
+OF_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid")
+"""Labels by which a Job finds its pods."""
+TRACKING = "batch.kubernetes.io/job-tracking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +163,11 @@ def is_of_others(pod: PodObject, uid: str = "") -> bool:
     as before Fairway was taken off the cluster and installed again."""
     by = pod.metadata.annotations.get(ATTEMPT)
     is_ours = by is not None and uid in by
-    return holds_room(pod) and pod.metadata.deletion_timestamp is None and not is_ours
+    return holds_room(pod) and pod.metadata.deletion_timestamp is None and not is_ours and not is_released(pod)
+
+
+def is_released(pod: PodObject) -> bool:
+    return RELEASED in pod.metadata.annotations
 
 
 def _settled(
@@ -227,17 +250,34 @@ async def remove(client: Client, pods: Iterable[PodObject]) -> None:
             await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
 
 
-async def take_back(client: Client, pods: Iterable[PodObject]) -> None:
-    """Removes surplus pods. Each says before that it goes for the cluster's sake: its Job counts no failure of it."""
+async def take_back(client: Client, pods: Iterable[PodObject], workload: str) -> None:
+    """Removes surplus pods of a Workload. Their Job counts no failure of them; what else owns them hears that they go
+    for the cluster's sake."""
     for pod in pods:
         if pod.metadata.deletion_timestamp is None:
-            await disrupt(client, pod, "Shrunk", SHRUNK)
+            await release(client, pod, workload)
+            await _disrupt(client, pod)
             await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
 
-async def disrupt(client: Client, pod: PodObject, reason: str, message: str) -> None:
+async def release(client: Client, pod: PodObject, workload: str) -> None:
+    """Takes a pod from its Job, if it has one. It is of that Workload still, by a note on it."""
+    owner, meta = controller_of(pod.metadata), pod.metadata
+    if owner is None or kind_of(owner) != JOB:
+        return
+    change = {
+        "uid": meta.uid,
+        "labels": dict.fromkeys(OF_JOB),
+        "annotations": {RELEASED: workload},
+        "ownerReferences": [{"uid": owner.uid, "$patch": "delete"}],
+        "$deleteFromPrimitiveList/finalizers": [TRACKING],
+    }
+    await client.patch(ref_of(pod), {"metadata": change}, form=STRATEGIC)
+
+
+async def _disrupt(client: Client, pod: PodObject) -> None:
     """A pod says that it ends for the cluster's sake."""
-    said = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    said = {"type": "DisruptionTarget", "status": "True", "reason": "Shrunk", "message": SHRUNK}
     change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [said]}}
     await client.patch(ref_of(pod), change, subresource="status", form=STRATEGIC)
 

@@ -21,6 +21,7 @@ from fairway.api.objects import (
     DEFAULT_SCHEDULER,
     GROUP_NAME,
     QUEUE,
+    RELEASED,
     SCHEDULER,
     SUBMITTED,
     JobObject,
@@ -48,7 +49,7 @@ from fairway.api.types import WorkloadObject
 from fairway.api.workloads import key_of, priority_class
 from fairway.kube.kinds import Kind
 
-from .bind import holds_room
+from .bind import holds_room, is_released
 from .owner import JobOwner, KindOwner, Owner, PodsOwner
 from .status import holds
 from .view import Named, View, asked
@@ -228,6 +229,8 @@ class Cases:
         """The key of the Workload that a pod is of, if there is one."""
         meta = pod.metadata
         owner = owner_of(meta)
+        if owner is None and is_released(pod):
+            return f"{meta.namespace}/{meta.annotations[RELEASED]}"
         if owner and (known := self._keys.get(meta.uid)):
             return known
         top = self.view.top(meta.namespace, owner) if owner else None

@@ -54,12 +54,14 @@ from .bind import (
     adopted,
     assign,
     by_podset,
-    disrupt,
     dropping,
     holds_room,
     is_of_others,
     is_over,
+    is_released,
     ref_of,
+    release,
+    remove,
     strays,
     take_back,
     within,
@@ -75,7 +77,6 @@ from .retry import RETRYING, pause
 from .status import Said, holds, since
 
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
-DISRUPTED = "DisruptionTarget"
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
@@ -92,6 +93,7 @@ class Life:
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
         said, owner = case.workload, case.owner
+        await remove(self.means.client, filter(is_released, case.pods))
         if said is None:
             return await self._make(case)
         if is_alone(said):
@@ -331,7 +333,7 @@ class Life:
             late |= len(free) < len(given)
             if ranks:
                 await ranks.tell(self.means.client, ranks.now(free))
-            await take_back(self.means.client, strays(placement, pods))
+            await take_back(self.means.client, strays(placement, pods), said.metadata.name)
             chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
             await self.binder.bind(said, chosen, notes)
         if not is_up and are_up(case, owner, placed):
@@ -440,13 +442,16 @@ class Life:
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"ownerReferences": owners or None}})
 
     async def _stop(self, case: Case, owner: Owner) -> None:
-        """A Job with rules for failures is told first that its pods end for the cluster's sake: its controller judges
-        the pods that it takes away by their exit codes, too."""
+        """A Job with rules for failures loses its pods first: its controller judges by their exit codes those that it
+        takes away, too."""
+        judged: list[PodObject] = []
         if isinstance(owner, JobOwner) and owner.job.spec.pod_failure_policy and not owner.is_off():
-            for pod in case.pods:
-                if holds_room(pod) and pod.metadata.deletion_timestamp is None and not holds(pod.status, DISRUPTED):
-                    await disrupt(self.means.client, pod, "Suspended", "Fairway suspends its Job")
+            judged = [pod for pod in case.pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
+        for pod in judged:
+            await release(self.means.client, pod, case.key.partition("/")[2])
         await owner.stop(self.means.client)
+        for pod in judged:
+            await self.means.client.delete(ref_of(pod), uid=pod.metadata.uid)
 
     def _lingering(self, case: Case) -> list[float | None]:
         """When each of its pods that may still run counts as gone; None: when it is gone."""

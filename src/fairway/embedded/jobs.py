@@ -72,6 +72,8 @@ class Jobs:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
+        if old and new and _owner(old) != _owner(new):  # released: it is a Job's no longer
+            self._pod_changed(old, None)
         owner = _owner(pod)
         if owner:
             key, name = _key(pod.metadata.namespace, owner[0]), pod.metadata.name
@@ -164,6 +166,8 @@ class Jobs:
                 self.events.tell(_about(job), "FailedCreate", f"Error creating: {error.message}", is_warning=True)
                 raise
             made = await self.client.get(Ref(kinds.PODS, pod["metadata"]["name"], job.metadata.namespace))
+            if _uid(msgspec.convert(made, Pod)) != job.metadata.uid:  # released, and not gone yet
+                raise
         self._assume(key, msgspec.convert(made, Pod))
 
     async def _release(self, key: str, pods: tuple[Pod, ...] | list[Pod]) -> None:

@@ -189,10 +189,11 @@ def _failure(tally: Tally) -> Condition | None:
 
 
 def _fatal(tally: Tally) -> str:
-    """The pod that fails the whole Job, by its policy, in a sentence; "" for none."""
-    for pod in tally.ended:
-        if _action(tally.job.spec, pod) == "FailJob":
-            row = rule_of(tally.job.spec.pod_failure_policy, pod)[0]
+    """The pod that fails the whole Job, by its policy, in a sentence; "" for none. As in Kubernetes the rules judge
+    each failed pod that the Job owns: also one that ended for the cluster's sake, or is not to be counted."""
+    for pod in tally.pods:
+        row, action = rule_of(tally.job.spec.pod_failure_policy, pod)
+        if action == "FailJob" and pod.status.phase == "Failed":
             codes = [f"Container {name} failed with exit code {code}, " for name, code in pod.exit_codes if code]
             return f"{''.join(codes[:1])}pod {pod.metadata.name} matches the FailJob rule at index {row}"
     return ""

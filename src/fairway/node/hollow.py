@@ -73,7 +73,7 @@ class Hollow:
 
     async def _look(self, key: str) -> float | None:
         pod = self.informer.store.get(key)
-        if pod is None:
+        if pod is None or not pod.spec.node_name:  # gone, or another of its name
             return None
         now = self.clock.now()
         change, again_at = step(pod, now)
