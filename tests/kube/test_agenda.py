@@ -1,6 +1,7 @@
 """An agenda gives turns by rank, whatever was noted before."""
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from fairway.clock import VirtualClock, seeded
@@ -39,3 +40,26 @@ def test_of_those_that_are_due_the_least_rank_is_next_then_the_first_noted() -> 
 
 def test_a_key_that_is_hurried_has_one_turn_at_its_new_rank() -> None:
     assert worked({"a": 0.0, "b": 0.0, "c": 0.0, "d": 0.0}, "abcd", late="d") == ["a", "d", "b", "c"]
+
+
+def test_a_key_that_fails_as_nobody_foresaw_stops_no_other_and_is_tried_again(faults: list[logging.LogRecord]) -> None:
+    clock, order = VirtualClock(0.0), list[str]()
+
+    async def work(key: str) -> None:
+        order.append(key)
+        if order.count("bad") == 1 and key == "bad":
+            raise KeyError("name")
+
+    async def play() -> None:
+        agenda = Agenda(clock, seeded(1), width=1)
+        agenda.note("bad")
+        agenda.note("good")
+        task = asyncio.create_task(agenda.run(work))
+        await clock.sleep(60.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    clock.run(play())
+    assert order == ["bad", "good", "bad"]
+    assert [it.getMessage() for it in faults] == ["bad: a fault of Fairway's own"]
+    faults.clear()

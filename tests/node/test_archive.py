@@ -144,3 +144,23 @@ def test_how_a_run_ended_is_said_with_the_reason_of_its_workload(kept: Archive):
     kept.take(kept.pods / "p-1", "Preempted")
     shown = kept.runs("ml", "job-a", "u-1", [])[0].shown()
     assert (shown["exitCode"], shown["reason"], shown["started"]) == (143, "Preempted", "1970-01-01T00:00:10Z")
+
+
+@pytest.mark.parametrize("asked", [("ml", "job-a", "u-1"), ("bob", "job-a", "u-1"), ("bob", "job-b", "u-1"),
+                                   ("bob", "job-b", "../../ml/job-a/u-1"), ("bob", "../ml/job-a", "u-1")])
+def test_no_name_leads_to_the_runs_of_another_namespace(asked: tuple[str, str, str], kept: Archive) -> None:
+    for uid in ("p-1", "p-2"):
+        run(pod(kept.pods, uid), 0, 10)
+    kept.take(kept.pods / "p-1")
+    (kept.logs / "bob" / "job-b").mkdir(parents=True)
+    assert len(kept.runs(*asked, live=["p-2"])) == (2 if asked[0] == "ml" else 0)
+
+
+def test_no_folder_of_a_user_is_taken_for_one_of_runs(kept: Archive, tmp_path: Path) -> None:
+    """Otherwise a link in it would show a file of root's."""
+    fake, uid = tmp_path / "home", "../../../home"
+    run(pod(fake, "p-9"), 0, 10)
+    write_origin(fake / "p-9", Origin(**NAMES | {"uid": uid}, attempt=1, pod="a"))
+    (kept.logs / "ml" / "job-a").mkdir(parents=True)
+    assert (kept.logs / "ml" / "job-a" / uid / "p-9" / "origin").exists()
+    assert kept.runs("ml", "job-a", uid, []) == []

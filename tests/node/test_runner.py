@@ -444,3 +444,25 @@ async def test_a_process_that_is_lost_before_our_eyes_ended_then(box: Box, tmp_p
 
 async def _exists(path: Path) -> bool:
     return path.exists() and bool(path.read_text().strip())
+
+
+@pytest.mark.parametrize("container", [
+    {"envFrom": [{}]}, {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"key": "x"}}}]},
+])  # fmt: skip
+async def test_a_pod_that_is_not_written_as_kubernetes_expects_it_says_so_and_keeps_no_other_waiting(
+    box: Box, container: dict[str, Any]
+) -> None:
+    await box.run("bad", "true", container=container)
+    waiting = await box.state("bad", "waiting")
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert "by its name" in waiting["message"] or "not written as Kubernetes expects it" in waiting["message"]
+    await box.run("good", "true")
+    await box.phase("good", "Succeeded")
+
+
+async def test_a_mount_path_counts_from_the_root(box: Box, tmp_path: Path) -> None:
+    here = str(tmp_path / "a").lstrip("/")
+    mounts = [{"name": "v", "mountPath": here}]
+    await box.run("a", f"test -d /{here} && echo there", volumes=[{"name": "v", "emptyDir": {}}],
+                  container={"volumeMounts": mounts, "terminationMessagePath": f"{here}/said"})
+    assert await box.said("a") == "there\n"

@@ -94,6 +94,21 @@ def test_no_user_reaches_what_is_anothers(team: Box, anns: str) -> None:
     assert [status for status, _ in team.ask("sue", *tries[:5])] == [200] * 5
 
 
+def test_no_user_reads_the_logs_of_another_by_a_uid_or_a_path(team: Box, anns: str) -> None:
+    kept = "/apis/fairway.dev/v1alpha1/namespaces/{}/workloads/job-{}"
+    ((_, workload),) = team.ask("ann", ["GET", kept.format(anns, "long")])
+    uid = workload["metadata"]["uid"]
+    team.run("bob", "fairway", "submit", "-q", "--name", "own", "--cpus", "0.1", "--", "sleep", "600")
+    own, dots = kept.format(team.name("bob"), "own"), "..%2F..%2F"
+    paths = [f"{own}/log?uid={uid}", f"{own}/attempts?uid={uid}", f"{own}/log?uid={dots}{anns}%2Fjob-long%2F{uid}",
+             f"{own}/log?uid={dots}{dots}{dots}..{team.home('bob')}".replace("..%2F/", "..%2F")]
+    for status, said in team.ask("bob", *(["GET", path] for path in paths)):
+        assert status == 200 and (said == "" or said["items"] == [])
+    ((status, said),) = team.ask("ann", ["GET", f"{kept.format(anns, 'long')}/log"])
+    assert (status, said) == (200, "hello\n")
+    team.run("bob", "fairway", "cancel", "own")
+
+
 def test_no_user_gives_itself_a_right(team: Box) -> None:
     own, group, queue = team.name("bob"), "rbac.authorization.k8s.io", "/apis/fairway.dev/v1alpha1/queues/speech"
     rbac, role = f"/apis/{group}/v1", {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"}

@@ -26,6 +26,7 @@ _IMMUTABLE = "field is immutable"
 _CONFIG_KEY = re.compile(r"(?!\.{1,2}$)[-._a-zA-Z0-9]{1,253}")
 _ENV = re.compile(r"[^=\x00-\x1f\x7f-\U0010ffff]+")
 _MAX_PRIORITY = 1_000_000_000
+_MOST_INDEXES = 100_000  # a Job's controller looks at each of them; Kubernetes has this bound for the pods at once
 _CRON_NAME = 52  # its Jobs' names are longer
 _POD_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"
                 "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
@@ -171,6 +172,8 @@ def _job(job: Thing, old: Thing) -> Iterator[Cause]:
         yield unsupported("spec.completionMode", spec.get("completionMode"), ("Indexed", "NonIndexed"))
     elif spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield required("spec.completions", "when completion mode is Indexed")
+    elif spec["completionMode"] == "Indexed" and spec["completions"] > _MOST_INDEXES:
+        yield wrong("spec.completions", spec["completions"], f"must be less than or equal to {_MOST_INDEXES}")
     elif "successPolicy" in spec:
         yield from _success_policy(spec)
     if before:

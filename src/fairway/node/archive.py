@@ -12,6 +12,7 @@ deleted and the retention is over. All logs together are bounded: the text of th
 and how much it was stays written.
 """
 
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -35,6 +36,7 @@ from .podstatus import DELETED
 KEPT = ("containers", "earlier", "origin")
 DELETED_FILE = "deleted"
 KINDS = ("containers", "earlier")  # in the order in which runs move on
+NAME = re.compile(r"[A-Za-z0-9][-.A-Za-z0-9]*")
 DAY = 86400.0
 
 
@@ -176,22 +178,28 @@ class Archive:
     def uids(self, namespace: str, workload: str) -> list[str]:
         """The workloads of a name that runs are kept of, the latest last."""
         added: dict[str, float] = {}
+        if not _are_names(namespace, workload):
+            return []
         for pod in self._place(namespace, workload).glob("*/*-*"):
             added[pod.parent.name] = max(added.get(pod.parent.name, 0.0), pod.stat().st_mtime)
         return sorted(added, key=added.__getitem__)
 
     def runs(self, namespace: str, workload: str, uid: str, live: Iterable[str]) -> list[Run]:
-        """The runs of a workload by attempt, rank and retry. `live`: uids of pods that may be in their own place."""
+        """The runs of a workload by attempt, rank and retry. `live`: uids of pods that may be in their own place. What
+        is of another namespace is not found by its uid."""
         while True:
             found = self._found(namespace, workload, uid, live)
             if all(run.folder.exists() for run in found):  # none was moved while it was read
                 return sorted(found, key=lambda run: (run.origin.attempt, run.rank, run.container, run.retry))
 
     def _found(self, namespace: str, workload: str, uid: str, live: Iterable[str]) -> list[Run]:
+        if not _are_names(namespace, workload, uid):
+            return []
         places = {pod: self.pods / pod for pod in live}
         kept = self._place(namespace, workload) / uid
         places |= {it.name: it for it in kept.iterdir() if it.is_dir()} if kept.is_dir() else {}
-        said = {place: origin for place in places.values() if (origin := read_origin(place)) and origin.uid == uid}
+        own = (namespace, uid)
+        said = {place: it for place in places.values() if (it := read_origin(place)) and (it.namespace, it.uid) == own}
         found = [Run(origin, run, run.parent.name) for place, origin in said.items() for run in _folders(place)]
         return list(_counted(found))
 
@@ -234,6 +242,11 @@ class Archive:
                 return
             remove(run)
             total -= sizes[run]
+
+
+def _are_names(*words: str) -> bool:
+    """Whether each is the name of a folder, and leads nowhere else: some come from users."""
+    return all(NAME.fullmatch(it) for it in words)
 
 
 def _folders(own: Path) -> Iterator[Path]:

@@ -179,7 +179,7 @@ class Mirrors:
         """A place to mount on. Where the user may not make one, the folder around it is first covered."""
         if os.path.exists(target):
             return
-        parent = os.path.dirname(target)
+        parent = os.path.dirname(target) or "/"
         while not os.path.isdir(parent):
             parent = os.path.dirname(parent)
         try:

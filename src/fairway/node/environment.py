@@ -199,7 +199,10 @@ def _value(pod: Pod, container: Container, each: dict[str, Any], around: Surroun
 
 def _looked_up(holder: dict[str, Any], around: Surroundings) -> tuple[str, dict[str, Any], Mapping[str, bytes] | None]:
     """Kind, reference and entries of the object that `holder` refers to; no entries where it is missing and may be."""
-    kind, ref = next((NAMED[key], it) for key, it in holder.items() if key in NAMED and it)
+    named = [(NAMED[key], it) for key, it in holder.items() if key in NAMED and it and it.get("name")]
+    if not named:
+        raise Unusable("env or envFrom refers to no ConfigMap and no Secret by its name")
+    ((kind, ref),) = named
     source = around.sources.get((kind, ref["name"]))
     if source is None or source.files is None:
         if not ref.get("optional"):

@@ -9,13 +9,14 @@ written after QUIET looks without use, with the time of the first, and taken bac
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
 from fairway.api.objects import ASSIGNED, IDLE_SINCE
-from fairway.api.quantities import time, time_text
+from fairway.api.quantities import Malformed, time, time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError, Client
@@ -75,8 +76,8 @@ class Quiet:
         for pod in pods:
             uid, notes = pod["metadata"]["uid"], pod["metadata"].get("annotations") or {}
             devices = [int(it) for it in notes.get(ASSIGNED, "").split(",") if it.isdecimal()]
-            if last is None and notes.get(IDLE_SINCE):  # an earlier life was sure
-                quiet[uid], self.looks[uid] = time(notes[IDLE_SINCE]), QUIET
+            if last is None and (since := _since(notes)) is not None:  # an earlier life was sure
+                quiet[uid], self.looks[uid] = since, QUIET
             elif last is not None and all(gpus.get(it) == "idle" for it in devices) and (
                 uid in cpu and uid in self.cpu and cpu[uid] - self.cpu[uid] < BUSY * (now - last)
             ):  # fmt: skip
@@ -88,6 +89,13 @@ class Quiet:
         """What the annotation of a pod is to be; None: none."""
         uid = pod["metadata"]["uid"]
         return time_text(int(self.since[uid])) if self.looks.get(uid, 0) >= QUIET else None
+
+
+def _since(notes: Mapping[str, str]) -> float | None:
+    """What a pod says of itself, if that is a moment."""
+    with suppress(Malformed):
+        return time(notes[IDLE_SINCE]) if notes.get(IDLE_SINCE) else None
+    return None
 
 
 Uses = Callable[[], Mapping[int, str]]

@@ -332,8 +332,16 @@ class Runner:
                     self.events.tell(_about(sight.pod), "Failed", f"Error: {error}", is_warning=True)
         return refused
 
+    async def _wanted(self, pod: Pod, container: Container) -> dict[str, Any]:
+        """What the shim is to do; Unusable also where the container lacks what no container lacks."""
+        try:
+            return await self._spec(pod, container)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise Unusable(f"container {container['name']} is not written as Kubernetes expects it ({what})") from error
+
     async def _start(self, pod: Pod, container: Container, attempts: Sequence[Attempt]) -> None:
-        spec = await self._spec(pod, container)
+        spec = await self._wanted(pod, container)
         uid, name = pod["metadata"]["uid"], container["name"]
         self._note(pod, spec["env"])
         begun = next((it for it in reversed(attempts) if it.started_at is not None), None)

@@ -46,7 +46,7 @@ def mounts(pod: Pod, container: Container, where: Mapping[str, Volume], env: Map
         if mount["name"] not in where:
             raise Unusable(f"volumeMounts: there is no volume {mount['name']!r}")
         sub = expand(mount["subPathExpr"], env) if mount.get("subPathExpr") else mount.get("subPath", "")
-        volume, target = where[mount["name"]], os.path.normpath(mount["mountPath"])
+        volume, target = where[mount["name"]], os.path.normpath(f"/{mount['mountPath']}")
         if volume.account is None:
             source, sub = _inside(volume.place, sub), ""
         else:

@@ -4,6 +4,7 @@ The file is mounted at `terminationMessagePath` where that is not Kubernetes' de
 in this machine's /dev; in any case its path is in the variable FAIRWAY_TERMINATION_LOG.
 """
 
+import os
 from pathlib import Path
 
 from fairway.node.container import Attempt
@@ -16,7 +17,7 @@ FILE_BYTES, LOG_BYTES, LOG_LINES = 4096, 2048, 80
 def message_path(container: Container) -> str:
     """Where the file is to be mounted; empty: nowhere."""
     path = container.get("terminationMessagePath") or DEFAULT_PATH
-    return "" if path == DEFAULT_PATH else str(path)
+    return "" if path == DEFAULT_PATH else os.path.normpath(f"/{path}")
 
 
 def last_words(attempt: Attempt, container: Container) -> str:
