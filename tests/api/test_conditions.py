@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairway.api.conditions import ended, is_warning, kept_from, names, reason, sentence, waiting
+from fairway.api.conditions import end_reason, ended, is_warning, kept_from, names, reason, sentence, waiting
 from fairway.api.objects import ContainerState, ContainerStatus, Metadata, PodObject, PodStatus, Terminated
 from fairway.engine.model import Admission, Expression, NodeShare, PodSetPlacement, Taint, Workload
 from fairway.engine.plan import (
@@ -374,6 +374,20 @@ def test_what_failed_is_told_with_the_exit_of_its_first_failure(pods, text):
     assert ended(*why, succeeded=False, pods=pods) == text
     assert ended("CompletionsReached", "Reached expected number", succeeded=True, pods=pods) == "finished"
     assert ended("DeadlineExceeded", "…", succeeded=False, pods=pods).startswith("stopped: ")
+
+
+@pytest.mark.parametrize(
+    ("pods", "word"),
+    [
+        ([pod("a", 3)], "ExitCode3"),
+        ([pod("a", 137, reason="OOMKilled")], "OutOfMemory"),
+        ([pod("a", 0)], "BackoffLimitExceeded"),
+    ],
+)
+def test_the_reason_of_an_end_is_a_word_for_users(pods, word):
+    assert end_reason("BackoffLimitExceeded", succeeded=False, pods=pods) == word
+    assert end_reason("CompletionsReached", succeeded=True, pods=pods) == "Finished"
+    assert end_reason("DeadlineExceeded", succeeded=False, pods=pods) == "DeadlineExceeded"
 
 
 def test_who_lost_a_pod_is_told_what_becomes_of_the_rest():

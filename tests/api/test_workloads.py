@@ -129,7 +129,7 @@ def test_a_pod_below_the_minimum_is_lost():
     [
         ({"phase": "Succeeded"}, True),
         ({"phase": "Failed", "admission": HELD}, False),
-        ({"conditions": [{"type": "Finished", "status": "True", "reason": "Succeeded"}]}, True),
+        ({"conditions": [{"type": "Finished", "status": "True", "reason": "Finished"}]}, True),
         ({"conditions": [{"type": "Finished", "status": "True", "reason": "TimeLimit"}]}, False),
     ],
 )

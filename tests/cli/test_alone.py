@@ -12,6 +12,7 @@ from .test_commands import Machine
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
     machine.run("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
+    machine.kubectl("create", "priorityclass", "urgent", "--value", "5")
     yield machine
     machine.run("down")
 
@@ -23,7 +24,8 @@ def start(machine: Machine, name: str, script: str, **labels: str) -> None:
     }  # fmt: skip
     meta = {"name": name, "labels": {"fairway.dev/queue": "default", **labels}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}}  # fmt: skip
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container],
+        "priorityClassName": "urgent"}}  # fmt: skip
     (machine.folder / "pod.json").write_text(json.dumps(pod))
     machine.kubectl("apply", "-f", str(machine.folder / "pod.json"))
 
@@ -33,7 +35,7 @@ def test_a_running_pod_is_shown_by_every_command_and_has_no_workload(machine: Ma
     machine.run("wait", "runs", "--for", "started")
     assert machine.kubectl("get", "workloads", "-o", "name").strip() == ""
     (row,) = [line for line in machine.run("ls").splitlines() if line.startswith("runs ")]
-    assert "running" in row and "default" in row
+    assert "running" in row and "default" in row and "urgent" in row
     status = json.loads(machine.run("status", "runs", "-o", "json"))
     assert status["status"]["phase"] == "Running" and status["metadata"]["name"] == "pod-runs"
     assert status["status"]["admission"]["podSets"][0]["nodes"][0]["devices"]
@@ -68,6 +70,20 @@ def test_a_suspended_pod_waits_and_goes_on_and_the_log_of_both_attempts_is_kept(
     machine.run("wait", "pauses", "--for", "started")
     assert machine.run("logs", "pauses", "--attempt", "1") == "began\n"
     machine.run("cancel", "pauses")
+
+
+def test_of_pods_that_labels_choose_those_that_would_come_again_are_not_suspended(machine: Machine) -> None:
+    start(machine, "mine", "sleep 1000", app="both")
+    machine.kubectl("create", "deployment", "both", "--image=none", "--", "sleep", "1000")
+    machine.kubectl("rollout", "status", "deployment/both", "--timeout=60s")
+    machine.run("wait", "mine", "--for", "started")
+    (pod,) = (it for it in machine.kubectl("get", "pods", "-l", "app=both", "-o", "name").split() if "mine" not in it)
+    said = machine.run("suspend", "-l", "app=both", status=1)
+    assert "mine suspended;" in said
+    assert f"{pod.removeprefix('pod/')} is a pod of the Deployment both, and comes again: `kubectl scale " in said
+    assert machine.kubectl("get", pod, "--no-headers").split()[2] == "Running"
+    machine.kubectl("delete", "deployment", "both")
+    machine.run("cancel", "mine")
 
 
 def test_a_pod_whose_group_is_not_whole_is_said_to_wait_for_it(machine: Machine) -> None:

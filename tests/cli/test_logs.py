@@ -146,7 +146,7 @@ def test_a_gap_is_told_on_standard_error(machine: Machine) -> None:
     out, error = both(machine, "logs", "much")
     assert out.endswith("\nend\n") and set(out.splitlines()) == {"0123456789" * 4, "end"}
     missing = 1_000_001 - out.count("\n")
-    assert error == f"== {missing:,} lines ({missing * 81 / (1 << 20):,.1f} MiB) are missing here: at most 40 MiB of " \
+    assert error == f"== {missing:,} lines ({missing * 41 / (1 << 20):,.1f} MiB) are missing here: at most 40 MiB of " \
         "one run are kept\n"
 
 

@@ -138,7 +138,8 @@ def test_ls_shows_what_is_over_and_chooses_by_state_user_queue_and_label(machine
         "late10", "late9"]  # fmt: skip
     machine.kubectl("label", "job", "late9", "sweep=3")
     assert names(machine.run("ls", "-l", "sweep=3", "-o", "name")) == ["late9"]
-    assert "no workloads run or wait" in machine.run("ls", "-u", "nobody")
+    assert "no workload is in that choice" in machine.run("ls", "-u", "nobody")
+    assert machine.run("ls", "-l", "a b", status=2).startswith("fairway: --selector: unable to parse requirement")
     said = machine.run("ls", "--all")
     assert re.search(r"^run +\w+ +default +running +2 +\S+ +\d\d:\d\d +.*\d\d:\d\d", said, re.MULTILINE)
     assert re.search(r"^late10 .* 0/1 .* NoRoom: ", said, re.MULTILINE) and "finished after" in said

@@ -173,7 +173,8 @@ def test_the_log_of_the_cluster_tells_the_life_of_a_job_and_none_of_its_environm
     told = re.findall(r"^\d{4}-\S+Z (\w+) (\w+) workload=default/job-told (.*)$", log.read_text(), re.MULTILINE)
     events = [event for _, event, _ in told]
     assert [one for one in events if one != "started"] == ["submitted", "admitted", "failed"]  # it may end unseen
-    assert told[1][2].startswith("queue=default pool=default nodes=") and 'message="failed: exit code 3"' in told[-1][2]
+    assert told[1][2].startswith("queue=default pool=default nodes=")
+    assert told[-1][2].startswith('reason=ExitCode3 message="failed: exit code 3" ')
     assert "xyzzy" not in log.read_text()
 
 

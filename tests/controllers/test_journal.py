@@ -54,7 +54,7 @@ LIFE = [
          eviction_history=(EvictionRecord("2026-11-21T12:01:00Z", "Reclaimed", "vision", "ml/job-b"),)),
     seen("Pending", turned("Evicted", "2026-11-21T12:01:00Z"), reason="Reclaimed", attempt=1),
     seen("Admitted", ADMITTED, attempt=2),
-    seen("Failed", ADMITTED, turned("Finished", "2026-11-21T12:02:03Z"), reason="BackoffLimitExceeded",
+    seen("Failed", ADMITTED, turned("Finished", "2026-11-21T12:02:03Z"), reason="ExitCode3",
          message="failed: exit code 3", attempt=2),
     None,
 ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_each_step_of_a_life_is_one_line() -> None:
         f"{at} evicted workload=ml/job-a reason=Reclaimed for=ml/job-b by=vision attempt=1\n",
         f"{at} requeued workload=ml/job-a queue=nlp phase=Pending\n",
         f"{at} admitted workload=ml/job-a queue=nlp attempt=2\n",
-        f'{at} failed workload=ml/job-a reason=BackoffLimitExceeded message="failed: exit code 3" runtime=123.0s\n',
+        f'{at} failed workload=ml/job-a reason=ExitCode3 message="failed: exit code 3" runtime=123.0s\n',
     ]
 
 

@@ -25,7 +25,7 @@ class Kubelet:
     def run_log(self, run: Run, options: LogOptions) -> AsyncIterator[Piece]:
         return self.pieces()
 
-    async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]:
+    async def runs(self, namespace: str, workload: str, uid: str = "", *, pod: str = "") -> list[Run]:
         return []
 
     def shims(self, namespace: str, name: str) -> dict[str, int]:

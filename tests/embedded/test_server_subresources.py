@@ -90,7 +90,7 @@ async def test_a_budget_says_least_or_most_and_not_both(api: Api) -> None:
 async def logged() -> AsyncIterator[tuple[Api, Kubelet]]:
     async def pieces() -> AsyncIterator[bytes | Gap]:
         yield b"one\n"
-        yield Gap("rotated", 3 << 20, 1000)
+        yield Gap("rotated", (3 << 20) + 40_000, 1000)
         yield b"two\n"
 
     made = make_api()
@@ -116,7 +116,7 @@ async def test_logs_come_from_whatever_runs_the_pod(logged: tuple) -> None:
 
 async def test_what_is_missing_at_the_beginning_of_a_pods_log_is_a_warning_and_not_in_its_text(logged: tuple) -> None:
     api, kubelet = logged
-    kubelet.gap = Gap("rotated", 3 << 20, 1000)
+    kubelet.gap = Gap("rotated", (3 << 20) + 40_000, 1000)
     await api.ok("POST", PODS, pod("p"))
     await api.ok("POST", f"{PODS}/p/binding", binding())
     await api.ok("GET", f"{PODS}/p/log")

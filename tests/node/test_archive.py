@@ -120,6 +120,15 @@ def test_runs_are_kept_until_their_workload_is_deleted_and_the_retention_is_over
     assert shown(kept) == [] and list(kept.logs.iterdir()) == []
 
 
+def test_the_runs_of_one_pod_are_found_without_reading_those_of_others(kept: Archive):
+    for uid in ("p-0", "p-1"):
+        run(pod(kept.pods, uid, rank=int(uid[-1])), 0, 10)
+    kept.take(kept.pods / "p-1")
+    (kept.pods / "p-0" / "origin").write_text("not to be read")
+    assert [it.name for it in kept.runs_of_pod("ml", "job-a", "u-1", "p-1")] == ["p-1/main/0"]
+    assert kept.runs_of_pod("ml", "job-a", "u-1", "..") == kept.runs_of_pod("ml", "job-a", "u-2", "p-1") == []
+
+
 def test_the_text_of_the_oldest_runs_goes_first_and_that_is_said(kept: Archive):
     for number in range(4):
         run(pod(kept.pods, f"p-{number}", rank=number), 0, 10 * (4 - number), text=b"x" * 960 + b"\n")

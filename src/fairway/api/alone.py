@@ -70,7 +70,9 @@ def workload_of_pod(pod: PodObject) -> WorkloadObject | None:
         made.metadata, uid=meta.uid, deletion_timestamp=gone, finalizers=(FINALIZER,) if is_owed else (),
         deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
     )  # fmt: skip
-    spec = replace(made.spec, pod_sets=(PodSetSpec(MAIN, 1, template=_template(pod)),))
+    named = made.spec.priority_class_name or pod.spec.priority_class_name
+    podsets = (PodSetSpec(MAIN, 1, template=_template(pod)),)
+    spec = replace(made.spec, pod_sets=podsets, priority_class_name=named)
     return replace(made, metadata=about, spec=spec, status=_status(pod) if is_bound else WorkloadStatus())
 
 
@@ -96,9 +98,9 @@ def _status(pod: PodObject) -> WorkloadStatus:
         told += [Condition("Running", "True", "PodsReady", "", ready)] if ready else []
         return replace(found, phase="Running" if ready else "Admitted", conditions=tuple(told))
     has_succeeded = status.phase == "Succeeded"
-    reason = "Succeeded" if has_succeeded else "PodFailed"
-    said = words.ended(reason, f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
-    told.append(Condition("Finished", "True", reason, said, _ended(status) or at))
+    said = words.ended("PodFailed", f"pod {meta.name} failed", succeeded=has_succeeded, pods=(pod,))
+    reason = words.end_reason("PodFailed", succeeded=has_succeeded, pods=(pod,))
+    told.append(Condition(objects.FINISHED, "True", reason, said, _ended(status) or at))
     return replace(found, phase=status.phase, reason=reason, message=said, conditions=tuple(told))
 
 

@@ -34,7 +34,7 @@ from fairway.engine import (
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
 from .names import short_name
-from .objects import ATTEMPT, DEFAULT_SCHEDULER, SCHEDULER, PodObject, PodStatus, Terminated
+from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
 from .quantities import is_bytes, time_text
 from .scalars import LATEST
@@ -494,6 +494,14 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
     if reason == "DeadlineExceeded":
         return "stopped: the activeDeadlineSeconds of its job are over"
     return f"failed: {message or reason}"
+
+
+def end_reason(reason: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
+    """The word for how a workload ended by itself: `Finished`, `ExitCode3`, `OutOfMemory`; else its owner's."""
+    first = None if reason == "DeadlineExceeded" else first_exit(pods)
+    if succeeded or not first:
+        return FINISHED if succeeded else reason
+    return "OutOfMemory" if first[1].reason == "OOMKilled" else f"ExitCode{first[1].exit_code}"
 
 
 def retrying(end: Terminated | None, at: float) -> str:

@@ -30,6 +30,7 @@ DEFAULT_SCHEDULER, HOLLOW = "default-scheduler", "fairway.dev/hollow"
 ATTEMPT = "fairway.dev/attempt"  # on a pod: name and uid of its Workload, and status.attempt; with slashes
 RELEASED = "fairway.dev/released"  # on a pod that its Job owns no longer, and that is to go: the name of its Workload
 POOL, CHARGED = "fairway.dev/pool", "fairway.dev/charged"  # on a pod without a Workload: where, and that it was charged
+FINISHED = "Finished"  # the condition of a Workload that is over, and the reason of one that succeeded
 BEGAN = "fairway.dev/began-as"  # on a Workload: the uid of the pod that was its own Workload before
 FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has

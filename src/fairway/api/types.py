@@ -277,7 +277,7 @@ class PausedStatus(Part, frozen=True):
 
 class WorkloadStatus(Part, frozen=True):
     phase: Annotated[Phase, says("Where it is in its life.")] = ""
-    reason: Annotated[str, says("Why it waits.")] = ""
+    reason: Annotated[str, says("Why it waits, or how it ended, in a word.")] = ""
     message: Annotated[str, says("Why it waits, in a sentence.")] = ""
     position: Annotated[int, says("Its place in its queue, from 1.")] = 0
     forecast: Annotated[Forecast | None, says("When it is expected to start.")] = None

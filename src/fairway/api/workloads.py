@@ -19,7 +19,7 @@ from fairway.engine import counts_of, gpus_of
 from fairway.outlook import WINDOW
 
 from . import types
-from .objects import SUBMITTED, Condition, Metadata, PodSpec
+from .objects import FINISHED, SUBMITTED, Condition, Metadata, PodSpec
 from .pods import ALONE, GENERATED, NO_AFFINITY, Surroundings, check_fraction, pod_class
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, positive, seconds
@@ -81,8 +81,8 @@ def outcome(said: types.WorkloadObject) -> bool | None:
     """Whether it succeeded; None while it is not over."""
     if said.status.phase in ("Succeeded", "Failed"):
         return said.status.phase == "Succeeded"
-    finished = condition(said.status.conditions, "Finished")
-    return finished.reason == "Succeeded" if finished and finished.status == "True" else None
+    finished = condition(said.status.conditions, FINISHED)
+    return finished.reason == FINISHED if finished and finished.status == "True" else None
 
 
 def condition(conditions: Iterable[Condition], name: str) -> Condition | None:

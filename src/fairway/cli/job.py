@@ -6,6 +6,7 @@ the defaults given.
 
 import os
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ Thing = dict[str, Any]
 HERE = ON_THIS_MACHINE
 """The image of a Job that runs as a process of this machine; no registry has it."""
 
-LONGEST_NAME = 63
+LONGEST_NAME, LEAST_BYTES = 63, 1 << 20
 INDEX_FIELD = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 """Where a pod finds its number in an Indexed Job."""
 DEFAULTS = {"workers": 1, "cpus": "1", "retries": 0}
@@ -67,7 +68,9 @@ def check_name(name: str) -> None:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    """As small letters without accents, digits and '-'."""
+    letters = "".join(it for it in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(it))
+    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")
 
 
 def amend(thing: Thing, order: SimpleNamespace) -> list[str]:
@@ -200,10 +203,21 @@ def _set_cpus(template: Thing, text: str) -> None:
 
 
 def _set_memory(template: Thing, text: str) -> None:
-    with told(Malformed, by="--memory: "):
-        if not exact(text):
-            raise Problem("--memory: nothing runs in 0 bytes; say how much it needs, such as 4Gi", exit_code=1)
+    check_memory("--memory", text)
     _request(template, "memory", text)
+
+
+def check_memory(option: str, text: str) -> None:
+    """Raises a Problem where a text is no amount of memory, or where its unit was left out."""
+    found = re.fullmatch(r"([1-9][0-9.]*) ?([kmgt]i?)?b?", text, re.IGNORECASE | re.ASCII)
+    unit = (found[2] or "Gi").upper().replace("I", "i") if found else ""
+    advice = f"; did you mean {found[1]}{unit}?" if found else ""
+    try:
+        size = exact(text)
+    except Malformed as error:
+        raise Problem(f"{option}: {error}{advice}") from error
+    if size < LEAST_BYTES:
+        raise Problem(f"{option}: nothing runs in {int(size)} bytes{advice or '; 4Gi would do'}", exit_code=1)
 
 
 def _set_grace(template: Thing, text: str) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from fairway.api.names import name_of
 
-from .output import clock_time, in_local_time, seconds, span, start
+from .output import clock_time, in_local_time, lasted, seconds, start
 
 GPU = "nvidia.com/gpu"
 OTHER_MAKERS = ("amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
@@ -258,7 +258,7 @@ def reason(one: Listed, now: float) -> str:
     """Why it waits, or how it ended, after how long."""
     if one.state in OVER:
         began, ended = one.turned("Admitted"), one.turned("Finished")
-        after = f" after {span(ended - began)}" if began and ended else ""
+        after = f" after {lasted(ended - began)}" if began and ended else ""
         return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
     is_told = one.state != "running" or one.status.reason == IDLE
     words = ": ".join(filter(None, (one.status.reason, one.status.message))) if is_told else ""

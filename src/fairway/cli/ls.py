@@ -15,7 +15,7 @@ from .leader import warn
 from .listing import ORDER, OVER, rank
 from .main import Problem
 from .output import listing_option, show
-from .rows import MOST_ROWS, Filter, Sight, chosen, print_rows, taken
+from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, chosen, print_rows, taken
 from .watch import watch
 
 
@@ -51,7 +51,8 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
         return click.echo("".join(f"{it.name}\n" for it in items), nl=False)
     sight = await Sight.of(client, items)
     is_short = output == "table" and sys.stdout.isatty() and not said["all_rows"]
-    print_rows(items[:MOST_ROWS] if is_short else items, sight, space=space, is_wide=output == "wide")
+    shown, empty = items[:MOST_ROWS] if is_short else items, NONE_CHOSEN if filter.is_narrow else NONE
+    print_rows(shown, sight, space=space, is_wide=output == "wide", empty=empty)
     if is_short and len(items) > MOST_ROWS:
         click.echo(f"… {len(items) - MOST_ROWS:,} more; --all-rows lists them")
     return None

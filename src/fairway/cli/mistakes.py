@@ -263,6 +263,8 @@ def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mista
     """A program that this machine does not have. `path`: the PATH that it will be looked for in; None: not known."""
     from shutil import which
 
+    if not os.path.isdir(folder):
+        return Mistake(f"--chdir: there is no folder {folder}")
     word = argv[0]
     place = os.path.join(folder, word)
     if os.sep in word:

@@ -96,6 +96,11 @@ def span(seconds: float) -> str:
     return f"{whole // 3600}h{minutes}" if whole < 172_800 else f"{whole // 86_400}d"
 
 
+def lasted(seconds: float) -> str:
+    """How long something took, below two seconds in tenths, of which it took one at least: 0.3s, 45s, 12m."""
+    return f"{max(1, round(seconds * 10)) / 10:g}s" if seconds < 2 else span(seconds)
+
+
 def age(stamp: str | None, now: float) -> str:
     return span(now - seconds(stamp)) if stamp else ""
 

@@ -11,10 +11,13 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import bare, gathering, key_of, read
 from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
+from .main import Problem
 from .output import print_table
 
 MOST_ROWS = 200
 ARRAY = "fairway.dev/completions"
+NONE = "no workloads run or wait; `fairway submit` queues one, `fairway ls --all` lists those that are over"
+NONE_CHOSEN = "no workload is in that choice; `fairway ls --all` lists all, those of the last day that are over, too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,11 @@ class Filter:
     user: str = ""
     owners: Collection[tuple[str, str, str]] | None = None  # kind, namespace and name of those that labels choose
     everything: bool = False
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves out some of what runs and waits."""
+        return bool(self.states or self.queue or self.user or self.owners is not None)
 
     def takes(self, one: Listed, now: float) -> bool:
         is_over = one.state in OVER
@@ -75,8 +83,13 @@ async def chosen(client: Client, namespace: str, labels: str, of: Sequence[Kind]
     """Kind, namespace and name of the objects that a label selector takes: Jobs, bare pods and Workloads."""
     found = set()
     for kind in of or (kinds.JOBS, kinds.PODS, kinds.WORKLOADS):
-        for it in await client.list(Selection(kind, namespace, labels=labels), _Named):
-            found.add((kind.name, it.metadata.namespace, it.metadata.name))
+        try:
+            items = await client.list(Selection(kind, namespace, labels=labels), _Named)
+        except ApiError as error:
+            if error.status == 400:
+                raise Problem(f"--selector: {error.message}") from error
+            raise
+        found |= {(kind.name, it.metadata.namespace, it.metadata.name) for it in items}
     return found
 
 
@@ -125,9 +138,8 @@ async def _done(client: Client, one: Listed) -> str:
     return f"{(job.get('status') or {}).get('succeeded', 0)}/{total}"
 
 
-def print_rows(items: Sequence[Listed], sight: Sight, *, space: str, is_wide: bool = False) -> None:
+def print_rows(items: Sequence[Listed], sight: Sight, *, space: str, is_wide: bool = False, empty: str = NONE) -> None:
     head, rows = columns(items, sight, space=space)
-    empty = "no workloads run or wait; `fairway submit` queues one, `fairway ls --all` lists those that are over"
     print_table(head, rows, empty=empty, less=() if is_wide else LESS)
 
 

@@ -33,9 +33,13 @@ CONFIG = click.option("--config", default="", metavar="FILE", help="A YAML file 
 def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> str:
     from fairway.api.quantities import Malformed, parse
 
+    from .job import check_memory
+
     with told(Malformed, by=f"{option.opts[0]}: "):
         if chosen and chosen != OWN and not parse(chosen):
             raise Malformed(f"found {chosen!r}; more than 0 is allowed")
+    if option.name == "memory" and chosen not in ("", OWN):
+        check_memory("--memory", chosen)
     return chosen
 
 

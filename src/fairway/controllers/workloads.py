@@ -471,7 +471,7 @@ class Life:
     async def _end(self, case: Case, outcome: Outcome) -> float | None:
         now, succeeded = self.means.now(), outcome.succeeded
         words = conditions.ended(outcome.reason, outcome.message, succeeded=succeeded, pods=case.pods)
-        said = Said(outcome.reason, words)
+        said = Said(conditions.end_reason(outcome.reason, succeeded=succeeded, pods=case.pods), words)
 
         def make(it: WorkloadObject) -> WorkloadStatus:
             return life.finish(served(it, now=now), said, succeeded=succeeded, now=now)

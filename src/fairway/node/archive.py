@@ -15,7 +15,7 @@ and how much it was stays written.
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -120,7 +120,7 @@ def origin_of(pod: Pod, rank: str = "") -> Origin | None:
 
 
 def read_origin(own: Path) -> Origin | None:
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         return msgspec.json.decode((own / "origin").read_bytes(), type=Origin)
     return None
 
@@ -187,21 +187,33 @@ class Archive:
     def runs(self, namespace: str, workload: str, uid: str, live: Iterable[str]) -> list[Run]:
         """The runs of a workload by attempt, rank and retry. `live`: uids of pods that may be in their own place. What
         is of another namespace is not found by its uid."""
-        while True:
-            found = self._found(namespace, workload, uid, live)
-            if all(run.folder.exists() for run in found):  # none was moved while it was read
-                return sorted(found, key=lambda run: (run.origin.attempt, run.rank, run.container, run.retry))
+        return self._settled((namespace, workload, uid), lambda own: self._pods_in(own, live))
 
-    def _found(self, namespace: str, workload: str, uid: str, live: Iterable[str]) -> list[Run]:
-        if not _are_names(namespace, workload, uid):
-            return []
-        places = {pod: self.pods / pod for pod in live}
-        kept = self._place(namespace, workload) / uid
-        places |= {it.name: it for it in kept.iterdir() if it.is_dir()} if kept.is_dir() else {}
-        own = (namespace, uid)
-        said = {place: it for place in places.values() if (it := read_origin(place)) and (it.namespace, it.uid) == own}
-        found = [Run(origin, run, run.parent.name) for place, origin in said.items() for run in _folders(place)]
-        return list(_counted(found))
+    def runs_of_pod(self, namespace: str, workload: str, uid: str, pod: str) -> list[Run]:
+        """Those of the pod of this uid alone, without reading the others. Ranks and retries are counted in it alone."""
+
+        def only(own: Path) -> dict[str, Path]:
+            return {name: it for name, it in self._pods_in(own, [pod]).items() if name == pod}
+
+        return self._settled((namespace, workload, uid), only)
+
+    def _pods_in(self, own: Path, live: Iterable[str]) -> dict[str, Path]:
+        """The folders of pods by uid: those that may be in their own place, and those in `own`."""
+        kept = {it.name: it for it in own.iterdir()} if own.is_dir() else {}
+        return {pod: self.pods / pod for pod in live} | kept
+
+    def _settled(self, whose: tuple[str, str, str], pods: Callable[[Path], Mapping[str, Path]]) -> list[Run]:
+        """The runs in the folders of pods that `pods` finds, none of which was moved while they were read. `whose`:
+        namespace, name and uid of their workload."""
+        namespace, workload, uid = whose
+        while _are_names(*whose):
+            places = pods(self._place(namespace, workload) / uid).values()
+            said = {it: origin for it in places if (origin := read_origin(it))}
+            ours = {it: origin for it, origin in said.items() if (origin.namespace, origin.uid) == (namespace, uid)}
+            found = list(_counted([Run(of, run, run.parent.name) for it, of in ours.items() for run in _folders(it)]))
+            if all(run.folder.exists() for run in found):
+                return sorted(found, key=lambda run: (run.origin.attempt, run.rank, run.container, run.retry))
+        return []
 
     def places_of(self, run: Run) -> list[Path]:
         """Where a run may be, in the order in which it moves on."""

@@ -56,7 +56,8 @@ class Gap:
 
 
     def __str__(self) -> str:
-        return f"{self.lines:,} lines ({self.size / (1 << 20):,.1f} MiB) are missing here: {WHY[self.why]}"
+        written = max(0, self.size - self.lines * HEAD)  # what the program wrote: the heads of the lines are ours
+        return f"{self.lines:,} lines ({written / (1 << 20):,.1f} MiB) are missing here: {WHY[self.why]}"
 
 
 Piece = bytes | Gap

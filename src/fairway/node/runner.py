@@ -143,9 +143,12 @@ class Runner:
     def run_log(self, run: Run, options: LogOptions) -> AsyncIterator[Piece]:
         return read_log(self.archive.places_of(run), options, self.clock)
 
-    async def runs(self, namespace: str, workload: str, uid: str = "") -> list[Run]:
-        """All runs of a workload that are kept; of the latest that had the name, unless `uid` tells which."""
+    async def runs(self, namespace: str, workload: str, uid: str = "", *, pod: str = "") -> list[Run]:
+        """All runs of a workload that are kept; of the latest that had the name, unless `uid` tells which. `pod`: the
+        uid of the one whose runs are read alone."""
         uid = uid or next(reversed(self.archive.uids(namespace, workload)), "")
+        if pod:
+            return await self.clock.in_thread(partial(self.archive.runs_of_pod, namespace, workload, uid, pod))
         live = [pod for pod, said in self._pods.items() if f"/{uid}/" in attempt_of(said)]
         leaving = [it.name for it in self.folder.glob("*-*") if it.name not in self._pods]
         return await self.clock.in_thread(partial(self.archive.runs, namespace, workload, uid, [*live, *leaving]))
