@@ -227,12 +227,12 @@ def test_a_figure_of_nothing_has_no_ratio() -> None:
     assert Figure("wait", (2.0,), "s", baseline=3.0).ratio == 1.5
 
 
-NONE_IS_WELL = "sent after|longest task|growth"
+NONE_IS_WELL = "sent after|longest task|growth|slower"
 
 
 async def test_the_page_is_measured_with_what_it_shows() -> None:
-    figures = await b14_page.measured(b14_page.Size(nodes=150, workloads=600, queues=2, seconds=3), 2)
-    assert len(figures) == (33 if shutil.which("chromium") else 28) and all(it.is_valid for it in figures)
+    figures = await b14_page.measured(b14_page.Size(nodes=150, workloads=600, queues=2, seconds=2), 2)
+    assert len(figures) == (45 if shutil.which("chromium") else 31) and all(it.is_valid for it in figures)
     assert all(min(it.samples) > 0 for it in figures if not re.search(NONE_IS_WELL, it.name))
 
 

@@ -40,6 +40,10 @@ class Clock:
         """Seconds since some moment. They pass evenly however the time is set, and while the machine sleeps."""
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
+    def spent(self) -> float:
+        """CPU seconds of this thread: what work costs, however busy the machine is."""
+        return time.thread_time()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
 
@@ -129,6 +133,9 @@ class VirtualClock(Clock):
 
     def elapsed(self) -> float:
         return self._selector.moment
+
+    def spent(self) -> float:
+        return 0.0  # work takes no time here
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         return work()

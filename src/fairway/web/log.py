@@ -29,11 +29,11 @@ def clean(line: bytes) -> str:
 
 
 class Lines:
-    """The last lines that were not sent yet, at most so many."""
+    """The last lines that were not sent yet, at most so many: bytes are what the program wrote, and not cleaned yet."""
 
     def __init__(self, bound: int = LINES) -> None:
         self._bound = bound
-        self._lines: deque[str] = deque(maxlen=bound)
+        self._lines: deque[bytes | str] = deque(maxlen=bound)
         self._open, self.skipped, self.is_over = b"", 0, False
         self.more = asyncio.Event()
 
@@ -42,7 +42,7 @@ class Lines:
         self._open = self._open[-4 * LINE_CHARACTERS :]
         left_out = max(0, len(whole) - self._bound)
         self.skipped += left_out + max(0, len(self._lines) + len(whole) - left_out - self._bound)
-        self._lines.extend(clean(line) for line in whole[left_out:])
+        self._lines.extend(whole[left_out:])
         self.more.set()
 
     def say(self, text: str) -> None:
@@ -57,7 +57,8 @@ class Lines:
 
     def taken(self) -> dict[str, Any]:
         """What is to be sent, and no longer held."""
-        found = {"lines": list(self._lines), "skipped": self.skipped, "over": self.is_over}
+        lines = [it if isinstance(it, str) else clean(it) for it in self._lines]
+        found = {"lines": lines, "skipped": self.skipped, "over": self.is_over}
         self._lines.clear()
         self.skipped = 0
         self.more.clear()

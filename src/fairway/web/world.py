@@ -6,6 +6,7 @@ credentials may list: Workloads of all namespaces, else of its own. A kind that 
 """
 
 import asyncio
+import gc
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import suppress
@@ -27,6 +28,9 @@ from fairway.kube.kinds import Kind, Selection
 
 from .workload import Workload, workload
 
+ALLOCATIONS = 50_000
+"""Between two looks for garbage, of which objects that were read hold none: many looks at all of them take longer than
+reading them."""
 AGAIN_SECONDS, SYNC_SECONDS, UNSEEN_SECONDS = 5.0, 20.0, 300.0
 REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
 
@@ -171,6 +175,7 @@ class World:
         return self._store(kinds.PRIORITY_CLASSES)
 
     async def _run(self) -> None:
+        gc.set_threshold(ALLOCATIONS)
         self.denied, self._informers, self.workloads = [], {}, {}
         self._written, self._own = {}, {}
         for each in (self.namespaces, self.on_node, self.touched, self.bound, self.kept):

@@ -5,8 +5,11 @@
 
 const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
 const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), dialog = ONE("dialog");
-const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
-const pages = {lists: {}, waiting: {}};
+const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)");
+const MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
+const MINUTES = new Intl.DateTimeFormat([], MINUTE), SECONDS = new Intl.DateTimeFormat([], {...MINUTE, second: "2-digit"});
+const DAYS = new Intl.DateTimeFormat([], {month: "short", day: "numeric"});
+const pages = {lists: {}, waiting: {}, changed: []};
 let stream = null, last = "", heard = 0, at = 0, view = "", isLost = false;
 
 // Who looks
@@ -131,7 +134,9 @@ function draw(content, isWhole) {
     fill(box, known, known.rows, true);
   }
   if (isWhole) afterWhole();
-  if (ONE("map") && (content.lists?.map || content.frame !== undefined)) requestAnimationFrame(drawMap);
+  for (const name in content.lists?.map?.rows) map.changed.add(name);
+  if (ONE("map") && (isWhole || content.lists?.map)) dueMap();
+  for (const it of pages.changed.splice(0)) it.animate([{boxShadow: "0 0 0 2px var(--focus)"}, {boxShadow: "none"}], 1200);
   countChosen();
   logs();
 }
@@ -148,13 +153,14 @@ function parsed(html) {
 }
 
 function clock(date, hasSeconds, isSameDay) {
-  const time = date.toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(hasSeconds && {second: "2-digit"})});
-  return isSameDay || date.toDateString() === new Date().toDateString() ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time}`;
+  const time = (hasSeconds ? SECONDS : MINUTES).format(date);
+  return isSameDay || date.toDateString() === new Date().toDateString() ? time : `${DAYS.format(date)} ${time}`;
 }
 
 // Makes `old` the same as `made`, and keeps every element that is alike; what is in a list is left to `fill`.
 function morph(old, made, isRoot) {
   if (!isRoot) {
+    if (old.matches("canvas")) return;  // its size is its content
     for (const {name} of [...old.attributes]) if (!made.hasAttribute(name) && !(name === "open" || name === "data-own")) old.removeAttribute(name);
     for (const {name, value} of made.attributes) if (old.getAttribute(name) !== value && name !== "open") old.setAttribute(name, value);
     if (old.matches("[data-list], [data-own]") || (old === document.activeElement && "value" in old)) return;
@@ -183,7 +189,7 @@ function fill(box, known, changed, isWhole) {
     if (!made) continue;
     if (old) morph(old, made);
     else { box.append(made); there.set(key, made); }
-    if (!isWhole && !isCalm.matches) there.get(key).animate([{boxShadow: "0 0 0 2px var(--focus)"}, {boxShadow: "none"}], 1200);
+    if (!isWhole && !isCalm.matches) pages.changed.push(there.get(key));
   }
   const wanted = new Set(known.order);
   for (const [key, it] of there) if (!wanted.has(key)) { it.remove(); delete known.rows[key]; }
@@ -219,7 +225,7 @@ setInterval(settle, 500);
 
 // The map: each GPU a cell, each with a shape of its own, so that colour is not needed
 
-const map = {places: [], at: -1};
+const map = {places: new Map(), pitch: 0, at: -1, shape: "", order: [], changed: new Set(), isDue: false};
 const SHAPES = {
   r: ["held", "--held-edge", (pen, x, y, d) => pen.fillRect(x, y, d, d)],
   i: ["idle", "--warn", (pen, x, y, d) => { pen.fillRect(x, y, d, d / 3); pen.fillRect(x, y + d * 2 / 3, d, d / 3); }],
@@ -229,56 +235,82 @@ const SHAPES = {
   o: ["held by others", "--closed-edge", (pen, x, y, d) => pen.fillRect(x, y + d / 2, d, d / 2)],
 };
 
-function paint(canvas, width, height, cells) {
-  const ratio = devicePixelRatio || 1, pen = canvas.getContext("2d"), style = getComputedStyle(document.body);
+function sized(canvas, width, height) {
+  const ratio = devicePixelRatio || 1, pen = canvas.getContext("2d");
   Object.assign(canvas, {width: width * ratio, height: height * ratio});
   Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
   pen.scale(ratio, ratio);
+  return pen;
+}
+
+function paint(pen, cells) {
+  const style = getComputedStyle(document.body);
   for (const letter in cells) {
     const [, colour, put] = SHAPES[letter], them = cells[letter];
     pen.fillStyle = style.getPropertyValue(colour);
     for (let at = 0; at < them.length; at += 3) put(pen, them[at], them[at + 1], them[at + 2]);
   }
-  return pen;
 }
 
-function drawMap() {
+function dueMap() {
+  if (!map.isDue) requestAnimationFrame(() => { map.isDue = false; drawMap(); });
+  map.isDue = true;
+}
+
+addEventListener("resize", dueMap);
+isDark.addEventListener("change", dueMap);
+
+// Draws the nodes that changed, or all where the places of nodes, the width or the theme did.
+function drawMap(isAnew) {
   const box = ONE("map"), {rows, order} = pages.lists.map || {};
   if (!box || !rows) return;
-  const width = box.clientWidth;  // the layout of the rows before it is not the map's
+  const shape = `${box.clientWidth} ${box.dataset.pools} ${devicePixelRatio} ${isDark.matches}`;
   performance.mark("map");
-  const canvas = box.firstChild || box.appendChild(document.createElement("canvas")), step = order.length > 1000 ? 4 : 9;
+  const canvas = box.firstChild || box.appendChild(document.createElement("canvas")), cells = {};
+  const isWhole = isAnew || shape !== map.shape || order !== map.order;
+  if (isWhole) layOut(box, canvas, rows, order);
+  const pen = canvas.getContext("2d");
+  for (const name of isWhole ? order : map.changed) {
+    const it = map.places.get(name), letters = rows[name] || "";
+    if (!it) continue;
+    if (!isWhole) pen.clearRect(it.x, it.y, map.pitch, it.step);
+    for (let at = 0; at < letters.length; at++) (cells[letters[at]] ||= []).push(it.x + at * it.step, it.y, it.step - 1);
+  }
+  paint(pen, cells);
+  Object.assign(map, {shape, order, changed: new Set()});
+  performance.measure("map", "map");
+}
+
+function layOut(box, canvas, rows, order) {
+  const step = order.length > 1000 ? 4 : 9, pools = [], places = new Map(), width = box.clientWidth;
   const pitch = step * (1 + Math.max(...order.map(name => rows[name].length))), columns = Math.max(1, Math.floor(width / pitch));
-  const pools = [];
   let y = 0;
-  map.places = [];
   for (const [pool, count] of JSON.parse(box.dataset.pools)) {
     pools.push([pool, y + 11]);
     for (let at = 0; at < count; at++) {
-      map.places.push({name: order[map.places.length], x: at % columns * pitch, y: y + 16 + Math.floor(at / columns) * (step + 2), step});
+      const name = order[places.size];
+      places.set(name, {name, x: at % columns * pitch, y: y + 16 + Math.floor(at / columns) * (step + 2), step});
     }
     y += 16 + Math.ceil(count / columns) * (step + 2) + 4;
   }
-  const cells = {};
-  for (const {name, x, y} of map.places) for (let at = 0; at < rows[name].length; at++) (cells[rows[name][at]] ||= []).push(x + at * step, y, step - 1);
-  const pen = paint(canvas, width, y, cells);
+  const pen = sized(canvas, width, y);
   pen.fillStyle = getComputedStyle(box).color;
   for (const [pool, y] of pools) pen.fillText(pool, 0, y);
-  performance.measure("map", "map");
-  for (const key of main.querySelectorAll("[data-cell]")) paint(key, 10, 10, {[key.dataset.cell]: [1, 1, 8]});
+  Object.assign(map, {places, pitch});
+  for (const key of main.querySelectorAll("[data-cell]")) paint(sized(key, 10, 10), {[key.dataset.cell]: [1, 1, 8]});
 }
 
 function point(at, gpu) {
-  map.at = Math.max(0, Math.min(at, map.places.length - 1));
-  const {name} = map.places[map.at], cells = [...pages.lists.map.rows[name]];
+  map.at = Math.max(0, Math.min(at, map.order.length - 1));
+  const name = map.order[map.at], cells = [...pages.lists.map?.rows[name] || ""];
   const counts = Object.entries(Object.groupBy(cells, it => it)).map(([letter, them]) => `${them.length} ${SHAPES[letter][0]}`).join(", ");
   ONE("map-says").textContent = `${name}: ${cells[gpu] ? `GPU ${gpu} is ${SHAPES[cells[gpu]][0]}; ` : ""}${counts}`;
 }
 
 main.addEventListener("pointermove", event => {
   if (event.target.parentElement?.id !== "map") return;
-  const at = map.places.findLastIndex(it => it.y <= event.offsetY && it.x <= event.offsetX);
-  if (at >= 0) point(at, Math.floor((event.offsetX - map.places[at].x) / map.places[at].step));
+  const at = map.order.findLastIndex(name => map.places.get(name).y <= event.offsetY && map.places.get(name).x <= event.offsetX);
+  if (at >= 0) point(at, Math.floor((event.offsetX - map.places.get(map.order[at]).x) / map.places.get(map.order[at]).step));
 });
 main.addEventListener("click", event => { if (event.target.parentElement?.id === "map") showNode(); });
 main.addEventListener("keydown", event => {
@@ -289,7 +321,7 @@ main.addEventListener("keydown", event => {
 });
 
 function showNode() {
-  if (map.places[map.at]) { isFocused = true; go(`/now?q=${encodeURIComponent(map.places[map.at].name)}`); }
+  if (map.order[map.at]) { isFocused = true; go(`/now?q=${encodeURIComponent(map.order[map.at])}`); }
 }
 
 // Going about
