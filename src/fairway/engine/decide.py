@@ -13,7 +13,7 @@ from .elastic import grow
 from .eligibility import bound
 from .lifecycle import release, replace_lost
 from .model import Workload
-from .plan import Admit, Keep, Plan, Verdict, Wait
+from .plan import Admit, Facts, Keep, Plan, Reason, Verdict, Wait
 from .policy import Policy
 from .queueing import Order, PendingQueue, pending_queues, positions
 from .reclaim import reclaim
@@ -48,7 +48,7 @@ def _begin(cycle: Cycle) -> tuple[dict[str, PendingQueue], list[Workload]]:
     cycle.foresee()  # windows, and which workloads will have waited too long
     release(cycle)  # time limits, drains, lost nodes, windows that open
     replace_lost(cycle)  # pods lost from running gangs
-    waiting = [one for one in cycle.snapshot.pending if one.key not in cycle.verdicts]
+    waiting = [one for one in cycle.snapshot.pending if not cycle.verdicts or one.key not in cycle.verdicts]
     return pending_queues(cycle.tree, waiting, cycle.policy, cycle.is_blocked)
 
 
@@ -80,9 +80,13 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             found = before[key].facts if key in before and before[key].facts == verdict.facts else verdict.facts
             verdicts[key] = waits[key] = replace(verdict, facts=found, position=places.get(key, 0))
     for line in lines.values():
+        leader, reason, facts = None, Reason.NO_ROOM, Facts()
         for workload, first in line.equivalents:
-            key, told, known = workload.key, waits[first.key], before.get(workload.key)
-            reason, facts = follow(workload, first, cycle) if line.is_strict else (told.reason, told.facts)
+            key, known = workload.key, before.get(workload.key)
+            if line.is_strict:
+                reason, facts = follow(workload, first, cycle)
+            elif first is not leader:
+                leader, reason, facts = first, waits[first.key].reason, waits[first.key].facts
             if not (known and known.facts is facts and known.reason is reason and known.position == places[key]):
                 known = Wait(key, reason, facts, places[key])
             verdicts[key] = waits[key] = known

@@ -22,7 +22,8 @@ from .model import Workload
 from .policy import DAY, Policy
 from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
-from .runtimes import job_family
+from .runtimes import RuntimeGroup, job_family
+from .scoring import Values
 from .snapshot import largest_node
 
 NO_SHARE = 1e9
@@ -47,6 +48,9 @@ class Stands(Protocol):
 KeyTerm = tuple[dict[str, int], str, int, int, int]
 """Held amounts, the resource, what the head adds, the share, what is guaranteed."""
 
+Kin = tuple[Workload, RuntimeGroup, int]
+"""A workload, its kin, and a number that it shares with those that are expected to run alike."""
+
 QueueKey = tuple[bool, bool, int, bool, float, float, float, float, str]
 
 
@@ -58,9 +62,11 @@ def by_priority(line: list[Workload], tree: QueueTree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
-        tree.patience.setdefault(line[0].queue, patience(line, tree))
-        gang = overdue(line, tree)
-        sort_by_need(line, tree)
+        kin = [tree.learned.known_as(one) for one in line]
+        waited = tree.snapshot.now - np.array([one.submitted for one in line])
+        tree.patience.setdefault(line[0].queue, patience(line[0].queue, waited, tree))
+        gang = overdue(line, kin, tree)
+        sort_by_need(line, kin, waited, tree)
         if gang:
             line.sort(key=lambda one: one is not gang)
     if any(one.deadline is not None for one in line):
@@ -103,36 +109,34 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
 
-def sort_by_need(line: list[Workload], tree: QueueTree) -> None:
+def sort_by_need(line: list[Workload], kin: Sequence[Kin], waited: Values, tree: QueueTree) -> None:
     """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
     workload has waited."""
-    known_as, known, sizes = tree.learned.known_as, tree.needs, list[float]()
-    for one in line:
-        _, runtime_group, like = known_as(one)
+    known, sizes = tree.needs, list[float]()
+    for one, runtime_group, like in kin:
         size = known.get(like)
         if size is None:
             size = known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(runtime_group.gpus, 1.0))
         sizes.append(size)
-    waited = tree.snapshot.now - np.array([one.submitted for one in line])
     needs = np.floor(np.array(sizes) - waited / (tree.policy.halving * tree.patience[line[0].queue]))
     line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
 
-def patience(line: Sequence[Workload], tree: QueueTree) -> float:
+def patience(queue: str, seconds: Values, tree: QueueTree) -> float:
     """Seconds in which waiting counts: as long as room of the queue is taken by one workload, on the mean, or as those
     in line have waited, on the mean, where that is longer, up to BUSIEST times. No constant would fit both minutes and
-    weeks."""
-    waited = sum(tree.snapshot.now - one.submitted for one in line) / len(line)
-    span = tree.learned.span(line[0].queue) or waited
+    weeks. `seconds`: how long each in line has waited."""
+    waited: float = sum(seconds.tolist()) / len(seconds)
+    span = tree.learned.span(queue) or waited
     return max(1.0, span, min(waited, BUSIEST * span))
 
 
-def overdue(line: Sequence[Workload], tree: QueueTree) -> Workload | None:
+def overdue(line: Sequence[Workload], kin: Sequence[Kin], tree: QueueTree) -> Workload | None:
     """The first, in the order of submission, that is `overdue` and asks for more GPUs than any node has: they come free
     together only if they are kept for it."""
     since = tree.snapshot.now - tree.policy.overdue * tree.patience[line[0].queue]
     most = largest_node(tree.snapshot) / DEVICE
-    if all(tree.learned.runtime_group(one).gpus <= most for one in {id(one.podsets): one for one in line}.values()):
+    if all(group.gpus <= most for group in {like: group for _, group, like in kin}.values()):
         return None
     old = takewhile(lambda one: one.submitted <= since, line)
     return next((one for one in old if tree.learned.runtime_group(one).gpus > most), None)
@@ -200,7 +204,9 @@ class PendingQueue:
     def _skip(self) -> None:
         """Past all that are like one that was blocked; they follow it."""
         blocked, equivalents, before = self.blocked, self.equivalents, len(self.equivalents)
-        for one, equivalence, is_plain in self.equivalence.each(self.waiting, self.at):
+        kept, of = self.equivalence.kept, self.equivalence.of
+        for one in islice(self.waiting, self.at, None):
+            _, equivalence, is_plain = kept.get(id(one)) or of(one)
             like = blocked.get(equivalence)
             if like is None or not is_plain:
                 break
@@ -224,26 +230,21 @@ class Equivalence:
     """Which workloads are alike, as numbers. They are kept from cycle to cycle by the identity of the workload, which
     is kept with them. `is_learned`: names matter, since runtimes were learned by name."""
 
-    __slots__ = ("_kept", "_numbers", "is_learned")
+    __slots__ = ("_numbers", "is_learned", "kept")
 
     def __init__(self, memo: Memo, *, is_learned: bool) -> None:
         self.is_learned, self._numbers = is_learned, memo.of(EquivalenceNumbers)
-        self._kept: ByWorkload[int, tuple[Workload, int, bool]] = memo.of(Named if is_learned else Unnamed)
+        self.kept: ByWorkload[int, tuple[Workload, int, bool]] = memo.of(Named if is_learned else Unnamed)
 
     def of(self, one: Workload) -> tuple[Workload, int, bool]:
         """The workload, its number, and whether it sets no condition of its own on when it starts."""
-        return self._kept.get(id(one)) or self._found(one)
-
-    def each(self, line: list[Workload], start: int) -> Iterator[tuple[Workload, int, bool]]:
-        """The same for each in a line, from a place on."""
-        kept = self._kept
-        return (kept.get(id(one)) or self._found(one) for one in islice(line, start, None))
+        return self.kept.get(id(one)) or self._found(one)
 
     def _found(self, one: Workload) -> tuple[Workload, int, bool]:
         runtime_group = (one.user, job_family(one.name)) if self.is_learned else ()
         like = id(one.podsets), id(one.topology), ALIKE(one), runtime_group
         number = self._numbers.setdefault(like, len(self._numbers))
-        self._kept[id(one)] = found = one, number, not (one.backs_off_until or one.after) and one.is_active
+        self.kept[id(one)] = found = one, number, not (one.backs_off_until or one.after) and one.is_active
         return found
 
 

@@ -56,14 +56,15 @@ def doors(view: PlanView) -> Found:
 
 def reasons(view: PlanView) -> Found:
     opened, waiting, unready = open_queues(view), view.waiting, view.unready
+    odd = {key for key, one in waiting.items()
+           if one.backs_off_until is not None or one.after or one.queue not in opened or key in unready}  # fmt: skip
     for wait in view.of(Wait):
-        asker, told = waiting.get(wait.workload), wait.reason
+        key, told = wait.workload, wait.reason
+        asker = waiting.get(key) if told in CERTAIN or key in odd else None
         if asker and asker.is_active and not asker.refused:
-            is_plain = asker.queue in opened and asker.backs_off_until is None and not asker.after
-            is_plain &= wait.workload not in unready
-            why = None if is_plain else refusal(view, asker)
+            why = refusal(view, asker) if key in odd else None
             if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
-                yield wait.workload, f"{told}, but {why}"
+                yield key, f"{told}, but {why}"
 
 
 def open_queues(view: PlanView) -> set[str]:
