@@ -1,7 +1,9 @@
 """What must hold at every moment, whatever fails: watched on the server's own objects, at every commit.
 
 No device or CPU is given twice; no rank runs twice, and nothing runs of a workload that is over; no gang stays started
-in part; no queue has more admitted than its limit; and what a workload is charged is the integral of what it held.
+in part; no queue has more admitted than its limit, or spends more than its budget; nothing starts on a node that is
+reserved for others; what a workload is charged is the integral of what it held; and nothing waits long that a
+scheduler which has just come would start.
 """
 
 from collections import Counter, defaultdict
@@ -123,7 +125,8 @@ class Meter:
 class Watcher:
     """Follows the store's log; `broken` says what did not hold. `dead`: nodes of which nothing is known;
     `is_shared`: another scheduler binds too, so that kubelets refuse what is too much; `drift`: seconds by which clocks
-    are set; `patience`: those for which a gang may be there in part."""
+    are set; `patience`: those for which a gang may be there in part, or a workload wait that could start. `reserved`:
+    a node, the queue that alone may start there, from when and until when."""
 
     store: Store
     clock: Clock
@@ -131,6 +134,8 @@ class Watcher:
     is_shared: bool = False
     drift: float = 0.0
     patience: float = float("inf")
+    reserved: tuple[str, str, float, float] = ("", "", 0.0, 0.0)
+    waiting: dict[str, float] = field(default_factory=dict)
     position: int = 0
     broken: list[str] = field(default_factory=list)
     succeeded: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -148,6 +153,8 @@ class Watcher:
                     self._see_pod(event)
                 elif event.key.resource == WORKLOADS:
                     self._see_workload(event)
+                elif event.key.resource == QUEUES and not event.gone:
+                    self._see_queue(msgspec.json.decode(event.value))
             self.position = self.store.revision
             await self.store.changed()
 
@@ -168,8 +175,11 @@ class Watcher:
         workload = msgspec.json.decode(event.value)
         name, uid = event.key.name, workload["metadata"]["uid"]
         meter, now = self.meters[uid], self.clock.now()
+        before = meter.admitted
         if complaint := meter.see(workload, now):
             self.broken.append(f"{name} {complaint}")
+        if before is None and meter.admitted is not None:
+            self._check_reserved(workload, meter.admitted)
         if event.gone:
             self.workloads.pop(name, None)
         else:
@@ -180,6 +190,28 @@ class Watcher:
             self.charged.setdefault(uid, (meter.queue, least - slack, most + slack))
         self._check_quota(meter.queue)
         self._check_gang(name)
+
+    def _see_queue(self, queue: Thing) -> None:
+        budget = queue["spec"].get("budget", {})
+        spent = queue.get("status", {}).get("budgetSpent", {}).get("gpuHours", 0.0)
+        if budget and spent > float(budget["gpuHours"]) * (1 + 1e-6):
+            self.broken.append(f"queue {queue['metadata']['name']} spent {spent} GPU-hours of {budget['gpuHours']}")
+
+    def _check_reserved(self, workload: Thing, at: float) -> None:
+        """What starts in the window on a node that is reserved is of its queue."""
+        node, queue, start, end = self.reserved
+        on = {it["node"] for one in workload["status"]["admission"]["podSets"] for it in one.get("nodes", ())}
+        is_theirs = workload["spec"].get("queue", "default") == queue
+        if node in on and start <= at < end and not is_theirs and not self.is_shared:
+            name = workload["metadata"]["name"]
+            self.broken.append(f"{name} starts on {node} at {at - start:.1f} s, reserved for {queue}")
+
+    def check_waiting(self, could_start: Collection[str]) -> None:
+        """`could_start`: what a scheduler would admit that has just come."""
+        now = self.clock.now()
+        self.waiting = {key: self.waiting.get(key, now) for key in could_start}
+        late = [key for key, since in self.waiting.items() if now > since + self.patience]
+        self.broken += [f"{key} could start for {now - self.waiting[key]:.0f} s, and waits" for key in late]
 
     def _count(self, pod: Thing) -> None:
         meta = pod["metadata"]

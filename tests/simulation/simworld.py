@@ -191,7 +191,7 @@ class Kubelets(Hollow):
             is_there = is_own or (is_running(other) and not is_frozen(other))
             if other["spec"].get("nodeName") == pod.spec.node_name and is_there:
                 taken += parse(other["spec"]["containers"][0]["resources"]["requests"]["cpu"], "cpu")
-        return node is not None and taken > parse(node["status"]["allocatable"]["cpu"], "cpu")
+        return node is not None and "status" in node and taken > parse(node["status"]["allocatable"]["cpu"], "cpu")
 
 
 def as_controller(transport: Transport) -> Transport:

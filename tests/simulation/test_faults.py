@@ -16,19 +16,24 @@ from dataclasses import dataclass, replace
 import pytest
 from faults import Faults, Machine, kill_and_start
 from invariants import GPU, Watcher
-from simload import ABOVE, Ask, load, nodes, queues
+from simload import ABOVE, QUEUE, Ask, load, nodes, queues
 from simtrouble import FAR, LENGTH, OVER, bind_where_there_is_room, cancel, jump, of_replica, submit, troubles
 from simworld import KINDS, SETTINGS, Thing, World, cluster, is_true, names, priority
 
+from fairway.api.quantities import time_text
+from fairway.cli.whatif import READ
 from fairway.clock import VirtualClock, seeded
+from fairway.engine import FAIRWAY, Admit, decide, snapshot_of
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
+from fairway.offline import read
 from fairway.settings import Settings
 
 START, QUIET, END = 1_800_000_000.0, 150.0, 3000.0
 SEEDS = 10_000 if os.environ.get("FAIRWAY_SOAK") else 500
 BATCH = 5
 PATIENCE = 300.0
+OPENS, SETTLED, CLOSES, LOOK_SECONDS = 5.0, 20.0, 245.0, 60.0
 LAGS = (0.0, 0.0, 0.02, 0.2, 1.0)
 
 
@@ -60,6 +65,8 @@ async def _story(seed: int, clock: VirtualClock) -> Outcome:
             if not has_door:
                 room = dict.fromkeys(names(there), 8)
                 others.append(tasks.create_task(bind_where_there_is_room(world, room, random.Random(seed))))
+            if len(there) > 1 and chance.random() < 0.3:
+                watcher.reserved = await _reserve(world, names(there)[0])
             asks = load(chance, has_door=has_door)
             free = [ask for ask in asks if ask.is_free and chance.random() < 0.1]
             stays = [ask for ask in asks if ask not in free]
@@ -70,7 +77,7 @@ async def _story(seed: int, clock: VirtualClock) -> Outcome:
                     await cancel(world, ask, chance.uniform(0, LENGTH / 2))
                 for task in wrong:
                     await task
-                broken = await _finished(world, stays, free)
+                broken = await _finished(world, stays, free, watcher)
                 watcher.finish()
                 watcher.check_charges(await _spent(world), ABOVE)
             finally:
@@ -104,9 +111,25 @@ async def _submit(world: World, chance: random.Random, asks: Sequence[Ask]) -> N
         await world.clock.sleep(chance.choice((0, 0, 5, 30)))
 
 
-async def _finished(world: World, asks: Sequence[Ask], cancelled: Sequence[Ask]) -> list[str]:
+async def _reserve(world: World, node: str) -> tuple[str, str, float, float]:
+    """A node for the team for a while; what was decided before may be written a little later."""
+    spec = {"queue": "team", "nodes": [node], "start": time_text(START + OPENS), "duration": f"{CLOSES - OPENS:.0f}s"}
+    await world.apply({**QUEUE, "kind": "Reservation", "metadata": {"name": "course"}, "spec": spec})
+    return node, "team", START + SETTLED, START + CLOSES
+
+
+async def _could_start(world: World) -> set[str]:
+    """What waits and would start, if all that is known were what is written."""
+    things = [{**it, "apiVersion": kind.group_version, "kind": kind.name}
+              for kind in READ for it in await world.client.list(Selection(kind))]  # fmt: skip
+    plan = decide(snapshot_of(read(things, now=world.clock.now(), is_live=True)), FAIRWAY)
+    return {it.workload for it in plan.verdicts if isinstance(it, Admit) and not it.after}
+
+
+async def _finished(world: World, asks: Sequence[Ask], cancelled: Sequence[Ask], watcher: Watcher) -> list[str]:
     """Workloads that did not end as they should, or were not charged."""
     left: dict[str, object] = {}
+    looks_at = START + QUIET
     while world.clock.now() < START + END:
         seen = {it["metadata"]["name"]: it for it in await world.client.list(Selection(kinds.WORKLOADS))}
         told = [ask for ask in asks if ask.workload in seen or not await _ended_before(world, ask)]
@@ -114,6 +137,9 @@ async def _finished(world: World, asks: Sequence[Ask], cancelled: Sequence[Ask])
         left |= {ask.workload: _state(seen[ask.workload]) for ask in cancelled if _goes_on(seen.get(ask.workload))}
         if not left:
             return []
+        if world.clock.now() > looks_at:
+            watcher.check_waiting(await _could_start(world))
+            looks_at = world.clock.now() + LOOK_SECONDS
         await world.clock.sleep(5)
     return [f"{name} did not end: {state}" for name, state in left.items()]
 

@@ -45,11 +45,13 @@ def workload(*, least: int = 1, pods: int = 1, served: float = 0.0, until: float
     }  # fmt: skip
 
 
-def complaints(*steps: Step, charged: float | None = None) -> list[str]:
+def complaints(*steps: Step, charged: float | None = None, waits: int = 0) -> list[str]:
+    """Node n1 is reserved for another queue from the 20th second to the 50th. `waits`: how often, each minute, a
+    scheduler that has just come would start something."""
     clock, store = VirtualClock(START), Store()
 
     async def story() -> list[str]:
-        watcher = Watcher(store, clock, patience=60)
+        watcher = Watcher(store, clock, patience=60, reserved=("n1", "others", START + 20, START + 50))
         watching = asyncio.create_task(watcher.run())
         await asyncio.sleep(0)
         for at, resource, thing in ((0, "nodes", node("n1", cpu=4, gpus=4)), *steps):
@@ -60,6 +62,9 @@ def complaints(*steps: Step, charged: float | None = None) -> list[str]:
         await clock.sleep(0.001)
         watching.cancel()
         watcher.finish()
+        for _ in range(waits):
+            watcher.check_waiting({"default/job-b"})
+            await clock.sleep(60)
         if charged is not None:
             watcher.check_charges({"team": charged}, {})
         return watcher.broken
@@ -71,6 +76,10 @@ TEAM, WIDE = ({"metadata": {"name": "team"}, "spec": {"quotas": [{"limit": {"nvi
 ADMITTED, OVER, FALSE = (workload(admitted=0), *(workload(admitted=0, finished=10, served=it) for it in (10, 9)))
 AGAIN, GANG = workload(admitted=5), workload(least=2)
 UNBOUND = pod("b", on="")
+RESERVED, SPENT = workload(admitted=30), {
+    "metadata": {"name": "dept"}, "spec": {"budget": {"gpuHours": "0.5", "period": "1h"}},
+    "status": {"budgetSpent": {"gpuHours": 0.6}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("steps", "complaint"), [
@@ -81,6 +90,8 @@ UNBOUND = pod("b", on="")
     ([(0, QUEUES, TEAM), (0, WORKLOADS, workload(pods=2, admitted=0))], "queue team has 2 GPUs of [1]"),
     ([(0, WORKLOADS, GANG), (1, "pods", pod("a")), (99, "pods", pod("a"))], "job-a is there in part for 98 s"),
     ([(0, WORKLOADS, ADMITTED), (10, WORKLOADS, FALSE)], "job-a served"),
+    ([(30, WORKLOADS, RESERVED)], "job-a starts on n1 at 10.0 s, reserved for others"),
+    ([(0, QUEUES, SPENT)], "queue dept spent 0.6 GPU-hours of 0.5"),
     ([(0, WORKLOADS, ADMITTED), (5, WORKLOADS, AGAIN)], "job-a was admitted anew without an end"),
 ])  # fmt: skip
 def test_what_must_not_be_is_told(steps: list[Step], complaint: str) -> None:
@@ -100,6 +111,11 @@ def test_a_life_as_it_should_be_is_not_complained_of() -> None:
         (90, "pods", pod("b", rank="1")),
         (95, WORKLOADS, workload(least=2, pods=1, admitted=1, finished=95, served=98)),
     ) == []  # fmt: skip
+
+
+@pytest.mark.parametrize(("looks", "is_right"), [(2, True), (3, False)])
+def test_what_could_start_waits_no_longer_than_patience(looks: int, is_right: bool) -> None:
+    assert (not complaints(waits=looks)) == is_right
 
 
 @pytest.mark.parametrize(("charged", "is_right"), [(10, True), (9, False), (20, False)])
