@@ -282,7 +282,7 @@ class CandidateSet:
         if not lost:
             return (stage, frozenset()), (-inf, 0.0, 0, gone, 0.0), candidates
         priorities, costs, ages, _, _ = zip(*(candidate.order for candidate in lost))
-        has_core, queues = lost[-1].pod is None, frozenset(candidate.queue for candidate in lost)
+        queues, has_core = frozenset(one.queue for one in lost), any(one.pod is None for one in lost)
         price = max(priorities), sum(costs) if has_core else 0.0, len(lost), gone, max(ages)
         return (stage, queues), price, candidates
 

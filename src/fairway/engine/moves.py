@@ -59,12 +59,13 @@ def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) 
     return found
 
 
-def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> None:
-    """Count the room that those of them take which are movable off this node."""
+def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
+    """Count the room that those of them take which are movable off this node; returns their keys."""
     moved = movable(victims, row, cycle, spoken)
     for one in victims:
         if one.workload.key in moved and (known := _idle_place(one, row, cycle)) is not None:
             reserve_idle(spoken, known[0].pool, known[1], cycle)
+    return moved
 
 
 def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]], cycle: Cycle) -> None:

@@ -8,8 +8,10 @@ kept unless it is kept there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from .draft import Room
 from .eligibility import over_limit
 from .eviction_rules import full_bucket
 from .feasibility import Request, Shape, feasible
-from .model import PodClass, Workload
+from .model import PodClass, Running, Workload
 from .moves import Spoken, movable, reserve_idle, speak_for
 from .place import cache_of, room
 from .plan import Cause
@@ -26,6 +28,10 @@ from .pod_affinity import bound_to_itself, leans_on, near
 from .quota import Account, Demand
 from .resources import DEVICE
 from .snapshot import Mask
+
+At = TypeVar("At")
+OnNode = tuple[int, Offer, Request]
+"""A node, what makes room there, and what is requested in all."""
 
 
 class Search:
@@ -46,6 +52,7 @@ class Search:
             self.cycle.paired.add(workload.key)
         self._planned: dict[int, list[int]] = {}
         self._spoken = Spoken()  # idle room that its own pods, or victims that are moved, will take
+        self._moved = set[str]()  # keys of those victims
         self._ahead, self._columns = candidates.cycle.draft.ahead(), len(cycle.snapshot.resources)
 
     def _allowed(self) -> Mask | None:
@@ -150,10 +157,17 @@ class Search:
         count -= self._use_free(shape, mask, count)
         if count <= 0:
             return True
+        node = self._on_one_node(shape, mask, count) if count > 1 else None
+        if node is None:
+            return self._one_by_one(shape, mask, count)
+        return self._cheaper(node, partial(self._one_by_one, shape, mask, count))
+
+    def _one_by_one(self, shape: Shape, mask: Mask, count: int) -> bool:
+        """Take the cheapest place for one pod, so many times."""
         prices = self._prices(shape, mask)
         while count > 0 and (best := prices.pop()) is not None:
             sort, price, row = best
-            offer = self._offer(shape, row)
+            offer = self._offer(shape.request, row)
             if offer is None:
                 continue
             if (offer[0], offer[1]) != (sort, price):
@@ -162,17 +176,50 @@ class Search:
             before = len(self.taken)
             if self.take(offer[2]):
                 self._plan(shape.request, row)
-                cores = [one.victim.one for one in offer[2] if one.pod is None]
-                speak_for(cores, row, self.cycle, self._spoken)
+                self._moved |= speak_for(dearest_first(offer[2]), row, self.cycle, self._spoken)
                 count -= 1
             if count and len(self.taken) > before:
                 self._look(prices, shape, {row, *(at for candidate in offer[2] for at in candidate.rows if mask[at])})
         return count <= 0
 
+    def _on_one_node(self, shape: Shape, mask: Mask, count: int) -> OnNode | None:
+        """The cheapest node that holds all of the pods, as if they were one."""
+        request = shape.request
+        if request.share:
+            return None
+        size = tuple(amount * count for amount in request.amounts)
+        whole = request._replace(amounts=size, devices=request.devices * count, size=request.size * count)
+        capacity = self.cycle.snapshot.capacity
+        wide = mask & np.all([capacity[column] >= amount for column, amount in zip(whole.columns, size)], axis=0)
+        offers = ((row, self._offer(whole, row)) for row in self.candidates.by_row if wide[row])
+        found = [(row, offer, whole) for row, offer in offers if offer is not None]
+        return min(found, key=lambda one: (self._rank(one[1]), one[0]), default=None)
+
+    def _cheaper(self, node: OnNode, one_by_one: Callable[[], bool]) -> bool:
+        """Take what makes room for all pods on one node, or, if that is no dearer, for one after the other: a gang may
+        need fewer victims where its pods are together."""
+        begun, before = len(self.taken), (_copy(self._planned), _copy(self._spoken), set(self._moved))
+        is_covered, single = one_by_one(), self.taken[begun:]
+        after, moved = (self._planned, self._spoken, self._moved), self._moved
+        for candidate in reversed(single):
+            candidate.give_back(self.cycle)
+        del self.taken[begun:]
+        row, offer, whole = node
+        if is_covered and (not single or self._rank(self.candidates.priced(single, moved)) <= self._rank(offer)):
+            self._planned, self._spoken, self._moved = after
+            return self.take(single)
+        self._planned, self._spoken, self._moved = before
+        self._plan(whole, row)
+        return self.take(offer[2])
+
+    def _rank(self, offer: Offer) -> tuple[object, ...]:
+        """What decides between offers: the smaller goes first."""
+        return offer[0][0], self.candidates.rule.ranked(offer[0][1]), offer[1]
+
     def _look(self, prices: Prices, shape: Shape, rows: Iterable[int]) -> None:
         """Price these nodes."""
         for row in rows:
-            if row in self.candidates.by_row and (offer := self._offer(shape, row)) is not None:
+            if row in self.candidates.by_row and (offer := self._offer(shape.request, row)) is not None:
                 prices.put(offer, row)
 
     def _prices(self, shape: Shape, mask: Mask) -> Prices:
@@ -219,10 +266,10 @@ class Search:
         for _, slot in slots[: 1 if request.share else request.devices]:
             less[slot] += part
 
-    def _offer(self, shape: Shape, row: int) -> Offer | None:
+    def _offer(self, request: Request, row: int) -> Offer | None:
         """The price of room for one more pod on a node, and the candidates that give it; None where there is no such
         room. Candidates in their order, without those not needed, or one alone if that is cheaper."""
-        request, candidates, left = shape.request, self.candidates, self._left(row)
+        candidates, left = self.candidates, self._left(row)
         if self._fits(request, left):
             return FREE
         there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
@@ -238,15 +285,14 @@ class Search:
             cores = (one for one in there if one.pod is None and loses[one.queue])
             sets += [[one] for one in cores if self._fits(request, self._left(row), candidates.gives(one, row))]
         offers = [candidates.priced(one, self._movable(one, row) if moved else moved) for one in sets if one]
-        ranked = candidates.rule.ranked
-        return min(offers, key=lambda offer: (offer[0][0], ranked(offer[0][1]), offer[1]))
+        return min(offers, key=self._rank)
 
     def _movable(self, candidates: Iterable[Candidate], row: int) -> set[str]:
-        """Keys of the workloads that could leave a node for others; where all must move, none is told apart."""
+        """Keys of the workloads that could leave a node for others, the dearest first; where all must move, none is
+        told apart."""
         if self.candidates.rule.cause is Cause.CONSOLIDATED:
             return set()
-        cores = (one.victim for one in candidates if one.pod is None and not one.victim.lost)
-        return movable((victim.one for victim in cores), row, self.cycle, self._spoken)
+        return movable(dearest_first(candidates), row, self.cycle, self._spoken)
 
     def _picked(self, request: Request, row: int, lines: Iterable[list[Candidate]]) -> list[Candidate]:
         """The first of these that make room on a node for one more pod, without those not needed; none if they do not
@@ -300,6 +346,16 @@ class Search:
         if not devices or devices[0] == -1:
             return True
         return sum(1 for room in devices if room >= DEVICE) >= request.devices
+
+
+def _copy(amounts: dict[At, list[int]]) -> dict[At, list[int]]:
+    return {at: list(each) for at, each in amounts.items()}
+
+
+def dearest_first(candidates: Iterable[Candidate]) -> list[Running]:
+    """The workloads among them that are taken whole, in the order in which they are moved."""
+    cores = [one for one in candidates if one.pod is None and not one.victim.lost]
+    return [one.victim.one for one in sorted(cores, key=attrgetter("number"), reverse=True)]
 
 
 def shift(left: list[int], by: Room, times: int) -> None:
