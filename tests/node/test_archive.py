@@ -1,5 +1,6 @@
 """Runs are kept when their pods are gone: each once, whatever moment Fairway is killed at."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,23 @@ def test_a_run_that_lasts_is_not_removed_however_much_it_wrote(kept: Archive):
     (place / "started").unlink()
     Archive(kept.pods, kept.logs, Bounds(size=10)).tidy(None, 0.0)
     assert not (place / REMOVED).exists()
+
+
+def test_a_pod_that_goes_while_the_logs_are_measured_is_passed_over(
+    kept: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving, scan = pod(kept.pods, "u-9"), os.scandir
+    run(leaving, 0, 1)
+    stays = run(pod(kept.pods, "u-8"), 0, 1, text=b"x" * (2 << 20) + b"\n")
+
+    def leave_first(place: str | Path) -> object:
+        if str(place) == str(leaving / "containers" / "main"):
+            shutil.rmtree(leaving)
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", leave_first)
+    Archive(kept.pods, kept.logs, Bounds(size=1 << 20)).tidy(None, 0.0)
+    assert not leaving.exists() and (stays / REMOVED).exists()
 
 
 def test_how_a_run_ended_is_said_with_the_reason_of_its_workload(kept: Archive):

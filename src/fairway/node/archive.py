@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from glob import iglob
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,8 @@ class Archive:
 
     def _shrink(self) -> None:
         """The text of the oldest ended runs goes until the rest is a tenth below the bound."""
-        runs = [run for own in (*self.pods.glob("*-*"), *self.logs.glob("*/*/*/*-*")) for run in _folders(own)]
+        kept = (self.logs / own for own in iglob("*/*/*/*-*", root_dir=self.logs))
+        runs = [run for own in (*self.pods.glob("*-*"), *kept) for run in _folders(own)]
         sizes = {run: size_of(run) for run in runs}
         total = sum(sizes.values())
         if total <= self.bounds.size:
@@ -252,7 +254,8 @@ class Archive:
         for _, run in ended:
             if total <= self.bounds.size * 0.9:
                 return
-            remove(run)
+            with suppress(FileNotFoundError):  # moved meanwhile
+                remove(run)
             total -= sizes[run]
 
 
@@ -262,8 +265,9 @@ def _are_names(*words: str) -> bool:
 
 
 def _folders(own: Path) -> Iterator[Path]:
+    """Of the runs in a pod's folder; none of one that goes meanwhile."""
     for kind in KINDS:
-        yield from own.glob(f"{kind}/*/[0-9]*")
+        yield from (own / run for run in iglob(f"{kind}/*/[0-9]*", root_dir=own))
 
 
 def _counted(runs: list[Run]) -> Iterator[Run]:

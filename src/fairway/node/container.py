@@ -116,7 +116,9 @@ def _read(path: Path) -> str:
 
 def history(folder: Path) -> tuple[Attempt, ...]:
     """The attempts of a container that are kept, oldest first."""
-    numbers = sorted(int(it.name) for it in folder.iterdir()) if folder.exists() else []
+    numbers = list[int]()
+    with suppress(FileNotFoundError):
+        numbers = sorted(map(int, os.listdir(folder)))
     return tuple(inspect(folder / str(number)) for number in numbers)
 
 

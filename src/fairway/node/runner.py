@@ -12,6 +12,7 @@ closed to other users; without, all run as the user of this process, and nothing
 
 import asyncio
 import base64
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -70,6 +71,7 @@ AGAIN_SECONDS, PAUSE_SECONDS, SOON_SECONDS = 10.0, 1.0, 0.1
 TIDY_SECONDS, HOUR = 60.0, 3600.0
 FORCED_SECONDS = 2.0
 FREEZING_SECONDS = 0.02
+log = logging.getLogger(__name__)
 
 
 class Runner:
@@ -190,7 +192,10 @@ class Runner:
                 began = {(it.get("annotations") or {}).get(BEGAN, "") for it in made}
                 uids = {it["uid"] for it in made} | began | self._pods.keys()  # a bare pod may be its own Workload
                 asked_at = now
-            await self.clock.in_thread(partial(self.archive.tidy, uids, now))
+            try:
+                await self.clock.in_thread(partial(self.archive.tidy, uids, now))
+            except OSError as error:
+                log.warning("the logs of earlier runs are not within their bounds: %s; trying again", error)
 
     def _changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old

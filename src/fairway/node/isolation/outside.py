@@ -12,6 +12,7 @@ over.
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from glob import iglob
 from pathlib import Path
 
 import msgspec
@@ -34,7 +35,8 @@ Who = Callable[[list[Use]], Mapping[int, str]]
 
 def strangers(seen: Iterable[Use], pods: Path) -> dict[int, str]:
     """Device → who uses it besides Fairway. `pods`: the folder of all pods."""
-    shims = {pid for lock in pods.glob("*-*/containers/*/*/lock") if (pid := holder(lock))}
+    locks = iglob("*-*/containers/*/*/lock", root_dir=pods)  # it passes over what goes meanwhile
+    shims = {pid for lock in locks if (pid := holder(pods / lock))}
     found = {one.index: [it for pid in one.pids if (it := _stranger(pid, shims, pods))] for one in seen}
     return {index: "; ".join(sorted(who)[:MOST_NAMED]) for index, who in found.items() if who}
 
