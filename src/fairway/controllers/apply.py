@@ -9,7 +9,7 @@ Why others wait is written by `Waits`.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
@@ -116,12 +116,13 @@ class Writer:
     def _in_turn(self, made: dict[str, Decided]) -> None:
         """What grows, or starts at once, is written after all that shrinks for it, by this plan or one before: killed
         between the two, the room is nobody's, never that of both."""
+        shrinks, before = _by_beneficiary(made.values()), _by_beneficiary(self._decided.values())
         for key in [key for key, one in made.items() if not _beneficiary(one)]:
-            chain = [one for one in made.values() if _beneficiary(one) == key] + [made.pop(key)]
+            chain = [*shrinks[key], made.pop(key)]
             for first, then in pairwise(chain):
                 made.pop(first.verdict.workload)
                 self._after[first.verdict.workload].append(then)
-            unwritten = [it for it in self._decided.values() if key and _beneficiary(it) == key]
+            unwritten = [it for it in before[key] if self._decided.get(it.verdict.workload) is it]
             if unwritten:
                 self._after[unwritten[-1].verdict.workload].append(chain[0])
             else:
@@ -262,6 +263,15 @@ def _is_at_once(verdict: Verdict) -> TypeGuard[Admit]:
 
 def _beneficiary(one: Decided) -> str:
     return one.verdict.beneficiary if isinstance(one.verdict, Resize) else ""
+
+
+def _by_beneficiary(those: Iterable[Decided]) -> defaultdict[str, list[Decided]]:
+    """Those that shrink for others, by whom they do it for."""
+    found: defaultdict[str, list[Decided]] = defaultdict(list)
+    for one in those:
+        if key := _beneficiary(one):
+            found[key].append(one)
+    return found
 
 
 def _lost(seen: WorkloadObject, now: float) -> float:
