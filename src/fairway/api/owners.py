@@ -316,6 +316,7 @@ MIRRORED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "data": ("data", str), "priority-class": ("priorityClassName", str), "notify": ("notify", str),
 }  # fmt: skip
 """Annotation (without `fairway.dev/`) → field of the spec, and how its text is read."""
+PREFIX = f"{objects.GROUP}/"
 
 
 def mirrored(owner: objects.Metadata, podsets: tuple[PodSetSpec, ...]) -> WorkloadSpec:
@@ -355,8 +356,7 @@ def annotated(name: str) -> str:
 
 
 def _notes(meta: objects.Metadata) -> list[tuple[str, str]]:
-    found = ((*key.partition("/"), text) for key, text in meta.annotations.items())
-    return [(name, text) for group, _, name, text in found if group == objects.GROUP]
+    return [(key[len(PREFIX) :], text) for key, text in meta.annotations.items() if key.startswith(PREFIX)]
 
 
 def _topology(meta: objects.Metadata) -> TopologySpec:

@@ -9,7 +9,6 @@ values and come out as the msgspec type asked for (default: dict). It does not c
 import builtins
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -231,8 +230,8 @@ class Client:
 
     async def _send(self, request: Request, value: Any) -> dict[str, Any]:
         headers = {"content-type": "application/json", **request.headers}
-        body = await self.call(replace(request, headers=headers, body=msgspec.json.encode(value)))
-        return msgspec.json.decode(body, type=dict[str, Any])
+        sent = Request(request.method, request.path, request.query, headers, msgspec.json.encode(value))
+        return msgspec.json.decode(await self.call(sent), type=dict[str, Any])
 
     async def _answer(self, request: Request) -> AsyncGenerator[bytes, None]:
         """The body, in chunks."""
