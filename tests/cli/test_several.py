@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from .test_commands import Machine
+from .test_commands import Machine, heeds_ctrl_c
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +189,24 @@ def test_on_a_terminal_many_are_cancelled_only_when_their_number_is_agreed_to(ma
     assert {machine.workload(name)["phase"] for name in names} == {"Running"}
     said = on_terminal(machine, "y\n", "cancel", "-l", "many=yes")
     assert "many0 cancelled" in said and said.rstrip().endswith("3 cancelled")
+
+
+def test_ctrl_c_at_the_question_ends_the_command_at_once_and_nothing_is_cancelled(machine: Machine) -> None:
+    submit(machine, "asked", "sleep 600")
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "fairway", "cancel", "--all"], env=machine.environment, cwd=machine.folder,
+        stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=heeds_ctrl_c,
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[y/N]: " not in said:
+        said += os.read(ours, 4096)
+    program.send_signal(signal.SIGINT)
+    assert program.wait(60) == 130
+    os.close(ours)
+    assert "asked" in machine.run("ls", "-o", "name").split()
+    machine.run("cancel", "asked")
 
 
 def on_terminal(machine: Machine, typed: str, *command: str) -> str:

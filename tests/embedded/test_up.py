@@ -73,7 +73,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Path]:
 async def test_a_second_up_says_that_one_runs(folder: Path):
     second = subprocess.run([*ALONE, str(folder)], capture_output=True, text=True)
     assert second.returncode == 1
-    assert second.stderr == f"alone: a cluster runs on {folder} already; stop it with `fairway down`\n"
+    assert second.stderr == f"alone: a cluster runs on {folder} already; `fairway down --data-dir {folder}` stops it\n"
     with pytest.raises(UpError, match="runs on"):
         await start(folder)
 

@@ -18,7 +18,7 @@ from fairway.kube.client import ApiError, Client
 from .find import Found
 from .listing import ORDER, OVER, Listed
 from .main import Problem
-from .output import show
+from .output import is_agreed, show
 from .replicas import find
 from .rows import Filter, chosen, keys, taken
 
@@ -120,7 +120,7 @@ def agreed(verb: str, found: Sequence[Found | Problem]) -> bool:
         return True
     states = Counter(msgspec.convert(it.workload, Listed).state for it in those)
     listed = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
-    return click.confirm(f"{verb} {len(those):,} workload{'s' * (len(those) > 1)} ({listed})?", err=True)
+    return is_agreed(f"{verb} {len(those):,} workload{'s' * (len(those) > 1)} ({listed})?")
 
 
 async def _act(client: Client, one: Found | Problem, act: Act) -> str | Problem:

@@ -5,6 +5,7 @@ A table is plain text in columns, as kubectl prints; nothing is left out or cut 
 
 import re
 import shutil
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,15 @@ def listing_option(command: Callable[..., Any]) -> Callable[..., Any]:
     forms = click.Choice(["table", "wide", "name", "json", "yaml"])
     return click.option("-o", "--output", type=forms, default="table", show_default=True,
                         help="The format; wide leaves out no column, name prints names only.")(command)  # fmt: skip
+
+
+def is_agreed(question: str) -> bool:
+    """The answer of a user on a terminal. Ctrl-C ends the command at once: asyncio would only take note of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return click.confirm(question, err=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def print_names(things: Iterable[Mapping[str, Any]]) -> None:

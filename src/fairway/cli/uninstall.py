@@ -27,6 +27,7 @@ from .installed import each
 from .leader import OUR_OWN, has_leader
 from .main import Problem
 from .manifests import Thing, ref_of
+from .output import is_agreed
 
 DOORS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicyBinding",
          "ValidatingAdmissionPolicy")  # fmt: skip
@@ -69,7 +70,7 @@ async def _confirm(client: Client, *, yes: bool) -> None:
     if said["gitVersion"].endswith(OUR_OWN):
         raise Problem("this is the cluster of `fairway up`; `fairway down` stops it")
     counts = [f"{len(await _all(client, kind))} {kind.name}s" for kind in (kinds.QUEUES, kinds.WORKLOADS)]
-    if not yes and not click.confirm(f"Delete Fairway with {' and '.join(counts)}? Jobs that run go on"):
+    if not yes and not is_agreed(f"Delete Fairway with {' and '.join(counts)}? Jobs that run go on"):
         raise click.Abort
 
 

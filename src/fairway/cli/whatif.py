@@ -127,9 +127,9 @@ async def policy_of(client: Client) -> "Policy":
 
 async def _known(client: Client) -> "list[Part]":
     """What the API server has of READ; the controller decides on no more. It is sent while the engine is imported."""
-    sent = asyncio.gather(*(client.list(Selection(kind), msgspec.Raw) for kind in READ))
-    forms = await client.clock.in_thread(_forms)
-    known = [msgspec.json.decode(it, type=form) for form, them in zip(forms, await sent) for it in them]
+    lists = asyncio.gather(*(client.list(Selection(kind), msgspec.Raw) for kind in READ))
+    sent, forms = await asyncio.gather(lists, client.clock.in_thread(_forms))
+    known = [msgspec.json.decode(it, type=form) for form, them in zip(forms, sent) for it in them]
     return [*known, *_alone(known)]
 
 

@@ -172,7 +172,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise UpError(f"a cluster runs on {folder} already; stop it with `fairway down`") from error
+        raise UpError(f"a cluster runs on {folder} already; `fairway down --data-dir {folder}` stops it") from error
     try:
         yield
     finally:

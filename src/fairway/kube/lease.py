@@ -73,7 +73,7 @@ class Election:
                 try:
                     await self._turn()
                 except (ApiError, OSError, msgspec.MsgspecError) as error:
-                    log.warning("lease %s: %s", self.lease.name, error)
+                    log.warning("lease %s: %s", self.lease.name, str(error) or type(error).__name__)
                 if self.acquired.is_set() and not self.is_leader():
                     self.acquired.clear()
                     log.warning("lease %s is lost", self.lease.name)

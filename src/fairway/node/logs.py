@@ -57,7 +57,8 @@ class Gap:
 
     def __str__(self) -> str:
         written = max(0, self.size - self.lines * HEAD)  # what the program wrote: the heads of the lines are ours
-        return f"{self.lines:,} lines ({written / (1 << 20):,.1f} MiB) are missing here: {WHY[self.why]}"
+        shown = f"{written / (1 << 20):,.1f} MiB" if written >= 1 << 20 else f"{written / (1 << 10):.1f} KiB"
+        return f"{self.lines:,} lines ({shown}) are missing here: {WHY[self.why]}"
 
 
 Piece = bytes | Gap
