@@ -6,7 +6,7 @@ Surplus goes before any core, the queue most above its share first, then lower p
 
 from bisect import insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
@@ -24,7 +24,7 @@ from .resources import counts_of
 
 Sort = tuple[int, frozenset[str]]
 """The stage of what is given, and the queues that give: what decides first between offers. Stages: 0 surplus, 1 a core,
-2 and 3 the same where a PodDisruptionBudget allows no more disruptions."""
+and 2 more for each pod that a PodDisruptionBudget does not allow to go."""
 Price = tuple[float, float, int, float, float]
 """Priority, cost, how many, all of those that are not moved; the cost of those that are; age negated: the smaller goes
 first among offers of a sort."""
@@ -195,15 +195,17 @@ class CandidateSet:
             if any(leans(podset.pod, pod) for podset in those[0].workload.podsets for pod in mine) for one in those
         }
 
-    def stage(self, candidates: Iterable[Candidate]) -> int:
-        """The stage (`Sort`) of candidates not taken yet, all together."""
-        pods, has_core = Counter[Disruption](), False
+    def stage(self, candidates: Sequence[Candidate]) -> int:
+        """The stage (`Sort`) of candidates not taken yet, all together, whatever the number of pods."""
+        return 2 * (self.excess(candidates) > 0) + any(one.pod is None for one in candidates)
+
+    def excess(self, candidates: Iterable[Candidate]) -> int:
+        """Pods of candidates not taken yet by which their PodDisruptionBudgets would be exceeded."""
+        pods, disrupted = Counter[Disruption](), self.cycle.disrupted
         for candidate in candidates:
-            has_core |= candidate.pod is None
             if candidate.budgets:
                 pods.update(dict(candidate.budgets))
-        disrupted = self.cycle.disrupted
-        return 2 * any(disrupted[one.key] + count > one.allowed for one, count in pods.items()) + has_core
+        return sum([max(0, min(disrupted[one.key] + count - one.allowed, count)) for one, count in pods.items()])
 
     def in_order(self, taken: Iterable[Candidate]) -> list[Candidate]:
         """Candidates taken, the first to take first: of budgets not exceeded, surplus, then the queue most above its
@@ -276,7 +278,7 @@ class CandidateSet:
     def priced(self, candidates: list[Candidate], moved: set[str]) -> Offer:
         """The offer of some candidates. Surplus alone has no cost: no workload starts again; one that is moved does not
         count as taken."""
-        stage = self.stage(candidates)
+        stage = 2 * self.excess(candidates) + any(one.pod is None for one in candidates)
         lost = [one for one in candidates if one.pod is not None or one.key not in moved] if moved else candidates
         gone = sum([one.victim.cost for one in candidates if one.key in moved]) if moved else 0.0
         if not lost:

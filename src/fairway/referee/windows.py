@@ -131,7 +131,8 @@ def wanted(view: PlanView, kept: Reservation) -> Columns:
 def spare(view: PlanView, pool: str, start: float) -> Columns:
     """int64[resource]: what usable nodes of a pool have, in whole devices, with all gone that could be by then."""
     snapshot, size = view.snapshot, view.snapshot.free.size
-    leaves = view.laid.total([at for at, item in enumerate(view.laid.items) if at >= len(view.starts)])
+    leave = [at for at in range(len(view.laid.items)) if at >= len(view.starts)]
+    leaves = view.laid.total([*leave, *(at for at, item in enumerate(view.starts) if is_gone(view, item, start))])
     gone = {item.key for item in view.leaves}
     may_go = [at for at, item in enumerate(view.stands)
               if item.key not in gone and (item.workload.preemptible or ends(view, item) <= start)]
