@@ -343,20 +343,21 @@ class QueueTree:
             asked += self._water_fill(group, resource, max(0, total - asked))
 
     def _water_fill(self, accounts: list[Account], resource: str, rest: int) -> int:
-        """Fill queues that still ask, round by round; returns what was given. One that asks for less gets just that."""
-        start, unit = rest, UNIT.get(resource, 1)
-        parts: dict[Account, float] = {}
-        has_slack = True
-        while has_slack and rest > 0:
+        """Fill queues that still ask; returns what was given. While some ask for less than their part, these get just
+        that, and the rest is divided anew; the last parts are rounded."""
+        start, parts = rest, dict[Account, float]()
+        while rest > 0:
             asking = [one for one in accounts if one.share[resource] < one.asked(resource) and one.weight[resource] > 0]
             parts = self._parts(asking, resource, rest)
-            has_slack = False
-            for one, part in parts.items():
-                need = one.asked(resource) - one.share[resource]
-                given = need if need <= part + EPSILON else whole(part, unit)
-                has_slack |= need < part - EPSILON
+            needs = {one: one.asked(resource) - one.share[resource] for one in parts}
+            filled = [one for one, part in parts.items() if needs[one] <= part + EPSILON]
+            is_last = all(needs[one] >= parts[one] - EPSILON for one in filled)
+            for one in parts if is_last else filled:
+                given = needs[one] if one in filled else whole(parts[one], UNIT.get(resource, 1))
                 one.share[resource] += given
                 rest -= given
+            if is_last:
+                break
         return start - self._hand_out(parts, resource, rest, {one: one.asked(resource) for one in parts})
 
     def _parts(self, accounts: list[Account], resource: str, rest: int) -> dict[Account, float]:
