@@ -110,6 +110,23 @@ def test_half_a_gang_that_stays_half_is_stopped_and_waits_whole_without_a_charge
     assert play(story, node("n1"), node("n2"), on=("n1", "none")) == (2, 0)
 
 
+def test_a_job_that_was_done_when_it_was_suspended_is_resumed_so_that_it_can_end() -> None:
+    async def story(world: World) -> bool:
+        await world.apply(CLOSED, job("a", cpu="3", labels=LABELS, suspend=True))
+        await world.until(lambda: world.is_in("job-a", "Pending"))
+        world.jobs.cancel()  # no Job that is over may be written without a start, nor a start of a suspended one
+        met = {"type": "SuccessCriteriaMet", "status": "True", "reason": "CompletionsReached"}
+        where = Ref(kinds.JOBS, "a", "default")
+        await world.client.patch(where, {"status": {"succeeded": 1, "conditions": [met]}}, subresource="status")
+
+        async def is_resumed() -> bool:
+            return not (await world.job("a"))["spec"]["suspend"]
+
+        return bool(await world.until(is_resumed))
+
+    assert play(story, node("n1"))
+
+
 def test_a_labelled_pod_that_names_no_scheduler_counts_in_its_queue() -> None:
     async def story(world: World) -> tuple[Any, ...]:
         await world.apply(CLOSED, pod("p", seconds=30, labels=LABELS))

@@ -79,6 +79,16 @@ class JobOwner:
         done = {it.metadata.annotations.get(INDEX, it.metadata.name) for it in pods if it.status.phase == "Succeeded"}
         return wanted is not None and 0 < wanted <= len(done) and not any(map(holds_room, pods))
 
+    def is_ending(self) -> bool:
+        """Whether its own controller has decided how it ends, and has yet to write it."""
+        decided = ("SuccessCriteriaMet", "FailureTarget")
+        return any(one.type in decided and one.status == "True" for one in self.job.status.conditions)
+
+    async def conclude(self, client: Client) -> None:
+        """Lets a Job that is ending end: no Job that is over may be written without its start, and a suspended one has
+        none. It makes no more pods."""
+        await self._set(client, {"suspend": False} if self.job.spec.suspend else {})
+
     def is_array(self) -> bool:
         """Whether its pods are trials, each by itself: more than run at once, or one at a time will do."""
         spec, least = self.job.spec, self.job.metadata.annotations.get("fairway.dev/min-count")

@@ -108,6 +108,9 @@ class Life:
             return await self._let_go(case, said)
         if owner is None:
             return await self._orphaned(case, said)
+        if isinstance(owner, JobOwner) and owner.is_ending():
+            await owner.conclude(self.means.client)
+            return None
         is_evicted = said.status.admission is not None and holds(said.status, "Evicted")
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
