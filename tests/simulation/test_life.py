@@ -800,6 +800,33 @@ async def lose(world: World, pod: Thing) -> None:
     await world.client.patch(Ref(kinds.PODS, pod["metadata"]["name"], "default"), lost, subresource="status")
 
 
+@pytest.mark.parametrize("nodes", [("n1", "n2"), ("n1",)])
+def test_what_is_drained_from_a_cordoned_node_does_not_come_back_to_it(nodes: tuple[str, ...]) -> None:
+    async def story(world: World) -> tuple[str, str]:
+        await world.apply(job("a", seconds=100))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        (pod,) = await world.pods(phase="Running")
+        where = pod["spec"]["nodeName"]
+        await world.client.patch(Ref(kinds.NODES, where), {"spec": {"unschedulable": True}})
+        await world.delete(kinds.PODS, pod["metadata"]["name"])
+        if len(nodes) == 1:
+            await world.until(lambda: world.is_in("job-a", "Pending"), seconds=90)
+            await world.clock.sleep(60)
+            assert not await world.pods(phase="Running")
+            await world.client.patch(Ref(kinds.NODES, where), {"spec": {"unschedulable": False}})
+
+        async def is_another() -> bool:
+            return _uids(await world.pods(phase="Running")) not in (set(), _uids([pod]))
+
+        await world.until(is_another, seconds=90)
+        (after,) = await world.pods(phase="Running")
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=200)
+        return where, after["spec"]["nodeName"]
+
+    before, after = play(story, *map(node, nodes))
+    assert (before != after) == (len(nodes) == 2)
+
+
 def test_a_lost_pod_comes_back_alone_where_the_workload_says_so() -> None:
     async def story(world: World) -> tuple[set[str], set[str], Thing]:
         restart = {"annotations": {"fairway.dev/restart": "Pod"}}

@@ -364,15 +364,15 @@ class Life:
 
     async def _count_lost(self, case: Case, placed: Admission, owner: Owner) -> float | None:
         """Places whose pods were lost are taken out of the admission: what becomes of the rest is decided. A single pod
-        is simply replaced, unless its node would not run it, or it is the last of a gang that lost the others. Returns
-        when to look again, while it is not sure."""
+        is simply replaced, unless its node would not run it or is cordoned (what drains it would meet it again), or it
+        is the last of a gang that lost the others. Returns when to look again, while it is not sure."""
         now, noted = self.means.now(), self.means.cases.lost.get(case.key, {})
         total = sum(placement.count for placement in placed.podsets)
         said = case.workload
         sets = said.spec.pod_sets if said else ()
         least = sum(one.count if one.min_count is None else one.min_count for one in sets)
         counts = max(total, least) > 1 and said is not None and holds(said.status, "Running")
-        lost = [pod for pod in noted.values() if counts or is_rejected(pod)]
+        lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_cordoned(pod)]
         there = sum(holds_room(pod) and pod.metadata.deletion_timestamp is None for pod in case.pods)
         missing = lost[: max(0, min(total, owner.wanted()) - there)]
         if not missing:
@@ -387,6 +387,11 @@ class Life:
             return now + SETTLE_SECONDS
         self.means.cases.counted(case.key, lost)
         return now
+
+    def _is_cordoned(self, pod: PodObject) -> bool:
+        """Whether its node takes no pods now."""
+        node = self.means.view.nodes.get(pod.spec.node_name)
+        return node is not None and node.spec.unschedulable
 
     def _crowded(self, key: str, given: Sequence[Place]) -> list[Place]:
         """Those of these places that are on nodes which another scheduler filled meanwhile."""
