@@ -84,13 +84,9 @@ async def test_what_makes_room_or_shrinks_is_neither_judged_nor_counted_as_a_fai
         await running(admin, 2)  # it has grown again
         found = await admin.list(Selection(kinds.JOBS, "default"))
         assert {it["status"].get("failed", 0) for it in found} == {0}
-        await admin.delete(Ref(kinds.JOBS, "shrinks", "default"))
-        await until(lambda: is_gone(admin, "shrinks"))
-
-
-async def is_gone(client: Client, job: str) -> bool:
-    found = await client.list(Selection(kinds.PODS, "default", labels=f"batch.kubernetes.io/job-name={job}"))
-    return not found
+        for it in found:
+            await admin.delete(Ref(kinds.JOBS, it["metadata"]["name"], "default"))
+        await until(lambda: is_empty(admin))
 
 
 async def test_a_second_installation_and_a_late_one_stop_nothing_that_runs(plane: Plane) -> None:
