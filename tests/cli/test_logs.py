@@ -88,6 +88,23 @@ def test_the_output_of_every_attempt_outlives_evictions_and_the_job(machine: Mac
     assert "there are attempts 1 to 2" in both(machine, "logs", "twice", "--attempt", "3", status=1)[1]
 
 
+def test_what_was_written_before_a_time_limit_or_a_drain_is_kept(machine: Machine) -> None:
+    for name in ("timed", "drained"):
+        submit(machine, name, "--cpus", "100m", "--", "sh", "-c", "echo before; sleep 600")
+        machine.until(name, "Running")
+        until(lambda job=name: both(machine, "logs", job)[0] == "before\n")
+    machine.run("modify", "timed", "--time-limit", "1s")
+    machine.until("timed", "Failed")
+    assert both(machine, "logs", "timed")[0] == "before\n"
+    node = json.loads(machine.run("nodes", "-o", "json"))["items"][0]["metadata"]["name"]
+    machine.kubectl("drain", node, "--force", "--pod-selector=batch.kubernetes.io/job-name=drained")
+    machine.until("drained", "Pending")
+    assert both(machine, "logs", "drained")[0] == "before\n"
+    machine.kubectl("uncordon", node)
+    until(lambda: both(machine, "logs", "drained")[0] == "before\nbefore\n")
+    machine.run("cancel", "drained")
+
+
 def test_a_follower_follows_into_the_next_attempt_and_is_told_of_the_eviction(machine: Machine) -> None:
     script = f"test -e {machine.folder}/again && echo second && exit 5; echo first; sleep 300"
     one = start(machine, "submit", "--name", "on", "--follow", "--", "sh", "-c", script)

@@ -74,7 +74,9 @@ def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> Non
     machine.until("a", "Running")
     machine.run("submit", "--name", "b", "--gpus", "1", "--cpus", "1", "--", "true")
     machine.until("b", "Pending")
-    assert re.search(rf"^default +1 +1 +{GPU} +2 +1$", machine.run("queues"), re.MULTILINE)
+    said = machine.run("queues")
+    assert re.search(rf"^default +1 +1 +{GPU} +2 +1$", said, re.MULTILINE)
+    assert "SHARE is as of the last minute, all else as of now" in said
     live = json.loads(machine.run("queues", "-o", "json"))["live"]["default"]
     assert (live["usage"]["default"][GPU], live["asked"][GPU]) == ("2", "1")
     assert re.search(r"^\S+ +Ready +2 +2 +0 .* admin \(2 GPUs\)$", machine.run("nodes"), re.MULTILINE)

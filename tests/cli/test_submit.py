@@ -154,6 +154,8 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("--queue vision --priority urgent -- true", "--priority: urgent is 10; queue vision allows at most 9"),
         ("--priority urgnt -- true", "--priority: there is no PriorityClass 'urgnt'; did you mean urgent? there are: "),
         ("-- nosuchprog", "there is no program 'nosuchprog' on the PATH;"),
+        ("FOO=1 env", "there is no program 'FOO=1' on the PATH; a variable is an option before the program: "),
+        ("cd /tmp", "there is no program 'cd' on the PATH; what a shell runs is: -- sh -c 'LINE';"),
         ("-- ./nosuch.sh", "there is no file ./nosuch.sh;"),
     ],
 )

@@ -28,6 +28,8 @@ from .main import Problem
 Thing = dict[str, Any]
 OPTIONS = {"cpu": "--cpus", "memory": "--memory", GPU: "--gpus", **dict.fromkeys(OTHER_MAKERS, "--gpus")}
 DEEPEST = 32
+OF_SHELLS = ("cd", "source", ".", "export", "ulimit", "module", "conda", "set", "if", "for", "while")
+"""Words that only a shell knows, or that what a shell has read makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,5 +276,13 @@ def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mista
         return None if is_program else Mistake(f"{word} is not executable; run it with its interpreter, or chmod +x it")
     if path is None or which(word, path=path):
         return None
-    here = f"; the file of this folder is ./{word}" if os.path.isfile(place) else ""
+    here = f"; the file of this folder is ./{word}" if os.path.isfile(place) else _meant(word)
     return Mistake(f"there is no program {word!r} on the PATH{here}")
+
+
+def _meant(word: str) -> str:
+    """What to write for a first word that only a shell understands."""
+    name, sign, _ = word.partition("=")
+    if sign and name.isidentifier():
+        return f"; a variable is an option before the program: --env {name}=VALUE"
+    return "; what a shell runs is: -- sh -c 'LINE'" if " " in word or word in OF_SHELLS else ""
