@@ -212,6 +212,7 @@ class Control:
             return
         if new is None:
             del known[key]
+            self._cases.let_go(key)
         else:
             known[key] = new
         seen = new or old

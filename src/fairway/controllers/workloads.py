@@ -501,7 +501,6 @@ class Life:
         if FINALIZER in said.metadata.finalizers and not lingers and not self.means.must_charge(said):
             left = [one for one in said.metadata.finalizers if one != FINALIZER]
             await self.means.patch(kinds.WORKLOADS, said, {"metadata": {"finalizers": left or None}})
-            self.means.cases.let_go(case.key)
             if not life.is_over(said.status):
                 self.means.events.tell(*cancelled(said))
 

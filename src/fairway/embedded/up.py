@@ -61,6 +61,7 @@ from .autoscale.control import Autoscalers
 from .database import Database, Unusable
 from .disk import RESERVE_BYTES
 from .gate import CONTROLLER, gate
+from .heap import give_back
 from .http import HttpServer
 from .jobs import Jobs
 from .keys import Keys, keys, write_private
@@ -310,6 +311,7 @@ class _Cluster:
                 beat(self.client("node"), name),
                 *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
                 watch_idle(self.client("node"), self.runner.pods, self.runner.dealer, lambda: looks.uses),
+                give_back(self.runner.clock, lambda: self.server.registry.store.revision),
                 control(self.transport),
             )
             running = [tasks.create_task(_whole(part)) for part in parts]

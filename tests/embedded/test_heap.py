@@ -1,0 +1,43 @@
+"""What the C library keeps is given back."""
+
+import asyncio
+import ctypes
+import platform
+from itertools import count
+
+import pytest
+
+from fairway.clock import Clock
+from fairway.embedded import heap
+
+PIECE, PIECES = 1 << 12, 20_000
+
+
+class Quick(Clock):
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+def resident() -> int:
+    """Bytes."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps memory in its own way")
+async def test_what_is_free_between_objects_that_stay_is_given_back() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    pieces = [libc.malloc(PIECE) for _ in range(PIECES)]
+    for piece in pieces:
+        ctypes.memset(ctypes.c_void_p(piece), 1, PIECE)
+    for at, piece in enumerate(pieces):
+        if at % 50:
+            libc.free(piece)
+    held, revision = resident(), count()
+    giving = asyncio.create_task(heap.give_back(Quick(), lambda: next(revision)))
+    while resident() > held - PIECE * PIECES // 2:
+        await asyncio.sleep(0.01)
+    giving.cancel()
+    for piece in pieces[::50]:
+        libc.free(piece)
