@@ -19,6 +19,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from statistics import median
 from time import monotonic, process_time
 
 from bench import tab
@@ -148,7 +149,7 @@ async def _cycles(cluster: Cluster, world: World) -> list[Figure]:
         changes = asyncio.create_task(cluster.live(600))
         watched = await _plans(cluster.size)
         changes.cancel()
-    slower = 100 * (sum(watched) / sum(alone) - 1)
+    slower = 100 * (median(watched) / median(alone) - 1)
     name = f"page: a plan of {cluster.size.nodes} nodes"
     return [
         Figure(f"{name}, nobody looks", tuple(alone), "CPU s"),

@@ -111,7 +111,7 @@ async def _live(tab: Any, address: str, view: str, cluster: Cluster) -> list[Fig
     await tab.evaluate(NOTE_DELAYS)
     async with _traced(tab) as tasks:
         await cluster.live(cluster.size.seconds)
-        await tab.wait_for_function("delays.length")
+        await tab.wait_for_function("() => delays.length")
     delays = sorted(await tab.evaluate("delays"))
     late = delays[math.ceil(0.95 * len(delays)) - 1]
     return [
@@ -159,7 +159,7 @@ async def _hour(tab: Any, address: str, cluster: Cluster, world: World) -> list[
 
 async def _log(tab: Any, address: str, seconds: float) -> list[Figure]:
     await tab.goto(f"{address}/workload/team-0/job-w0")
-    await tab.wait_for_function("document.getElementById('log')?.textContent.length > 50_000")
+    await tab.wait_for_function("() => document.getElementById('log')?.textContent.length > 50_000")
     spent = process_time()
     async with _traced(tab) as tasks:
         await asyncio.sleep(seconds)

@@ -11,6 +11,7 @@ from board import LINK, Board, board, lease, node, queue, workload
 from fairway.cli.desk import desk
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
+from fairway.web import topic
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
@@ -26,6 +27,18 @@ THINGS = (
 JOB = {"kind": "Job", "metadata": {"name": "train", "namespace": "nlp"}, "spec": {"suspend": True, "template": {
     "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}}}  # fmt: skip
 
+CUT = """
+const real = fetch, ends = new AbortController();
+window.isCut = false;
+window.fetch = async (...asked) => {
+    if (isCut) throw new TypeError("cut");
+    const answer = await real(...asked);
+    return new Response(answer.body.pipeThrough(new TransformStream(), ends.signal.aborted ? {} : ends), answer);
+};
+window.cut = () => { isCut = true; ends.abort(); };
+"""
+"""A network that `cut` cuts, the open stream too, until `isCut` is false again."""
+
 
 @asynccontextmanager
 async def browser() -> AsyncIterator[Any]:
@@ -37,11 +50,14 @@ async def browser() -> AsyncIterator[Any]:
         await started.close()
 
 
-async def opened(shown: Board, chrome: Any, view: str = "/now", *, width: int = 1280, theme: str = "light") -> Any:
-    """A tab with the view drawn; what goes wrong in it is in `faults`."""
+async def opened(
+    shown: Board, chrome: Any, view: str = "/now", *, width: int = 1280, theme: str = "light", script: str = ""
+) -> Any:
+    """A tab with the view drawn; what goes wrong in it is in `faults`. `script` runs in it first."""
     context = await chrome.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
     context.set_default_timeout(PATIENCE_MS)
     page = await context.new_page()
+    await page.add_init_script(script)
     page.faults = []
     page.on("pageerror", lambda error: page.faults.append(str(error)))
     page.on("console", lambda it: page.faults.append(it.text) if "Content Security" in it.text else None)
@@ -177,6 +193,28 @@ async def test_after_a_cut_the_page_equals_a_fresh_load() -> None:
             assert await page.locator("button[data-many=cancel]").is_enabled()
 
 
+@pytest.mark.parametrize("kept", [2, 64], ids=["more than are kept", "all that are kept"])
+async def test_after_a_cut_and_many_missed_changes_the_page_equals_a_fresh_load(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic, "KEPT", kept)
+    async with board(*THINGS) as shown, browser() as chrome:
+        other = await opened(shown, chrome, "/waiting")
+        page = await opened(shown, chrome, "/waiting", script=CUT)
+        await page.evaluate("cut()")
+        await page.wait_for_function("() => isLost")
+        for at in (1, 3, 4, 5):
+            await shown.put(workload(f"vision/job-wait-{at}", "vision", at, status=WAITS | {"message": f"turn {at}"}))
+            await other.wait_for_selector(f"tr:has-text('turn {at}')")
+        await shown.client.delete(Ref(kinds.WORKLOADS, "job-wait-2", "vision"))
+        await other.wait_for_selector("tr[data-key='vision/job-wait-2']", state="detached")
+        await page.evaluate("isCut = false")
+        await page.wait_for_selector("tr[data-key='vision/job-wait-2']", state="detached")
+        fresh = await opened(shown, chrome, "/waiting")
+        texts = [await it.locator("#main").inner_text() for it in (page, fresh)]
+        assert texts[0] == texts[1] and "turn 5" in texts[0] and page.faults == []
+
+
 async def test_without_a_token_the_page_asks_for_one() -> None:
     async with board(*THINGS, users=("ann",)) as shown, browser() as chrome:
         page = await (await chrome.new_context()).new_page()
@@ -196,7 +234,7 @@ async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
         await page.keyboard.type("python train.py")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#tried:has-text('It would start now')")
-        await page.wait_for_function("document.activeElement.matches('[data-make]')")
+        await page.wait_for_function("() => document.activeElement.matches('[data-make]')")
         assert "python train.py" in await page.locator("[name=manifest]").input_value()
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#tried:has-text('It is made')")
@@ -216,7 +254,7 @@ async def test_a_map_of_many_nodes_is_walked_by_keyboard_and_follows_changes() -
         before = await page.evaluate(drawn)
         await shown.put(workload("nlp/job-more", "nlp", 1, at="m00[2]"))
         await page.wait_for_selector("article[data-key=m00]:has-text('more')")
-        await page.wait_for_function(f"{drawn} > {before}")
+        await page.wait_for_function(f"() => {drawn} > {before}")
         await page.mouse.move(5, 5)
         await page.keyboard.press("ArrowLeft")
         assert await page.locator("#map-says").inner_text() == "m00: 3 free, 1 held"
