@@ -34,6 +34,16 @@ async def test_now_says_which_gpus_are_free_while_workloads_wait_and_why() -> No
     assert "Fairway decides" in page
 
 
+async def test_now_says_in_which_pools_the_free_gpus_are() -> None:
+    chosen = {"nodeSelector": {"matchLabels": {"fairway.dev/devices": "Scheduler"}}}
+    specs = {"h100": chosen, "rest": {}}
+    pools = [{"kind": "NodePool", "metadata": {"name": name}, "spec": spec} for name, spec in specs.items()]
+    nodes = node("n1"), node("n2", 2, chooses=False)
+    async with board(*pools, *nodes, queue("nlp"), workload("nlp/job-big", "nlp", 9, status=WAITS)) as shown:
+        page = await shown.page("/now")
+    assert "10 of 10 GPUs are free (8 in h100, 2 in rest) while" in page
+
+
 async def test_now_says_that_nothing_decides_when_the_lease_is_not_renewed() -> None:
     async with board(node("n1"), lease(time.time() - 100)) as shown:
         page = await shown.page("/now")

@@ -20,6 +20,8 @@ from .world import World
 NODES, MAPPED = 120, 24
 """Nodes that are shown at once, since a row says more than one of a table; and more than so many have a map as well, on
 which each GPU is a cell."""
+MOST_POOLS = 4
+"""Pools with free GPUs that are named."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
 
@@ -55,7 +57,7 @@ def page(world: World, ask: Ask) -> Page:
     sums, ends, least = _sums(found), Ends(world, ask.now), _least(world)
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
-        "idle": idle(world, ask, sums["free"]), "queues": queue_choices(world), "denied": world.denied,
+        "idle": idle(world, ask, found), "queues": queue_choices(world), "denied": world.denied,
         "mapped": [(pool, len(list(them))) for pool, them in groupby(found, lambda it: it.pool)]
         if len(found) > MAPPED else [],
     }  # fmt: skip
@@ -96,8 +98,12 @@ def deciding(world: World, now: float) -> tuple[bool | None, str]:
     return True, "Fairway decides"
 
 
-def idle(world: World, ask: Ask, free: int) -> dict[str, Any]:
-    """The GPUs that are free while workloads wait for some, and why: reasons with the workloads that they stop."""
+def idle(world: World, ask: Ask, found: Iterable[Row]) -> dict[str, Any]:
+    """The GPUs that are free while workloads wait for some, in which pools; and reasons with the workloads that each
+    stops."""
+    where: Counter[str] = Counter()
+    for row in found:
+        where[row.pool] += row.free
     waits = [it for it in world.workloads.values() if it.state == "waiting" and it.asked]
     reasons: defaultdict[str, list[Workload]] = defaultdict(list)
     for it in waits:
@@ -105,7 +111,9 @@ def idle(world: World, ask: Ask, free: int) -> dict[str, Any]:
     told = [
         (reason, len(them), _first(them, ask)) for reason, them in sorted(reasons.items(), key=lambda it: -len(it[1]))
     ]
-    return {"free": free, "waits": len(waits), "asked": sum(it.asked for it in waits), "reasons": told}
+    pools = [f"{free} in {pool}" for pool, free in where.most_common(MOST_POOLS) if free] if len(where) > 1 else []
+    sums = {"free": where.total(), "waits": len(waits), "asked": sum(it.asked for it in waits)}
+    return sums | {"where": pools, "reasons": told}
 
 
 def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:

@@ -94,6 +94,8 @@ class Dashboard:
                 return await answer(request, viewer)
             except Refused as error:
                 return _said(401, str(error))
+            except (msgspec.MsgspecError, submit.Unfit) as error:
+                return _said(400, str(error))
             except ApiError as error:
                 return _said(error.status, error.message or str(error))
             except TimeoutError:
@@ -137,7 +139,6 @@ class Dashboard:
             return _said(404, f"there is no view {path!r}")
         return outgoing
 
-
     async def _detail(self, request: web.Request, viewer: Viewer) -> web.Response:
         text = await workload_page.detail(self._world, viewer.sight, viewer.client, request.query.get("workload", ""))
         return web.Response(text=text, content_type="text/html", headers=HEADERS)
@@ -162,17 +163,11 @@ class Dashboard:
     async def _submit(self, request: web.Request, viewer: Viewer) -> web.Response:
         if self._desk is None:
             return _said(404, "this page cannot submit; `fairway submit` can")
-        try:
-            asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
-            return web.json_response(await submit.submit(self._world, self._desk, viewer, asked), headers=HEADERS)
-        except (msgspec.MsgspecError, submit.Unfit) as error:
-            return _said(400, str(error))
+        asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
+        return web.json_response(await submit.submit(self._world, self._desk, viewer, asked), headers=HEADERS)
 
     async def _act(self, request: web.Request, viewer: Viewer) -> web.Response:
-        try:
-            asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        except msgspec.MsgspecError as error:
-            return _said(400, f"the body is not what is expected: {error}")
+        asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
         return web.json_response({"done": await act(self._world, viewer.sight, viewer.client, asked)}, headers=HEADERS)
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2s
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fairway import LEASE, NAMESPACE
 from fairway.api import objects, types
@@ -31,6 +31,7 @@ from .workload import Workload, workload
 ALLOCATIONS = 50_000
 """Between two looks for garbage, of which objects that were read hold none: many looks at all of them take longer than
 reading them."""
+T = TypeVar("T")
 AGAIN_SECONDS, SYNC_SECONDS, UNSEEN_SECONDS = 5.0, 20.0, 300.0
 REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
 
@@ -88,11 +89,28 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
     return bool(said["status"]["allowed"])
 
 
+class Stored(Generic[T]):
+    """Of a World: what it has seen of a kind."""
+
+    def __init__(self, kind: Kind, shape: type[T]) -> None:
+        self._kind = kind
+
+    def __get__(self, world: "World", owner: type) -> Mapping[str, T]:
+        return world.store(self._kind)
+
+
 class World:
     """`home`: the namespace of the dashboard's own credentials; `controller`: that of the controller. `namespaces`: how
     many workloads each has. `on_node`: the keys of the workloads on each node; `bound`: the GPUs that all pods there
     request; `touched`: how often the node, or what is on it, has changed. `kept`: what views keep between two drawings.
     `looked_at`: when somebody looked last."""
+
+    nodes = Stored(kinds.NODES, objects.NodeObject)
+    queues = Stored(kinds.QUEUES, types.QueueObject)
+    pools = Stored(kinds.NODE_POOLS, types.NodePoolObject)
+    reservations = Stored(kinds.RESERVATIONS, types.ReservationObject)
+    usage = Stored(kinds.USAGE_DAYS, types.UsageDayObject)
+    priorities = Stored(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
 
     def __init__(self, client: Client, home: str, controller: str = NAMESPACE) -> None:
         self.client, self.home, self._controller = client, home, controller
@@ -143,36 +161,13 @@ class World:
             self._running.cancel()
             await asyncio.wait([self._running])
 
-    def _store(self, kind: Kind) -> Mapping[str, Any]:
+    def store(self, kind: Kind) -> Mapping[str, Any]:
+        """The objects of a kind that are seen, by their keys."""
         return next((it.store for selection, it in self._informers.items() if selection.kind == kind), {})
 
     @property
-    def nodes(self) -> Mapping[str, objects.NodeObject]:
-        return self._store(kinds.NODES)
-
-    @property
-    def queues(self) -> Mapping[str, types.QueueObject]:
-        return self._store(kinds.QUEUES)
-
-    @property
-    def pools(self) -> Mapping[str, types.NodePoolObject]:
-        return self._store(kinds.NODE_POOLS)
-
-    @property
-    def reservations(self) -> Mapping[str, types.ReservationObject]:
-        return self._store(kinds.RESERVATIONS)
-
-    @property
-    def usage(self) -> Mapping[str, types.UsageDayObject]:
-        return self._store(kinds.USAGE_DAYS)
-
-    @property
     def lease(self) -> LeaseObject | None:
-        return self._store(kinds.LEASES).get(f"{self._controller}/{LEASE}")
-
-    @property
-    def priorities(self) -> Mapping[str, objects.PriorityClassObject]:
-        return self._store(kinds.PRIORITY_CLASSES)
+        return self.store(kinds.LEASES).get(f"{self._controller}/{LEASE}")
 
     async def _run(self) -> None:
         gc.set_threshold(ALLOCATIONS)
