@@ -481,6 +481,7 @@ def test_every_example_is_applied_here() -> None:
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     said = Machine(tmp_path).run("demo", "--fast")
     assert "resuming from step" in said and said.count("the sum over all ranks is 6") == 4
+    assert re.search(r"attempt 1 of 2, .*, evicted: Preempted\n(.*\n)*.*attempt 2 of 2, .*, exit code 0\n", said)
 
 
 def test_the_cluster_of_a_machine_is_not_taken_apart(machine: Machine) -> None:

@@ -143,6 +143,9 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
     while (said := spec(machine, "tuned")).get("priorityClassName") or said.get("timeLimit"):
         assert time.monotonic() < deadline, said
     assert said["deadline"] == "2030-01-01T00:00:00Z"
+    machine.run("modify", "tuned", "--deadline", "2h")
+    while spec(machine, "tuned")["deadline"] == "2030-01-01T00:00:00Z":
+        assert time.monotonic() < deadline
     machine.run("cancel", "tuned")
 
 
@@ -153,6 +156,8 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
         ("--priority nope", 1, "--priority: there is no 'nope'; there are: "),
         ("--time-limit banana", 2, "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
         ("--after nope", 2, "--after: no workload 'nope'"),
+        ("--deadline soon", 2, "--deadline: found 'soon'; 2h, 18:00, tomorrow 8:00, "),
+        ("--gpus 2", 2, "--gpus: stays as it was submitted; `fairway cancel JOB` and submit it anew"),
         ("", 2, "nothing to change is given; use one of --queue, "),
     ],
 )

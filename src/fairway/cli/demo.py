@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from fairway.kube.config import load
-from fairway.kube.kinds import NODES, PRIORITY_CLASSES, QUEUES, WORKLOADS, Ref, Selection
+from fairway.kube.kinds import PRIORITY_CLASSES, QUEUES, WORKLOADS, Selection
 from fairway.kube.manifest import load as read
 
 from .connect import connected
@@ -72,11 +72,6 @@ class Stage:
 
     async def say(self, text: str) -> None:
         click.secho(f"▸ {text}", bold=True)
-
-    async def label(self, labels: dict[str, str]) -> None:
-        """On the node there is."""
-        node = (await self.client.list(Selection(NODES)))[0]["metadata"]["name"]
-        await self.client.patch(Ref(NODES, node), {"metadata": {"labels": labels}})
 
     async def apply(self, things: list[Thing]) -> None:
         for thing in things:

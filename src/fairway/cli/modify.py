@@ -14,6 +14,7 @@ from fairway.kube.kinds import Kind, Selection
 
 from .connect import on_cluster
 from .find import Found, sought
+from .job import deadline
 from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
 from .output import output_option
@@ -22,15 +23,32 @@ from .replicas import changeable
 NONE = "none"
 FIELDS = {"--time-limit": "time-limit", "--deadline": "deadline", "--after": "after", "--priority": "priority-class"}
 """Option → the annotation that it sets."""
+SETTLED = (
+    "--gpus", "--cpus", "--memory", "--workers", "--min-workers", "--env", "--retries", "--grace", "--array", "--image",
+)  # fmt: skip
+"""Options of `submit` that no later change reaches."""
 
 
-@click.command()
+class Modify(click.Command):
+    """A command that answers an option of `submit` which it does not have."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in SETTLED:
+                raise
+            why = "stays as it was submitted; `fairway cancel JOB` and submit it anew"
+            raise Problem(f"{error.option_name}: {why}") from error
+
+
+@click.command(cls=Modify)
 @JOBS
 @SELECTOR
 @click.option("--queue", default="", metavar="QUEUE", help="Move it to this queue; only while it waits.")
 @click.option("--priority", default="", metavar="CLASS", help="A PriorityClass; `none` for what its pods say.")
 @click.option("--time-limit", default="", metavar="6h", help="Stop it after this time; `none` for the queue's.")
-@click.option("--deadline", default="", metavar="TIME", help="When it should have ended, RFC 3339; or `none`.")
+@click.option("--deadline", default="", metavar="TIME", help="When it should have ended: 2h, 18:00, …; or `none`.")
 @click.option("--after", multiple=True, metavar="JOB", help="Start only when this job has succeeded; or `none`.")
 @output_option
 @on_cluster
@@ -40,6 +58,8 @@ async def modify(client: Client, namespace: str, output: str, **said: Any) -> in
     given = {f"--{name.replace('_', '-')}": value for name, value in said.items() if value}
     if not given:
         raise Problem(f"nothing to change is given; use one of --queue, {', '.join(FIELDS)}")
+    if given.get("--deadline", NONE) != NONE:
+        given["--deadline"] = deadline(given["--deadline"], client.clock.now())
     await _check(client, namespace, given)
     return await on_each(client, await found_by(client, namespace, choice), output, _change(given))
 
