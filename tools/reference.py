@@ -19,6 +19,12 @@ from fairway.engine import Cause, Ending, Reason
 from fairway.settings import Settings, _camel
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+BY_ITSELF = (
+    ("`Finished`", "It succeeded.", "Nothing."),
+    ("`ExitCode3`", "Its program failed with this exit code.", "`fairway logs JOB`."),
+    ("`OutOfMemory`", "The kernel killed its program for want of memory.", "Ask for more `--memory`."),
+)
+"""What `conditions.end_reason` makes of an end; any other word is its owner's."""
 OPAQUE = frozenset({"template", "namespaces", "nodeSelector", "conditions"})
 """Fields that hold what Kubernetes defines."""
 
@@ -279,6 +285,7 @@ def _reasons() -> str:
         "## Why a workload waits\n", _table(head, rows(Reason)),
         "## Why one is evicted\n", _table(head, rows(Cause)),
         "## Why one is ended\n", _table(head, rows(Ending)),
+        "## How a program ended by itself\n", _table(head, BY_ITSELF),
     )  # fmt: skip
 
 
