@@ -14,8 +14,8 @@ from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
 from fairway.web import now
 from fairway.web.access import Sight
-from fairway.web.page import Ask
-from fairway.web.topic import Topics
+from fairway.web.page import Ask, Page
+from fairway.web.topic import REST, Topic, Topics
 from fairway.web.world import UNSEEN_SECONDS, World
 
 
@@ -113,3 +113,26 @@ def test_a_stream_falls_silent_while_the_api_server_is_away_and_goes_on_when_it_
 
     silent, again = clock.run(story())
     assert silent == [] and again > 60
+
+
+async def test_a_page_is_left_still_for_what_it_costs_to_draw_and_not_for_how_long_a_busy_machine_took() -> None:
+    class Busy(VirtualClock):
+        """Each look at the time is a minute later."""
+
+        work = 0.0
+
+        def now(self) -> float:
+            self._start += 60.0
+            return self._start
+
+        def spent(self) -> float:
+            self.work += 0.1
+            return self.work
+
+    async def unheard(request: Request) -> Response:
+        return Response(404, {}, b"{}")
+
+    world = World(Client(unheard, Busy()), "default")
+    one = Topic(world, lambda world, ask: Page("one", "two"), Ask("now", {}, Sight(), 0.0))
+    await one.refresh()
+    assert one.pause == pytest.approx(REST * 0.1)

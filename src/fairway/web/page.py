@@ -103,13 +103,8 @@ def _row_of(view: str) -> Any:
 
 
 def fragment(template: str, facts: Mapping[str, Any]) -> str:
-    """A part of a page that is fetched by itself."""
+    """A part of a page that is fetched by itself; `shell` is the page before anything is known."""
     return _templates().get_template(f"{template}.html").render(**facts)
-
-
-def shell(**facts: object) -> str:
-    """The page before anything is known: it holds no data, so anybody may have it."""
-    return fragment("shell", facts)
 
 
 def window(ask: Ask, items: list[Any], most: int = WINDOW) -> dict[str, Any]:

@@ -46,7 +46,6 @@ class Row:
     held: float
     asked: float
     waits: int
-    runs: int
     others: tuple[str, ...]
     users: tuple[tuple[str, float], ...]
     budget: Budget | None
@@ -66,10 +65,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a queue and all below it have now; GPUs."""
+    """What a queue and all below it have now; GPUs, and how many workloads wait."""
 
     held: Counter[str]
-    counts: Counter[str]
     users: Counter[str]
 
 
@@ -116,7 +114,7 @@ def _tree(queues: Mapping[str, types.QueueObject]) -> Iterator[tuple[str, types.
 
 
 def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
-    found: defaultdict[str, Tally] = defaultdict(lambda: Tally(Counter(), Counter(), Counter()))
+    found: defaultdict[str, Tally] = defaultdict(lambda: Tally(Counter(), Counter()))
     for it in world.workloads.values():
         if it.state in ("finished", "failed"):
             continue
@@ -128,12 +126,10 @@ def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
 def _count(tally: Tally, it: Workload, ask: Ask) -> None:
     tally.held["held"] += it.held  # type: ignore[assignment]
     if it.state == "waiting":
-        tally.counts["waits"] += 1
+        tally.held["waits"] += 1
         tally.held["asked"] += it.asked  # type: ignore[assignment]
-    elif it.shares:
-        tally.counts["runs"] += 1
-        if ask.sight.sees(it.namespace):
-            tally.users[it.user or "?"] += it.held  # type: ignore[assignment]
+    elif it.shares and ask.sight.sees(it.namespace):
+        tally.users[it.user or "?"] += it.held  # type: ignore[assignment]
 
 
 def _capacity(world: World) -> float:
@@ -158,8 +154,7 @@ def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> 
         share=_sum(list(share), capacity),
         held=tally.held["held"],
         asked=tally.held["asked"],
-        waits=tally.counts["waits"],
-        runs=tally.counts["runs"],
+        waits=tally.held["waits"],
         others=tuple(_others(said)),
         users=tuple((user, held) for user, held in tally.users.most_common(6)),
         budget=_budget(said, tally.held["held"]),

@@ -25,7 +25,7 @@ from fairway.kube.client import ApiError
 from . import log, now, operations, queues, submit, timeline, usage, waiting, workload_page
 from .access import Access, Refused, Viewer
 from .act import act
-from .page import Ask, shell
+from .page import Ask, fragment
 from .topic import PACKED, Message, Topics
 from .world import World
 
@@ -108,7 +108,7 @@ class Dashboard:
     async def _shell(self, request: web.Request) -> web.Response:
         if request.path.strip("/").partition("/")[0] not in VIEWS:
             raise web.HTTPNotFound(text="no such page\n")
-        return web.Response(text=shell(menu=MENU), content_type="text/html", headers=HEADERS)
+        return web.Response(text=fragment("shell", {"menu": MENU}), content_type="text/html", headers=HEADERS)
 
     async def _stream(self, request: web.Request, viewer: Viewer) -> web.StreamResponse:
         at = urlsplit(request.query.get("at", ""))

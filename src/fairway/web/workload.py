@@ -34,7 +34,6 @@ class Share:
     software chose them."""
 
     node: str
-    podset: str
     pods: int
     gpus: float
     devices: tuple[int, ...] = ()
@@ -68,7 +67,6 @@ class Workload:
     since: float | None
     version: str
     priority: str = ""
-    pool: str = ""
     reason: str = ""
     message: str = ""
     position: int = 0
@@ -101,11 +99,6 @@ class Workload:
         """What names it on the command line beyond doubt."""
         return f"workload/{self.key.partition('/')[2]}"
 
-    @property
-    def ends(self) -> float | None:
-        """When its time limit stops it."""
-        return self.began + self.limit if self.began is not None and self.limit else None
-
 
 def workload(said: types.WorkloadObject) -> Workload:
     meta, spec, status = said.metadata, said.spec, said.status
@@ -122,7 +115,6 @@ def workload(said: types.WorkloadObject) -> Workload:
         since=_since(said, state),
         version=meta.resource_version,
         priority=spec.priority_class_name,
-        pool=status.admission.pool if status.admission else "",
         reason=status.reason if state != "running" else "",
         message=status.message if state != "running" else "",
         position=status.position,
@@ -185,7 +177,7 @@ def _shares(placed: types.AdmissionStatus, each: dict[str, float]) -> Iterator[S
     for part in placed.pod_sets:
         for on in part.nodes:
             pods, devices = on.count or 1, tuple(sorted({index for pod in on.devices for index in pod}))
-            yield Share(on.node, part.name, pods, pods * each.get(part.name, 0.0), devices)
+            yield Share(on.node, pods, pods * each.get(part.name, 0.0), devices)
 
 
 def _moment(text: str | None) -> float | None:
