@@ -243,6 +243,14 @@ async def test_a_connection_is_used_again_and_one_that_was_closed_is_not(client_
     assert ports[0] == ports[1] != ports[2]
 
 
+async def test_a_command_says_that_it_is_ours() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"name": request.headers["user-agent"]}})
+
+    async with serving(answer) as url, plain_transport(Config(url)) as transport:
+        assert (await Client(transport, Clock()).get(POD))["metadata"]["name"] == "fairway"
+
+
 async def test_a_request_is_sent_again_where_its_old_connection_is_cut_and_it_changes_nothing() -> None:
     asked: list[str] = []
 

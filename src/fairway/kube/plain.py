@@ -24,6 +24,7 @@ CONNECTIONS = 512
 CONNECT_SECONDS = 10
 READ_BYTES = 1 << 18
 EMPTY = (204, 304)
+AGENT = "fairway"  # the server names whom a field of an object is from after it
 LOCAL = "http://localhost"  # whom a server on a Unix socket takes us to mean
 
 
@@ -57,7 +58,8 @@ def _message(server: str, request: Request, headers: Mapping[str, str]) -> bytes
     """The request as it is sent; ValueError where a header has a line break."""
     parts = urlsplit(url_of(server, request))
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    said = {"host": parts.netloc.rpartition("@")[2], **headers, "content-length": str(len(request.body))}
+    said = {"host": parts.netloc.rpartition("@")[2], "user-agent": AGENT, **headers}
+    said["content-length"] = str(len(request.body))
     lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in said.items())]
     if any(mark in line for line in lines for mark in "\r\n"):
         raise ValueError("a header has a line break")
