@@ -166,6 +166,15 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(machine: Machine, w
     assert machine.kubectl("get", "jobs,secrets", "-o", "name") == before
 
 
+def test_a_folder_that_was_deleted_is_told(machine: Machine) -> None:
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec "{sys.executable}" -m fairway submit -- true'
+    found = subprocess.run(
+        ["sh", "-c", script], cwd=machine.folder, env=machine.environment, capture_output=True, text=True
+    )
+    assert found.stderr == "fairway: --chdir: the folder you are in is deleted; go to another, or name one\n"
+    assert found.returncode == 2
+
+
 def test_wait_anyway_queues_what_could_start_later_and_nothing_else(machine: Machine) -> None:
     said = machine.run("submit", "--name", "later", "--wait-anyway", "--gpus", "9", "--", "true")
     assert said.startswith("later queued in default: waits: NeverFits: needs 9 GPUs; ")

@@ -40,7 +40,10 @@ def new_job(order: SimpleNamespace, name: str, argv: list[str], *, is_here: bool
     """A Job that runs a program, without the options."""
     container: Thing = {"name": "main", "image": order.image or HERE, "command": [literal(word) for word in argv]}
     if is_here:
-        container["workingDir"] = os.path.abspath(order.chdir or ".")
+        try:
+            container["workingDir"] = os.path.abspath(order.chdir or ".")
+        except FileNotFoundError as error:
+            raise Problem("--chdir: the folder you are in is deleted; go to another, or name one") from error
     elif order.chdir:
         container["workingDir"] = order.chdir
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
