@@ -5,6 +5,7 @@ from typing import Any
 
 from plane import Plane, Thing, fairway, node, nodes, until
 
+from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
@@ -32,11 +33,14 @@ async def test_a_deleted_job_is_charged_and_a_month_is_closed(plane: Plane) -> N
             async with nodes(admin, node("g1", gpus=4)), fairway(plane):
                 await admin.create(kinds.JOBS, job("train"))
 
-                async def runs() -> bool:
+                async def has_run() -> bool:
+                    """For so long that the second of its deletion, which has no fraction, is after its start."""
                     found = await admin.list(Selection(kinds.WORKLOADS, "default"))
-                    return any(one.get("status", {}).get("phase") == "Running" for one in found)
+                    said = [it for one in found for it in one.get("status", {}).get("conditions", ())]
+                    began = [time(it["lastTransitionTime"]) for it in said if it["type"] == "Running"]
+                    return any(admin.clock.now() > at + 2 for at in began)
 
-                await until(runs)
+                await until(has_run)
                 await admin.delete(Ref(kinds.JOBS, "train", "default"))
                 (row,) = await until(lambda: rows(admin))
                 assert (row["name"], row["pool"]) == ("job-train", "default") and row["allocated"] > 0
