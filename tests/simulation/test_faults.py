@@ -208,6 +208,13 @@ def test_nothing_is_given_twice_or_lost_whatever_fails(first: int) -> None:
         assert not broken, f"seed {seed}: {broken[:5]}"
 
 
+@pytest.mark.parametrize("seed", [976])
+def test_what_a_soak_found_stays_mended(seed: int) -> None:
+    """976: what was decided of a bare pod was written again and again once the pod was over, and nothing else had a
+    turn."""
+    assert not play(seed).broken
+
+
 def test_a_seed_replays_exactly() -> None:
     one, two = play(7), play(7)
     assert len(one.log) > 50

@@ -70,6 +70,8 @@ class Means:
                     await self.patch(kinds.WORKLOADS, seen, {"status": patch})
                     return True
                 await self.remember(key)
+                if key not in self.view.stored:  # it is over, or nothing is to be made of it any more
+                    return False
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and error.status < 500:
                     return False

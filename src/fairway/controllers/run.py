@@ -195,8 +195,9 @@ class Control:
         elif isinstance(seen, UsageMonthObject):
             self._accounts.note_month(seen.metadata.name)
         elif isinstance(seen, PriorityClassObject):
-            for key in self._cases.pods_of.keys() - self._view.stored.keys():
-                self._stands(key)
+            if is_default(old) != is_default(new):  # what a bare pod stands for has the name of its class
+                for key in self._cases.pods_of.keys() - self._view.stored.keys():
+                    self._stands(key)
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
@@ -263,6 +264,11 @@ class Control:
         if settings.recordings:
             said = record_of(snapshot, plan, policy=settings.policy, by=policy_of(settings), faults=faults)
             keep(Path(settings.recordings), said, most=RECORDINGS)
+
+
+def is_default(seen: Object | None) -> bool:
+    """Whether pods that name no class have this one."""
+    return isinstance(seen, PriorityClassObject) and seen.global_default
 
 
 def is_retold(old: WorkloadObject, new: WorkloadObject) -> bool:
