@@ -13,6 +13,7 @@ makes of the views.
 """
 
 import asyncio
+import gc
 import os
 import sys
 from asyncio.subprocess import PIPE
@@ -27,6 +28,7 @@ from bench.b3_engine import world as to_plan
 from bench.figure import Figure
 from bench.page import CHANGES, Cluster, Size
 
+from fairway.cli.main import GC_THRESHOLD
 from fairway.clock import Clock
 from fairway.engine import Policy, decide, snapshot_of
 from fairway.kube.client import Client
@@ -64,7 +66,10 @@ while True:
 
 
 def run(rounds: int) -> Iterator[Figure]:
+    before = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLD)  # as every command does
     yield from asyncio.run(measured(Size(), rounds))
+    gc.set_threshold(*before)
 
 
 async def measured(size: Size, rounds: int) -> list[Figure]:

@@ -9,7 +9,7 @@ import click
 from fairway.kube.client import Client
 
 from .job import amend, check_name, stem
-from .main import Problem
+from .main import Problem, cli
 from .mistakes import usual_queue, view_of
 from .program import program_of
 from .submit import submit
@@ -32,7 +32,9 @@ async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[
 
     words = [f"--{name}={form[name]}" for name in OPTIONS if form.get(name)]
     try:
-        order = SimpleNamespace(**submit.make_context("submit", [*words, "--", "sh", "-c", form["command"]]).params)
+        asked = [*words, "--", "sh", "-c", form["command"]]
+        context = submit.make_context("submit", asked, **cli.context_settings)  # click keeps the first names of --help
+        order = SimpleNamespace(**context.params)
         order.usual = await usual_queue(client, namespace)
         program = program_of(order, is_here=(await view_of(client, order)).is_here)
         if order.name:

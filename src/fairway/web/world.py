@@ -6,7 +6,6 @@ credentials may list: Workloads of all namespaces, else of its own. A kind that 
 """
 
 import asyncio
-import gc
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import suppress
@@ -28,9 +27,6 @@ from fairway.kube.kinds import Kind, Selection
 
 from .workload import Workload, workload
 
-ALLOCATIONS = 50_000
-"""Between two looks for garbage, of which objects that were read hold none: many looks at all of them take longer than
-reading them."""
 T = TypeVar("T")
 AGAIN_SECONDS, SYNC_SECONDS, UNSEEN_SECONDS = 5.0, 20.0, 300.0
 REVIEW = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
@@ -170,7 +166,6 @@ class World:
         return self.store(kinds.LEASES).get(f"{self._controller}/{LEASE}")
 
     async def _run(self) -> None:
-        gc.set_threshold(ALLOCATIONS)
         self.denied, self._informers, self.workloads = [], {}, {}
         self._written, self._own = {}, {}
         for each in (self.namespaces, self.on_node, self.touched, self.bound, self.kept):
