@@ -30,9 +30,8 @@ def desk() -> "Desk":
 async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[str, Any]:
     from fairway.web.submit import Unfit
 
-    words = [f"--{name}={form[name]}" for name in OPTIONS if form.get(name)]
+    asked = [*(f"--{name}={form[name]}" for name in OPTIONS if form.get(name)), "--", "sh", "-c", form["command"]]
     try:
-        asked = [*words, "--", "sh", "-c", form["command"]]
         context = submit.make_context("submit", asked, **cli.context_settings)  # click keeps the first names of --help
         order = SimpleNamespace(**context.params)
         order.usual = await usual_queue(client, namespace)
