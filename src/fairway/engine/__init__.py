@@ -7,6 +7,7 @@ from .decide import decide as decide
 from .decide import turns as turns
 from .draft import Draft as Draft
 from .explain import could_hold as could_hold
+from .explain import most_between as most_between
 from .labels import NAME as NAME
 from .labels import clash as clash
 from .labels import holds as holds

@@ -5,6 +5,7 @@ podset starts with, the nodes excluded, the pools of a queue, and why a equivale
 """
 
 from collections import Counter, defaultdict
+from functools import cached_property
 from math import inf
 from operator import attrgetter
 
@@ -50,15 +51,12 @@ class Cycle:
         self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.told: dict[tuple[object, ...], Why] = {}  # why workloads do not fit, by what they ask for
         self.tries = MOST_HOLD_TRIES
-        self._waiting: dict[str, tuple[str, ...]] | None = None
         self._plain: dict[str, bool] = {}
-        self._endless: dict[str, bool] = {}
+        self._lowest: dict[str, float] = {}
         self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
-        self._lowest: dict[str, float] = {}
-        self._keys: defaultdict[str, list[str]] = defaultdict(list)  # keys of what ran at the start, by queue
 
     def wake(self, time: float) -> None:
         """The answer may change by itself then."""
@@ -87,33 +85,33 @@ class Cycle:
             found = self._least[id(workload.podsets)] = tuple(podset.min_count for podset in workload.podsets)
         return found
 
-    @property
+    @cached_property
     def waiting(self) -> dict[str, tuple[str, ...]]:
         """The keys of what waits, and what each comes after."""
-        if self._waiting is None:
-            self._waiting = {one.key: one.after for one in self.snapshot.pending}
-        return self._waiting
+        return {one.key: one.after for one in self.snapshot.pending}
+
+    @cached_property
+    def _ran(self) -> defaultdict[str, list[Workload]]:
+        """What ran at the start, by queue."""
+        found = defaultdict[str, list[Workload]](list)
+        for one in self.snapshot.running:
+            found[one.workload.queue].append(one.workload)
+        return found
 
     def standing(self, queue: str) -> list[Running]:
         """What runs, leaving or not, in a queue; "": in all."""
-        if not self._keys:
-            for one in self.snapshot.running:
-                self._keys[one.workload.queue].append(one.workload.key)
         running = self.draft.running
-        return [running[key] for key in self._keys[queue] if key in running] if queue else list(running.values())
+        return [running[it.key] for it in self._ran[queue] if it.key in running] if queue else list(running.values())
 
     def lowest(self, queue: str) -> float:
         """The lowest priority of those in a queue that ran at the start."""
-        if not self._lowest:
-            for one in self.snapshot.running:
-                least = self._lowest.get(one.workload.queue, inf)
-                self._lowest[one.workload.queue] = min(least, one.workload.priority)
-        return self._lowest.get(queue, inf)
+        if queue not in self._lowest:
+            self._lowest[queue] = min((one.priority for one in self._ran[queue]), default=inf)
+        return self._lowest[queue]
 
     def admission(self, workload: Workload) -> Admission:
         """What it holds: it runs or was started."""
-        key = workload.key
-        return self.draft.started[key][1] if key in self.draft.started else self.draft.running[key].admission
+        return self.draft.holder(workload.key)[1]
 
     def counts(self, workload: Workload) -> tuple[int, ...]:
         """How many pods of each podset it has."""
@@ -164,12 +162,7 @@ class Cycle:
 
     def is_endless(self, workload: Workload) -> bool:
         """Neither a limit nor its queues will stop it."""
-        if workload.queue not in self._endless:
-            path = self.tree.branches[workload.queue].path if workload.queue in self.tree.branches else ()
-            bounds = [bound for at in path for bound in (at.queue.default_time_limit, at.queue.max_time_limit)]
-            is_drained = any(at.queue.stop == "Drain" for at in path)
-            self._endless[workload.queue] = not is_drained and all(bound is None for bound in bounds)
-        return workload.time_limit is None and self._endless[workload.queue]
+        return self.tree.time_limit(workload) is None and workload.queue not in self.tree.drained
 
     def pools_of(self, workload: Workload) -> tuple[str, ...]:
         return self.tree.pools_of(workload.queue, workload.pools)

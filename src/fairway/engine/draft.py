@@ -168,7 +168,7 @@ class Draft:
     def resize(self, key: str, admission: Admission) -> None:
         """It runs on with other counts; pods that go hold their room until gone, pods that come take theirs at once.
         What was told to shrink in this draft may be told to shrink less."""
-        workload, before = self.started.get(key) or (self.running[key].workload, self.running[key].admission)
+        workload, before = self.holder(key)
         is_shrinking = key in self.shrunk or (_pods(admission) < _pods(before) and key in self.running)
         charge = self._only_later if is_shrinking else self._both
         if is_shrinking:
@@ -350,12 +350,13 @@ class Draft:
             held[row] = [sum(pair) for pair in zip_longest(before, amounts, fillvalue=0)] if before else amounts
         return held
 
+    def holder(self, key: str) -> tuple[Workload, Admission]:
+        """A workload that runs or starts, and what it holds."""
+        return self.started.get(key) or (self.running[key].workload, self.running[key].admission)
+
     def held(self, key: str, pool: str) -> Columns:
         """int64[resource]: what a workload that runs or starts holds in a pool."""
-        if key in self.started:
-            workload, admission = self.started[key]
-        else:
-            workload, admission = self.running[key].workload, self.running[key].admission
+        workload, admission = self.holder(key)
         counts = counts_of(workload.podsets, admission)
         return self.demand(workload.podsets, counts if admission.pool == pool else (0,) * len(counts), pool)
 

@@ -6,7 +6,7 @@ domain of the required level has. Fragmented: the free sum would do, no set of n
 the one tells that comes closest. What would change it is not guessed: `would_fit` is tried before it is told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -233,11 +233,15 @@ def _would_fit(draft: Draft, ask: Ask, pool: str) -> dict[str, int] | None:
     parts = _parts(draft, ask, pool)
     if len(parts) != 1 or len(ask.counts) != 1:
         return None
-    fits, fails = 0, min(parts[0][2], int(room_for(draft, ask, parts[0][1]).sum()) + 1)
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        if place(draft, ask._replace(counts=(middle,)), pool) is None:
-            fails = middle
-        else:
-            fits = middle
-    return {parts[0][0]: fits} if fits else None
+    name, shape, size = parts[0]
+    top = min(size, int(room_for(draft, ask, shape).sum()) + 1)
+    fits = most_between(0, top, lambda count: place(draft, ask._replace(counts=(count,)), pool) is not None)
+    return {name: fits} if fits else None
+
+
+def most_between(low: int, top: int, holds: Callable[[int], bool]) -> int:
+    """The largest number below `top` that was found to hold, by halving; `low` where none was."""
+    while top - low > 1:
+        middle = (low + top) // 2
+        low, top = (middle, top) if holds(middle) else (low, middle)
+    return low

@@ -91,8 +91,7 @@ def _stop(one: Running, cycle: Cycle) -> Verdict | None:
         cycle.wake(one.admitted_at + limit)
     if not workload.is_active:
         return Evict(key, Cause.SUSPENDED, pauses=workload.pauses and can_pause(one, cycle))
-    branch = cycle.tree.branches.get(workload.queue)
-    if branch and any(at.queue.stop == "Drain" for at in branch.path):
+    if workload.queue in cycle.tree.drained:
         return Evict(key, Cause.DRAINED)
     if (verdict := _fails(one, cycle)) is not None:
         return verdict

@@ -8,6 +8,7 @@ cycle, top down; they order queues and entitle to reclaim, and never gate free r
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from math import log
 from operator import attrgetter
 from typing import TypeVar
@@ -267,6 +268,12 @@ class QueueTree:
         default, most = self._limits[workload.queue]
         limit = default if workload.time_limit is None else workload.time_limit
         return most if limit is None else limit if most is None else min(limit, most)
+
+    @cached_property
+    def drained(self) -> frozenset[str]:
+        """The queues that what runs must leave."""
+        stops = {name: [at.queue.stop for at in branch.path] for name, branch in self.branches.items()}
+        return frozenset(name for name, those in stops.items() if "Drain" in those)
 
     def ledgers(self, queue: str, pool: str) -> tuple[Account, ...]:
         """The accounts that a workload of the queue counts in when it runs in the pool, nearest first."""

@@ -335,7 +335,7 @@ class Timeline:
         """It is gone; what windows leave grows by what it held. A hold counted on the end of all before it begins, and
         of what backfilled into it; a reservation wants what its own queue gives up."""
         draft = self.draft
-        workload, admission = draft.started.get(key) or (draft.running[key].workload, draft.running[key].admission)
+        workload, admission = draft.holder(key)
         footprint = draft.footprint(workload.podsets, admission) if lefts else {}
         risks = draft.running[key].backfilled_for if key in draft.running else ""
         counted = {id(window) for window in self.against(workload)} if key in draft.started else None

@@ -32,6 +32,7 @@ from fairway.engine import (
     amounts,
     cache_of,
     decide,
+    most_between,
     state_of,
     turns,
 )
@@ -164,7 +165,7 @@ def _in_the_way(running: Sequence[Running], domain: str, trial: Trial) -> tuple[
     those = those[: _fewest(len(those), lambda count: trial.starts_without(those[:count]))]
     if len(those) > MOST_OTHERS and not trial.starts_without(those := those[-MOST_OTHERS:]):
         return ()
-    those = those[most(len(those), lambda cut: trial.starts_without(those[cut:])) :]
+    those = those[most_between(0, len(those), lambda cut: trial.starts_without(those[cut:])) :]
     for one in those[1:-1]:
         rest = [other for other in those if other is not one]
         those = rest if trial.starts_without(rest) else those
@@ -176,20 +177,7 @@ def _fewest(enough: int, holds: Holds) -> int:
     fails, tried = 0, 1
     while tried < enough and not holds(tried):
         fails, tried = tried, 2 * tried
-    fits = min(tried, enough)
-    while fits - fails > 1:
-        middle = (fits + fails) // 2
-        fits, fails = (middle, fails) if holds(middle) else (fits, middle)
-    return fits
-
-
-def most(top: int, holds: Holds) -> int:
-    """The largest number below `top` that was found to hold, by halving; 0 where none was."""
-    fits, fails = 0, top
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        fits, fails = (middle, fails) if holds(middle) else (fits, middle)
-    return fits
+    return most_between(fails, min(tried, enough), lambda count: not holds(count)) + 1
 
 
 def _fewer_pods(ours: Workload, trial: Trial) -> dict[str, int] | None:
@@ -200,7 +188,7 @@ def _fewer_pods(ours: Workload, trial: Trial) -> dict[str, int] | None:
     def less(count: int) -> Workload:
         return _with(ours, replace(podset, count=count, min_count=count))
 
-    fits = most(podset.min_count, lambda count: trial.starts(less(count)))
+    fits = most_between(0, podset.min_count, lambda count: trial.starts(less(count)))
     return {podset.name: fits} if fits else None
 
 
@@ -214,7 +202,7 @@ def _fewer_gpus(ours: Workload, trial: Trial) -> int | None:
         requests = amounts(asked | {GPU: gpus * DEVICE})
         return _with(ours, replace(podset, pod=replace(podset.pod, requests=requests)))
 
-    return most(asked[GPU] // DEVICE, lambda gpus: trial.starts(less(gpus))) * DEVICE or None
+    return most_between(0, asked[GPU] // DEVICE, lambda gpus: trial.starts(less(gpus))) * DEVICE or None
 
 
 def _with(ours: Workload, podset: PodSet) -> Workload:
