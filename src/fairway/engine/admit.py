@@ -1,7 +1,7 @@
 """One workload's turn: start it in the room there is, keep room coming free for it, or say why it waits.
 
-What stands against it is noted on the way (`cycle.whys`); of several reasons the first by precedence is told. The
-facts of a wait are figures and keys, never words; a counterfactual is tried before it is told.
+Each step hands on what it found (`Attempt`); of several reasons the first by precedence is told. The facts of a wait
+are figures and keys, never words; a counterfactual is tried before it is told.
 """
 
 from dataclasses import replace
@@ -9,42 +9,40 @@ from itertools import chain
 
 from .candidates import CandidateSets
 from .census import census, open_to
-from .cycle import Cycle
+from .cycle import Attempt, Cycle
 from .eligibility import delay, over_guaranteed, over_limit, refusal
 from .eviction_rules import full_bucket, over_share, rules_for
 from .explain import explain
 from .model import CPU, GPU, Workload
-from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
+from .plan import RANK, Admit, Cause, Facts, Reason, Verdict, Wait, Why
 from .queueing import is_aged
 from .quota import Account, Demand
 from .stream import Stream, Streams, is_quiet, may_stream
 
 
-def admit(workload: Workload, cycle: Cycle) -> Verdict | None:
-    """Start it in idle room, or in room that a workload is leaving already, without delaying a hold."""
+def start_alike(workload: Workload, cycle: Cycle) -> Admit | None:
+    """Start it as the one like it was started before, where nothing but places can differ."""
     stream = cycle.memo.of(Streams).get((workload.queue, id(workload.podsets)))
-    if stream is not None and is_quiet(cycle) and (verdict := stream.admit(workload)) is not None:
-        return verdict
-    cycle.whys.clear()
+    return stream.admit(workload) if stream is not None and is_quiet(cycle) else None
+
+
+def admit(workload: Workload, cycle: Cycle) -> Attempt:
+    """Start it in idle room, or in room that a workload is leaving already, without delaying a hold."""
     if not cycle.is_plain(workload) and (why := refusal(workload, cycle) or delay(workload, cycle)):
-        cycle.whys.append(why)
-        cycle.open = ()
-        return None
-    cycle.open = open_pools(workload, cycle)
-    if not cycle.open:
-        return None
-    found = cycle.find(workload, cycle.open)
+        return Attempt(workload, (), (why,))
+    pools, whys = open_pools(workload, cycle)
+    found = cycle.find(workload, pools) if pools else None
     if found is None:
-        return None
+        return Attempt(workload, pools, whys)
     verdict = cycle.start(workload, *found)
-    if may_stream(workload, cycle):
+    if len(pools) == 1 and may_stream(workload, cycle):
         cycle.memo.of(Streams)[workload.queue, id(workload.podsets)] = Stream(workload, verdict.admission, cycle)
-    return verdict
+    return Attempt(workload, pools, whys, verdict)
 
 
-def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:
-    """The pools in which quota lets it start, those first in which it stays within guaranteed."""
-    pools, opened, borrowed = cycle.pools_of(workload), [], []
+def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple[Why, ...]]:
+    """The pools in which quota lets it start, first those where it stays within guaranteed; and why not in others."""
+    pools, opened, borrowed, whys = cycle.pools_of(workload), list[str](), list[str](), list[Why]()
     for pool in pools:
         accounts = cycle.accounts(workload, pool)
         if not accounts:
@@ -52,12 +50,12 @@ def open_pools(workload: Workload, cycle: Cycle) -> tuple[str, ...]:
             continue
         asked = cycle.asked(workload, pool)
         if why := over_limit(accounts, asked) or over_guaranteed(accounts, cycle.fixed(workload, pool)):
-            cycle.whys.append(why)
+            whys.append(why)
         elif len(pools) == 1 or _is_owed(accounts, asked):
             opened.append(pool)
         else:
             borrowed.append(pool)
-    return (*opened, *borrowed)
+    return (*opened, *borrowed), tuple(whys)
 
 
 def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
@@ -66,10 +64,11 @@ def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
     return all(one.keeps_within(one.guaranteed, asked) for one in nearest)
 
 
-def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
+def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     """Reserve capacity for the first `holdDepth` blocked workloads of a pool, and for any past `maxWait`."""
-    pools = tuple(pool for pool in cycle.open if cycle.holds[pool] or is_aged(workload, cycle.tree))
-    if not pools or cycle.is_shut or not cycle.tries:
+    workload = attempt.workload
+    pools = tuple(pool for pool in attempt.pools if cycle.holds[pool] or is_aged(workload, cycle.tree))
+    if not pools or attempt.is_shut or not cycle.tries:
         return None
     cycle.tries -= 1
     window = cycle.timeline.hold(workload, cycle.ask(workload, cycle.least(workload)), pools)
@@ -77,21 +76,21 @@ def hold(workload: Workload, cycle: Cycle) -> Verdict | None:
         return None
     cycle.holds[window.admission.pool] -= 1
     cycle.wake(window.since)
-    return replace(wait(workload, cycle), starts_at=window.since, held=window.admission)
+    return replace(wait(attempt, cycle), starts_at=window.since, held=window.admission)
 
 
-def wait(workload: Workload, cycle: Cycle) -> Wait:
+def wait(attempt: Attempt, cycle: Cycle) -> Wait:
     """Why it does not start now."""
-    whys = list(cycle.whys)
+    workload, whys = attempt.workload, list(attempt.whys)
     if cycle.policy.tells_why:
-        whys += [*kept_for(workload, cycle), *unentitled(workload, cycle)]
+        whys += [*kept_for(attempt, cycle), *unentitled(attempt, cycle)]
     pools = cycle.pools_of(workload) if workload.queue in cycle.tree.branches else ()
     is_told = any(RANK[why] < RANK[Reason.LEVEL_UNKNOWN] for why, _ in whys)  # before all that room could say
     if pools and not is_told and not (workload.refused and whys and cycle.fit(workload, pools)):
         whys.append(_room_for(workload, pools, cycle))
     reason, facts = min(whys, key=lambda why: RANK[why[0]])
     if cycle.policy.tells_why and Reason.REFUSED is not reason and RANK[reason] > RANK[Reason.OVER_SHARE]:
-        facts = replace(facts, shields=shields(workload, cycle))
+        facts = replace(facts, shields=shields(attempt, cycle))
     if reason is Reason.OVER_SHARE:  # said with what is missing, which is told last
         facts = replace(whys[-1][1], queue=facts.queue, bounds=facts.bounds, used=facts.used)
     return Wait(workload.key, reason, facts)
@@ -107,11 +106,11 @@ def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
     return cycle.told[key]
 
 
-def shields(workload: Workload, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...], float | None], ...]:
+def shields(attempt: Attempt, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...], float | None], ...]:
     """What keeps it from evicting: the setting, the workloads that it protects ("evictionBudget": none), and until
     when the first is protected, if that is known."""
-    found: dict[str, dict[str, float | None]] = {}
-    for pool in cycle.open:
+    workload, found = attempt.workload, dict[str, dict[str, float | None]]()
+    for pool in attempt.pools:
         for rule in rules_for(workload, pool, cycle):
             candidates = cycle.memo.of(CandidateSets).get((rule.cause, rule.equivalence, pool))
             if candidates is None or rule.is_mixed or rule.cause is Cause.CONSOLIDATED:
@@ -127,10 +126,11 @@ def shields(workload: Workload, cycle: Cycle) -> tuple[tuple[str, tuple[str, ...
     )
 
 
-def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
+def unentitled(attempt: Attempt, cycle: Cycle) -> list[Why]:
     """No room is free for it, and it may take none of what others hold: its queue would be above its share."""
-    above = [over for pool in cycle.open if (over := over_share(workload, pool, cycle))]
-    if not above or len(above) < len(cycle.open) or len(cycle.snapshot.queues) < 2:
+    workload, pools = attempt.workload, attempt.pools
+    above = [over for pool in pools if (over := over_share(workload, pool, cycle))]
+    if not above or len(above) < len(pools) or len(cycle.snapshot.queues) < 2:
         return []
     standing = chain((one.workload for one in cycle.snapshot.running), (one for one, _ in cycle.draft.started.values()))
     if all(one.queue == workload.queue for one in standing):
@@ -138,10 +138,11 @@ def unentitled(workload: Workload, cycle: Cycle) -> list[Why]:
     return [(Reason.OVER_SHARE, above[0])]
 
 
-def kept_for(workload: Workload, cycle: Cycle) -> list[Why]:
+def kept_for(attempt: Attempt, cycle: Cycle) -> list[Why]:
     """The workload, or queue, for which the room is kept in which it would start."""
-    windows = cycle.timeline.against(workload) if cycle.timeline.windows and cycle.open else []
-    if not windows or (found := cycle.fit(workload, cycle.open)) is None:
+    workload = attempt.workload
+    windows = cycle.timeline.against(workload) if cycle.timeline.windows and attempt.pools else []
+    if not windows or (found := cycle.fit(workload, attempt.pools)) is None:
         return []
     first, facts = min(windows, key=lambda window: window.since), _beside_keeps(workload, found[0], cycle)
     if first.owner:
@@ -164,6 +165,6 @@ def follow(workload: Workload, first: Workload, cycle: Cycle) -> Why:
     which come first."""
     if why := refusal(workload, cycle) or delay(workload, cycle):
         return why
-    cycle.whys = [(Reason.HELD_FOR, Facts(blocking=(first.key,)))]
-    cycle.open = open_pools(workload, cycle)  # notes the limit or guarantee that it would break
-    return min(*cycle.whys, _room_for(workload, cycle.pools_of(workload), cycle), key=lambda why: RANK[why[0]])
+    _, whys = open_pools(workload, cycle)  # the limit or guarantee that it would break
+    behind = Reason.HELD_FOR, Facts(blocking=(first.key,))
+    return min(behind, *whys, _room_for(workload, cycle.pools_of(workload), cycle), key=lambda why: RANK[why[0]])

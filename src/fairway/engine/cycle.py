@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from functools import cached_property
 from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,21 @@ MOST_HOLD_TRIES = 64
 """Times for hold that are looked for in one cycle."""
 
 
+class Attempt(NamedTuple):
+    """A workload's turn, as far as it came. `pools`: those in which quota lets it start; `whys`: what stands against it
+    so far; `verdict`: its start, if there was room."""
+
+    workload: Workload
+    pools: tuple[str, ...] = ()
+    whys: tuple[Why, ...] = ()
+    verdict: Admit | None = None
+
+    @property
+    def is_shut(self) -> bool:
+        """Something stands against it that room does not change."""
+        return any(RANK[reason] <= SHARED or reason is Reason.REFUSED for reason, _ in self.whys)
+
+
 class Cycle:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.snapshot, self.policy, self.now = snapshot, policy, snapshot.now
@@ -41,8 +57,6 @@ class Cycle:
         self.verdicts: dict[str, Verdict] = {}
         self.again_at: float | None = None
         self.holds = {pool.name: policy.holds(pool) for pool in snapshot.pools}
-        self.whys: list[Why] = []  # what stands against the workload whose turn it is
-        self.open: tuple[str, ...] = ()  # the pools in which quota lets it start
         self.evicted: Counter[str] = Counter()  # milli-GPU by pool, in this cycle
         self.disrupted: Counter[str] = Counter()  # pods of victims by PodDisruptionBudget, in this cycle
         self.hopeless: set[int] = set()  # podsets of victims for which there is no place elsewhere
@@ -195,11 +209,6 @@ class Cycle:
     def evict(self, one: Running, amounts: Demand, times: int) -> None:
         """Count what is evicted or moved against the pool's bucket."""
         self.evicted[one.admission.pool] += amounts.get(GPU, 0) * times
-
-    @property
-    def is_shut(self) -> bool:
-        """Something stands against it that room does not change."""
-        return any(RANK[reason] <= SHARED or reason is Reason.REFUSED for reason, _ in self.whys)
 
     def accounts(self, workload: Workload, pool: str) -> tuple[Account, ...]:
         return self.tree.ledgers(workload.queue, pool)

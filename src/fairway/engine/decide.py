@@ -7,13 +7,13 @@ hold keeps later ones out of room that is promised. What each step means stands 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .admit import admit, follow, hold, wait
-from .cycle import Cycle
+from .admit import admit, follow, hold, start_alike, wait
+from .cycle import Attempt, Cycle
 from .elastic import grow
 from .eligibility import bound
 from .lifecycle import release, replace_lost
 from .model import Workload
-from .plan import Admit, Facts, Keep, Plan, Reason, Verdict, Wait
+from .plan import Facts, Keep, Plan, Reason, Verdict, Wait
 from .policy import Policy
 from .queueing import Order, PendingQueue, pending_queues, positions
 from .reclaim import reclaim
@@ -25,9 +25,9 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     cycle = Cycle(snapshot, policy)
     lines, lost = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
-        cycle.verdicts[workload.key] = admit(workload, cycle) or _otherwise(workload, cycle)
+        cycle.verdicts[workload.key] = start_alike(workload, cycle) or _verdict(admit(workload, cycle), cycle)
     for workload in lost:
-        cycle.say(admit(workload, cycle) or wait(workload, cycle))
+        cycle.say(wait(admit(workload, cycle), cycle))  # no queue takes it
     grow(cycle)  # elastic workloads into what is left or lent, one pod at a time
     return plan_of(cycle, lines)
 
@@ -38,9 +38,10 @@ def turns(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[str, bool]]:
     cycle = Cycle(snapshot, policy)
     lines, _ = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
-        verdict = admit(workload, cycle)
-        yield workload.key, isinstance(verdict, Admit) and not verdict.after
-        cycle.verdicts[workload.key] = verdict or _otherwise(workload, cycle)
+        attempt = Attempt(workload, verdict=start_alike(workload, cycle))
+        attempt = attempt if attempt.verdict else admit(workload, cycle)
+        yield workload.key, attempt.verdict is not None and not attempt.verdict.after
+        cycle.verdicts[workload.key] = _verdict(attempt, cycle)
 
 
 def _begin(cycle: Cycle) -> tuple[dict[str, PendingQueue], list[Workload]]:
@@ -52,12 +53,13 @@ def _begin(cycle: Cycle) -> tuple[dict[str, PendingQueue], list[Workload]]:
     return pending_queues(cycle.tree, waiting, cycle.policy, cycle.is_blocked)
 
 
-def _otherwise(workload: Workload, cycle: Cycle) -> Verdict:
-    """What comes of a workload for which `admit` finds no room that it may have now."""
+def _verdict(attempt: Attempt, cycle: Cycle) -> Verdict:
+    """What comes of a workload's turn, where it found no room that it may have now."""
     return (
-        reclaim(workload, cycle)  # in the room others can be moved from or made to give back
-        or hold(workload, cycle)  # keep room coming free, and say when
-        or wait(workload, cycle)  # and say why
+        attempt.verdict
+        or reclaim(attempt, cycle)  # in the room others can be moved from or made to give back
+        or hold(attempt, cycle)  # keep room coming free, and say when
+        or wait(attempt, cycle)  # and say why
     )
 
 

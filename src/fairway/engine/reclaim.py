@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from .candidates import Candidate, CandidateSet, CandidateSets
-from .cycle import Cycle
+from .cycle import Attempt, Cycle
 from .disruption import covered
 from .eligibility import over_guaranteed
 from .eviction_rules import over_share, pauses, rules_for, stays_fair
@@ -33,10 +33,11 @@ MOST_SPARED = 8
 """Victims to spare for which other places are sought."""
 
 
-def reclaim(workload: Workload, cycle: Cycle) -> Verdict | None:
+def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     """In room that others can be moved from or made to give back."""
-    for pool in () if cycle.is_shut else cycle.pools_of(workload):
-        is_limited = pool not in cycle.open
+    workload = attempt.workload
+    for pool in () if attempt.is_shut else cycle.pools_of(workload):
+        is_limited = pool not in attempt.pools
         if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
             continue
         if not cycle.has_quota(workload, pool):

@@ -81,6 +81,5 @@ def may_stream(workload: Workload, cycle: Cycle) -> bool:
         and workload.preemptible
         and len(workload.podsets) == 1
         and cycle.least(workload) == (1,)
-        and len(cycle.open) == 1
         and cycle.is_plain(workload)
     )

@@ -331,7 +331,7 @@ def _stuck(snapshot: Snapshot, tree: QueueTree) -> set[str]:
 def _may_start(workload: Workload, alone: Cycle, known: dict[tuple[object, ...], bool]) -> bool:
     """Whether quota and the usable nodes would let it start in a cluster in which nothing runs. `known`: what was found
     for similar workloads."""
-    pools = open_pools(workload, alone)
+    pools, _ = open_pools(workload, alone)
     if not pools or alone.snapshot.is_usable.all():
         return bool(pools)
     key = id(workload.podsets), workload.topology, pools
