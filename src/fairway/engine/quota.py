@@ -272,8 +272,7 @@ class QueueTree:
     @cached_property
     def drained(self) -> frozenset[str]:
         """The queues that what runs must leave."""
-        stops = {name: [at.queue.stop for at in branch.path] for name, branch in self.branches.items()}
-        return frozenset(name for name, those in stops.items() if "Drain" in those)
+        return frozenset(name for name, it in self.branches.items() if any(at.queue.stop == "Drain" for at in it.path))
 
     def ledgers(self, queue: str, pool: str) -> tuple[Account, ...]:
         """The accounts that a workload of the queue counts in when it runs in the pool, nearest first."""
