@@ -24,11 +24,10 @@ from .page import EMPTY, Ask, Page, difference
 from .world import World
 
 BATCH_SECONDS, REDRAW_SECONDS, BEAT_SECONDS, AWAY_SECONDS = 0.4, 5.0, 3.0, 0.5
-LONGEST_SECONDS = 2.0
 KEPT, MOST_TOPICS = 64, 256
 REST = 9.0
-"""How many times as long as it takes to draw a page it is left as it is, so that it costs a tenth of a core at most;
-but not longer than LONGEST_SECONDS, since the first drawing takes longer than all others."""
+"""How many times as long as it takes to draw a page it is left as it is, so that it costs a tenth of a core at most.
+The first drawing, which takes longer than all others, does not count."""
 PACKED = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 """How a stream of gzip begins: no name, no time, no system."""
 Draw = Callable[[World, Ask], Page]
@@ -78,7 +77,8 @@ class Topic:
             self._seen, self._at = self._world.version, now
             before = self.clock.spent()
             page = self._draw(self._world, replace(self._ask, now=now, before=self.page))
-            self.pause = min(max(BATCH_SECONDS, REST * (self.clock.spent() - before)), LONGEST_SECONDS)
+            if self.page is not EMPTY:
+                self.pause = max(BATCH_SECONDS, REST * (self.clock.spent() - before))
             change = difference(self.page, page)
             if change is not None:
                 self.number, self.page = self.number + 1, page
