@@ -541,3 +541,25 @@ async def test_a_finished_job_is_kept_for_a_while_unless_it_says_how_long():
     assert first["spec"]["ttlSecondsAfterFinished"] == 3600
     own = await made.ok("POST", JOBS, job("b", ttlSecondsAfterFinished=5))
     assert own["spec"]["ttlSecondsAfterFinished"] == 5
+
+
+@pytest.mark.parametrize(("rolling", "code"), [
+    ({"maxSurge": "x%"}, 422), ({"maxUnavailable": "-5%"}, 422), ({"maxUnavailable": "150%"}, 422),
+    ({"maxSurge": -1}, 422), ({"maxSurge": "150%", "maxUnavailable": 1}, 201), ({}, 201),
+])  # fmt: skip
+async def test_a_rolling_update_is_bounded_by_numbers_and_percentages(
+    api: Api, rolling: dict[str, object], code: int
+) -> None:
+    container = {"name": "main", "image": "none", "command": ["sleep", "1"]}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template, "strategy": {"rollingUpdate": rolling}}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    status, _ = await api.ask("POST", path, config("d") | {"spec": spec})
+    assert status == code
+
+
+async def test_a_job_has_no_more_indexes_than_its_controller_can_look_at(api: Api) -> None:
+    container = {"name": "main", "image": "none", "command": ["true"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {"completionMode": "Indexed", "completions": 100_001, "template": template}
+    await api.no(422, "POST", "/apis/batch/v1/namespaces/default/jobs", config("j") | {"spec": spec})

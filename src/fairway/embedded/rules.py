@@ -27,6 +27,7 @@ _CONFIG_KEY = re.compile(r"(?!\.{1,2}$)[-._a-zA-Z0-9]{1,253}")
 _ENV = re.compile(r"[^=\x00-\x1f\x7f-\U0010ffff]+")
 _MAX_PRIORITY = 1_000_000_000
 _MOST_INDEXES = 100_000  # a Job's controller looks at each of them; Kubernetes has this bound for the pods at once
+_SHARE = "must be a whole number that is not negative, or a percentage"
 _CRON_NAME = 52  # its Jobs' names are longer
 _POD_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"
                 "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
@@ -241,6 +242,10 @@ def _set(thing: Thing, old: Thing) -> Iterator[Cause]:
     if spec == before:
         return
     yield from _at_least(spec, "spec", {"replicas": 0, "minReadySeconds": 0, "revisionHistoryLimit": 0})
+    rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
+    for name, most in (("maxSurge", r"\d{1,9}"), ("maxUnavailable", r"100|\d\d?")):
+        if not _is_share(value := rolling.get(name) or 0, most):
+            yield wrong(f"spec.strategy.rollingUpdate.{name}", value, _SHARE)
     if before and spec.get("selector") != before.get("selector"):
         yield wrong("spec.selector", spec.get("selector"), _IMMUTABLE)
     template = spec.get("template") or {}
@@ -329,14 +334,18 @@ def _secret(thing: Thing, old: Thing) -> Iterator[Cause]:
         yield wrong("type", thing.get("type"), _IMMUTABLE)
 
 
+def _is_share(value: int | str, most: str = r"100|\d\d?") -> bool:
+    return bool(re.fullmatch(r"\d+" if isinstance(value, int) else f"({most})%", str(value), re.ASCII))
+
+
 def _budget(thing: Thing, old: Thing) -> Iterator[Cause]:
     spec = thing.get("spec") or {}
     if "minAvailable" in spec and "maxUnavailable" in spec:
         yield wrong("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
         value = spec.get(name, 0)
-        if not re.fullmatch(r"\d+" if isinstance(value, int) else r"(100|\d\d?)%", str(value)):
-            yield wrong(f"spec.{name}", value, "must be a whole number that is not negative, or a percentage")
+        if not _is_share(value):
+            yield wrong(f"spec.{name}", value, _SHARE)
 
 
 def _node(thing: Thing, old: Thing) -> Iterator[Cause]:
