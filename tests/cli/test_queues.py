@@ -9,7 +9,7 @@ import pytest
 
 from fairway.cli.listing import Listed
 from fairway.cli.nodes import users
-from fairway.cli.queues import Held, queue_lines, tallies
+from fairway.cli.queues import Held, print_queues, queue_lines, tallies
 
 from .test_commands import Machine
 
@@ -56,6 +56,16 @@ def test_a_queue_shows_what_it_borrows_and_what_nobody_governs() -> None:
     assert queue_lines(free, live) == [["nlp", None, 1, 1, GPU, "", "", "", "6", "", "2"]]
 
 
+@pytest.mark.parametrize(("pending", "told"), [(0, "SHARE is as of the last minute, all else as of now\n"), (1, "")])
+def test_a_share_that_was_decided_about_other_workloads_is_said_to_be_old(
+    pending: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {"share": {"*": {GPU: "4"}}, "pending": pending, "admitted": 1}
+    queue = {"metadata": {"name": "nlp"}, "spec": {"quotas": [{"pool": "*", "guaranteed": {GPU: 4}}]}, "status": said}
+    print_queues([queue], tallies({"nlp": ""}, [held("a", "nlp", "3", {"n1": 2}), held("b", "nlp", "1")]), ())
+    assert capsys.readouterr().err == told
+
+
 def test_a_node_names_the_users_and_their_gpus() -> None:
     found = users([workload("a", "nlp", "2", {"n1": 2, "n2": 1}, Listed), workload("b", "nlp", "1", None, Listed)])
     assert found == {"n1": {"ann": 4.0}, "n2": {"ann": 2.0}}
@@ -74,9 +84,7 @@ def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> Non
     machine.until("a", "Running")
     machine.run("submit", "--name", "b", "--gpus", "1", "--cpus", "1", "--", "true")
     machine.until("b", "Pending")
-    said = machine.run("queues")
-    assert re.search(rf"^default +1 +1 +{GPU} +2 +1$", said, re.MULTILINE)
-    assert "SHARE is as of the last minute, all else as of now" in said
+    assert re.search(rf"^default +1 +1 +{GPU} +2 +1$", machine.run("queues"), re.MULTILINE)
     live = json.loads(machine.run("queues", "-o", "json"))["live"]["default"]
     assert (live["usage"]["default"][GPU], live["asked"][GPU]) == ("2", "1")
     assert re.search(r"^\S+ +Ready +2 +2 +0 .* admin \(2 GPUs\)$", machine.run("nodes"), re.MULTILINE)

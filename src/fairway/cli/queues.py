@@ -116,7 +116,7 @@ async def queues(client: Client, namespace: str, output: str) -> None:
     live = await _live(client, items)
     named = {name: _figures(it) for name, it in (live or {}).items()}
     less = () if output == "wide" else LESS
-    return show(output, {"items": items, "live": named}, lambda: _print_queues(items, live, less))
+    return show(output, {"items": items, "live": named}, lambda: print_queues(items, live, less))
 
 
 async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
@@ -198,7 +198,8 @@ LESS = ("PARENT", "LIMIT", "BORROWED")
 """What a narrow terminal may lack, the first one first."""
 
 
-def _print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequence[str]) -> None:
+def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequence[str]) -> None:
+    """The table, what of it is older than now, and budgets. `live`: by queue; None where it may not be seen."""
     names = [it["metadata"]["name"] for it in items]
     shown = {it["metadata"]["name"]: _written(it) for it in items} if live is None else live
     lines = [line for it in items for line in queue_lines(it, shown.get(it["metadata"]["name"], Tally()))]
