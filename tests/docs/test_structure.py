@@ -87,6 +87,14 @@ def test_nothing_is_imported_from_deeper_than_what_a_package_offers() -> None:
     assert deep == []
 
 
+def test_others_import_only_the_modules_that_node_names() -> None:
+    import fairway.node
+
+    modules = {target.split(".")[2] for module in TREES if package_of(module) != "fairway.node"
+               for target in imported(module) if target.startswith("fairway.node.")}  # fmt: skip
+    assert sorted(modules) == sorted(fairway.node.__all__)
+
+
 def test_the_referee_shares_only_values_with_what_decides() -> None:
     names = offered("fairway.engine")
     taken = {

@@ -1,1 +1,6 @@
-"""One machine as a node of a cluster: what a kubelet does, with processes for containers. It talks to an API server."""
+"""One machine as a node of a cluster: what a kubelet does, with processes for containers. It talks to an API server.
+
+Others import the modules named here, each by itself: a command needs few of them, and waits for all that it loads."""
+
+__all__ = ["archive", "attended", "claim", "container", "containers", "execute", "hollow", "idle", "isolation", "lock",
+           "logs", "machine", "measure", "podstatus", "processes", "runner"]  # fmt: skip
