@@ -145,10 +145,12 @@ def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
 
 def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes that all volumes of the pod reach."""
-    key, everywhere = ("reached", pod.volumes), np.ones(len(snapshot.nodes), np.bool_)
-    return snapshot.memo.of(NodeFacts).mask(
-        key, lambda: np.logical_and.reduce([everywhere, *(matches(snapshot, terms) for terms in pod.volumes)])
-    )
+
+    def make() -> Mask:
+        masks = (matches(snapshot, terms) for terms in pod.volumes)
+        return np.logical_and.reduce([np.ones(len(snapshot.nodes), np.bool_), *masks])
+
+    return snapshot.memo.of(NodeFacts).mask(("reached", pod.volumes), make)
 
 
 def taints_of(snapshot: Snapshot) -> tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]]:
@@ -179,8 +181,11 @@ def usable(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes in use, and those that only a cordon or NotReady keeps out of use where the pod tolerates it."""
     refused = {one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one)}
     key = ("usable", *sorted(one.key for one in refused))
-    is_up = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
-    return snapshot.is_usable | snapshot.memo.of(NodeFacts).mask(key, lambda: np.fromiter(is_up, np.bool_))
+
+    def make() -> Mask:
+        return np.array([one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes], np.bool_)
+
+    return snapshot.is_usable | snapshot.memo.of(NodeFacts).mask(key, make)
 
 
 def pool_row(snapshot: Snapshot, pool: str) -> int:
