@@ -147,8 +147,10 @@ def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes that all volumes of the pod reach."""
 
     def make() -> Mask:
-        masks = (matches(snapshot, terms) for terms in pod.volumes)
-        return np.logical_and.reduce([np.ones(len(snapshot.nodes), np.bool_), *masks])
+        mask = np.ones(len(snapshot.nodes), np.bool_)
+        for terms in pod.volumes:
+            mask &= matches(snapshot, terms)
+        return mask
 
     return snapshot.memo.of(NodeFacts).mask(("reached", pod.volumes), make)
 
