@@ -6,7 +6,7 @@ the resources of free // request, and what the devices allow.
 Nothing here looks at scores, at topology, or at the pods that stand beside (affinity).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import EllipsisType
 from typing import NamedTuple, Protocol
@@ -82,13 +82,10 @@ class NodeFacts:
         self.taints: tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]] | None = None
         self.has_groups: bool | None = None
 
-    def mask(self, key: object, make: Callable[[], Mask]) -> Mask:
-        """A mask that is made once, and read-only."""
-        if (mask := self.masks.get(key)) is None:
-            mask = make()
-            mask.flags.writeable = False
-            remember(self.masks, key, mask)
-        return mask
+    def keep(self, key: object, mask: Mask) -> Mask:
+        """Remember a mask, read-only from now on."""
+        mask.flags.writeable = False
+        return remember(self.masks, key, mask)
 
 
 def has_groups(snapshot: Snapshot) -> bool:
@@ -135,24 +132,22 @@ def matches(snapshot: Snapshot, terms: Iterable[Term]) -> Mask:
 
 def selected(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes that the pod's selector and its required affinity allow."""
-
-    def make() -> Mask:
-        mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in pod.node_selector))
-        return mask & matches(snapshot, pod.affinity) if pod.affinity else mask
-
-    return snapshot.memo.of(NodeFacts).mask(("selected", pod.node_selector, pod.affinity), make)
+    key = ("selected", pod.node_selector, pod.affinity)
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
+        return mask
+    mask = satisfies(snapshot, tuple(Expression(name, "In", (value,)) for name, value in pod.node_selector))
+    return snapshot.memo.of(NodeFacts).keep(key, mask & matches(snapshot, pod.affinity) if pod.affinity else mask)
 
 
 def reached(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes that all volumes of the pod reach."""
-
-    def make() -> Mask:
-        mask = np.ones(len(snapshot.nodes), np.bool_)
-        for terms in pod.volumes:
-            mask &= matches(snapshot, terms)
+    key = ("reached", pod.volumes)
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
         return mask
-
-    return snapshot.memo.of(NodeFacts).mask(("reached", pod.volumes), make)
+    mask = np.ones(len(snapshot.nodes), np.bool_)
+    for terms in pod.volumes:
+        mask = mask & matches(snapshot, terms)
+    return snapshot.memo.of(NodeFacts).keep(key, mask)
 
 
 def taints_of(snapshot: Snapshot) -> tuple[NDArray[np.int32], tuple[tuple[Taint, ...], ...]]:
@@ -175,19 +170,20 @@ def untolerated(snapshot: Snapshot, pod: PodClass, effects: tuple[str, ...]) -> 
 
 def tolerated(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes without a NoSchedule or NoExecute taint that the pod does not tolerate."""
-    key, effects = ("tolerated", pod.tolerations), ("NoSchedule", "NoExecute")
-    return snapshot.memo.of(NodeFacts).mask(key, lambda: untolerated(snapshot, pod, effects) == 0)
+    key = ("tolerated", pod.tolerations)
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is not None:
+        return mask
+    return snapshot.memo.of(NodeFacts).keep(key, untolerated(snapshot, pod, ("NoSchedule", "NoExecute")) == 0)
 
 
 def usable(snapshot: Snapshot, pod: PodClass) -> Mask:
     """Nodes in use, and those that only a cordon or NotReady keeps out of use where the pod tolerates it."""
     refused = {one for one in (CORDON, NOT_READY) if not tolerates(pod.tolerations, one)}
     key = ("usable", *sorted(one.key for one in refused))
-
-    def make() -> Mask:
-        return np.array([one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes], np.bool_)
-
-    return snapshot.is_usable | snapshot.memo.of(NodeFacts).mask(key, make)
+    if (mask := snapshot.memo.of(NodeFacts).masks.get(key)) is None:
+        is_up = (one.is_up and refused.isdisjoint(implied(one)) for one in snapshot.nodes)
+        mask = snapshot.memo.of(NodeFacts).keep(key, np.fromiter(is_up, np.bool_))
+    return snapshot.is_usable | mask
 
 
 def pool_row(snapshot: Snapshot, pool: str) -> int:
