@@ -23,7 +23,7 @@ from .queues import Queues, usage_of
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_REST, SHOWN_SECONDS = 1.0, 0.5
-TELL_SECONDS = 0.05  # about as long as an admission takes to become a process
+TELL_SECONDS = 0.03  # about as long as an admission takes to become a process
 LONG_SECONDS = 5.0  # while decisions are written: each that is shown says only when it took place
 Record = Callable[[Snapshot, Plan, Iterable[Fault]], None]
 log = logging.getLogger(__name__)
