@@ -306,7 +306,7 @@ def test_a_queue_deleted_under_its_workloads_is_a_reason_and_loses_nothing() -> 
         await world.delete(kinds.QUEUES, "vision")
 
         async def is_told() -> bool:
-            return (await world.workload("job-b")).get("status", {}).get("reason") == "QueueNotFound"
+            return (await world.workload("job-b"))["status"].get("reason") == "QueueNotFound"
 
         await world.until(is_told)
         await world.until(lambda: world.is_in("job-a", "Succeeded"))

@@ -47,13 +47,7 @@ def test_what_a_reservation_names_that_does_not_exist_is_told_until_it_does() ->
         await world.until(lambda: is_said(world, "Waiting", words), seconds=5)
         await world.client.create(kinds.NODES, node("n7"))
         await world.until(lambda: is_said(world, "Waiting", ""), seconds=5)
-        events: list[Thing] = []
-
-        async def are_told() -> bool:
-            events[:] = await world.client.list(Selection(kinds.EVENTS, fields="involvedObject.kind=Reservation"))
-            return bool(events)
-
-        await world.until(are_told, seconds=5)
+        events = await world.client.list(Selection(kinds.EVENTS, fields="involvedObject.kind=Reservation"))
         return [it["reason"] for it in events]
 
     assert set(play(story, node("n1"))) == {"NotFound"}

@@ -71,11 +71,12 @@ class Writer:
         return bool(self._decided)
 
     def put(self, snapshot: Snapshot, plan: Plan) -> None:
-        """What of a plan is to be written, but why workloads wait."""
+        """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}
         self._workloads = workloads
-        acts = [it for it in plan.verdicts if type(it) is not Wait and type(it) is not Keep]
-        queues = {key: one.queue for key, one in workloads.items()} if acts else {}
+        queues = {key: one.queue for key, one in workloads.items()}
+        self.waits.put((it for it in plan.verdicts if isinstance(it, Wait)), workloads, queues)
+        acts = [it for it in plan.verdicts if not isinstance(it, Keep | Wait)]
         made: dict[str, Decided] = {}
         leaving: list[Decided] = []
         for verdict in acts:
@@ -95,11 +96,6 @@ class Writer:
         self._in_turn(made)
         for decided in leaving:  # they follow who they are for
             self._follow(decided)
-
-    def explain(self, plan: Plan) -> None:
-        """Why workloads wait in the plan that was put last."""
-        queues = {key: one.queue for key, one in self._workloads.items()}
-        self.waits.put((it for it in plan.verdicts if type(it) is Wait), self._workloads, queues)
 
     def _parked(self, verdict: Verdict) -> str:
         """Why it is switched off, where that was not its user."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from fairway.engine import Fault, Keep, Plan, Policy, Resize, Snapshot, Wait, decide
+from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, decide
 from fairway.referee import check
 
 from .amend import drop, overdue, with_verdicts
@@ -23,7 +23,6 @@ from .queues import Queues, usage_of
 
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_REST, SHOWN_SECONDS = 1.0, 0.5
-TELL_SECONDS = 0.03  # about as long as an admission takes to become a process
 LONG_SECONDS = 5.0  # while decisions are written: each that is shown says only when it took place
 Record = Callable[[Snapshot, Plan, Iterable[Fault]], None]
 log = logging.getLogger(__name__)
@@ -46,10 +45,9 @@ class Scheduler:
                 await self.means.election.acquired.wait()
             started = clock.now()
             if facts.settle() or (again is not None and again <= started):
-                again, snapshot, plan = await self._cycle(record)
+                again, plan = await self._cycle(record)
                 note(plan)
                 rested = clock.now() + min(2 * (clock.now() - started), LONGEST_REST)
-                await self._tell(snapshot, plan)
             elif facts.is_shown:
                 shown = started + (LONG_SECONDS if self.writer.is_writing else SHOWN_SECONDS)
                 again = shown if again is None else min(again, shown)
@@ -68,16 +66,7 @@ class Scheduler:
             await self.means.client.clock.within(pause, self.changed.wait())
         self.changed.clear()
 
-    async def _tell(self, snapshot: Snapshot, plan: Plan) -> None:
-        """Why the others wait, and how full queues are: what starts is written before, since thousands may wait."""
-        if not all(type(it) is Wait or type(it) is Keep for it in plan.verdicts):
-            await self.means.client.clock.sleep(TELL_SECONDS)
-        self.writer.explain(plan)
-        usage = usage_of(snapshot)
-        self.queues.show(snapshot, plan, usage)
-        self.means.metrics.show(snapshot, plan, usage)
-
-    async def _cycle(self, record: Record) -> tuple[float | None, Snapshot, Plan]:
+    async def _cycle(self, record: Record) -> tuple[float | None, Plan]:
         means, clock = self.means, self.means.client.clock
         started = clock.now()
         means.facts.is_shown = False
@@ -94,7 +83,10 @@ class Scheduler:
             plan = self._without_faulty(snapshot, plan, faults)
         self._assume(snapshot, plan)
         self.writer.put(snapshot, plan)
-        return min((at for at in (plan.again_at, next_late) if at is not None), default=None), snapshot, plan
+        usage = usage_of(snapshot)
+        self.queues.show(snapshot, plan, usage)
+        means.metrics.show(snapshot, plan, usage)
+        return min((at for at in (plan.again_at, next_late) if at is not None), default=None), plan
 
     def _assume(self, snapshot: Snapshot, plan: Plan) -> None:
         """The next cycle sees it before the API server does."""

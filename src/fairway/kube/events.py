@@ -1,9 +1,9 @@
 """Events for people: what `kubectl describe` and `kubectl get events` show of jobs, pods and nodes.
 
-They are told in passing and written a moment later by tasks of their own, a few at once, so nothing waits for one, and
-nothing reads them to decide anything. While an event waits, the same one told again raises its count. Where too many
-wait, further ones are added up by namespace, kind and reason: one event says how many there were. What the server does
-not answer is sent again; what it refuses, and what still waits at the end, is counted by `lose`.
+They are told in passing and written by tasks of their own, a few at once, so nothing waits for one, and nothing reads
+them to decide anything. While an event waits, the same one told again raises its count. Where too many wait, further
+ones are added up by namespace, kind and reason: one event says how many there were. What the server does not answer is
+sent again; what it refuses, and what still waits at the end, is counted by `lose`.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from . import kinds
 from .client import ApiError, Client
 
 BOUND, WIDTH, AGAIN_SECONDS = 1000, 4, 1.0
-GATHER_SECONDS = 0.2  # what happens goes on first; the same told again in that time is one event
 log = logging.getLogger(__name__)
 
 
@@ -95,7 +94,6 @@ class Events:
             while not self._waiting:
                 self._told.clear()
                 await self._told.wait()
-                await self.client.clock.sleep(GATHER_SECONDS)
             key = next(iter(self._waiting))
             one = self._waiting.pop(key)
             try:
