@@ -198,11 +198,12 @@ class Watcher:
             self.broken.append(f"queue {queue['metadata']['name']} spent {spent} GPU-hours of {budget['gpuHours']}")
 
     def _check_reserved(self, workload: Thing, at: float) -> None:
-        """What starts in the window on a node that is reserved is of its queue."""
+        """What starts in the window on a node that is reserved is of its queue; where a clock was set, in that part of
+        the window that both clocks call open."""
         node, queue, start, end = self.reserved
         on = {it["node"] for one in workload["status"]["admission"]["podSets"] for it in one.get("nodes", ())}
         is_theirs = workload["spec"].get("queue", "default") == queue
-        if node in on and start <= at < end and not is_theirs and not self.is_shared:
+        if node in on and start + self.drift <= at < end - self.drift and not is_theirs and not self.is_shared:
             name = workload["metadata"]["name"]
             self.broken.append(f"{name} starts on {node} at {at - start:.1f} s, reserved for {queue}")
 
