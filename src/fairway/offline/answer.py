@@ -32,7 +32,7 @@ def shares_of(world: World, made: Plan) -> dict[str, dict[str, dict[str, str]]]:
     pools = [pool.name for pool in world.pools] or ["default"]
     found: dict[str, dict[str, dict[str, str]]] = {}
     for (queue, pool, resource), amount in sorted(made.shares.items()):
-        for name in {pool, pools[0] if pool == "*" and len(pools) == 1 else pool}:
+        for name in dict.fromkeys((pool, pools[0] if pool == "*" and len(pools) == 1 else pool)):
             found.setdefault(queue, {}).setdefault(name, {}).setdefault(resource, format(amount, resource))
     return found
 
