@@ -213,7 +213,7 @@ def test_what_is_noted_or_older_than_a_day_is_not_sent() -> None:
     assert [it.id for it in due(WorkloadObject(noted, seen.spec, status), NOW)] == ["ended:2"]
 
 
-def test_a_job_that_succeeds_before_it_is_seen_to_run_has_started() -> None:
+def test_a_program_that_ends_before_it_is_seen_to_run_has_started() -> None:
     admitted, finished = (
         Condition(kind, "True", last_transition_time=f"2026-11-21T11:30:0{second}Z")
         for kind, second in (("Admitted", 0), ("Finished", 1))
@@ -221,5 +221,7 @@ def test_a_job_that_succeeds_before_it_is_seen_to_run_has_started() -> None:
     meta, spec = Metadata("job-a", "ml"), WorkloadSpec(notify="http://x")
     status = WorkloadStatus("Succeeded", attempt=1, conditions=(admitted, finished))
     assert [it.event for it in due(WorkloadObject(meta, spec, status), NOW)] == ["started", "finished"]
+    ended = WorkloadStatus("Failed", reason="ExitCode5", attempt=1, conditions=(admitted, finished))
+    assert [it.event for it in due(WorkloadObject(meta, spec, ended), NOW)] == ["started", "failed"]
     failed = WorkloadStatus("Failed", attempt=0, conditions=(finished,))
     assert [it.event for it in due(WorkloadObject(meta, spec, failed), NOW)] == ["failed"]

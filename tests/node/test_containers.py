@@ -39,10 +39,11 @@ async def box(tmp_path: Path, client: Mapping[str, str]) -> AsyncIterator[Box]:
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
 
 
-async def run(box: Box, name: str, **container: Any) -> dict[str, Any]:
-    """A pod of the image, with what its container says more."""
+async def run(box: Box, name: str, *, grace: int = 1, **container: Any) -> dict[str, Any]:
+    """A pod of the image, with what its container says more. `grace`: seconds that it gets to end in order."""
     container = {"name": "main", **OF_IMAGE, **container}
-    spec = {"restartPolicy": "Never", "nodeName": "here", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec = {"restartPolicy": "Never", "nodeName": "here", "terminationGracePeriodSeconds": grace,
+            "containers": [container]}  # fmt: skip
     return await box.client.create(kinds.PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
@@ -92,7 +93,7 @@ async def test_a_container_deaf_to_the_signal_is_killed_after_its_grace(box: Box
 
 async def test_a_container_hears_the_signal_and_may_end_in_order(box: Box) -> None:
     script = "trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.1; done"
-    pod = await run(box, "polite", command=["/bin/sh", "-c", script])
+    pod = await run(box, "polite", grace=60, command=["/bin/sh", "-c", script])
     await written(box, "polite", "up")
     await asyncio.to_thread(stop_all, box.folder, SHUTDOWN)
     ended = inspect(box.attempt(pod))

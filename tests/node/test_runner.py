@@ -193,7 +193,7 @@ async def test_init_containers_run_one_by_one_before_the_others(box: Box, tmp_pa
     sidecar = {**step("side"), "restartPolicy": "Always"}
     sidecar["command"] = ["sh", "-c", f"echo side >> {tmp_path}/order; sleep 100"]
     status = await box.run("a", f"echo main >> {tmp_path}/order", initContainers=[step("one"), sidecar, step("two")],
-                           terminationGracePeriodSeconds=5)
+                           terminationGracePeriodSeconds=60)
     status = await box.phase("a", "Succeeded")
     assert (tmp_path / "order").read_text().split() == ["one", "side", "two", "main"]
     assert [it["state"]["terminated"]["exitCode"] for it in status["initContainerStatuses"]] == [0, 143, 0]
@@ -385,7 +385,7 @@ async def test_what_was_stopped_for_a_shutdown_starts_again_whatever_the_policy(
     saves = f"trap 'echo saved >> {tmp_path}/says; exit 0' TERM"
     script = f"{saves}; echo up >> {tmp_path}/says; while :; do sleep 0.05; done"
     async with first as box:
-        await box.run("a", script, terminationGracePeriodSeconds=5)
+        await box.run("a", script, terminationGracePeriodSeconds=60)
         await until(box.client, 20, lambda: _says(tmp_path, 1))
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN)
     async with machine(tmp_path, first.registry) as box:

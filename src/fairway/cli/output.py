@@ -33,8 +33,9 @@ def listing_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_agreed(question: str) -> bool:
-    """The answer of a user on a terminal. Ctrl-C ends the command at once: asyncio would only take note of it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """The answer of a user on a terminal. Ctrl-C ends the command at once: asyncio would only take note of it, and so
+    would Python where it comes just before the answer is read."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return click.confirm(question, err=True)
     finally:

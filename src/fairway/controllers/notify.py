@@ -56,7 +56,8 @@ def due(seen: WorkloadObject, now: float) -> list[Notice]:
     ran, began = condition(status.conditions, "Running"), since(status, "Running")
     if began is None and ended is not None:
         ran_to_the_end = ran and ran.last_transition_time == time_text(ended)
-        if ran_to_the_end or status.phase == "Succeeded":  # a short program may end before it is seen to run
+        has_code = status.phase == "Succeeded" or status.reason.startswith("ExitCode")
+        if ran_to_the_end or has_code:  # a short program may end before it is seen to run
             began = since(status, "Admitted")
     if began is not None:
         found.append(Notice(f"started:{status.attempt}", "started", began))
