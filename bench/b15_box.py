@@ -251,18 +251,25 @@ def _runs(at: int, node: str, queue: str) -> Running:
 
 
 async def memory(rounds: int) -> AsyncIterator[Figure]:
-    """Memory over jobs that end and are removed: after a fifth of them, and what each thousand after adds."""
-    count = many(FINISHED)
+    """Memory over jobs that end and are removed, in waves of a fifth each: after the first wave, and what each thousand
+    after it adds; at last what is left of as many as four waves that are queued at once."""
+    count, held = many(FINISHED), []
     async with box() as it:
-        held = []
-        for first, last in ((0, count // 5), (count // 5, count)):
-            await it.submit(job(f"m-{n}", ["true"], "10m", ttlSecondsAfterFinished=0) for n in range(first, last))
-            await until(lambda: _is_empty(it))
-            await it.rest()
-            held.append(it.memory())
+        for first in range(0, count, count // 5):
+            held.append(await _after(it, range(first, first + count // 5)))
+        peak = await _after(it, range(count, count + count // 5 * 4))
         yield _sound(it, f"memory after {count // 5} jobs", held[:1], MIB)
-        more = (held[1] - held[0]) / (0.8 * count / 1000)
+        more = (held[-1] - held[0]) / (0.8 * count / 1000)
         yield _sound(it, f"each 1,000 of {count} more", [more], MIB, 1)
+        yield _sound(it, f"memory after {count // 5 * 4} at once", [peak], MIB)
+
+
+async def _after(it: Box, numbers: range) -> float:
+    """MiB when so many jobs were submitted as fast as can be, have ended and are removed."""
+    await it.submit(job(f"m-{n}", ["true"], "10m", ttlSecondsAfterFinished=0) for n in numbers)
+    await until(lambda: _is_empty(it))
+    await it.rest()
+    return it.memory()
 
 
 async def _is_empty(it: Box) -> bool:

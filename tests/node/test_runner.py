@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from box import Box, machine
 from cluster import until
 
-from fairway.api.objects import ASSIGNED, WORLD_SIZE
+from fairway.api.objects import ASSIGNED, ATTEMPT, ELASTIC, RELEASED, WORLD_SIZE
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.node.container import SHIM, holder, inspect, stop_all
@@ -378,6 +379,39 @@ async def test_a_container_that_runs_is_adopted_and_can_still_be_stopped(tmp_pat
         await box.client.delete(Ref(kinds.PODS, "a", "default"))
         await box.gone("a")
     assert not holder(box.attempt(pod) / "lock")
+
+
+async def test_ranks_that_stay_start_again_when_the_others_are_released_which_do_not(box: Box, tmp_path: Path):
+    """A released pod is of its workload until it is gone: it neither outvotes those that stay nor starts again."""
+    script = f'echo $POD of $WORLD_SIZE >> {tmp_path}/says; while :; do sleep 0.05; done'
+    for index in range(3):
+        notes = {ELASTIC: "restart", WORLD_SIZE: "3", ATTEMPT: "train/u-1/1", INDEX: str(index)}
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j-1", "controller": True}
+        container = {"name": "main", "image": "i", "command": ["sh", "-c", script],
+                     "env": [{"name": "POD", "value": str(index)}]}  # fmt: skip
+        await box.client.create(kinds.PODS, {
+            "metadata": {"name": f"p{index}", "namespace": "default", "annotations": notes, "ownerReferences": [owner]},
+            "spec": {"restartPolicy": "Never", "nodeName": "here", "containers": [container]}})  # fmt: skip
+
+    async def change(index: int, **meta: Any) -> None:
+        await box.client.patch(Ref(kinds.PODS, f"p{index}", "default"), {"metadata": meta})
+
+    await until(box.client, 60, lambda: _says(tmp_path, 9))
+    await change(0, annotations={WORLD_SIZE: "1"})
+    for index in range(3):
+        await until(box.client, 60, partial(_is_stopped, box, index))
+    for index in (1, 2):
+        await change(index, annotations={RELEASED: "train"}, ownerReferences=[])
+    await until(box.client, 60, lambda: _says(tmp_path, 12))
+    for index in (1, 2):
+        await box.client.delete(Ref(kinds.PODS, f"p{index}", "default"))
+        await box.gone(f"p{index}")
+    said = (tmp_path / "says").read_text().splitlines()
+    assert sorted(said[:3]) == ["0 of 3", "1 of 3", "2 of 3"] and said[3:] == ["0 of 1"]
+
+
+async def _is_stopped(box: Box, index: int) -> bool:
+    return not box.runner.shims("default", f"p{index}")
 
 
 async def test_what_was_stopped_for_a_shutdown_starts_again_whatever_the_policy(tmp_path: Path):

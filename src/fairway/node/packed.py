@@ -11,17 +11,17 @@ import msgspec
 
 from fairway.api.objects import ATTEMPT
 
-from .environment import Pod, gang_of
+from .environment import Pod
 from .podstatus import TERMINAL
 
 
 class Packed(Mapping[str, Any]):
-    """What all are asked for is at hand. `attempt`: the annotation that says what it is of; `gang`: see `gang_of`."""
+    """What all are asked for is at hand. `attempt`: the annotation that says what it is of."""
 
-    __slots__ = ("_bytes", "attempt", "gang")
+    __slots__ = ("_bytes", "attempt")
 
     def __init__(self, pod: Pod) -> None:
-        self._bytes, self.attempt, self.gang = msgspec.json.encode(pod), attempt_of(pod), gang_of(pod)
+        self._bytes, self.attempt = msgspec.json.encode(pod), attempt_of(pod)
 
     def whole(self) -> dict[str, Any]:
         """The pod; what is read twice of it is the same."""

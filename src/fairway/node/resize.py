@@ -7,9 +7,9 @@ numbers ever run beside each other, however the news of a resize comes in, and w
 """
 
 import marshal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from fairway.api.objects import ELASTIC, WORLD_SIZE
+from fairway.api.objects import ELASTIC, RELEASED, WORLD_SIZE
 
 from .container import Attempt
 from .environment import Pod
@@ -19,7 +19,7 @@ RESIZED = "Resized"
 
 def size_of(pod: Pod) -> str:
     """How many ranks there are to be; "" where a resize stops nothing."""
-    notes = pod["metadata"].get("annotations") or {}
+    notes = _notes(pod)
     return str(notes.get(WORLD_SIZE, "")) if notes.get(ELASTIC) == "restart" else ""
 
 
@@ -31,7 +31,16 @@ def size_run(attempt: Attempt) -> str:
 def voice(pod: Pod | None) -> str:
     """The number that a pod speaks for; "" for one that is over, or is to go."""
     is_over = pod is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return "" if pod is None or is_over or pod["metadata"].get("deletionTimestamp") else size_of(pod)
+    return "" if pod is None or is_over or is_leaving(pod) else size_of(pod)
+
+
+def is_leaving(pod: Pod) -> bool:
+    """Whether it is to go: it is deleted, or its Job owns it no longer."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or RELEASED in _notes(pod)
+
+
+def _notes(pod: Pod) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations") or {}
 
 
 def is_agreed(pods: Iterable[Pod]) -> bool:

@@ -62,7 +62,7 @@ from .pause.look import freeze, restoring
 from .pause.stand import STILL, Stand, asked, stand_of, write_stand
 from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
-from .resize import RESIZED, is_agreed, size_of, size_run, voice
+from .resize import RESIZED, is_agreed, is_leaving, size_of, size_run, voice
 from .volumes import make_volumes, mounts, moved
 
 SOURCES = {"ConfigMap": kinds.Kind("ConfigMap", "configmaps"), "Secret": kinds.Kind("Secret", "secrets")}
@@ -254,13 +254,14 @@ class Runner:
         own = self._running((pod,))
         if not ahead.start and all(size_run(it) == size for _, it in own):
             return ahead
-        gang = [self._pods[uid] for uid in self._gang(gang_of(pod))]
+        gang = [self._pods[uid] for uid in self._gang(pod)]
         others = [(it, last) for it, last in self._running(gang) if size_run(last) != size]
         if any(size_run(it) != size for _, it in own):
             for it, last in others:
                 if not last.is_asked:
                     stop(last, _grace(it), RESIZED)
-        return replace(ahead, start=ahead.start if not others and is_agreed(gang) else ())
+        may_start = not others and is_agreed(gang) and not is_leaving(pod)
+        return replace(ahead, start=ahead.start if may_start else ())
 
     def _running(self, pods: Iterable[Pod]) -> list[tuple[Pod, Attempt]]:
         """The attempts of their containers that run, or are about to."""
@@ -303,12 +304,13 @@ class Runner:
 
     def _note_gang(self, pod: Pod) -> None:
         """A look at the ranks that may wait for this one, or are to stop with it."""
-        for each in self._gang(gang_of(pod)) if size_of(pod) else ():
+        for each in self._gang(pod) if size_of(pod) else ():
             self.agenda.note(each)
 
-    def _gang(self, name: str) -> list[str]:
-        pods = self._pods.items() if name else ()
-        return [uid for uid, it in pods if (it.gang if isinstance(it, Packed) else gang_of(it)) == name]
+    def _gang(self, pod: Pod) -> list[str]:
+        """The pods of its workload, those with it that their Job owns no longer."""
+        own = attempt_of(pod).rpartition("/")[0]
+        return [uid for uid, it in self._pods.items() if own and attempt_of(it).rpartition("/")[0] == own]
 
     def _unwatch(self, pid: int) -> None:
         file = self._watched.pop(pid)
