@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ RULE = re.compile(r"^\| .+ \| \[`([\w.]+)`\]\(\.\./\.\./src/([\w/]+)\.py\) \|$",
 RULES = RULE.findall((SOURCE.parent / "docs" / "concepts" / "README.md").read_text())
 FACED = tuple(f"fairway.{name}" for name in ("engine", "referee", "policies", "outlook", "offline", "sim"))
 """Packages whose `__init__` says all that they offer."""
+NAMING = tuple(f"fairway.{name}" for name in ("api", "kube", "controllers", "embedded", "node", "web"))
+"""Packages whose `__init__` names the modules that others import: a command waits for all that it loads."""
 VALUES = {f"fairway.engine.{name}" for name in ("model", "plan", "snapshot", "resources", "labels")}
 
 
@@ -87,12 +90,11 @@ def test_nothing_is_imported_from_deeper_than_what_a_package_offers() -> None:
     assert deep == []
 
 
-def test_others_import_only_the_modules_that_node_names() -> None:
-    import fairway.node
-
-    modules = {target.split(".")[2] for module in TREES if package_of(module) != "fairway.node"
-               for target in imported(module) if target.startswith("fairway.node.")}  # fmt: skip
-    assert sorted(modules) == sorted(fairway.node.__all__)
+@pytest.mark.parametrize("package", NAMING)
+def test_others_import_only_the_modules_that_a_package_names(package: str) -> None:
+    modules = {target.split(".")[2] for module in TREES if package_of(module) != package
+               for target in imported(module) if target.startswith(f"{package}.")}  # fmt: skip
+    assert sorted(modules) == sorted(import_module(package).__all__)
 
 
 def test_the_referee_shares_only_values_with_what_decides() -> None:

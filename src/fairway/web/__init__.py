@@ -1,1 +1,3 @@
-"""The live page: who has which GPU until when, why a workload waits, what a team used."""
+"""The live page: who has which GPU until when, why a workload waits. Others import the modules named here."""
+
+__all__ = ["access", "server", "submit", "world"]
