@@ -1,6 +1,11 @@
 """Making room: reclaim, preempt, who goes, who is spared, who is moved, who is protected."""
 
-from builders import job, node, plan_of, queue, runs, told
+from collections import Counter
+from itertools import chain, combinations
+
+from builders import job, judged, node, plan_of, queue, runs, told
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def test_a_higher_priority_preempts_in_its_own_queue() -> None:
@@ -37,3 +42,36 @@ def test_nobody_waits_for_one_who_was_spared() -> None:
     late, high = job("late", gpus=1), job("high", gpus=4, priority=2)
     found = told(plan_of(node("n", 6), queue("q", 6, 6), small, large, high, late))
     assert found == {"small": "Keep", "large": "Preempted for high", "high": "n after large", "late": "n after large"}
+
+
+VICTIMS = st.lists(
+    st.tuples(st.sampled_from("nm"), st.sampled_from("bcd"), st.sampled_from((1, 2, 4))), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(VICTIMS, st.fixed_dictionaries(dict.fromkeys("bcd", st.integers(0, 6))), st.integers(1, 8))
+def test_a_workload_starts_where_some_set_of_victims_may_be_taken_for_it(victims, owed, asked) -> None:
+    """Two full nodes. A queue may lose a workload while it is above its guarantee: the last may be of any size, those
+    before it leave the queue above."""
+    nodes = [node(name, sum(gpus for at, _, gpus in victims if at == name)) for name in "nm"]
+    queues = [queue("a", 8), *(queue(name, guaranteed) for name, guaranteed in owed.items())]
+    running = [runs(job(f"r{at}", name, gpus), where) for at, (where, name, gpus) in enumerate(victims)]
+    found = judged(*nodes, *queues, *running, job("w", "a", asked))
+    assert any(may_go(victims, some, owed, asked) for some in subsets(len(victims))) == (" after " in found["w"]), found
+
+
+def subsets(count: int):
+    return chain.from_iterable(combinations(range(count), size) for size in range(1, count + 1))
+
+
+def may_go(victims, some, owed, asked) -> bool:
+    """Whether these victims make room on one node, and their queues may lose them, the largest last."""
+    held, lost, largest = Counter[str](), Counter[str](), Counter[str]()
+    for at, (_, name, gpus) in enumerate(victims):
+        held[name] += gpus
+        if at in some:
+            lost[name] += gpus
+            largest[name] = max(largest[name], gpus)
+    rooms = Counter({where: sum(victims[at][2] for at in some if victims[at][0] == where) for where in "nm"})
+    return max(rooms.values()) >= asked and all(held[it] - lost[it] + largest[it] > owed[it] for it in lost)

@@ -245,6 +245,27 @@ class CandidateSet:
                 if line:
                     heappush(heap, (stage, rank, line[-1].number, queue))
 
+    def largest_last(self, candidates: Iterable[Candidate], asked: Demand) -> Iterator[Candidate]:
+        """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue
+        may lose a workload while it is above its entitlement: so what gives most of what is asked goes last, and before
+        it, the larger first, what leaves the queue something to lose."""
+        rule, firsts, later = self.rule, set[str](), list[Candidate]()
+        parts = [(name, amount) for name, amount in asked.items() if amount]
+        ordered = sorted(candidates, key=attrgetter("number"))
+        ordered.sort(key=lambda one: sum(one.counted.get(name, 0) / amount for name, amount in parts), reverse=True)
+        for candidate in ordered:
+            is_largest = (side := rule.side(candidate.queue)) not in firsts
+            firsts.add(side)
+            if not is_largest and rule.may_lose(candidate.queue, None):
+                self.count(candidate, -1)
+                leaves_more = rule.may_lose(candidate.queue, None)
+                self.count(candidate, 1)
+                if leaves_more:
+                    yield candidate
+                    continue
+            later.append(candidate)
+        yield from (candidate for candidate in later if rule.may_lose(candidate.queue, None))
+
     def count(self, candidate: Candidate, times: int) -> None:
         """Count what it gives in its queues and PodDisruptionBudgets, `times` -1: as if it were gone."""
         for account in self.cycle.tree.ledgers(candidate.queue, self.pool):

@@ -35,9 +35,10 @@ class EvictionRule:
     """`touches`: whether it may be a victim, as things stood at the start; `shield`: what keeps it from being stopped,
     so that only its surplus may go; `may_lose`: whether a queue may lose a workload now, or, with amounts, could have
     lost those as the last, now that the asking one has started; `rank`: a queue and those above it by how far they are
-    above their share, from the common ancestor down, the most first; `equivalence`: rules alike touch the same;
-    `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only
-    queue it touches, if it is one."""
+    above their share, from the common ancestor down, the most first; `side`: the queue that is judged when one of these
+    loses, at the level under the common ancestor; `equivalence`: rules alike touch the same; `keeps_first`: of surplus
+    only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only queue it touches, if it is
+    one."""
 
     cause: Cause
     equivalence: tuple[object, ...]
@@ -45,6 +46,7 @@ class EvictionRule:
     shield: Callable[[Running], Shield | None]
     may_lose: Callable[[str, Demand | None], bool]
     rank: Callable[[str], tuple[float, ...]]
+    side: Callable[[str], str] = str
     takes_surplus: bool = True
     keeps_first: bool = False
     is_mixed: bool = False
@@ -164,8 +166,12 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         other = rival(queue)
         return tuple(-saturation(accounts) for accounts in other.way) if other else ()
 
+    def side(queue: str) -> str:
+        other = rival(queue)
+        return other.theirs[0].queue.name if other else queue
+
     equivalence = workload.queue, id(workload.podsets), is_within
-    return EvictionRule(Cause.RECLAIMED, equivalence, touches, shield, may_lose, rank)
+    return EvictionRule(Cause.RECLAIMED, equivalence, touches, shield, may_lose, rank, side)
 
 
 def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[], bool]) -> EvictionRule:
@@ -185,7 +191,7 @@ def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[]
         return () if queue == reclaim.equivalence[0] else reclaim.rank(queue)
 
     equivalence = preempt.equivalence, reclaim.equivalence
-    return EvictionRule(Cause.PREEMPTED, equivalence, touches, shield, may_lose, rank, is_mixed=True)
+    return EvictionRule(Cause.PREEMPTED, equivalence, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
 
 
 @dataclass(frozen=True, slots=True)

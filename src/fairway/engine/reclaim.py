@@ -7,6 +7,7 @@ looks at the whole change. If anything fails the draft is as before.
 
 from collections.abc import Callable
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,34 +57,60 @@ def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     return None
 
 
+class Way(NamedTuple):
+    """How a rule is tried: `barred` workloads are not taken; queues above the workload keep within `bounds`; with
+    `largest_last` victims are taken in the order in which queues can lose most, `was_last` if that was tried. `stuck`:
+    victims that are not tried again."""
+
+    barred: frozenset[str] = frozenset()
+    bounds: Callable[[Account], Demand] = LIMITS
+    largest_last: bool = False
+    was_last: bool = False
+    stuck: frozenset[str] = frozenset()
+
+
 def _take(candidates: CandidateSet, workload: Workload) -> Verdict | None:
-    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. What cannot be moved
-    is not tried again; where a queue above it would be too saturated, its own branch gives first; where the cheapest
-    victim used up what its queue may lose, others are tried without it. Workloads beside which it must run are only
-    taken where no others suffice."""
-    neighbours = candidates.neighbours(workload)
-    barred, stuck, bounds, tries = neighbours, set[str](), LIMITS, MOST_TRIES.get(candidates.rule.cause, 1)
-    while tries > 0:
-        search, hopeless = Search(candidates, workload, barred), candidates.cycle.hopeless.copy()
-        with candidates.cycle.draft.trial() as trial:
-            admission = _admission(search, bounds)
-            if admission is not None and is_fair(search):
-                trial.keep()
-                return _settle(search, admission)
-            if bounds is LIMITS:
-                stuck = _stuck(search) if admission else {candidate.key for candidate in search.taken[:1]}
-            is_unfair = admission is not None and candidates.rule.cause is not Cause.CONSOLIDATED and bounds is LIMITS
-            bounds = SHARES if is_unfair else LIMITS
-            barred = barred if is_unfair else barred | stuck
-        candidates.cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
-        search.forget()
-        if not search.tried and not neighbours:
-            return None
-        if neighbours:
-            neighbours, barred, bounds = set[str](), set[str](), LIMITS
-        else:
-            tries -= 1
+    """Admit it after the victims that it needs; None if they do not suffice or may not be taken. Workloads beside which
+    it must run are only taken where no others suffice."""
+    neighbours, way = candidates.neighbours(workload), Way()
+    if neighbours:
+        verdict = _try(candidates, workload, Way(frozenset(neighbours)))
+        if not isinstance(verdict, Way | None):
+            return verdict
+    for _ in range(MOST_TRIES.get(candidates.rule.cause, 1)):
+        found = _try(candidates, workload, way)
+        if not isinstance(found, Way):
+            return found
+        way = found
     return None
+
+
+def _try(candidates: CandidateSet, workload: Workload, way: Way) -> Verdict | Way | None:
+    """The verdict, where it can be admitted in this way, else another way; None where no candidate was of use."""
+    search, cycle = Search(candidates, workload, way.barred, largest_last=way.largest_last), candidates.cycle
+    hopeless = cycle.hopeless.copy()
+    with cycle.draft.trial() as trial:
+        admission = _admission(search, way.bounds)
+        if admission is not None and is_fair(search):
+            trial.keep()
+            return _settle(search, admission)
+        other = _other_way(search, way, is_placed=admission is not None)
+    cycle.hopeless = hopeless  # what had no place beside this one may have it beside another
+    search.forget()
+    return other if search.tried else None
+
+
+def _other_way(search: Search, way: Way, *, is_placed: bool) -> Way:
+    """Where a queue above the workload would be too saturated, its own branch gives first; where small victims used up
+    what their queues may lose, large ones go; else what cannot be moved, or was the cheapest, is not tried again."""
+    cause, stuck = search.candidates.rule.cause, way.stuck
+    if way.bounds is LIMITS and not way.largest_last:
+        stuck = frozenset(_stuck(search) if is_placed else {candidate.key for candidate in search.taken[:1]})
+    if is_placed and cause is not Cause.CONSOLIDATED and way.bounds is LIMITS:
+        return way._replace(bounds=SHARES, stuck=stuck)
+    if not is_placed and cause is Cause.RECLAIMED and search.is_spent and not way.was_last:
+        return way._replace(bounds=LIMITS, largest_last=True, was_last=True, stuck=stuck)
+    return Way(way.barred | stuck, was_last=way.was_last)
 
 
 def _stuck(search: Search) -> set[str]:
@@ -163,8 +190,10 @@ def _keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
 
 def _are_due(search: Search) -> bool:
     """Whether the queues of the victims may still lose them: one that was spared may be what made a queue owe it."""
-    may_lose, queues = search.candidates.rule.may_lose, {one.queue for one in search.taken}
-    return all(any(may_lose(queue, one.counted) for one in search.taken if one.queue == queue) for queue in queues)
+    rule = search.candidates.rule
+    sides = {queue: rule.side(queue) for queue in {one.queue for one in search.taken}}
+    due = {sides[one.queue] for one in search.taken if rule.may_lose(one.queue, one.counted)}
+    return due.issuperset(sides.values())
 
 
 def _still_stands(search: Search) -> bool:

@@ -37,16 +37,24 @@ OnNode = tuple[int, Offer, Request]
 class Search:
     """The places that a workload could have if victims went. `planned`: what its own pods will take of each node."""
 
-    def __init__(self, candidates: CandidateSet, workload: Workload, barred: Iterable[str] = ()) -> None:
-        """`barred`: keys of workloads that are not taken."""
+    def __init__(
+        self, candidates: CandidateSet, workload: Workload, barred: Iterable[str] = (), *, largest_last: bool = False
+    ) -> None:
+        """`barred`: keys of workloads that are not taken; `largest_last`: the order in which queues can lose most."""
         self.candidates, self.workload, self.cycle = candidates, workload, (cycle := candidates.cycle)
         self.taken: list[Candidate] = []
         self.tried = False  # a candidate was taken, and given back
+        self.is_spent = False  # a queue gave some of what was looked at, and may lose no more
+        self._is_usual, self._order = True, candidates.in_turn
+        if largest_last:
+            asked = cycle.asked(workload, candidates.pool)
+            self._is_usual, self._order = False, partial(candidates.largest_last, asked=asked)
         self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
         paired = {one.workload.key for one, _ in candidates.paired(workload)}
         started = cycle.draft.started.values() if candidates.alike else ()
         shapes = {id(one.podsets): one for one, _ in started}  # what starts now leans on some
         self.barred = paired.union(barred, *(candidates.neighbours(one, leans_on) for one in shapes.values()))
+        self._is_usual &= not self.barred
         self.allowed = self._allowed()
         if paired:
             self.cycle.paired.add(workload.key)
@@ -122,12 +130,20 @@ class Search:
     def everything(self) -> Iterator[None]:
         """Take all there is, in order; stop and look after one, two, four … more."""
         step = 1
-        for candidate in self.candidates.in_turn(self.candidates.all):
+        for candidate in self._in_turn(self.candidates.all):
             self.take((candidate,))
             if len(self.taken) >= step:
                 step *= 2
                 yield
         yield
+
+    def _in_turn(self, candidates: list[Candidate]) -> Iterator[Candidate]:
+        """In the order of this search, for a caller that takes each before it asks for the next."""
+        left = len(candidates)
+        for candidate in self._order(candidates):
+            left -= 1
+            yield candidate
+        self.is_spent |= 0 < left < len(candidates)
 
     def cut(self, suffices: Callable[[], bool]) -> None:
         """Give back the candidates taken last, as many as go: none goes before one that is first in the order."""
@@ -227,12 +243,13 @@ class Search:
         log, known = self._ahead.log, self.candidates.prices
         key = id(shape.pod), self.cycle.shunned(self.workload)
         prices, seen = known.get(key, (None, 0))
-        if prices is None or self.barred:
+        if prices is None or not self._is_usual:
             prices = Prices(self.candidates.rule)
             self._look(prices, shape, (row for row in self.candidates.by_row if mask[row]))
         else:
             self._look(prices, shape, (row for row in sorted(set(log[seen:])) if mask[row]))
-        known[key] = prices, len(log)
+        if self._is_usual:
+            known[key] = prices, len(log)
         return prices
 
     def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
@@ -307,7 +324,7 @@ class Search:
         """The first of these, each judged after those before, that make room on a node for one more pod; `left` grows
         by what they give. A core takes the place of its surplus."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
-        for candidate in chain.from_iterable(map(candidates.in_turn, lines)):
+        for candidate in chain.from_iterable(map(self._in_turn, lines)):
             for part in [one for one in picked if one.victim is candidate.victim] if candidate.pod is None else ():
                 picked.remove(part)
                 candidates.count(part, 1)
