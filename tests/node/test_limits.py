@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,22 @@ from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.node.execute import Order
 from fairway.node.isolation.devices import forbid
-from fairway.node.isolation.limits import CONTROLLERS, Hierarchies, hierarchies
+from fairway.node.isolation.limits import CONTROLLERS, PIDS, Hierarchies, hierarchies
 
+BOMB = """import os, sys, time
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+made = []
+try:
+    while len(made) < 40:
+        made.append(os.fork())
+        if not made[-1]:
+            time.sleep(1000)
+except BlockingIOError:
+    print(len(made))
+for pid in made:
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+"""
 GREEDY = "import sys; held = bytearray(300_000_000)"
 needs_cgroups = pytest.mark.skipif(bool(hierarchies().missing), reason=hierarchies().missing or "has cgroups")
 
@@ -85,8 +100,9 @@ def test_of_version_2_they_are_made_where_controllers_are_handed_on(tmp_path: Pa
     tree.add(tree.top / "system.slice/fairway")
     (tree.top / "system.slice/fairway.service/cgroup.subtree_control").mkdir(parents=True)  # refuses to be written
     found = hierarchies(tree.process)
-    assert found == Hierarchies(dict.fromkeys(("cpu", "memory"), tree.top / "system.slice/fairway"), is_unified=True)
-    assert (tree.top / "system.slice/fairway/cgroup.subtree_control").read_text() == "+cpu +memory"
+    places = dict.fromkeys(("cpu", "memory", "pids"), tree.top / "system.slice/fairway")
+    assert found == Hierarchies(places, is_unified=True)
+    assert (tree.top / "system.slice/fairway/cgroup.subtree_control").read_text() == "+cpu +memory +pids"
 
 
 def test_where_none_can_be_made_it_says_why_in_one_line(tmp_path: Path):
@@ -136,3 +152,12 @@ def test_a_cgroup_of_version_2_closes_devices_under_every_name(unified: Path, tm
     script = f"echo 0 > {made}/cgroup.procs; for it in /dev/zero {other} /dev/null; do : < $it && echo $it; done; true"
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert found.stdout.split() == ["/dev/null"] and found.stderr.count("Operation not permitted") == 2
+
+
+@pytest.mark.skipif(PIDS not in hierarchies().places, reason="this machine hands on no cgroup for processes")
+def test_a_fork_bomb_stops_at_the_processes_that_its_container_may_have():
+    found = hierarchies()
+    (own,) = found.make("bomb-main", {}, most_processes=20)
+    said = subprocess.run([sys.executable, "-c", BOMB, own], capture_output=True, text=True, timeout=60)
+    assert said.stdout.split() == ["19"], said.stderr
+    found.sweep("bomb")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from teambox import Box, box, needs_users
 
+from fairway.node.isolation.limits import PIDS, hierarchies, most_processes
+
 pytestmark = needs_users
 
 
@@ -51,3 +53,30 @@ def test_what_fairway_keeps_is_for_root_alone(team: Box) -> None:
     kept += data.rglob("log.*")
     assert {it.name for it in kept} >= {"state.db", "kubeconfig", "token", "server.key"}
     assert {(it.stat().st_uid, it.stat().st_mode & 0o077) for it in kept} == {(0, 0)}
+
+
+def test_no_user_fills_the_database_and_none_sets_its_own_bound(team: Box) -> None:
+    space = f"/api/v1/namespaces/{team.name('ann')}"
+    bounds = {"metadata": {"annotations": {"fairway.dev/most-objects": "3", "fairway.dev/most-data": "1Mi"}}}
+    assert team.ask("ann", ("PATCH", space, bounds))[0][0] == 403
+    large = {"metadata": {"name": "large"}, "data": {"text": "x" * 900_000}}
+    tries = [("POST", f"{space}/configmaps", {**large, "metadata": {"name": f"large-{at}"}}) for at in range(2)]
+    tries += [("POST", f"{space}/configmaps", {"metadata": {"name": f"small-{at}"}}) for at in range(3)]
+    assert team.ask("root", ("PATCH", space, bounds))[0][0] == 200
+    answers = team.ask("ann", *tries)
+    assert {status for status, _ in answers[1:2] + answers[-1:]} == {403}
+    assert "fairway.dev/most-objects" in answers[-1][1]["message"]
+    assert [status for status, _ in team.ask("bob", ("POST", space.replace(team.name("ann"), team.name("bob"))
+                                                     + "/configmaps", large))] == [201]
+    names = [it["metadata"]["name"] for it in team.ask("ann", ("GET", f"{space}/configmaps"))[0][1]["items"]]
+    team.ask("ann", *(("DELETE", f"{space}/configmaps/{name}") for name in names if name != "kube-root-ca.crt"))
+    team.ask("root", ("PATCH", space, {"metadata": {"annotations": dict.fromkeys(bounds["metadata"]["annotations"])}}))
+
+
+def test_the_processes_of_a_user_and_of_each_pod_are_bounded(team: Box) -> None:
+    most = most_processes()
+    script = "ulimit -u; ulimit -Hu; sed -n 's/.*:pids://p' /proc/self/cgroup"
+    said = team.run("ann", "fairway", "submit", "--follow", "--name", "bomb", "--", "bash", "-c", script).splitlines()
+    assert said[:2] == [str(most // 2)] * 2
+    if hierarchies().places.get(PIDS) and not hierarchies().is_unified:
+        assert "/fairway/" in said[2]

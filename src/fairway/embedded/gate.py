@@ -1,8 +1,8 @@
 """The door of the embedded server: the one admission (api/admission.py), called as a webhook would be.
 
-Four things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
+Five things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
 says otherwise; the controller is known, so that it alone speaks for others; a user's Workload stays until it is
-charged; and users name no priority of the system (`access/priorities`).
+charged; users name no priority of the system (`access/priorities`), and store no more than they may (`allowance`).
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,13 @@ import msgspec
 
 from fairway.api import admission
 from fairway.api.objects import FINALIZER, GROUP, MANAGED
+from fairway.api.team import OWNER
 from fairway.clock import Clock
 
 from .access import priorities
+from .access.allowance import Allowance, Asked
 from .access.identity import AUTHENTICATED, MASTERS, Identity
+from .errors import named
 from .registry import Admission, Admit, Thing
 from .store import Key, Store
 
@@ -27,6 +30,8 @@ PLACES = {
 def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
     """`job_ttl`: seconds that a finished Job is kept which does not say for how long; None: for ever."""
 
+    allowance = Allowance(store)
+
     def lookup(kind: str, name: str) -> Thing | None:
         entry = store.latest(Key(PLACES[kind], "", name))
         return msgspec.json.decode(entry.value) if entry else None
@@ -37,6 +42,9 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
         _keep_charge(asked)
         if not asked.asker.is_master:
             priorities.check(asked.new, asked.old, asked.namespace, lookup)
+        if asked.namespace and OWNER in (notes := _notes(lookup("Namespace", asked.namespace))):
+            resource = named(asked.kind.plural, asked.kind.group)
+            allowance.check(Asked(asked.asker, resource, asked.namespace, notes, asked.new, asked.old))
         what = (asked.kind.group, asked.kind.plural, asked.operation)
         if what == ("batch", "jobs", "CREATE") and job_ttl is not None:
             asked.new.get("spec", {}).setdefault("ttlSecondsAfterFinished", int(job_ttl))
@@ -54,6 +62,10 @@ def gate(store: Store, clock: Clock, *, job_ttl: float | None = None) -> Admit:
         ))
 
     return admit
+
+
+def _notes(thing: Thing | None) -> dict[str, str]:
+    return ((thing or {}).get("metadata") or {}).get("annotations") or {}
 
 
 def _keep_charge(asked: Admission) -> None:

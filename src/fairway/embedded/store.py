@@ -124,6 +124,10 @@ class Store:
         if not self.closed:
             await self._changed.setdefault(resource, asyncio.Event()).wait()
 
+    def staged(self) -> list[Event]:
+        """What is staged and not yet seen, in order."""
+        return [*(self._writing.events if self._writing else ()), *self._batch.events]
+
     # -- writing
 
     def put(self, key: Key, value: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ Without `user` all is done as who we are. The file imports nothing of ours; shim
 
 import ctypes
 import os
+import resource
 import stat
 
 NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
@@ -64,6 +65,9 @@ def become(user):
     """Gives up all that the user may not; nothing is done where there is none."""
     if not user:
         return
+    bounds = (user.get("processes", -1), *resource.getrlimit(resource.RLIMIT_NPROC))
+    most = min((it for it in bounds if it >= 0), default=-1)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     os.setgroups(user["groups"])
     os.setresgid(user["gid"], user["gid"], user["gid"])
     os.setresuid(user["uid"], user["uid"], user["uid"])

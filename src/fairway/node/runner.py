@@ -54,7 +54,7 @@ from .health.keeper import MIN_SECONDS, Keeper
 from .health.probe import HEALTHY, Health
 from .health.words import message_path
 from .isolation.account import Account, Tenant
-from .isolation.limits import Hierarchies
+from .isolation.limits import Hierarchies, most_processes
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
 from .packed import Packed, attempt_of, packed, unpacked
@@ -71,6 +71,7 @@ AGAIN_SECONDS, PAUSE_SECONDS, SOON_SECONDS = 10.0, 1.0, 0.1
 TIDY_SECONDS, HOUR = 60.0, 3600.0
 FORCED_SECONDS = 2.0
 FREEZING_SECONDS = 0.02
+OF_POD = 4  # a container of a team's user: this part of the processes that the machine can have
 log = logging.getLogger(__name__)
 
 
@@ -420,7 +421,8 @@ class Runner:
             "mounts": mounted,
             "hosts": hosts,
             "hidden": hidden,
-            "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", resources, hidden),
+            "cgroups": self.limits.make(f"{meta['uid']}-{container['name']}", resources, hidden,
+                                        most_processes=most_processes() // OF_POD if account else 0),
             "message": message,
             "scratch": str(own / "scratch"),
             "grace": _grace(pod),

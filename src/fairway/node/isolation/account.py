@@ -18,6 +18,10 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
 from fairway.node.environment import Pod, Unusable
 
+from .limits import most_processes
+
+OF_USER = 2
+"""The part of the processes that the machine can have which one user may have, in all pods together."""
 OF_DAEMON = ("LANG", "LANGUAGE", "TZ", "PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 
 
@@ -39,7 +43,8 @@ class Account:
 
     def order(self, *, is_bound: bool) -> dict[str, Any]:
         """For the shim. `is_bound`: no program gains rights by what it executes."""
-        return {"uid": self.uid, "gid": self.gid, "groups": list(self.groups), "is_bound": is_bound}
+        return {"uid": self.uid, "gid": self.gid, "groups": list(self.groups), "is_bound": is_bound,
+                "processes": most_processes() // OF_USER}  # fmt: skip
 
 
 Tenant = Callable[[Pod], Awaitable[Account]]

@@ -1,4 +1,4 @@
-"""CPU and memory limits of containers, kept by the kernel: a cgroup for each container that has a limit.
+"""Limits of containers, kept by the kernel: a cgroup for each container that has a limit of CPU, memory or processes.
 
 `hierarchies` finds where this process may make cgroups: of version 1 in its own cgroup, of version 2 in its own, beside
 it, or at the top. A cgroup of version 2 that holds processes cannot hold limited ones, so it is seldom its own. Where
@@ -23,7 +23,8 @@ from fairway.api.quantities import exact, time_text
 from .devices import forbid
 
 FOLDER = "fairway"
-CONTROLLERS, DEVICES = ("cpu", "memory"), "devices"
+CONTROLLERS, PIDS, DEVICES = ("cpu", "memory"), "pids", "devices"
+KNOWN = (*CONTROLLERS, PIDS, DEVICES)
 OPTIONAL = ("memory.swap.max", "memory.oom.group", "memory.memsw.limit_in_bytes")  # not on every kernel
 PERIOD, LEAST_QUOTA = 100_000, 1_000  # microseconds
 CONDITION = "fairway.dev/LimitsEnforced"
@@ -37,12 +38,16 @@ class Hierarchies:
     is_unified: bool = False
     missing: str = ""
 
-    def make(self, name: str, resources: Mapping[str, Any], hidden: Iterable[str] = ()) -> list[str]:
+    def make(
+        self, name: str, resources: Mapping[str, Any], hidden: Iterable[str] = (), *, most_processes: int = 0
+    ) -> list[str]:
         """The cgroups of a container that is to start, with its limits; none where it has no limit. `hidden`: device
-        files that it may not open under any name."""
+        files that it may not open under any name. `most_processes`: with threads; 0: any number."""
         made, numbers = {}, list(_numbers(hidden))
         denied = [("devices.deny", f"c {major}:{minor} rw") for major, minor in numbers]
-        for controller, files in {**limited(resources, is_unified=self.is_unified), DEVICES: denied}.items():
+        counted = [("pids.max", str(most_processes))] if most_processes else []
+        wanted = {**limited(resources, is_unified=self.is_unified), PIDS: counted, DEVICES: denied}
+        for controller, files in wanted.items():
             if controller in self.places and files:
                 own = self.places[controller] / name
                 own.mkdir(exist_ok=True)
@@ -101,7 +106,7 @@ def hierarchies(process: Path = Path("/proc/self")) -> Hierarchies:
     own, mounts = _own(process), _mounts(process)
     places: dict[str, Path] = {}
     why = ""
-    for controller in (*CONTROLLERS, DEVICES):
+    for controller in KNOWN:
         try:
             if controller in mounts and controller in own:
                 places[controller] = _made(mounts[controller] / own[controller])
@@ -112,7 +117,9 @@ def hierarchies(process: Path = Path("/proc/self")) -> Hierarchies:
         here = top / own[""]
         for above in dict.fromkeys((here, top if here == top else here.parent, top)):
             try:
-                return Hierarchies(dict.fromkeys(CONTROLLERS, _made_unified(above)), is_unified=True)
+                own_folder, has_pids = _made_unified(above)
+                controllers = (*CONTROLLERS, PIDS) if has_pids else CONTROLLERS
+                return Hierarchies(dict.fromkeys(controllers, own_folder), is_unified=True)
             except OSError as error:
                 why = why or f"{error.filename}: {error.strerror}"
     lacking = [name for name in CONTROLLERS if name not in places]
@@ -143,7 +150,7 @@ def _mounted(text: str) -> Iterator[tuple[str, Path]]:
         if sort == "cgroup2":
             yield "", place
         elif sort == "cgroup":
-            yield from ((name, place) for name in options.split(",") if name in (*CONTROLLERS, DEVICES))
+            yield from ((name, place) for name in options.split(",") if name in KNOWN)
 
 
 def _made(above: Path) -> Path:
@@ -154,17 +161,31 @@ def _made(above: Path) -> Path:
     return own
 
 
-def _made_unified(above: Path) -> Path:
-    """Our folder in a cgroup of version 2 that hands its controllers on; OSError where it cannot."""
-    _hand_on(above)
+def _made_unified(above: Path) -> tuple[Path, bool]:
+    """Our folder in a cgroup of version 2 that hands its controllers on, and whether that of processes is among them;
+    OSError where it cannot."""
+    has_pids = _hand_on(above)
     own = _made(above)
-    _hand_on(own)
-    return own
+    return own, _hand_on(own) and has_pids
 
 
-def _hand_on(cgroup: Path) -> None:
+def _hand_on(cgroup: Path) -> bool:
+    """Hands on the controllers, and whether that of processes is among them; OSError where the others cannot be."""
     file = cgroup / "cgroup.subtree_control"
     given = file.read_text().split()
-    if lacking := [f"+{name}" for name in CONTROLLERS if name not in given]:
-        file.write_text(" ".join(lacking))
+    lacking = [f"+{name}" for name in (*CONTROLLERS, PIDS) if name not in given]
+    try:
+        if lacking:
+            file.write_text(" ".join(lacking))
+    except OSError:
+        if lacking == [f"+{PIDS}"]:
+            return False
+        file.write_text(" ".join(name for name in lacking if name != f"+{PIDS}"))
+        return f"+{PIDS}" not in lacking
+    return True
+
+
+def most_processes() -> int:
+    """How many processes and threads this machine can have at once."""
+    return min(int(Path("/proc/sys/kernel", name).read_text()) for name in ("pid_max", "threads-max"))
 
