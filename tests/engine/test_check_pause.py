@@ -16,3 +16,11 @@ def test_the_referee_finds_a_pause_where_it_cannot_be_and_a_paused_workload_else
     running = Running(work(is_active=False), at(on("n1", 0)), admitted_at=0.0)
     assert faults(of(running=(running,), nodes=(node(can_pause=True),), queues=(Queue("q"),)), old) == set()
     assert ("a", "Paused") in faults(of(running=(running,)), old)
+
+
+def test_the_referee_finds_what_goes_to_disk_where_no_node_can_write_it() -> None:
+    evict = Evict("ns/a", Cause.SUSPENDED, pauses=True, saves=True)
+    running = Running(work(is_active=False), at(on("n1", 0)), admitted_at=0.0)
+    able = node(can_pause=True, can_save=True)
+    assert faults(of(running=(running,), nodes=(able,), queues=(Queue("q"),)), evict) == set()
+    assert ("a", "Paused") in faults(of(running=(running,), nodes=(node(can_pause=True),), queues=(Queue("q"),)), evict)

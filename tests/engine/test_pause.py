@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from builders import GIB, job, judged, node, plan_of, pod, queue, runs, verdicts
 
-from fairway.engine.model import MEMORY, Admission, Pod, PodSet, Running, Workload
-from fairway.engine.plan import Admit, Cause, Evict
+from fairway.engine.model import MEMORY, Admission, Pause, Pod, PodSet, Quota, Running, Share, Workload
+from fairway.engine.plan import Admit, Cause, Evict, Wait
 from fairway.engine.resources import frozen, thawed
 
 PAUSES = queue("q", pauses=True)
+AT_MOST_400 = Quota("*", limit=((MEMORY, Share(400 * GIB)),))
 
 
 def trainer(name: str, memory: int, **fields: object) -> Workload:
@@ -64,7 +65,7 @@ def paused(name: str, memory: int, where: str = "n1", device: int = 0, **fields:
     """A paused workload as it waits, and what its pod holds meanwhile."""
     one = trainer(name, memory, **fields)
     there = runs(one, where, devices=((device,),)).admission
-    held = Pod(f"ns/{name}-0", where, frozen(one.podsets)[0].pod)
+    held = Pod(f"ns/{name}-0", where, frozen(one.podsets)[0].pod, pause=Pause(one.key, "q", 0.0))
     return replace(one, podsets=thawed(one.podsets), paused=there), held
 
 
@@ -97,3 +98,40 @@ def test_the_memory_of_one_that_is_leaving_by_a_pause_is_not_given_away() -> Non
                   is_leaving=True, is_pausing=True)  # fmt: skip
     assert judged(able(), PAUSES, old, trainer("new", 212))["new"] == "n1 after old"
     assert judged(able(), PAUSES, old, trainer("new", 213))["new"] == "NoRoom"
+
+
+def test_a_victim_goes_to_disk_where_its_memory_is_needed_and_its_node_can() -> None:
+    old, saves = runs(trainer("old", 300), "n1", devices=((0,),), since=0.0), able(can_save=True)
+    in_memory, on_disk = (evicted(saves, PAUSES, old, trainer("new", size, priority=1)) for size in (212, 213))
+    assert (in_memory.pauses, in_memory.saves) == (True, False)
+    assert (on_disk.pauses, on_disk.saves) == (True, True)
+
+
+def test_the_memory_of_one_that_is_leaving_for_disk_is_given_away() -> None:
+    old = Running(trainer("old", 300), runs(trainer("old", 300), "n1", devices=((0,),)).admission,
+                  is_leaving=True, is_pausing=True, is_saving=True)  # fmt: skip
+    assert judged(able(can_save=True), PAUSES, old, trainer("new", 500))["new"] == "n1 after old"
+
+
+def test_what_is_on_disk_needs_its_memory_to_resume_and_says_so() -> None:
+    one, _ = paused("a", 300)
+    saved = replace(one, podsets=thawed(trainer("a", 300).podsets, on_disk=True), on_disk=True)
+    other = runs(trainer("other", 300), "n1", devices=((1,),), since=0.0)
+    wait = verdicts(plan_of(node("n1", 2, can_pause=True, can_save=True), PAUSES, saved, other))["a"]
+    assert isinstance(wait, Wait)
+    assert (wait.reason, wait.facts.resource, wait.facts.missing) == ("NoRoom", MEMORY, 88 * GIB)
+
+
+def test_the_memory_of_a_paused_workload_counts_in_its_queue() -> None:
+    bounded = queue("q", quotas=(AT_MOST_400,), pauses=True)
+    _, held = paused("a", 300)
+    things = node("n1", 2, can_pause=True), bounded, held
+    assert judged(*things, trainer("b", 100))["b"] == "n1"
+    assert judged(*things, trainer("b", 101))["b"] == "OverLimit"
+
+
+def test_a_victim_whose_memory_would_break_a_limit_of_its_queue_is_stopped() -> None:
+    old = runs(trainer("old", 300), "n1", devices=((0,),), since=0.0)
+    bounded = queue("q", quotas=(AT_MOST_400,), pauses=True)
+    assert evicted(able(), bounded, old, trainer("new", 100, priority=1)).pauses
+    assert not evicted(able(), bounded, old, trainer("new", 101, priority=1)).pauses

@@ -1,6 +1,7 @@
 """Processes that are frozen and go on: with a real shim, and the driver's calls on a library made in the test."""
 
 import asyncio
+import marshal
 import os
 import shutil
 import subprocess
@@ -15,12 +16,12 @@ import pytest
 from box import Box, machine
 from cluster import until
 
-from fairway.api.objects import FREEZE, FROZEN
+from fairway.api.objects import FREEZE, FROZEN, SAVE
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 from fairway.node.container import inspect, stop_all
 from fairway.node.pause.cuda import Cuda, CudaError
-from fairway.node.pause.disk import DiskError, criu
+from fairway.node.pause.disk import DiskError, criu, dump
 from fairway.node.pause.freezer import Freezer, children
 from fairway.node.pause.gang import next_step
 from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
@@ -148,6 +149,58 @@ async def test_a_frozen_process_goes_to_disk_when_the_machine_goes_down_and_coun
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
 
 
+@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+async def test_a_frozen_process_goes_to_disk_while_the_machine_is_up_and_counts_on_when_it_wakes(box: Box) -> None:
+    program = "import itertools, time\nfor n in itertools.count():\n  print(n, file=open('count', 'w'), flush=True)\n"
+    pod = await box.run("a", "", container={"command": [sys.executable, "-c", program + "  time.sleep(0.01)"]})
+    count = box.folder / pod["metadata"]["uid"] / "work" / "count"
+    while not (count.exists() and count.read_text() > "20"):
+        await asyncio.sleep(0.01)
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
+    await said(box, "a", "OnDisk")
+    assert not tree(box.attempt(pod))
+    text = count.read_text()
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: None, FREEZE: None}}})
+    await condition(box, "a", "Ready", "True")
+    assert await grows(count) >= int(text or 0)
+    assert (await box.status("a"))["containerStatuses"][0]["restartCount"] == 0
+
+
+async def said(box: Box, name: str, reason: str) -> str:
+    """The message of the condition Frozen, once that has this reason."""
+
+    async def holds() -> Any:
+        told = (await box.status(name)).get("conditions") or ()
+        return next((it for it in told if it["type"] == FROZEN and it.get("reason") == reason), None)
+
+    return str((await until(box.client, 30, holds)).get("message") or "")
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+async def test_what_cannot_go_to_disk_says_why_stays_frozen_and_wakes(box: Box) -> None:
+    pod = await box.run("a", TREE)
+    work = box.folder / pod["metadata"]["uid"] / "work"
+    await grows(work / "count")
+    await annotate(box, "a", "r1")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
+    assert "have left the first one" in await said(box, "a", "NotSaved")
+    assert {state_of(pid) for pid in tree(box.attempt(pod))} <= {"T", "Z"}
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: None, FREEZE: None}}})
+    await condition(box, "a", "Ready", "True")
+    assert await grows(work / "own") > 0
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+def test_an_image_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spec").write_bytes(marshal.dumps({}))
+    monkeypatch.setattr("fairway.node.pause.disk.SPARE_BYTES", 1 << 60)
+    with pytest.raises(DiskError, match=r"takes \d+ MiB on disk, where \d+ MiB are free"):
+        dump(tmp_path, os.getpid(), [os.getpid()], has_gpu=False)
+    assert not (tmp_path / "image").exists()
+
+
 async def test_a_pod_whose_process_is_gone_says_that_it_cannot_be_frozen(box: Box) -> None:
     pod = await box.run("a", "sleep 100", restartPolicy="Always")
     await condition(box, "a", "Ready", "True")
@@ -157,8 +210,8 @@ async def test_a_pod_whose_process_is_gone_says_that_it_cannot_be_frozen(box: Bo
     for pid in tree(attempt):
         with suppress(ProcessLookupError):  # it ended with its parent
             os.kill(pid, 9)
-    said = await condition(box, "a", FROZEN, "False")
-    assert said["reason"] == "CannotFreeze"
+    told = await condition(box, "a", FROZEN, "False")
+    assert told["reason"] == "CannotFreeze"
 
 
 # GPUs: the order of calls, and what becomes of one that fails

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from faults import Faults, kill_and_start
-from simworld import Thing, World, cluster, job, node, pod, priority
+from simworld import Thing, World, cluster, is_frozen, job, node, pod, priority
 
-from fairway.api.objects import CAN_PAUSE, FREEZE
+from fairway.api.objects import CAN_PAUSE, FREEZE, TO_DISK
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
+from fairway.node.pressure import watch_memory
 
 START = 1_800_000_000.0
 Story = Callable[[World], Awaitable[None]]
@@ -203,3 +204,95 @@ def play(fatal: int) -> range:
 def test_a_pause_is_not_lost_whichever_write_the_controllers_are_killed_at() -> None:
     for fatal in play(0):
         play(fatal)
+
+
+# To disk, while memory is short
+
+
+def saves(name: str = "n1", **more: object) -> Thing:
+    """A node that can write what is frozen to disk; it has 64 GiB."""
+    made = node(name, **more)
+    made["metadata"]["annotations"] = {CAN_PAUSE: TO_DISK}
+    return made
+
+
+def large(name: str, memory: str, **said: object) -> Thing:
+    """A Job of one CPU and so much memory."""
+    made = job(name, cpu="1", **said)
+    made["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    return made
+
+
+async def disk(world: World, name: str) -> str:
+    return (await world.workload(name))["status"].get("paused", {}).get("disk", "")
+
+
+async def rests(world: World, name: str, memory: str) -> None:
+    """Starts a Job of so much memory and pauses it."""
+    await begun(world, large(name, memory), f"job-{name}", 1)
+    await world.annotate(name, paused="true")
+    await world.until(lambda: is_paused(world, f"job-{name}"), seconds=5)
+
+
+def test_what_is_paused_longest_goes_to_disk_for_one_that_needs_its_memory_and_comes_back() -> None:
+    async def story(world: World) -> None:
+        await rests(world, "first", "30Gi")
+        await rests(world, "second", "30Gi")
+        await world.clock.sleep(60)
+        assert [await disk(world, f"job-{name}") for name in ("first", "second")] == ["", ""]
+        await begun(world, large("new", "30Gi", seconds=500), "job-new")
+        assert [await disk(world, f"job-{name}") for name in ("first", "second")] == ["Written", ""]
+        own = {it["metadata"]["uid"] for it in await world.pods() if is_frozen(it)}
+        await world.annotate("first", paused=None)
+        await world.until(lambda: is_running_again(world, "first"), seconds=30)
+        assert own <= {it["metadata"]["uid"] for it in await world.pods()}
+        assert await disk(world, "job-second") == "Written"
+
+    async def is_running_again(world: World, name: str) -> bool:
+        return await world.is_in(f"job-{name}", "Running") and not await disk(world, f"job-{name}")
+
+    tell(story, saves(), queue={})
+
+
+def test_a_victim_goes_to_disk_at_once_where_the_taker_needs_its_memory() -> None:
+    async def story(world: World) -> None:
+        await begun(world, large("train", "40Gi"), "job-train")
+        own = {it["metadata"]["uid"] for it in await world.pods()}
+        await world.apply(large("urgent", "40Gi", seconds=20, pod={"priorityClassName": "high"}))
+        await world.until(lambda: world.is_in("job-urgent", "Running"), seconds=10)
+        assert await disk(world, "job-train") == "Written"
+        await world.until(lambda: succeeded(world, "job-train"), seconds=120)
+        assert own <= {it["metadata"]["uid"] for it in await world.pods()}
+
+    tell(story, saves())
+
+
+def test_under_memory_pressure_paused_workloads_go_to_disk_one_by_one_until_it_ends() -> None:
+    gib = 1 << 30
+
+    async def story(world: World) -> None:
+        for name in ("one", "two", "three"):
+            await rests(world, name, "1Gi")
+        names = ("job-one", "job-two", "job-three")
+
+        def look() -> tuple[int, int]:
+            return available, 64 * gib
+
+        available = 32 * gib
+        watching = asyncio.create_task(watch_memory(world.client, "n1", look))
+        await world.clock.sleep(60)
+        assert [await disk(world, name) for name in names] == ["", "", ""]
+        available = gib
+
+        async def eased() -> bool:
+            nonlocal available
+            available = 16 * gib if await disk(world, "job-two") == "Writing" else available
+            return await disk(world, "job-two") == "Written"
+
+        await world.until(eased, seconds=60)
+        await world.clock.sleep(60)
+        said = [await disk(world, name) for name in names]
+        assert said[:2] == ["Written", "Written"]
+        watching.cancel()
+
+    tell(story, saves(), queue={})

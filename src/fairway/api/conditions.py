@@ -104,7 +104,8 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     head = _BEHIND if is_behind else _HEADS[wait.reason]
     parts = [head.format_map(_figures(facts, workload) | {"whom": whom})]
     if workload.paused is not None:
-        parts = [f"paused on {' and '.join(sorted(workload.paused.nodes))}", *parts]
+        where = "on disk, on" if workload.on_disk else "on"
+        parts = [f"paused {where} {' and '.join(sorted(workload.paused.nodes))}", *parts]
     parts += holders(facts, workload, queues) if wait.reason not in _NAMES_THEM else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
@@ -447,7 +448,7 @@ def _evicted(verdict: Evict, workload: Workload, queues: Queues) -> str:
     moved = f"; it goes on on {places(verdict.admission)}" if verdict.admission else "; it keeps its place in the queue"
     is_by_user = verdict.cause is Cause.SUSPENDED and workload.pauses
     if verdict.pauses:
-        moved = "; its processes are frozen where they are"
+        moved = f"; its processes are frozen where they are{', and written to disk' if verdict.saves else ''}"
     elif is_by_user:
         moved = "; it cannot be frozen where it runs, so it is stopped"
     why = "paused by its user" if is_by_user else _CAUSES[verdict.cause]

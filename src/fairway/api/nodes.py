@@ -11,7 +11,18 @@ import msgspec
 
 from fairway.engine import GPU, PODS, Device, Node, Numa, amounts
 
-from .objects import CAN_PAUSE, CHOOSER, DEVICES, GPU_USE, UNHEALTHY, NodeObject, NodeTopologyObject, Part, Zone
+from .objects import (
+    CAN_PAUSE,
+    CHOOSER,
+    DEVICES,
+    GPU_USE,
+    TO_DISK,
+    UNHEALTHY,
+    NodeObject,
+    NodeTopologyObject,
+    Part,
+    Zone,
+)
 from .quantities import Malformed, Quantity, amounts_of, parse, shown, within
 
 KUBELET_PODS = 110
@@ -55,7 +66,9 @@ def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:
         is_unschedulable=said.spec.unschedulable,
         is_unhealthy=any(mark.lower() != "false" for mark in marks),
         is_leaving=meta.deletion_timestamp is not None,
-        can_pause=meta.annotations.get(CAN_PAUSE) == "true",
+        can_pause=meta.annotations.get(CAN_PAUSE) in ("true", TO_DISK),
+        is_short=any(one.type == "MemoryPressure" and one.status == "True" for one in status.conditions),
+        can_save=meta.annotations.get(CAN_PAUSE) == TO_DISK,
         chooser=chooser(meta.labels),
         devices=devices(said, capacity.get(GPU, 0) // 1000, zones),
         numa=tuple(Numa(index, amounts_of(_offered(zone))) for index, zone in enumerate(zones)),

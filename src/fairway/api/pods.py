@@ -100,7 +100,7 @@ def lasting(pod: engine.PodClass) -> engine.PodClass:
 
 def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod | None:
     """A pod of others that takes room on its node; None where it takes none (no node yet, or over). One that is frozen
-    takes memory alone."""
+    takes memory alone, and none once it is on disk and its Workload asked for that."""
     if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
         return None
     meta = pod.metadata
@@ -111,7 +111,8 @@ def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod 
     if taken.volumes or taken.unready:
         taken = replace(taken, volumes=(), unready=())  # it runs: both are settled
     if is_frozen(pod.status):
-        memory = tuple(one for one in taken.requests if one[0] == engine.MEMORY)
+        is_saved = objects.SAVE in meta.annotations and why_frozen(pod.status) == objects.ON_DISK
+        memory = () if is_saved else tuple(one for one in taken.requests if one[0] == engine.MEMORY)
         taken, devices = replace(taken, requests=memory, gpu_fraction=0, gpu_memory=0), ()
     return engine.Pod(f"{meta.namespace}/{meta.name}", pod.spec.node_name, taken, devices, is_leaving)
 
@@ -119,6 +120,11 @@ def foreign(pod: objects.PodObject, around: Surroundings = ALONE) -> engine.Pod 
 def is_frozen(status: objects.PodStatus) -> bool:
     """Whether its processes are paused."""
     return any(one.type == objects.FROZEN and one.status == "True" for one in status.conditions)
+
+
+def why_frozen(status: objects.PodStatus) -> str:
+    """The reason of its condition Frozen; "" where there is none."""
+    return next((one.reason for one in status.conditions if one.type == objects.FROZEN), "")
 
 
 def is_lost(status: objects.PodStatus) -> bool:

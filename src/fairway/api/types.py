@@ -46,6 +46,7 @@ Order = Literal["Priority", "FIFO", "ShortestFirst", "LeastAttained", "FairUsers
 Stop = Literal["None", "StopAdmitting", "Drain"]
 Strategy = Literal["Binpack", "Spread", "Fragmentation"]
 Phase = Literal["", "Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended", "Parked", "Paused"]
+Disk = Literal["", "Writing", "Written", "Refused"]
 PodDevices = tuple[Annotated[tuple[Count, ...], says("Indices of the devices of one pod.")], ...]
 
 
@@ -273,6 +274,12 @@ class PausedStatus(Part, frozen=True):
     since: Time
     admission: Annotated[AdmissionStatus, says("Where its processes are; it starts there or is queued again.")]
     until: Annotated[Time, says("When it gives back its memory; absent: when it goes on.")] = ""
+    disk: Annotated[Disk, says("Whether its processes are on disk; Refused: they cannot go there.")] = ""
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether it needs memory to resume: its processes are on disk, or on their way there."""
+        return self.disk in ("Writing", "Written")
 
 
 class WorkloadStatus(Part, frozen=True):

@@ -57,24 +57,36 @@ def fact(said: types.WorkloadObject, reading: Reading) -> engine.Workload | engi
 
 def _frozen(value: engine.Workload, said: types.PausedStatus | None) -> engine.Workload:
     """A workload that waits; where it is paused it starts as it is: where its processes are, with as many, in the
-    memory that they hold already."""
+    memory that they hold already unless they are on disk."""
     if said is None:
         return value
     there = within("status.paused.admission", admission, said.admission, value)
     counts = counts_of(value.podsets, there)
     podsets = tuple(replace(one, count=count, min_count=count) for one, count in zip(value.podsets, counts))
-    return replace(value, podsets=engine.thawed(podsets), paused=there)
+    podsets = engine.thawed(podsets, on_disk=said.is_saved)
+    return replace(value, podsets=podsets, paused=there, on_disk=said.disk == "Written")
+
+
+def pause(said: types.WorkloadObject) -> engine.Pause | None:
+    """What the engine is told of the pods of a workload that is paused and holds no room but memory."""
+    if said.status.paused is None or said.status.admission is not None or outcome(said) is not None:
+        return None
+    since = moment("status.paused.since", said.status.paused.since)
+    return engine.Pause(key_of(said.metadata), said.spec.queue, since or 0.0, said.status.paused.disk)
 
 
 def kept(said: types.WorkloadObject, reading: Reading) -> tuple[engine.Pod, ...]:
-    """What a paused workload holds meanwhile: for each of its pods memory and a slot."""
-    if said.status.paused is None or said.status.admission is not None or outcome(said) is not None:
+    """What a paused workload holds meanwhile: for each of its pods a slot, and memory unless it is on disk."""
+    state = pause(said)
+    if state is None or said.status.paused is None:
         return ()
     value = workload(said, reading)
     there = within("status.paused.admission", admission, said.status.paused.admission, value)
-    pods = {one.name: one.pod for one in engine.frozen(value.podsets)}
+    is_saved = said.status.paused.disk == "Written"
+    pods = {one.name: one.pod for one in engine.frozen(value.podsets, on_disk=is_saved)}
     places = [(one.name, share.node, at) for one in there.podsets for share in one.nodes for at in range(share.count)]
-    return tuple(engine.Pod(f"{value.key}/{name}-{node}-{at}", node, pods[name]) for name, node, at in places)
+    named = ((f"{value.key}/{name}-{node}-{at}", node, pods[name]) for name, node, at in places)
+    return tuple(engine.Pod(key, node, pod, pause=state) for key, node, pod in named)
 
 
 def outcome(said: types.WorkloadObject) -> bool | None:
@@ -252,6 +264,7 @@ def running(said: types.WorkloadObject, value: engine.Workload) -> engine.Runnin
         is_leaving=deleted is not None or is_evicted,
         leaving_since=left if deleted is not None or is_evicted else None,
         is_pausing=deleted is None and is_evicted and status.paused is not None,
+        is_saving=deleted is None and is_evicted and status.paused is not None and status.paused.is_saved,
         moves_to=within("status.movesTo", admission, status.moves_to, value) if status.moves_to else None,
         lost=_lost(value, holds),
         backfilled_for=status.backfilled_for,

@@ -38,6 +38,7 @@ from fairway.kube.agenda import Agenda
 
 from . import status as life
 from .binder import Binder
+from .disk import to_disk
 from .means import Means
 from .pause import Pauses
 from .status import Said, holds, since
@@ -94,6 +95,8 @@ class Writer:
             else:
                 self._decide(decided)
         self._in_turn(made)
+        for key in self.life.pauses.save(to_disk(snapshot, plan)):
+            self.agenda.note(key)
         for decided in leaving:  # they follow who they are for
             self._follow(decided)
 
@@ -232,7 +235,8 @@ class Writer:
         eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
         cost = seen.spec.queue, 0 if verdict.pauses else round(_lost(seen, now) * DEVICE)
         status = life.evict(status, eviction, decided.words, of=cost)
-        status = self.life.pauses.begun(seen, status, now=now) if verdict.pauses else status
+        if verdict.pauses:
+            status = self.life.pauses.begun(seen, status, now=now, to_disk=verdict.saves)
         return life.move(status, to)
 
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided, *, in_events: bool) -> None:

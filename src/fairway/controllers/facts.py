@@ -181,11 +181,12 @@ class Facts:
         parting = self._settle_parting(key, fact)
         held = _nodes_of(fact) if isinstance(fact, Running) else frozenset()
         before, now = self._foreign.pop(key, set()), {}
+        pause = self._read(key, workloads.pause, said) if said else None
         for pod in self.cases.pods_of.get(key, {}).values():
             if holds_room(pod) and pod.spec.node_name not in held and pod not in parting:
                 name = key_of(pod.metadata)
                 if other := self._read(name, pods.foreign, pod, reading.around):
-                    now[name] = other
+                    now[name] = replace(other, pause=pause) if pause else other
         for name in before | now.keys():
             self._tell("Pod", name, now.get(name))
         if now:

@@ -6,13 +6,17 @@ all say so the room is given up, as with any eviction. Admitted again, which is 
 goes and the node thaws. All that is remembered stands in these objects: killed between any two writes, the next turn
 goes on from there. Where a pod cannot be frozen, where one is lost, where time is up or the memory is needed for other
 things, the workload is stopped the usual way at once and queued again from its checkpoint, and an event says so.
+
+`status.paused.disk` says how far its processes are written to disk (disk.py says when they are). It is Writing before
+any pod is told, and Written when all of them say that they are there: only then is their memory free, and from Writing
+on the workload needs memory to resume. Where a pod cannot be written, the workload stays in memory: Refused.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from fairway.api.objects import FREEZE, FROZEN, Condition, PodObject
-from fairway.api.pods import is_frozen
+from fairway.api.objects import FREEZE, FROZEN, NOT_SAVED, ON_DISK, SAVE, Condition, PodObject
+from fairway.api.pods import is_frozen, why_frozen
 from fairway.api.quantities import duration, time, time_text
 from fairway.api.types import PausedStatus, QueueObject, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import condition
@@ -32,15 +36,22 @@ SETTLE_SECONDS = 1.0
 @dataclass(frozen=True, slots=True)
 class Pauses:
     means: Means
+    _to_save: set[str] = field(default_factory=set)  # keys, as the last plan left it
 
-    def begun(self, said: WorkloadObject, status: WorkloadStatus, *, now: float) -> WorkloadStatus:
+    def save(self, keys: Collection[str]) -> Collection[str]:
+        """These paused workloads, and no others, are to be written to disk at their next turn; returns them."""
+        self._to_save.clear()
+        self._to_save.update(keys)
+        return keys
+
+    def begun(self, said: WorkloadObject, status: WorkloadStatus, *, now: float, to_disk: bool) -> WorkloadStatus:
         """The status of a workload that is evicted now, by being paused; `said` is how it was before."""
         admission = said.status.admission
         if admission is None or not holds(said.status, "Running"):
             return status
         lasts = expiry(self.means.view.queues, said.spec.queue)
         until = "" if lasts is None else time_text(now + lasts)
-        return life.pause(status, PausedStatus(time_text(now), admission, until))
+        return life.pause(status, PausedStatus(time_text(now), admission, until, "Writing" if to_disk else ""))
 
     async def tend(self, case: Case, said: WorkloadObject) -> float | None:
         """The next thing for one that is paused, or is to be; when to look again."""
@@ -53,14 +64,30 @@ class Pauses:
             return now + SETTLE_SECONDS
         if not is_leaving:
             await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.may_run))
+            await self._mind_disk(case, said, pods)
             return time(paused.until) if paused.until else None
-        await freeze(self.means.client, pods, paused.since)
-        if all(is_frozen(pod.status) for pod in pods):
+        await freeze(self.means.client, pods, paused.since, to_disk=paused.is_saved)
+        if all(is_frozen(pod.status) and (not paused.disk or is_on_disk(pod)) for pod in pods):
             if await self.means.write(case.key, lambda it: life.rest(it.status)):
-                where = pods[0].spec.node_name
-                self._tell(case, "Paused", f"its processes are frozen on {where}; they keep their memory")
+                memory = "written to disk; their memory is free" if paused.disk else "they keep their memory"
+                self._tell(case, "Paused", f"its processes are frozen on {pods[0].spec.node_name}; {memory}")
             return now + SETTLE_SECONDS
         return time(paused.since) + PATIENCE
+
+    async def _mind_disk(self, case: Case, said: WorkloadObject, pods: list[PodObject]) -> None:
+        """The next step of one at rest to disk; one that went there with its machine takes the same steps."""
+        paused, is_there = said.status.paused, all(map(is_on_disk, pods))
+        assert paused is not None
+        if not paused.disk and (is_there or case.key in self._to_save):
+            await self.means.write(case.key, lambda it: life.save(it.status, "Writing"))
+        if paused.disk != "Writing":
+            return
+        await freeze(self.means.client, pods, paused.since, to_disk=True)
+        refused = [found.message for pod in pods if (found := _told(pod)) and found.reason == NOT_SAVED]
+        if is_there and await self.means.write(case.key, lambda it: life.save(it.status, "Written")):
+            self._tell(case, "PausedOnDisk", "its processes are written to disk; their memory is free")
+        elif refused and await self.means.write(case.key, lambda it: life.save(it.status, "Refused")):
+            self._tell(case, "PausedInMemory", f"its processes stay in memory: {refused[0]}", is_warning=True)
 
     def _failure(self, case: Case, said: WorkloadObject, pods: list[PodObject], *, is_leaving: bool) -> str:
         """Why it cannot be paused, or no longer; "" if it can."""
@@ -76,6 +103,8 @@ class Pauses:
             return f"it was paused since {paused.since}, as long as its queue's expire lets it"
         if refused:
             return refused[0]
+        if is_leaving and (unsaved := [it.message for pod in pods if (it := _told(pod)) and it.reason == NOT_SAVED]):
+            return f"another workload needs its memory, and {unsaved[0]}"
         if not here or len(here) < min(case.owner.wanted(), placed) or not self._is_there(here[0].spec.node_name):
             return "its processes are gone"
         if is_leaving and is_late and not all(is_frozen(pod.status) for pod in here):
@@ -112,17 +141,22 @@ def _told(pod: PodObject) -> Condition | None:
     return condition(pod.status.conditions, FROZEN)
 
 
-async def freeze(client: Client, pods: Iterable[PodObject], since: str) -> None:
-    """Tells the node of these pods to freeze them."""
+def is_on_disk(pod: PodObject) -> bool:
+    """Whether its frozen processes are on disk."""
+    return is_frozen(pod.status) and why_frozen(pod.status) == ON_DISK
+
+
+async def freeze(client: Client, pods: Iterable[PodObject], since: str, *, to_disk: bool) -> None:
+    """Tells the node of these pods to freeze them, and to write them to disk."""
+    wanted = {FREEZE: since, **({SAVE: since} if to_disk else {})}
     for pod in pods:
-        if pod.metadata.annotations.get(FREEZE) != since:
-            note = {"metadata": {"uid": pod.metadata.uid, "annotations": {FREEZE: since}}}
-            await client.patch(ref_of(pod), note)
+        if not wanted.items() <= pod.metadata.annotations.items():
+            await client.patch(ref_of(pod), {"metadata": {"uid": pod.metadata.uid, "annotations": wanted}})
 
 
 async def thaw(client: Client, pods: Iterable[PodObject]) -> None:
     """Tells it to let them go on."""
     for pod in pods:
         if FREEZE in pod.metadata.annotations and holds_room(pod):
-            note = {"metadata": {"uid": pod.metadata.uid, "annotations": {FREEZE: None}}}
+            note = {"metadata": {"uid": pod.metadata.uid, "annotations": {FREEZE: None, SAVE: None}}}
             await client.patch(ref_of(pod), note)

@@ -26,7 +26,20 @@ from fairway.api.pods import ALONE
 from fairway.api.quantities import quantities
 from fairway.api.types import VERSION, QueueObject, QueueStatus, WorkloadObject
 from fairway.api.workloads import key_of
-from fairway.engine import GPU, HOUR, PODS, Evict, Plan, Pool, Queue, Snapshot, amounts, invalid_parent, learn
+from fairway.engine import (
+    GPU,
+    HOUR,
+    MEMORY,
+    PODS,
+    Evict,
+    Plan,
+    Pool,
+    Queue,
+    Snapshot,
+    amounts,
+    invalid_parent,
+    learn,
+)
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.outlook import Outcome, learned
@@ -256,12 +269,16 @@ def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tu
 
 
 def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
-    """What each queue holds, with all below it."""
+    """What each queue holds, with all below it; of its paused workloads the memory."""
     held: Counter[tuple[str, ...]] = Counter()
     for one in snapshot.running:
         for resource, amount in held_by(one.workload, one.admission).items():
             if resource != PODS and amount:
                 held[one.workload.queue, one.admission.pool, resource] += amount
+    for pod in snapshot.pods:
+        if pod.pause and (row := snapshot.row_of.get(pod.node)) is not None and snapshot.pool_of[row] >= 0:
+            pool = snapshot.pools[snapshot.pool_of[row]].name
+            held[pod.pause.queue, pool, MEMORY] += dict(pod.pod.requests).get(MEMORY, 0)
     return summed(snapshot, held)  # type: ignore[return-value]
 
 

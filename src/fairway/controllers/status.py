@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from fairway.api.accounts import with_use
 from fairway.api.objects import Condition, PodStatus
 from fairway.api.quantities import time, time_text
-from fairway.api.types import AdmissionStatus, PausedStatus, QueueStatus, ReservationStatus, Served, WorkloadStatus
+from fairway.api.types import (
+    AdmissionStatus,
+    Disk,
+    PausedStatus,
+    QueueStatus,
+    ReservationStatus,
+    Served,
+    WorkloadStatus,
+)
 from fairway.api.workloads import admission_status, condition, remembered
 from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
 from fairway.outlook import NEVER
@@ -147,8 +155,16 @@ def pause(status: WorkloadStatus, paused: PausedStatus) -> WorkloadStatus:
 
 
 def rest(status: WorkloadStatus) -> WorkloadStatus:
-    """It is frozen: of its room it keeps the memory."""
-    return replace(status, admission=None) if status.paused and holds(status, "Evicted") else status
+    """It is frozen: of its room it keeps the memory, unless it is on disk."""
+    if status.paused is None or not holds(status, "Evicted"):
+        return status
+    disk = "Written" if status.paused.disk else ""
+    return replace(status, admission=None, paused=replace(status.paused, disk=disk))
+
+
+def save(status: WorkloadStatus, disk: Disk) -> WorkloadStatus:
+    """How far its frozen processes are written to disk."""
+    return replace(status, paused=replace(status.paused, disk=disk)) if status.paused else status
 
 
 def forfeit(status: WorkloadStatus, said: Said) -> WorkloadStatus:

@@ -31,7 +31,7 @@ from typing import Any
 
 from fairway import NAMESPACE
 from fairway.api.crds import crds
-from fairway.api.objects import HOLLOW
+from fairway.api.objects import CAN_PAUSE, HOLLOW, TO_DISK
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -49,7 +49,9 @@ from fairway.node.isolation.outside import Mirror, strangers
 from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, gpus, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import Looks, used, watch
+from fairway.node.pause.disk import can_save
 from fairway.node.podstatus import SHUTDOWN
+from fairway.node.pressure import watch_memory
 from fairway.node.runner import Runner
 from fairway.settings import MOST_PORTS
 
@@ -218,6 +220,8 @@ class _Cluster:
         pods.mkdir(mode=0o700, exist_ok=True)
         tenant, limits = tenants(client("runner")) if options.team else None, hierarchies()
         node["status"]["conditions"].append(limits.condition(clock.now()))
+        if can_save():
+            node["metadata"]["annotations"][CAN_PAUSE] = TO_DISK
         if limits.missing:
             log.warning("%s", limits.missing)
         files = {it.index: it.file for it in gpus() if it.file} if options.team or options.containers else {}
@@ -309,6 +313,7 @@ class _Cluster:
                 Services(self.client("endpoint-controller"), carrier.carry).run(),
                 Hollow(self.client("hollow"), hollow.__contains__).run(),
                 beat(self.client("node"), name),
+                watch_memory(self.client("node"), name),
                 *([watch(self.client("node"), name, looks, mirror.tell)] if self.own_gpus else ()),
                 watch_idle(self.client("node"), self.runner.pods, self.runner.dealer, lambda: looks.uses),
                 give_back(self.runner.clock, lambda: self.server.registry.store.revision),

@@ -52,6 +52,7 @@ from .resources import counted as counted
 from .resources import counts_of as counts_of
 from .resources import frozen as frozen
 from .resources import gpus_of as gpus_of
+from .resources import memory_of as memory_of
 from .resources import shared as shared
 from .resources import slices as slices
 from .resources import taken as taken

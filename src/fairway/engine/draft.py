@@ -23,7 +23,7 @@ from .model import Admission, PodClass, PodSet, PodSetPlacement, Running, Worklo
 from .pod_affinity import is_friend, is_stray, keys_apart, meets
 from .policy import FAIRWAY, Policy
 from .quota import QueueTree
-from .resources import DEVICE, counts_of, device_memory, frozen, shared, taken
+from .resources import DEVICE, counts_of, device_memory, frozen, memory_of, shared, taken
 from .snapshot import Columns, Snapshot
 
 NOWHERE = Admission("", ())
@@ -120,15 +120,28 @@ class Draft:
             self._both(one.workload, moves_to, 1)
         self._hold(key, replace(one, is_leaving=True, moves_to=moves_to))
 
-    def freeze(self, key: str) -> bool:
-        """One that was told to go is paused instead: its memory stays held. False, and nothing changes, where what is
-        to start needs that memory."""
-        one, ahead = self.running[key], self.ahead()
-        held, places = frozen(one.workload.podsets), _without_devices(one.admission)
+    def freeze(self, key: str, *, on_disk: bool = False) -> bool:
+        """One that was told to go is paused instead: its memory stays held, unless it is paused on disk. False, and
+        nothing changes, where what is to start needs what stays held, or its queue is over a limit with it."""
+        ahead, one = self.ahead(), replace(self.running[key], is_pausing=True, is_saving=on_disk)
+        held, places = _kept(one)
         if not all(ahead.has_room(row, amounts) for row, amounts in self.holdings(held, places).items()):
             return False
+        if not on_disk and not self._count_kept(one):
+            return False
         self._keep(ahead, held, places, 1)
-        self._hold(key, replace(one, is_pausing=True))
+        self._hold(key, one)
+        return True
+
+    def _count_kept(self, one: Running) -> bool:
+        """Counts in its queue what it holds while it is paused; False, and nothing changes, where that is too much."""
+        tree, queue, pool = self.tree, one.workload.queue, one.admission.pool
+        memory, was_over = memory_of(one.workload.podsets, one.admission), tree.exceeds_limit(queue, pool)
+        tree.keep(queue, pool, memory)
+        if not was_over and tree.exceeds_limit(queue, pool):
+            tree.keep(queue, pool, -memory)
+            return False
+        self.note(lambda: tree.keep(queue, pool, -memory))
         return True
 
     def _keep(self, view: "Draft", held: tuple[PodSet, ...], admission: Admission, times: int) -> None:
@@ -161,7 +174,7 @@ class Draft:
             self._only_later(one.workload, one.admission, 1)
         self._both(one.workload, one.admission, -1)
         if one.is_pausing:  # `later` holds its memory already
-            self._keep(self, frozen(one.workload.podsets), _without_devices(one.admission), 1)
+            self._keep(self, *_kept(one), 1)
         there = one.moves_to
         self._hold(key, replace(one, admission=there, moves_to=None, is_leaving=False) if there else None)
 
@@ -440,7 +453,7 @@ class Draft:
                 self._exit(one.workload.key, one.admission)
                 self.ahead()._charge(one.workload.podsets, one.admission, -1)
                 if one.is_pausing:
-                    self.ahead()._charge(frozen(one.workload.podsets), _without_devices(one.admission), 1)
+                    self.ahead()._charge(*_kept(one), 1)
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]
@@ -449,6 +462,11 @@ class Draft:
                 self._strange[pod.key] = pod.pod, row
                 self.ahead()._write(pod.pod, row, -1, memory)
                 self.ahead()._write_devices(pod.pod, row, pod.devices, -1, memory)
+
+
+def _kept(one: Running) -> tuple[tuple[PodSet, ...], Admission]:
+    """What a workload that is paused goes on holding, and where."""
+    return frozen(one.workload.podsets, on_disk=one.is_saving), _without_devices(one.admission)
 
 
 def _without_devices(admission: Admission) -> Admission:

@@ -334,6 +334,12 @@ def can_pause(one: Running, cycle: Cycle) -> bool:
     return is_whole and snapshot.nodes[rows[0]].can_pause and snapshot.nodes[rows[0]].is_up
 
 
+def can_save(one: Running, cycle: Cycle) -> bool:
+    """Whether its processes, once frozen, can be written to disk on each node they run on."""
+    snapshot = cycle.snapshot
+    return all(snapshot.nodes[snapshot.row_of[name]].can_save for name in one.admission.nodes)
+
+
 def cost(one: Running, amounts: Demand, cycle: Cycle) -> float:
     """GPU-seconds lost since the last checkpoint, an hour at most and where nothing is known, and those that a restart
     takes, of one that holds these amounts; none where it can be paused."""

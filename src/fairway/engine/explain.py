@@ -17,7 +17,7 @@ from .draft import Draft
 from .feasibility import Counts, Request, Shape, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
-from .model import CPU, GPU, PODS, Admission, Node, Workload
+from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Workload
 from .place import Ask, cache_of, place
 from .plan import RANK, Facts, Reason, Why
 from .pod_affinity import follows
@@ -26,6 +26,7 @@ from .snapshot import Mask
 from .topology import domain_rooms, levels_asked, tree_of
 
 NEARLY = 1e-9  # where all lack alike, pod slots tell the least
+TOLD = (GPU, CPU, MEMORY)  # of what a paused workload lacks, the first is reported
 Sized = tuple[str, Shape, int]
 """Name, class and number of the pods asked for of a podset."""
 
@@ -56,13 +57,13 @@ def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
     """Why a paused workload cannot go on: what is missing where it is frozen, and which workloads are there."""
     counts = counts_of(workload.podsets, there)
     asked = counted(workload.podsets, counts, 0)
-    resource = GPU if asked.get(GPU) else CPU
-    column = draft.snapshot.resources.index(resource)
     rows = [draft.snapshot.row_of[name] for name in there.nodes if name in draft.snapshot.row_of]
-    free = sum(max(0, int(draft.free[column, row])) for row in rows)
+    free = {name: int(draft.free[draft.snapshot.resources.index(name), rows].clip(0).sum()) for name in TOLD}
+    usual = GPU if asked.get(GPU) else CPU
+    resource = next((name for name in TOLD if asked.get(name, 0) > free[name]), usual)
     blocking = [key for key, one in draft.running.items() if not there.nodes.isdisjoint(one.admission.nodes)]
     needed = asked.get(resource, 0)
-    missing = max(0, needed - free) or None
+    missing = max(0, needed - free[resource]) or None
     return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=tuple(sorted(blocking)))
 
 

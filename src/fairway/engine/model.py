@@ -186,6 +186,7 @@ class Workload:
     gates: tuple[str, ...] = ()  # scheduling gates of its pods that are not Fairway's
     pauses: bool = False  # its user wants it paused rather than stopped while it is not active
     paused: "Admission | None" = None  # where its processes are frozen; it starts there or nowhere
+    on_disk: bool = False  # its frozen processes are, and need their memory again
 
     @property
     def namespace(self) -> str:
@@ -246,6 +247,7 @@ class Running:
     is_leaving: bool = False
     leaving_since: float | None = None
     is_pausing: bool = False  # it leaves by being paused: its memory stays held
+    is_saving: bool = False  # it is paused on disk: its memory becomes free too
     moves_to: Admission | None = None
     lost: tuple[tuple[str, int], ...] = ()
     lost_since: float | None = None
@@ -283,6 +285,8 @@ class Node:
     is_unhealthy: bool = False  # fairway.dev/unhealthy: drains
     is_leaving: bool = False  # being deleted
     can_pause: bool = False  # its processes can be frozen
+    can_save: bool = False  # and frozen ones can be written to disk
+    is_short: bool = False  # of memory, whatever was requested
     chooser: Literal["Scheduler", "Claim", "Kubelet"] = "Kubelet"
     devices: tuple[Device, ...] = ()
     numa: tuple[Numa, ...] = ()
@@ -295,14 +299,27 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Of a pod whose processes are frozen: its workload, and the queue in which its memory counts. `disk`: how far it
+    is written to disk."""
+
+    workload: str
+    queue: str
+    since: float
+    disk: Literal["", "Writing", "Written", "Refused"] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod that is not of a workload we admit: it takes room and takes part in affinity, no more."""
+    """A pod that is not of a workload we admit: it takes room and takes part in affinity, no more. So does one of a
+    workload that is paused, and holds memory alone."""
 
     key: str
     node: str
     pod: PodClass
     devices: tuple[int, ...] = ()
     is_leaving: bool = False
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True)

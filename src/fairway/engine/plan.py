@@ -217,6 +217,7 @@ class Evict:
     admission: Admission | None = None
     budget: str = ""  # key of the PodDisruptionBudget that it exceeds: no other victims suffice
     pauses: bool = False  # its processes are frozen and keep their memory, if that works
+    saves: bool = False  # and are written to disk, for the beneficiary needs their memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 A queue has an account for each pool its quotas name; "*" is all pools together, and every account that applies must
 hold. Only resources that a quota names are governed by it: others are not counted, limited, shared or reclaimed there.
-Accounts hold what runs or is promised; what leaves counts no more, what moves counts once. Shares are divided once a
-cycle, top down; they order queues and entitle to reclaim, and never gate free room. Amounts are Python ints.
+Accounts hold what runs or is promised, and the memory of what is paused; what leaves counts no more, what moves counts
+once. Shares are divided once a cycle, top down; they order queues and entitle to reclaim, and never gate free room.
+Amounts are Python ints.
 """
 
 from collections import Counter
@@ -14,9 +15,9 @@ from operator import attrgetter
 from typing import TypeVar
 
 from .memo import remember
-from .model import GPU, Decayed, PodSet, Queue, Share, Workload
+from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
-from .resources import DEVICE, UNIT, counted, counts_of, slices
+from .resources import DEVICE, UNIT, counted, counts_of, memory_of, slices
 from .runtimes import Learned
 from .snapshot import Columns, Mask, Snapshot
 
@@ -201,6 +202,20 @@ class QueueTree:
                 for resource in account.resources:
                     account.fixed[resource] += amounts.get(resource, 0) * times
 
+    def keep(self, queue: str, pool: str, memory: int) -> None:
+        """Count so many bytes that a paused workload holds in the queue and its ancestors; below zero takes it back."""
+        branch = self.branches.get(queue)
+        for account in branch.ledgers.get(pool, ()) if branch else ():
+            if MEMORY in account.resources:
+                account.held[MEMORY] += memory
+                self.touched.add(queue)
+
+    def exceeds_limit(self, queue: str, pool: str) -> bool:
+        """Whether the queue, or one above it, holds more of a resource than its limit in that pool."""
+        branch = self.branches.get(queue)
+        accounts = branch.ledgers.get(pool, ()) if branch else ()
+        return any(one.held[name] > limit for one in accounts for name, limit in one.limit.items())
+
     def _fill(self) -> None:
         """Count what runs, what is promised and what waits and could start, were there room."""
         governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
@@ -214,6 +229,12 @@ class QueueTree:
                 missing = tuple(podset.count - count for podset, count in zip(one.workload.podsets, counts))
                 if any(missing) and one.workload.queue in asking:
                     short.append((one.workload, admission.pool, missing))
+            if one.is_pausing and not one.is_saving:
+                self.keep(one.workload.queue, one.admission.pool, memory_of(one.workload.podsets, one.admission))
+        for pod in self.snapshot.pods if governed else ():
+            if pod.pause and (row := self.snapshot.row_of.get(pod.node, -1)) >= 0:
+                pool = self.pools[self.snapshot.pool_of[row]] if self.snapshot.pool_of[row] >= 0 else ""
+                self.keep(pod.pause.queue, pool, dict(pod.pod.requests).get(MEMORY, 0))
         for branch in self.branches.values():
             for account in branch.accounts.values():
                 account.demand = account.held.copy()

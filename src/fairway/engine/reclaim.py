@@ -15,7 +15,7 @@ from .candidates import Candidate, CandidateSet, CandidateSets
 from .cycle import Attempt, Cycle
 from .disruption import covered
 from .eligibility import over_guaranteed
-from .eviction_rules import over_share, pauses, rules_for, stays_fair
+from .eviction_rules import can_save, over_share, pauses, rules_for, stays_fair
 from .model import Admission, Running, Workload
 from .moves import find_new_place
 from .place import Placements, place
@@ -288,14 +288,26 @@ def record_victims(search: Search) -> set[str]:
         if now.is_leaving:
             is_other = victim.one.workload.queue != workload.queue
             why = Cause.RECLAIMED if search.candidates.rule.is_mixed and is_other else cause
-            freezes = now.moves_to is None and pauses(victim.one, cycle) and cycle.draft.freeze(key)
-            cycle.say(Evict(key, why, workload.key, now.moves_to, broken.get(key, ""), freezes))
+            freezes, saves = _pause(victim.one, cycle) if now.moves_to is None else (False, False)
+            cycle.say(Evict(key, why, workload.key, now.moves_to, broken.get(key, ""), freezes, saves))
         else:
             names = [podset.name for podset in podsets]
             before = tuple(zip(names, counts_of(podsets, victim.one.admission)))
             after = tuple(zip(names, counts_of(podsets, now.admission)))
             cycle.say(Resize(key, before, after, now.admission, workload.key))
     return set(victims)
+
+
+def _pause(victim: Running, cycle: Cycle) -> tuple[bool, bool]:
+    """Whether a victim is paused: in memory where that has room beside the workload that takes its place, else on disk
+    where its node can; and whether that is on disk."""
+    key, draft = victim.workload.key, cycle.draft
+    if not pauses(victim, cycle):
+        return False, False
+    if draft.freeze(key):
+        return True, False
+    saves = can_save(victim, cycle) and draft.freeze(key, on_disk=True)
+    return saves, saves
 
 
 def suffices(search: Search, admission: Admission) -> bool:

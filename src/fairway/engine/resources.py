@@ -50,25 +50,31 @@ def taken(pod: PodClass, gpu_memory: int) -> dict[str, int]:
 
 
 @lru_cache(1 << 12)
-def frozen(podsets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
-    """The podsets as they count while they are paused: their memory and a pod slot each."""
+def frozen(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSet, ...]:
+    """The podsets as they count while they are paused: their memory, unless that is on disk, and a pod slot each."""
     return tuple(
-        replace(one, pod=replace(one.pod, requests=_memory(one.pod), gpu_fraction=0, gpu_memory=0)) for one in podsets
+        replace(one, pod=replace(one.pod, requests=() if on_disk else _memory(one.pod), gpu_fraction=0, gpu_memory=0))
+        for one in podsets
     )
 
 
 @lru_cache(1 << 12)
-def thawed(podsets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
-    """The podsets as they count when they go on after a pause: without what `frozen` holds."""
-    return tuple(replace(one, pod=replace(one.pod, requests=_rest(one.pod))) for one in podsets)
+def thawed(podsets: tuple[PodSet, ...], *, on_disk: bool = False) -> tuple[PodSet, ...]:
+    """The podsets as they count when they resume after a pause: without what `frozen` holds."""
+    return tuple(replace(one, pod=replace(one.pod, requests=_rest(one.pod, on_disk=on_disk))) for one in podsets)
+
+
+def memory_of(podsets: tuple[PodSet, ...], admission: Admission) -> int:
+    """Bytes that the podsets requested as they are admitted: what they hold while they are paused in memory."""
+    return counted(podsets, counts_of(podsets, admission), 0).get(MEMORY, 0)
 
 
 def _memory(pod: PodClass) -> Amounts:
     return tuple(one for one in pod.requests if one[0] == MEMORY)
 
 
-def _rest(pod: PodClass) -> Amounts:
-    return amounts({name: amount for name, amount in pod.requests if name != MEMORY} | {PODS: 0})
+def _rest(pod: PodClass, *, on_disk: bool) -> Amounts:
+    return amounts({name: amount for name, amount in pod.requests if on_disk or name != MEMORY} | {PODS: 0})
 
 
 def slices(resource: str) -> int:

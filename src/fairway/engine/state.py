@@ -233,8 +233,11 @@ class State:
                 )
             case Admit(admission=admission, after=after) if running:
                 return replace(running, admission=admission, waits_for=after, lost=(), lost_since=None)
-            case Evict(admission=admission, pauses=pauses) if running:
-                return replace(running, is_leaving=True, is_pausing=pauses, moves_to=admission)
+            case Evict(admission=admission) if running:
+                saves = verdict.saves
+                return replace(
+                    running, is_leaving=True, is_pausing=verdict.pauses, is_saving=saves, moves_to=admission
+                )
             case Resize(admission=admission) if running:
                 return replace(running, admission=admission, lost=(), lost_since=None)
             case Finish() if running:

@@ -28,7 +28,7 @@ import psutil
 
 from .containers.engine import contained, message_of
 from .lock import holder
-from .pause.stand import ON_DISK, STILL, Stand, ask, stand_of
+from .pause.stand import ON_DISK, STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
 MARK, MESSAGE = "FAIRWAY_CONTAINER", "FAIRWAY_TERMINATION_LOG"
 LOST = "ContainerStatusUnknown"
@@ -238,11 +238,12 @@ def save_all(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Brings to disk those that are frozen, where that is possible; the others are left."""
     frozen = [it for it in attempts if stand_of(it.folder).step == STILL]
     for attempt in frozen:
+        note_unsaved(attempt.folder, "")
         if ask(attempt.folder, Stand(ON_DISK, stand_of(attempt.folder).request)):
             wake(attempt)
     for attempt in frozen:
         for _ in range(MOST_LOOKS):
-            if stand_of(attempt.folder).why or _await_end(attempt, SAVE_LOOK_SECONDS):
+            if unsaved(attempt.folder) or _await_end(attempt, SAVE_LOOK_SECONDS):
                 break
     return [it for it in attempts if holder(it.folder / "lock") == it.pid]
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from fairway.api.objects import FREEZE, FROZEN, Condition, Metadata, Part
+from fairway.api.objects import FREEZE, FROZEN, ON_DISK, SAVE, Condition, Metadata, Part
 from fairway.api.quantities import Malformed, duration, time, time_text
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -47,6 +47,11 @@ class Pod(Part):
         """Since when it is frozen."""
         found = next((it for it in self.status.conditions if it.type == FROZEN and it.status == "True"), None)
         return time(found.last_transition_time or "") if found else None
+
+    @property
+    def frozen_where(self) -> str:
+        """OnDisk, or "" in memory."""
+        return next((it.reason for it in self.status.conditions if it.type == FROZEN), "")
 
     @property
     def is_over(self) -> bool:
@@ -109,8 +114,9 @@ def step(pod: Pod, now: float) -> tuple[dict[str, Any] | None, float | None]:
     began = time(pod.status.start_time) if pod.status.start_time else now
     frozen_at = pod.frozen_at
     if FREEZE in said and pod.status.phase == "Running":
-        change = {"conditions": _conditions(now, is_ready=False, is_frozen=True)}
-        return (change if frozen_at is None else None), None
+        where = ON_DISK if SAVE in said else ""
+        change = {"conditions": _conditions(now, is_ready=False, is_frozen=True, where=where)}
+        return (change if frozen_at is None or pod.frozen_where != where else None), None
     if frozen_at is not None:
         began += now - frozen_at
         return _running(pod, now, began) | {"conditions": _conditions(now, is_ready=True, is_frozen=False)}, None
@@ -126,9 +132,14 @@ def _running(pod: Pod, now: float, began: float | None = None) -> dict[str, Any]
     return {"phase": "Running", "startTime": time_text(start)} | _parts(pod, state, now, is_ready=True)
 
 
-def _conditions(now: float, *, is_ready: bool, is_frozen: bool | None = None) -> list[dict[str, Any]]:
+def _conditions(
+    now: float, *, is_ready: bool, is_frozen: bool | None = None, where: str = ""
+) -> list[dict[str, Any]]:
     told = {"Ready": is_ready, "ContainersReady": is_ready} | ({} if is_frozen is None else {FROZEN: is_frozen})
-    return [{"type": kind, "status": str(it), "lastTransitionTime": time_text(now)} for kind, it in told.items()]
+    moment = time_text(now)
+    found = [{"type": kind, "status": str(it), "lastTransitionTime": moment} for kind, it in told.items()]
+    found[-1] |= {} if is_frozen is None else {"reason": where or None}
+    return found
 
 
 def _ended(pod: Pod, code: int, now: float) -> dict[str, Any]:

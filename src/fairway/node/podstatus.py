@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
 
-from fairway.api.objects import FROZEN, LOST_POD
+from fairway.api.objects import FROZEN, LOST_POD, NOT_SAVED
+from fairway.api.objects import ON_DISK as IS_ON_DISK
 from fairway.api.quantities import time, time_text
 
 from .container import LOST, Attempt
@@ -37,10 +38,13 @@ Outlook = Literal["start", "starting", "wait", "running", "succeeded", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """Of a pod that is frozen, or to be: whether none of its processes runs, or why that cannot be."""
+    """Of a pod that is frozen, or to be: whether none of its processes runs, or why that cannot be; whether they are on
+    disk, or why they cannot go there."""
 
     is_still: bool = False
     why: str = ""
+    is_on_disk: bool = False
+    unsaved: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,9 @@ def _gated(sight: Sight) -> tuple[str, ...]:
 def _frozen(sight: Sight) -> Iterator[dict[str, Any]]:
     """Whether it is frozen, or why it cannot be, of one that was to be once."""
     if sight.frozen and sight.frozen.is_still:
-        yield _condition(sight, FROZEN, ())
+        said = sight.frozen
+        where = (IS_ON_DISK, None) if said.is_on_disk else (NOT_SAVED if said.unsaved else None, said.unsaved or None)
+        yield _condition(sight, FROZEN, ()) | dict(zip(("reason", "message"), where))
     elif sight.frozen and sight.frozen.why:
         yield _condition(sight, FROZEN, (CANNOT, sight.frozen.why))
     elif any(it["type"] == FROZEN for it in sight.before.get("conditions") or ()):

@@ -79,7 +79,8 @@ class PlanView:
     def _go_on(self, one: Running) -> None:
         """What was leaving leaves; what was promised starts."""
         if one.is_leaving:
-            self.leaves.append(Item(given(one.workload, paused=one.is_pausing), one.admission, "leaving"))
+            what = given(one.workload, paused=one.is_pausing, saved=one.is_saving)
+            self.leaves.append(Item(what, one.admission, "leaving"))
             if one.moves_to is not None:
                 self.starts.append(Item(one.workload, one.moves_to, "told", (one.workload.key,)))
         elif isinstance(verdict := self.verdicts.get(one.workload.key), Admit):
@@ -111,8 +112,8 @@ class PlanView:
         """A running workload stops, moves, shrinks, or grows into what is idle and what `givers` lose for it."""
         workload = one.workload
         if not isinstance(verdict, Resize):
-            is_paused = isinstance(verdict, Evict) and verdict.pauses
-            self.leaves.append(Item(given(workload, paused=is_paused), one.admission, "evicted"))
+            is_paused, is_saved = (verdict.pauses, verdict.saves) if isinstance(verdict, Evict) else (False, False)
+            self.leaves.append(Item(given(workload, paused=is_paused, saved=is_saved), one.admission, "evicted"))
             if isinstance(verdict, Evict) and verdict.admission is not None:
                 self.starts.append(Item(workload, verdict.admission, "moved", (workload.key,)))
             return
@@ -198,9 +199,9 @@ class PlanView:
         return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def given(workload: Workload, *, paused: bool) -> Workload:
-    """What leaves, with what it gives back: one that is paused keeps its memory."""
-    return replace(workload, podsets=thawed(workload.podsets)) if paused else workload
+def given(workload: Workload, *, paused: bool, saved: bool) -> Workload:
+    """What leaves, with what it gives back: one that is paused keeps its memory, unless that is on disk."""
+    return replace(workload, podsets=thawed(workload.podsets, on_disk=saved)) if paused else workload
 
 
 def uses(admission: Admission, nodes: Collection[str]) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from fairway.engine import (
     DEVICE,
     GPU,
+    MEMORY,
     RANK,
     Admission,
     Columns,
@@ -28,6 +29,7 @@ from fairway.engine import (
     Wait,
     Workload,
     counts_of,
+    memory_of,
 )
 
 from .layout import Item, Layout, with_profiles
@@ -179,7 +181,25 @@ def limits(view: PlanView) -> Found:
         books.held += books.sum(laid, laid.of("moved", "told"))
         missing = Layout(view.snapshot, list(lost(view)))
         books.held += books.sum(missing, range(len(missing.items)))
+        books.held += _kept(view, books)
         yield from beyond(books, books.limit, laid, laid.of("new", "more"))
+
+
+def _kept(view: PlanView, books: Books) -> Columns:
+    """int64[row]: the memory that workloads hold which are paused, or about to be."""
+    snapshot, found = view.snapshot, np.zeros_like(books.held)
+    column = snapshot.resources.index(MEMORY)
+    kept = [(one.workload.queue, one.admission.pool, memory_of(one.workload.podsets, one.admission))
+            for one in snapshot.running if one.is_pausing and not one.is_saving]
+    for pod in snapshot.pods:
+        if pod.pause and (row := snapshot.row_of.get(pod.node)) is not None and snapshot.pool_of[row] >= 0:
+            pool = snapshot.pools[snapshot.pool_of[row]].name
+            kept.append((pod.pause.queue, pool, dict(pod.pod.requests).get(MEMORY, 0)))
+    for queue, pool, memory in kept:
+        amounts = np.zeros(len(snapshot.resources), np.int64)
+        amounts[column] = memory
+        found += books.count(Workload("", queue, ()), pool, amounts)
+    return found
 
 
 def lost(view: PlanView) -> Iterator[Item]:
@@ -266,7 +286,7 @@ def invalid_share(view: PlanView) -> str:
         return ""
     held = books.sum(view.standing, range(len(view.stands))) + books.sum(view.laid, view.told)
     wanting = Layout(snapshot, [*view.leaves, *unmet(view)])
-    asked = held + books.sum(wanting, range(len(wanting.items)))
+    asked = held + books.sum(wanting, range(len(wanting.items))) + _kept(view, books)
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):

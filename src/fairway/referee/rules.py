@@ -86,6 +86,8 @@ def pauses(view: PlanView) -> Found:
         rows = [view.snapshot.row_of[name] for name in nodes if name in view.snapshot.row_of]
         if evict.pauses and (len(nodes) != 1 or not any(view.snapshot.nodes[row].can_pause for row in rows)):
             yield evict.workload, "cannot be paused there"
+        if evict.saves and not (evict.pauses and all(view.snapshot.nodes[row].can_save for row in rows)):
+            yield evict.workload, "cannot be written to disk there"
 
 
 def resizes(view: PlanView) -> Found:

@@ -10,14 +10,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
 """The first version that knows processes with a GPU."""
 IMAGE = "image"
-DUMP_SECONDS = 120.0
+CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
+SPARE_BYTES = 1 << 30
+"""What an image leaves free on the disk, for the database and the logs of others."""
 
 
 class DiskError(Exception):
@@ -36,17 +39,40 @@ def criu(*, has_gpu: bool = False) -> str:
     return path
 
 
-def dump(folder: Path, pid: int, *, has_gpu: bool) -> None:
-    """Writes the image of a process and its descendants, which stay as they are. Raises DiskError."""
+def can_save() -> bool:
+    """Whether this machine can write frozen processes to disk at all."""
+    with suppress(DiskError):
+        return bool(criu())
+    return False
+
+
+def dump(folder: Path, pid: int, pids: Iterable[int], *, has_gpu: bool) -> None:
+    """Writes the image of a process and its descendants, all of them `pids`, which stay as they are. Raises DiskError,
+    and leaves nothing of an image that is not whole."""
     if "engine" in marshal.loads((folder / "spec").read_bytes()):
         raise DiskError("containers of an engine stay in memory")
-    path, image = criu(has_gpu=has_gpu), folder / IMAGE
+    path, image, size = criu(has_gpu=has_gpu), folder / IMAGE, sum(map(memory_of, pids))
     shutil.rmtree(image, ignore_errors=True)
+    if (free := shutil.disk_usage(folder).free) < size + SPARE_BYTES:
+        takes, has, keeps = (amount >> 20 for amount in (size, free, SPARE_BYTES))
+        raise DiskError(f"its memory takes {takes} MiB on disk, where {has} MiB are free and {keeps} MiB are kept free")
     image.mkdir(mode=0o700)
     pipes = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
     (image / "pipes").write_text("\n".join(pipes))
     what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks"]
-    _said([path, "dump", *what])
+    try:
+        _said([path, "dump", *what], seconds=CALL_SECONDS + size * SECONDS_PER_BYTE)
+    except DiskError:
+        shutil.rmtree(image, ignore_errors=True)
+        raise
+
+
+def memory_of(pid: int) -> int:
+    """Bytes of a process in memory and in swap; 0 where it is gone."""
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/status").read_text()
+        return sum(int(it) << 10 for it in re.findall(r"^Vm(?:RSS|Swap):\s+(\d+) kB", text, re.MULTILINE))
+    return 0
 
 
 def restoring(folder: Path) -> dict[str, list[str] | str]:
@@ -57,8 +83,11 @@ def restoring(folder: Path) -> dict[str, list[str] | str]:
     return {"command": command, "pipes": (image / "pipes").read_text().split("\n"), "image": str(image)}
 
 
-def _said(command: Sequence[str]) -> str:
-    found = subprocess.run(command, capture_output=True, text=True, timeout=DUMP_SECONDS, env={"PATH": PLACES})
+def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env={"PATH": PLACES})
+    except subprocess.TimeoutExpired as error:
+        raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
     if found.returncode:
         lines = [line for line in (found.stdout + found.stderr).splitlines() if "Error" in line]
         raise DiskError(f"`criu {command[1]}` failed: {(lines or ['without a word'])[-1].strip()}")

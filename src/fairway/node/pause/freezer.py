@@ -18,7 +18,7 @@ from pathlib import Path
 from .cuda import CHECKPOINTED, LOCKED, Cuda, CudaError
 from .disk import DiskError, dump
 from .stand import LOCKED as IS_LOCKED
-from .stand import ON_DISK, SAVED, STILL, Stand, asked, stand_of, write_stand
+from .stand import ON_DISK, SAVED, STILL, Stand, asked, note_unsaved, stand_of, write_stand
 
 LOCK_SECONDS = 10.0
 MOST_LOOKS, LOOKS_PER_TRY, LOOK_SECONDS = 2_500, 25, 0.002
@@ -73,10 +73,11 @@ class Freezer:
 
     def _save(self, *, has_gpu: bool) -> None:
         """All in one image: what has left the first process's tree cannot be in it."""
+        note_unsaved(self.folder, "")
         others = [pid for pid in children(self.root) if pid != os.getpid()]
         if len(others) != 1:
             raise CannotError("some of its processes have left the first one")
-        dump(self.folder, others[0], has_gpu=has_gpu)
+        dump(self.folder, others[0], self._tree(), has_gpu=has_gpu)
 
     def _down(self) -> bool:
         """One step; False where it is over with the processes."""
@@ -95,7 +96,10 @@ class Freezer:
 
     def _fail(self, request: str, why: str, *, is_rising: bool) -> None:
         """What cannot rise goes back to the beginning; what cannot go back, or not to disk, stays where it is."""
-        if not is_rising or self.stand.step == STILL:
+        if is_rising and self.stand.step == STILL:
+            note_unsaved(self.folder, why)
+            return
+        if not is_rising:
             self._note(self.stand.step, request, self.stand.pids, why)
             return
         self._send(signal.SIGCONT)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fairway.api.objects import ASSIGNED, FREEZE
+from fairway.api.objects import ASSIGNED, FREEZE, SAVE
 from fairway.node.container import Attempt, stop, wake
 from fairway.node.environment import Pod
 from fairway.node.podstatus import NOT_WOKEN, ON_DISK, Frozen
 
 from . import disk
 from .gang import failure, next_step
-from .stand import STILL, Stand, ask, stand_of
+from .stand import STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
 
 def freeze(
@@ -28,19 +28,24 @@ def freeze(
         return None, False
     if not running:
         is_saved = any(it.stopped == ON_DISK for it in lasts)
-        return Frozen(is_saved, "" if is_saved else "no process of it runs"), False
+        return Frozen(is_saved, "" if is_saved else "no process of it runs", is_on_disk=is_saved), False
     for attempt, stand in zip(running, own):
         if not request and stand.why and not attempt.is_asked:
             stop(attempt, 0.0, NOT_WOKEN)
     has_gpu = ASSIGNED in notes
     together = gang() if has_gpu else own
-    wanted = next_step(request, own, together, has_gpu=has_gpu)
+    to_disk = bool(request) and notes.get(SAVE) == request
+    kept = "; ".join(filter(None, (unsaved(it.folder) for it in running))) if to_disk else ""
+    wanted = next_step(request, own, together, has_gpu=has_gpu, to_disk=to_disk and not kept)
     for attempt in running:
+        if not to_disk:
+            note_unsaved(attempt.folder, "")
         if ask(attempt.folder, wanted):
             wake(attempt)
     why = failure(request, together) if request else ""
     is_still = all(one.step >= STILL for one in own) or not request
-    return Frozen(is_still, why), not why and not (wanted.step == STILL and is_still)
+    is_settled = is_still and wanted.step == STILL and (not to_disk or bool(kept))
+    return Frozen(is_still, why, unsaved=kept), not why and not is_settled
 
 
 def restoring(last: Attempt | None) -> dict[str, Any]:

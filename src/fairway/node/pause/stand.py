@@ -2,6 +2,7 @@
 
     pause    <step> <request>                               what the runner asks; absent: nothing is frozen
     paused   <step> <request> <why> / <pids with a GPU>     what is so; absent: nothing is frozen
+    unsaved  <why>                                          why the frozen processes could not be written to disk
 """
 
 import os
@@ -34,6 +35,19 @@ def stand_of(folder: Path) -> Stand:
     head, _, pids = _read(folder / "paused").partition("\n")
     step, request, why = [*head.split(" ", 2), "", "", ""][:3]
     return Stand(int(step or RUNNING), request, why, tuple(map(int, pids.split())))
+
+
+def unsaved(folder: Path) -> str:
+    """Why the last attempt to write its processes to disk failed; "" where none did."""
+    return _read(folder / "unsaved")
+
+
+def note_unsaved(folder: Path, why: str) -> None:
+    """Notes why they could not be written to disk; "" before another attempt."""
+    if why:
+        _write(folder / "unsaved", why)
+    else:
+        (folder / "unsaved").unlink(missing_ok=True)
 
 
 def write_stand(folder: Path, stand: Stand) -> None:
