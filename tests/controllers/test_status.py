@@ -1,5 +1,7 @@
 """The statuses of a workload's life."""
 
+from msgspec.structs import replace
+
 from fairway.api.decode import change
 from fairway.api.types import Forecast, WorkloadStatus
 from fairway.controllers import status as life
@@ -25,6 +27,15 @@ def test_a_promise_and_its_admission_are_one_attempt() -> None:
     promised = life.promise(WorkloadStatus(), HERE, Said("WaitingForVictims", "when b is gone"), now=100.0)
     assert (promised.phase, promised.reason, holds(promised, "Admitted")) == ("Pending", "WaitingForVictims", False)
     assert life.admit(promised, HERE, ADMITTED, now=130.0).attempt == 1
+
+
+def test_a_promise_that_was_withdrawn_was_no_attempt() -> None:
+    promised = life.promise(WorkloadStatus(), HERE, Said("WaitingForVictims"), now=100.0)
+    withdrawn = replace(life.wait(promised, Said("NoRoom"), 1), admission=None)
+    again = life.promise(withdrawn, HERE, Said("WaitingForVictims"), now=110.0)
+    assert again.attempt == life.admit(withdrawn, HERE, ADMITTED, now=110.0).attempt == 1
+    evicted_then = life.leave(evicted(life.admit(again, HERE, ADMITTED, now=120.0), 130.0), now=131.0)
+    assert life.promise(evicted_then, HERE, Said("WaitingForVictims"), now=140.0).attempt == 2
 
 
 def test_a_promise_may_be_told_again_and_changes_nothing() -> None:

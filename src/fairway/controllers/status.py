@@ -27,7 +27,7 @@ from fairway.api.types import (
     WorkloadStatus,
 )
 from fairway.api.workloads import admission_status, condition, remembered
-from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction
+from fairway.engine import DEVICE, GPU, PODS, Admission, Eviction, Reason
 from fairway.outlook import NEVER
 
 MOST_EXCLUDED, KEPT_NODES = 10, 8
@@ -104,8 +104,10 @@ def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> W
 
 
 def _placed(status: WorkloadStatus, to: AdmissionStatus) -> WorkloadStatus:
-    """A new attempt, unless it is the promised one, or goes on after a pause."""
-    is_new = status.admission is None or holds(status, "Admitted")
+    """A new attempt, unless the last was only promised, or goes on after a pause."""
+    was = condition(status.conditions, "Admitted")
+    was_promised = was is not None and was.status == "False" and was.reason == Reason.WAITING_FOR_VICTIMS
+    is_new = not was_promised and (status.admission is None or holds(status, "Admitted"))
     attempt = status.attempt + (is_new and status.paused is None)
     return replace(status, admission=to, attempt=attempt, moves_to=None)
 
