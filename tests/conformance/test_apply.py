@@ -155,3 +155,20 @@ async def test_an_apply_of_an_older_version_is_a_conflict(apply):
     older = config(x="2")
     older["metadata"]["resourceVersion"] = "1"
     assert "has been modified" in (await apply.refused(409, "one", older))["message"]
+
+
+async def test_a_manager_may_be_renamed_by_writing_the_managed_fields(api, apply, maps):
+    made = await apply("one", config(x="1", y="2"))
+    [entry] = made["metadata"]["managedFields"]
+    change = {"metadata": {"managedFields": [entry | {"manager": "two"}]}}
+    await api.patch(f"{maps}/a", change)
+    left = await apply("two", config(x="1"))
+    assert left["data"] == {"x": "1"} and list(owned(left)) == ["two"]
+
+
+async def test_managed_fields_that_cannot_be_read_change_nothing(api, apply, maps):
+    made = await apply("one", config(x="1"))
+    seized = {"manager": "two", "operation": "Seize", "fieldsType": "FieldsV1", "fieldsV1": {}}
+    for wrong in ([{"manager": "two"}], [seized]):
+        await api.ask("PATCH", f"{maps}/a", {"metadata": {"managedFields": wrong}})
+        assert owned(await api.get(f"{maps}/a")) == owned(made)

@@ -103,6 +103,40 @@ def test_apply_on_the_server_tells_conflicts_and_forces(kubectl):
     assert kubectl("get", "configmap/a", "-o", "jsonpath={.data.x}") == "2"
 
 
+def test_two_managers_of_one_object_each_keep_their_own_and_take_it_away_again(kubectl):
+    thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+    def apply(manager: str, *words: str, code: int = 0, **data: str) -> str:
+        text = json.dumps({**thing, "data": data})
+        return kubectl(*(words or ("apply",)), "--server-side", f"--field-manager={manager}", "-f", "-", stdin=text,
+                       code=code)
+
+    def data() -> dict[str, str]:
+        return json.loads(kubectl("get", "configmap/a", "-o", "jsonpath={.data}"))
+
+    apply("one", x="1", y="2")
+    version = kubectl("get", "configmap/a", "-o", "jsonpath={.metadata.resourceVersion}")
+    apply("one", x="1", y="2")
+    assert kubectl("get", "configmap/a", "-o", "jsonpath={.metadata.resourceVersion}") == version
+    apply("two", z="3")
+    assert "+  z: \"4\"" in apply("two", "diff", code=1, z="4")
+    assert apply("two", "diff", z="3") == ""
+    assert data() == {"x": "1", "y": "2", "z": "3"}
+    apply("one", x="1")
+    assert data() == {"x": "1", "z": "3"}
+    apply("two", w="5")
+    assert data() == {"x": "1", "w": "5"}
+
+
+def test_what_was_applied_by_the_client_goes_on_being_applied_by_the_server(kubectl):
+    kubectl.apply({**MAP, "data": {"x": "1", "y": "2"}})
+    text = json.dumps({**MAP, "data": {"x": "2"}})
+    assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", stdin=text)
+    assert json.loads(kubectl("get", "configmap/a", "-o", "jsonpath={.data}")) == {"x": "2"}
+    assert "configmap/a configured" in kubectl.apply({**MAP, "data": {"x": "3"}})
+    assert json.loads(kubectl("get", "configmap/a", "-o", "jsonpath={.data}")) == {"x": "3"}
+
+
 def test_diff_shows_what_apply_would_do(kubectl):
     kubectl.apply(MAP)
     changed = json.dumps({**MAP, "data": {"x": "2"}})

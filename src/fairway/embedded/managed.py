@@ -12,12 +12,14 @@ then is managed by `before-first-apply`. So a write of an object that nobody app
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from fairway.api.quantities import time_text
 from fairway.embedded.errors import Failure, bad_request
+from fairway.embedded.lastapplied import CLIENT_SIDE, KUBECTL, WHERE, last_applied, renew, unchanged
 from fairway.embedded.schema import PRESERVE
 
 Thing = dict[str, Any]
@@ -61,17 +63,33 @@ def applied(schema: Schema, old: Thing | None, config: Thing, who: Manager, *, n
     own, at = _of(who, fields(schema, config)), time_text(int(now))
     if old is None:
         return _with(config, {who: (at, own)})
-    managers = managers_of(old) or {Manager(BEFORE, UPDATE, who.version): (at, frozenset(fields(schema, old)) - OWN)}
+    managers = managers_of(old) or _first(schema, old, who, at)
     before = managers.pop(who, ("", frozenset()))
     merged, held = merge(schema, old, config), _united(managers)
     _remove(merged, before[1] - own - held, own | held)
     changed, removed = _changes(fields(schema, old), fields(schema, merged))
-    conflicts = {each: found for each, (_, paths) in managers.items() if (found := paths & changed)}
+    taken = frozenset() if force or who.name != KUBECTL else _applied_before(schema, old)
+    conflicts = {each: found for each, (_, paths) in managers.items() if (found := paths & changed - taken)}
     if conflicts and not force:
         raise _conflict(conflicts)
+    if who.name == KUBECTL:
+        renew(merged, config)
     _take(managers, changed | removed)
     managers[who] = before if before[1] == own else (at, own)
     return _with(merged, managers)
+
+
+def _first(schema: Schema, old: Thing, who: Manager, at: str) -> Managers:
+    """The managers of an object that is applied for the first time: kubectl of what it applied itself, else nobody."""
+    own = frozenset(fields(schema, old)) - OWN
+    client = own & (last_applied(partial(fields, schema), old).keys() | {WHERE})
+    found = {CLIENT_SIDE: client, BEFORE: own - client}
+    return {Manager(name, UPDATE, who.version): (at, paths) for name, paths in found.items() if paths}
+
+
+def _applied_before(schema: Schema, old: Thing) -> frozenset[Path]:
+    """The fields that kubectl applied itself, and that nobody changed since."""
+    return unchanged(last_applied(partial(fields, schema), old), fields(schema, old))
 
 
 def written(schema: Schema, old: Thing, new: Thing, who: Manager, now: float) -> None:
@@ -257,6 +275,14 @@ def managers_of(thing: Thing) -> Managers:
                       each.get("subresource", ""))
         found[who] = each.get("time", ""), frozenset(_paths(each.get("fieldsV1") or {}, ()))
     return found
+
+
+def is_readable(entries: Any) -> bool:
+    """Whether these are managedFields: of managers, with fields each."""
+    if not isinstance(entries, list):
+        return False
+    return all(isinstance(it, dict) and it.get("operation") in (APPLY, UPDATE) and it.get("fieldsType") == "FieldsV1"
+               and isinstance(it.get("fieldsV1"), dict) for it in entries)
 
 
 def _with(thing: Thing, managers: Managers) -> Thing:

@@ -221,11 +221,15 @@ class Registry:
 
 
 def _managers(thing: Thing, old: Thing, write: Write) -> Any:
-    """What the object's managedFields are to be: an apply says them, an empty list takes them away."""
+    """What the object's managedFields are to be: an apply says them, another write may replace those that are there,
+    and an empty list takes them away. What cannot be read changes nothing."""
     given = thing["metadata"].get("managedFields")
     if write.who.operation == APPLY:
         return given
-    return None if given in ([], [{}]) else old["metadata"].get("managedFields")
+    known = old["metadata"].get("managedFields")
+    if given in ([], [{}]):
+        return None
+    return given if known and given and managed.is_readable(given) else known
 
 
 def expect(old: Thing, about: Mapping[str, Any], *, kind: Kind) -> None:
