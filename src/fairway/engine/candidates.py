@@ -153,6 +153,7 @@ class CandidateSet:
         for one in {each.key: each.victim.one for each in self.all}.values() if cycle.snapshot.is_social else ():
             self.alike[id(one.workload.podsets)].append(one)
         self.has_cores = any(candidate.pod is None for candidate in self.all)
+        self._has_budgets = any(candidate.budgets for candidate in self.all)
         self.returned = [candidate.victim.one for candidate in self.all if candidate.victim.one.workload.evictions]
         for number, candidate in enumerate(self.all):
             candidate.number = number
@@ -201,6 +202,8 @@ class CandidateSet:
 
     def excess(self, candidates: Iterable[Candidate]) -> int:
         """Pods of candidates not taken yet by which their PodDisruptionBudgets would be exceeded."""
+        if not self._has_budgets:
+            return 0
         pods, disrupted = Counter[Disruption](), self.cycle.disrupted
         for candidate in candidates:
             if candidate.budgets:
@@ -216,8 +219,18 @@ class CandidateSet:
         return sorted(ordered, key=lambda one: (one.number in over, one.pod is None, ranks[one.queue]))
 
     def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """The same order for a caller that takes each before it asks for the next: queues are ranked, and stages found,
-        anew after each. With a mixed rule, a queue that may lose nothing yet is asked again later."""
+        """The same order for a caller that takes each before it asks for the next."""
+        if len(self.queues) > 1 or self._has_budgets:
+            yield from self._ranked_in_turn(candidates)
+            return
+        for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.number)):
+            if not self.rule.may_lose(candidate.queue, None):
+                return
+            yield candidate
+
+    def _ranked_in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Queues are ranked, and stages found, anew after each. With a mixed rule, a queue that may lose nothing yet is
+        asked again later."""
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for candidate in sorted(candidates, key=attrgetter("number"), reverse=True):
             lines[self.stage((candidate,)), candidate.queue].append(candidate)

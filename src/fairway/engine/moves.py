@@ -44,9 +44,9 @@ def find_new_place(one: Running, cycle: Cycle, *, is_whole: bool = False) -> Adm
 def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
     """Keys of the workloads that would find a place in the room that is idle now, off this node; in sum no more than
     there is room for beside what is spoken for."""
-    found, left = set[str](), Spoken()
+    found, left, idle = set[str](), Spoken(), _idle(cycle)
     for one in victims:
-        if (known := _idle_place(one, row, cycle)) is None:
+        if (known := _idle_place(one, row, cycle, idle)) is None:
             continue
         pool, needs = known[0].pool, known[1]
         if pool not in left:
@@ -61,9 +61,9 @@ def movable(victims: Iterable[Running], row: int, cycle: Cycle, spoken: Spoken) 
 
 def speak_for(victims: list[Running], row: int, cycle: Cycle, spoken: Spoken) -> set[str]:
     """Count the room that those of them take which are movable off this node; returns their keys."""
-    moved = movable(victims, row, cycle, spoken)
+    moved, idle = movable(victims, row, cycle, spoken), _idle(cycle)
     for one in victims:
-        if one.workload.key in moved and (known := _idle_place(one, row, cycle)) is not None:
+        if one.workload.key in moved and (known := _idle_place(one, row, cycle, idle)) is not None:
             reserve_idle(spoken, known[0].pool, known[1], cycle)
     return moved
 
@@ -97,9 +97,9 @@ def _idle_sum(pool: str, row: int, cycle: Cycle, spoken: Spoken) -> list[int]:
     return [total - amount for total, amount in zip(rest, spoken[pool])] if pool in spoken else rest
 
 
-def _idle_place(one: Running, row: int, cycle: Cycle) -> tuple[Admission, Needs] | None:
+def _idle_place(one: Running, row: int, cycle: Cycle, idle: Idle) -> tuple[Admission, Needs] | None:
     """Its place off this node, and what it needs there; known for all that are alike."""
-    workload, idle = one.workload, _idle(cycle)
+    workload = one.workload
     key = id(workload.podsets), workload.queue, workload.pools, workload.excluded_nodes, one.lost
     if key not in idle.places:
         idle.places[key] = _aside(one, None, cycle)
