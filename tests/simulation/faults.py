@@ -177,6 +177,9 @@ class Machine(Clock):
     def elapsed(self) -> float:
         return self.base.elapsed()
 
+    def spent(self) -> float:
+        return self.base.spent()
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await self.base.in_thread(work)
 

@@ -1,12 +1,13 @@
 """The life of workloads, run by the whole control plane under virtual time."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
-from simworld import Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
+from simworld import SETTINGS, Thing, World, cluster, is_leaving, is_true, job, names, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.workloads import GATHER_SECONDS
@@ -63,6 +64,19 @@ def test_a_job_that_is_removed_as_it_ends_is_told_to_have_ended() -> None:
     events = play(story, node("n1"))
     assert "Succeeded" in phases
     assert "Cancelled" not in {it["reason"] for it in events}
+
+
+def test_room_that_comes_free_is_given_away_without_waiting_for_other_changes() -> None:
+    async def story(world: World) -> None:
+        await world.crash()
+        world.start(settings=replace(SETTINGS, batch_window=20.0))
+        await world.apply(job("a", seconds=100), job("b"))
+        await world.until(lambda: world.is_in("job-a", "Running"), seconds=90)
+        await world.until(lambda: world.is_in("job-b", "Pending"), seconds=90)
+        await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=150)
+        await world.until(lambda: world.is_in("job-b", "Running"), seconds=5)
+
+    play(story, node("n1", cpu=2))
 
 
 def test_a_workload_names_the_class_of_its_priority() -> None:

@@ -75,9 +75,9 @@ class Writer:
         """What of a plan is to be written."""
         workloads = {one.key: one for one in (*snapshot.pending, *(it.workload for it in snapshot.running))}
         self._workloads = workloads
-        queues = {key: one.queue for key, one in workloads.items()}
-        self.waits.put((it for it in plan.verdicts if isinstance(it, Wait)), workloads, queues)
-        acts = [it for it in plan.verdicts if not isinstance(it, Keep | Wait)]
+        self.waits.put([it for it in plan.verdicts if type(it) is Wait], workloads)
+        acts = [it for it in plan.verdicts if type(it) is not Wait and type(it) is not Keep]
+        queues = {key: one.queue for key, one in workloads.items()} if acts else {}
         made: dict[str, Decided] = {}
         leaving: list[Decided] = []
         for verdict in acts:

@@ -34,6 +34,7 @@ from fairway.settings import DECIDES_BY, Settings, policy_of, told
 
 from .accounts import Accounts
 from .apply import Writer
+from .bind import holds_room
 from .cases import Cases, group_kind, key_of_owner
 from .facts import Facts
 from .forecast import Forecasts
@@ -178,6 +179,8 @@ class Control:
             key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
             self._writer.agenda.note(key)
             self._stands(key)
+            if isinstance(old, PodObject) and holds_room(old) and not (new and holds_room(new)):
+                self._scheduler.freed.set()
             self._idle.note(self._view.workloads.get(key))
             if key in self._view.workloads:
                 self._log(pod_failed(old, new, key))  # type: ignore[arg-type]

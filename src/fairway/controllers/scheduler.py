@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 from fairway.engine import Fault, Plan, Policy, Resize, Snapshot, decide
 from fairway.referee import check
@@ -24,6 +25,7 @@ from .queues import Queues, usage_of
 FIRST_SECONDS, LONGEST_SECONDS = 60.0, 3600.0
 LONGEST_REST, SHOWN_SECONDS = 1.0, 0.5
 LONG_SECONDS = 5.0  # while decisions are written: each that is shown says only when it took place
+T = TypeVar("T")
 Record = Callable[[Snapshot, Plan, Iterable[Fault]], None]
 log = logging.getLogger(__name__)
 
@@ -31,12 +33,13 @@ log = logging.getLogger(__name__)
 class Scheduler:
     def __init__(self, means: Means, policy: Policy, writer: Writer, queues: Queues) -> None:
         self.means, self.policy, self.writer, self.queues = means, policy, writer, queues
-        self.changed, self.urgent = asyncio.Event(), asyncio.Event()
+        self.changed, self.urgent, self.freed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._spent = 0.0  # CPU seconds that deciding and checking took in the last cycle
 
     async def run(self, record: Record, note: Callable[[Plan], None]) -> None:
         """Until cancelled. `record` is given what is refused, `note` every plan carried out. Between two cycles there
-        is a rest twice as long as the first took: deciding leaves most of the time to what is decided. What is urgent
-        ends it."""
+        is a rest twice as long as the first computed: most of the time is left to what is decided. What is urgent
+        ends it. What changes together is decided together, but room that came free is given away at once."""
         clock, facts, again, rested = self.means.client.clock, self.means.facts, None, 0.0
         while True:
             await self._awaken(again)
@@ -47,7 +50,7 @@ class Scheduler:
             if facts.settle() or (again is not None and again <= started):
                 again, plan = await self._cycle(record)
                 note(plan)
-                rested = clock.now() + min(2 * (clock.now() - started), LONGEST_REST)
+                rested = clock.now() + min(2 * self._spent, LONGEST_REST)
             elif facts.is_shown:
                 shown = started + (LONG_SECONDS if self.writer.is_writing else SHOWN_SECONDS)
                 again = shown if again is None else min(again, shown)
@@ -57,7 +60,9 @@ class Scheduler:
         with suppress(TimeoutError):
             await clock.within(max(0.0, until - clock.now()), self.urgent.wait())
         self.urgent.clear()
-        await clock.sleep(self.means.settings.batch_window)
+        with suppress(TimeoutError):
+            await clock.within(self.means.settings.batch_window, self.freed.wait())
+        self.freed.clear()
 
     async def _awaken(self, again: float | None) -> None:
         """Returns when something changed, or at `again`."""
@@ -71,12 +76,13 @@ class Scheduler:
         started = clock.now()
         means.facts.is_shown = False
         snapshot = self.policy.seen(self.queues.remembered(means.facts.state.snapshot(started)))
-        plan = await clock.in_thread(lambda: decide(snapshot, self.policy))
+        self._spent = 0.0
+        plan = await self._compute(lambda: decide(snapshot, self.policy))
         means.metrics.cycle.observe(clock.now() - started)
         late, next_late = overdue(snapshot, means.view.workloads)
         plan = with_verdicts(plan, late)
         checked = clock.now()
-        faults = await clock.in_thread(lambda: check(snapshot, plan))
+        faults = await self._compute(lambda: check(snapshot, plan))
         means.metrics.check.observe(clock.now() - checked)
         if faults:
             record(snapshot, plan, faults)
@@ -87,6 +93,18 @@ class Scheduler:
         self.queues.show(snapshot, plan, usage)
         means.metrics.show(snapshot, plan, usage)
         return min((at for at in (plan.again_at, next_late) if at is not None), default=None), plan
+
+    async def _compute(self, work: Callable[[], T]) -> T:
+        """The result of `work`, from a thread; what it spends counts for the rest."""
+        clock = self.means.client.clock
+
+        def measured() -> T:
+            began = clock.spent()
+            result = work()
+            self._spent += clock.spent() - began
+            return result
+
+        return await clock.in_thread(measured)
 
     def _assume(self, snapshot: Snapshot, plan: Plan) -> None:
         """The next cycle sees it before the API server does."""

@@ -3,11 +3,12 @@
 The first verdict on a workload is written as fast as any decision, but that its queue does not exist a moment later: a
 queue made with its first workloads may be seen after them. After that another reason goes before all else;
 other words are written every ten seconds and a position that alone has changed once a minute, but sooner where the
-workload is among the next. So what one finished job costs is bounded however many wait: a cycle only notes the verdicts
-that changed, and the words are made when they are written.
+workload is among the next. So what one finished job costs is bounded however many wait: a plan is noted a few verdicts
+at a time, what starts is written meanwhile, and the words are made when they are written.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -22,6 +23,7 @@ from .status import Said, holds
 
 MINUTE, WORDS_SECONDS, SECONDS_A_PLACE, QUEUE_SECONDS = 60.0, 10.0, 2.0, 1.0
 NEXT = MINUTE / SECONDS_A_PLACE  # workloads that are told sooner than others that they moved up
+SLICE = 256  # verdicts that are noted before other tasks have a turn
 
 
 class Waits:
@@ -34,29 +36,55 @@ class Waits:
         self._written: dict[str, float] = {}  # when
         self._workloads: Mapping[str, Workload] = {}
         self._queues: Mapping[str, str] = {}
+        self._next: Sequence[Wait] = ()
+        self._is_new_plan = asyncio.Event()
+        self._left: set[str] = set()  # since the plan was made that is being noted
 
-    def put(self, waits: Iterable[Wait], workloads: Mapping[str, Workload], queues: Mapping[str, str]) -> None:
-        """The waits of a plan; `workloads`: all that it is about, and their queues."""
-        self._workloads, self._queues, said = workloads, queues, self._said
-        for key in said.keys() - workloads.keys():
-            self.forget(key)
-        is_noted = self._renewals.is_noted
-        for verdict in waits:
-            verdict = verdict if verdict.starts_at is None else _rounded(verdict)  # no call for most
-            key, before = verdict.workload, said.get(verdict.workload)
-            if before is verdict:
-                continue
-            said[key] = verdict
-            is_alike = before and before.facts is verdict.facts and before.starts_at == verdict.starts_at
-            if is_alike and before.reason is verdict.reason and verdict.position > NEXT and is_noted(key):
-                continue  # of thousands that move up most have a turn within the minute already
-            if before is None or before != verdict:
-                self._note(verdict, before)
+    def put(self, waits: Sequence[Wait], workloads: Mapping[str, Workload]) -> None:
+        """The waits of a plan, to be noted soon; `workloads`: all that it is about."""
+        self._next, self._workloads = waits, workloads
+        self._is_new_plan.set()
 
     def forget(self, key: str) -> None:
         """It waits no longer."""
         self._said.pop(key, None)
         self._written.pop(key, None)
+        self._left.add(key)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._renewals.run(self._renew))
+            while True:
+                await self._is_new_plan.wait()
+                self._is_new_plan.clear()
+                await self._take_note(self._next, self._workloads)
+
+    async def _take_note(self, waits: Sequence[Wait], workloads: Mapping[str, Workload]) -> None:
+        """Of a whole plan, whatever is decided meanwhile: else the last in line would never be told why they wait."""
+        self._queues = {key: one.queue for key, one in workloads.items()}
+        for key in self._said.keys() - workloads.keys():
+            self.forget(key)
+        self._left.clear()
+        for first in range(0, len(waits), SLICE):
+            await self.means.client.clock.sleep(0)
+            self._note_slice(waits[first : first + SLICE])
+
+    def _note_slice(self, waits: Sequence[Wait]) -> None:
+        said, left, is_noted = self._said, self._left, self._renewals.is_noted
+        soon = self.means.now() + WORDS_SECONDS
+        for verdict in waits:
+            verdict = verdict if verdict.starts_at is None else _rounded(verdict)  # no call for most
+            key, before = verdict.workload, said.get(verdict.workload)
+            if before is verdict or key in left:
+                continue
+            said[key] = verdict
+            if before and before.reason is verdict.reason and verdict.position > NEXT:
+                is_alike = before.facts is verdict.facts and before.starts_at == verdict.starts_at
+                if is_noted(key, soon + MINUTE if is_alike else soon):
+                    continue  # of thousands whose place or words change most have a turn by then already
+            if before is None or before != verdict:
+                self._note(verdict, before)
 
     def _note(self, verdict: Wait, before: Wait | None) -> None:
         key = verdict.workload
@@ -75,10 +103,6 @@ class Waits:
         """Whether its Workload has no status yet."""
         seen = self.means.view.workloads.get(key)
         return seen is not None and not seen.status.phase
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        await self._renewals.run(self._renew)
 
     async def tell_first(self, key: str) -> None:
         verdict = self._said.get(key)
@@ -100,7 +124,8 @@ class Waits:
 
         def make(it: WorkloadObject) -> WorkloadStatus:
             is_leaving = holds(it.status, "Evicted") and it.status.admission is not None
-            if is_leaving or holds(it.status, "Admitted") or life.is_over(it.status):
+            has_left = key not in self._said  # it was decided anew while this was tried: what it is promised stays
+            if has_left or is_leaving or holds(it.status, "Admitted") or life.is_over(it.status):
                 return it.status
             return life.wait(life.revoke(it.status), words, verdict.position)
 

@@ -84,14 +84,15 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
     for line in lines.values():
         leader, reason, facts = None, Reason.NO_ROOM, Facts()
         for workload, first in line.equivalents:
-            key, known = workload.key, before.get(workload.key)
+            known, place = before.get(key := workload.key), places[key]
             if line.is_strict:
                 reason, facts = follow(workload, first, cycle)
             elif first is not leader:
                 leader, reason, facts = first, waits[first.key].reason, waits[first.key].facts
-            if not (known and known.facts is facts and known.reason is reason and known.position == places[key]):
-                known = Wait(key, reason, facts, places[key])
-            verdicts[key] = waits[key] = known
+            if known is None or known.facts is not facts or known.reason is not reason or known.position != place:
+                known = Wait(key, reason, facts, place)
+            waits[key] = known
+    verdicts |= waits
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts and one.is_promised:
             verdicts[key] = cycle.confirm(one)

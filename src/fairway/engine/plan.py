@@ -190,9 +190,10 @@ class Admit:
     backfilled_for: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Wait:
-    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`."""
+    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`. A value that nothing changes,
+    as all verdicts; a frozen one takes four times as long to make, and a plan may have thousands."""
 
     workload: str
     reason: Reason

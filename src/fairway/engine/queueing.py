@@ -62,7 +62,7 @@ def by_priority(line: list[Workload], tree: QueueTree) -> None:
     """The higher priority; of equals the one with the least slack before its deadline; of those the one that needs
     least, as far as the queue has learned, after the first gang that is overdue."""
     if line and tree.branches[line[0].queue].queue.ledger.runtimes:
-        kin = [tree.learned.known_as(one) for one in line]
+        kin = tree.learned.all_known_as(line)
         waited = tree.snapshot.now - np.array([one.submitted for one in line])
         tree.patience.setdefault(line[0].queue, patience(line[0].queue, waited, tree))
         gang = overdue(line, kin, tree)
@@ -112,12 +112,11 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
 def sort_by_need(line: list[Workload], kin: Sequence[Kin], waited: Values, tree: QueueTree) -> None:
     """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
     workload has waited."""
-    known, sizes = tree.needs, list[float]()
-    for one, runtime_group, like in kin:
-        size = known.get(like)
-        if size is None:
-            size = known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(runtime_group.gpus, 1.0))
-        sizes.append(size)
+    known = tree.needs
+    for one, group, like in {each[2]: each for each in kin}.values():
+        if like not in known:
+            known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(group.gpus, 1.0))
+    sizes = [known[like] for _, _, like in kin]
     needs = np.floor(np.array(sizes) - waited / (tree.policy.halving * tree.patience[line[0].queue]))
     line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
@@ -426,8 +425,7 @@ def positions(lines: Mapping[str, PendingQueue], started: Container[str]) -> dic
 
 def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:
     """By submission and name, then as the policy, else the queue says, then those that have waited too long first."""
-    waiting.sort(key=attrgetter("key"))
-    waiting.sort(key=attrgetter("submitted"))
+    waiting.sort(key=attrgetter("submitted", "key"))  # as it is in a snapshot: nothing is to be moved
     if tree.policy.ordering:
         waiting.sort(key=tree.policy.ordering)
     else:

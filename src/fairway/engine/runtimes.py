@@ -269,6 +269,10 @@ class Learned:
         """The workload, its kin, and a number that it shares with those that are expected to run alike."""
         return self._runtime_groups.get(id(workload)) or self._found(workload)
 
+    def all_known_as(self, line: Sequence[Workload]) -> list[tuple[Workload, RuntimeGroup, int]]:
+        """`known_as` of each."""
+        return [known or self._found(one) for one, known in zip(line, map(self._runtime_groups.get, map(id, line)))]
+
     def _found(self, one: Workload) -> tuple[Workload, RuntimeGroup, int]:
         runtime_group, numbers = runtime_group_of(one), self._numbers
         like = one.queue, runtime_group.groups[0], runtime_group.gpus, one.time_limit, one.expected_runtime

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -127,6 +128,7 @@ class State:
         self._disruptions: dict[str, Disruption] = {}
         self._pods: dict[str, Pod] = {}
         self._pending: dict[str, Workload] = {}
+        self._is_in_order = True  # what waits, by submission and key
         self._running: dict[str, Running] = {}
         self._ended: dict[str, Ended] = {}
         self._told: dict[str, Workload | Running | Ended | None] = {}
@@ -299,6 +301,7 @@ class State:
                     self._charge(node, key, charge)
             case Workload():
                 self._ended.pop(key, None)
+                self._is_in_order &= key in self._pending
                 self._pending[key] = self._shared(fact)
             case _:
                 self._pending.pop(key, None)
@@ -407,6 +410,9 @@ class State:
             if (row := self._rows.get(name)) is not None:
                 self._write(name, row)
         self._dirty.clear()
+        if not self._is_in_order:
+            waiting = sorted(self._pending.values(), key=attrgetter("submitted", "key"))
+            self._pending, self._is_in_order = {one.key: one for one in waiting}, True
         layout = self._layout
         return Snapshot(
             now=now,

@@ -49,9 +49,9 @@ class Agenda:
                 heappush(self._order, (at, next(self._number), key))
                 self._changed.set()
 
-    def is_noted(self, key: str) -> bool:
-        """Whether `key` is to have a turn."""
-        return key in self._due
+    def is_noted(self, key: str, by: float = inf) -> bool:
+        """Whether `key` is to have a turn by then."""
+        return self._due.get(key, inf) < by
 
     def hurry(self, key: str) -> None:
         """`key` gets a turn now, at the rank that it has now."""
