@@ -79,7 +79,7 @@ from .team.door import Address, Door, Team, listen
 from .team.rights import shared
 
 LOOK_SECONDS = 0.02
-GC_THRESHOLD = (50_000, 4, 50)  # more than a decision on 5,000 that wait makes; at 700, Python's own, it takes a fifth
+GC_THRESHOLD = (30_000, 7, 50)  # more than a decision on 5,000 that wait makes; at 700, Python's own, it takes a fifth
 SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
 LEAVE_PODS = signal.SIGUSR1
 

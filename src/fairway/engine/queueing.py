@@ -298,20 +298,24 @@ class Order:
     def in_order(self, started: Container[str]) -> Iterator[Workload]:
         """What is next, given all verdicts so far; `started`: keys of what got what it asked for."""
         touched, top = self._tree.touched, self._top
-        while top.head is not None:
-            node = top
-            while node.line is None:
-                node = node.children[node.keys[0][-1]]
-            workload = node.head
-            assert workload is not None
-            yield workload
-            node.head = node.line.pass_on(has_started=workload.key in started)
-            if touched:
-                for name in sorted(touched - {workload.queue}):
-                    if name in self._nodes:
-                        self._key_up(self._nodes[name])
-                touched.clear()
-            self._key_up(node)
+        try:
+            while top.head is not None:
+                node = top
+                while node.line is None:
+                    node = node.children[node.keys[0][-1]]
+                workload = node.head
+                assert workload is not None
+                yield workload
+                node.head = node.line.pass_on(has_started=workload.key in started)
+                if touched:
+                    for name in sorted(touched - {workload.queue}):
+                        if name in self._nodes:
+                            self._key_up(self._nodes[name])
+                    touched.clear()
+                self._key_up(node)
+        finally:
+            for node in self._nodes.values():
+                node.parent = None  # else each keeps the other, and its line, until garbage is collected
 
     def _node(self, branch: Branch) -> QueueNode:
         """The node of a queue, made with those of its ancestors."""
