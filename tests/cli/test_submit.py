@@ -271,6 +271,17 @@ def test_a_file_that_cannot_be_queued_makes_nothing(machine: Machine, thing: str
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
 
 
+def test_what_was_made_of_a_file_is_told_also_where_a_later_object_is_refused(machine: Machine) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "none", "command": ["sleep", "60"]}]}
+    jobs = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+            for name in ("early", "early", "late")]  # fmt: skip
+    (machine.folder / "three.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs}))
+    said = machine.run("submit", "-f", "three.json", status=1)
+    assert "there is a Job 'early' already" in said
+    assert said.startswith("early queued in default") and "late" not in said
+    machine.run("cancel", "early")
+
+
 def test_options_stand_in_the_job_where_kubernetes_has_them(machine: Machine) -> None:
     words = "--retries 3 --requeue-on 75,oom,node-lost --grace 2m --checkpoint-interval 15m --deadline 2h"
     words += " --notify https://chat.example/hook --no-preemptible --expected-runtime 30m"
@@ -283,6 +294,7 @@ def test_options_stand_in_the_job_where_kubernetes_has_them(machine: Machine) ->
     assert made["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [75, 137]
     assert (notes["checkpoint-interval"], notes["preemptible"], notes["expected-runtime"]) == ("15m", "false", "30m")
     assert notes["notify"] == "https://chat.example/hook" and notes["deadline"].endswith("Z")
+    assert re.search(r"\ndeadline: +\S", machine.run("status", "full"))
 
 
 @pytest.mark.parametrize(

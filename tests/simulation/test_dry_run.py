@@ -93,6 +93,19 @@ def test_it_says_what_would_help_a_job_that_waits() -> None:
     assert helps == ["in queue default it would start now"] and why.endswith("; in queue default it would start now")
 
 
+def test_it_says_when_a_job_starts_for_which_no_forecast_was_written_yet() -> None:
+    async def story(world: World) -> tuple[object, list[str]]:
+        await world.apply(job("first", seconds=3600, cpu="4", annotations={"fairway.dev/time-limit": "1h"}))
+        await world.until(lambda: world.is_in("job-first", "Running"))
+        await world.apply(job("next", cpu="4"))
+        await world.until(lambda: world.is_in("job-next", "Pending"))
+        untold = (await world.workload("job-next"))["status"].get("forecast")
+        return untold, await would_help(world.client, "default/job-next", is_foretold=False)
+
+    untold, helps = play(story, node("n1", cpu=4))
+    assert untold is None and helps[-1].startswith("forecast: starts ")
+
+
 def test_it_says_what_would_help_a_job_for_which_no_workload_stands_yet() -> None:
     async def story(world: World) -> list[str]:
         await world.apply(queue("small", cpu=1), job("old", labels={"fairway.dev/queue": "small"}))

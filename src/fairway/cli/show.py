@@ -51,6 +51,7 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         "podsets": ", ".join(map(_podset, spec.get("podSets") or ())),
         "priority": spec.get("priorityClassName"),
         "limit": spec.get("timeLimit"),
+        "deadline": clock_time(spec.get("deadline"), now),
         "after": ", ".join(spec.get("after") or ()),
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),

@@ -5,7 +5,8 @@ cluster it runs in an image, so --image is needed there. Mistakes are found befo
 environment is kept in a Secret (variables.py), and what becomes of the workload is printed in one line (verdict.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -35,6 +36,7 @@ from .verdict import first_verdict
 from .whatif import dry_run as foretell
 
 Thing = dict[str, Any]
+AT_ONCE = 8  # objects of a file that are told of together
 CLOSED = '.fairway.dev": failed to call webhook'
 NO_WEBHOOK = (
     "Fairway's webhook does not answer, so nothing is let in; no controller runs? `fairway install --check` says what "
@@ -89,8 +91,7 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
     if order.dry_run:
         return max([await _foretell(client, it, order) for it in drafts])
     files = packed(order.sync) if order.sync and not view.is_here else {}
-    made = [await make(client, it, values, files) for it in drafts]
-    await _tell(client, drafts, made, order)
+    made = await _made(client, drafts, order, lambda it: make(client, it, values, files))
     await warn(client)
     if order.watch:
         await _watch(client, drafts[0])
@@ -209,6 +210,23 @@ async def make(client: Client, draft: Draft, values: dict[str, str], files: Mapp
     return made
 
 
+async def _made(
+    client: Client, drafts: Sequence[Draft], order: SimpleNamespace, make: Callable[[Draft], Awaitable[Thing]]
+) -> list[Thing]:
+    """Made in their order, and told of a few at a time: of the first also where a later one is refused."""
+    made, told = list[Thing](), 0
+    try:
+        for draft in drafts:
+            made.append(await make(draft))
+            if order.output == "table" and len(made) - told == AT_ONCE:
+                await _tell(client, drafts[told : len(made)], made[told:], order)
+                told = len(made)
+    finally:
+        if made[told:]:
+            await _tell(client, drafts[told : len(made)], made[told:], order)
+    return made
+
+
 async def _create(client: Client, draft: Draft) -> Thing:
     """A Job without the Service that its ranks meet in would wait for ever: both, or none."""
     with _by_option(draft):
@@ -232,10 +250,10 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
     if order.output != "table":
         show(order.output, names if order.file else names[0], lambda: None)
         return
-    for draft, thing, name in zip(drafts, made, names):
-        workload = Ref(kinds.WORKLOADS, name["workload"], draft.ref.namespace)
-        is_awaited = not order.follow
-        verdict = await first_verdict(client, workload, thing["metadata"]["uid"]) if is_awaited else ""
+    places = [Ref(kinds.WORKLOADS, name["workload"], name["namespace"]) for name in names]
+    uids = [it["metadata"]["uid"] for it in made] if not order.follow else []
+    verdicts = await asyncio.gather(*(first_verdict(client, *it) for it in zip(places, uids)))
+    for draft, name, verdict in zip(drafts, names, verdicts or [""]):
         line = f"{name['name']} queued in {name['queue']}" + (f": {verdict}" if verdict else "")
         click.echo(line, err=order.follow)
         for note in draft.program.notes if draft.program else ():
@@ -256,8 +274,13 @@ async def _watch(client: Client, draft: Draft) -> None:
 
     key = (draft.ref.namespace, name_of(draft.thing["kind"], draft.ref.name))
     waits = ("waiting", "starting", "suspended")
-    await watch(client, draft.ref.namespace, Filter(queue=draft.queue),
-                lambda known: key in known and known[key].state not in waits)  # fmt: skip
+    try:
+        await watch(client, draft.ref.namespace, Filter(queue=draft.queue),
+                    lambda known: key in known and known[key].state not in waits)  # fmt: skip
+    except asyncio.CancelledError:
+        name = draft.ref.name
+        click.echo(f"\n{name} stays queued: `fairway why {name}` says why, `fairway cancel {name}` ends it", err=True)
+        raise
 
 
 async def _follow(client: Client, draft: Draft, made: Thing) -> int:

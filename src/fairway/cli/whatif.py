@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fairway.api.objects import Part
     from fairway.api.types import WorkloadObject
     from fairway.engine import Policy, World
+    from fairway.offline import Case
 
 Thing = dict[str, Any]
 
@@ -101,12 +102,17 @@ async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str
 
     case = Case(world, await policy_of(client), key)
     changes, sooner = await client.clock.in_thread(case.helps)
-    none = NO_NODE if not has_usable_node(world) else "" if is_foretold else _none(case.unforeseen())
-    return [*changes, *_sooner(sooner, world.now), *[f"forecast: {none}"] * bool(none)]
+    starts = NO_NODE if not has_usable_node(world) else ""
+    if not (starts or is_foretold):
+        starts = await client.clock.in_thread(lambda: _outlook(case))
+    return [*changes, *_sooner(sooner, world.now), *[f"forecast: {starts}"] * bool(starts)]
 
 
-def _none(why: str) -> str:
-    return f"none: {why}" if why else "none yet: the next one is on its way"
+def _outlook(case: "Case") -> str:
+    """When it starts, where the controller has not told yet: after a burst of work it rests for minutes."""
+    why, now = case.unforeseen(), case.world.now
+    starts = "" if why or case.is_long() else start(case.foretold(), now)
+    return f"starts {starts}" if starts else f"none: {why}" if why else "none yet: the next one is on its way"
 
 
 async def policy_of(client: Client) -> "Policy":

@@ -70,7 +70,7 @@ class Case:
         if isinstance(verdict, Wait):
             verdict = replace(verdict, facts=tries.facts(verdict))
             sooner = None if would_start(verdict.facts) else self.sooner()
-            told = {"forecast": self._foretold(), "sooner": sooner}
+            told = {"forecast": self.foretold(), "sooner": sooner}
         for name, kind in (("wouldEvict", Evict), ("wouldShrink", Resize)):
             victims = [one.workload for one in verdicts if isinstance(one, kind) and one.beneficiary == self.key]
             told[name] = names(victims, ours, queues) or None
@@ -117,9 +117,13 @@ class Case:
                 held[one.workload.key] = amount
         return in_use(held, facts.resource, self.ours, self.queues)
 
+    def is_long(self) -> bool:
+        """Whether more wait than are followed: a forecast would take more than a moment."""
+        return len(self.world.pending) > MOST_WAITING
+
     def unforeseen(self) -> str:
         """Why there is no forecast for it; "" where it is only not made yet."""
-        if len(self.world.pending) > MOST_WAITING or not any(snapshot_of(self.world).is_usable):
+        if self.is_long() or not any(snapshot_of(self.world).is_usable):
             return ""
         futures = Futures(self.world, self.policy, Question(only=self.key, effort=ROUGHLY))
         line = {one.key: row for row, one in enumerate(futures.line)}
@@ -152,7 +156,7 @@ class Case:
         gained = starts.get(own, inf) - starts.get(best, inf)
         return {"queue": best, "at": moment(starts[best])} if best != own and gained >= SOONER_SECONDS else None
 
-    def _foretold(self) -> Entry | None:
-        """In the shape of `status.forecast`."""
+    def foretold(self) -> Entry | None:
+        """When it will start, in the shape of `status.forecast`."""
         it = self.forecast()
         return it and {"p50": moment(it.p50), "p90": moment(it.p90) if it.p90 < inf else None, "rough": it.is_rough}
