@@ -202,7 +202,7 @@ async def test_after_a_cut_and_many_missed_changes_the_page_equals_a_fresh_load(
         other = await opened(shown, chrome, "/waiting")
         page = await opened(shown, chrome, "/waiting", script=CUT)
         await page.evaluate("cut()")
-        await page.wait_for_function("() => isLost")
+        await page.wait_for_function("() => trouble")
         for at in (1, 3, 4, 5):
             await shown.put(workload(f"vision/job-wait-{at}", "vision", at, status=WAITS | {"message": f"turn {at}"}))
             await other.wait_for_selector(f"tr:has-text('turn {at}')")

@@ -11,10 +11,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISFIFO
+from urllib.parse import urlsplit
 
 import click
 
@@ -71,13 +72,14 @@ def _of_team() -> str:
 @dataclass(frozen=True, slots=True)
 class Page:
     """Where the page of which cluster is served. `is_own`: its link carries a token that stands for `config`; else each
-    viewer brings one. `home`: the namespace of the controller."""
+    viewer brings one. `home`: the namespace of the controller. `key`: by which open tabs know it after a restart."""
 
     config: Config
     host: str = LOOPBACK
     port: int = 0
     is_own: bool = True
     home: str = NAMESPACE
+    key: str = ""
 
 
 async def _serve(page: Page) -> None:
@@ -106,7 +108,7 @@ async def served(page: Page) -> AsyncIterator[str]:
     clock, token = Clock(), Chance().token() if page.is_own else ""
     async with http_transport(page.config, clock) as own, http_transport(bare(page.config), clock) as nobody:
         world = World(Client(own, clock), page.config.namespace, page.home)
-        access = Access(world, token, nobody)
+        access = Access(world, token, nobody, page.key)
         dashboard = Dashboard(world, access, desk=desk(), host=page.host, port=page.port)
         async with dashboard.serve() as address:
             yield f"{address}/now" + (f"#token={token}" if token else "")
@@ -125,15 +127,32 @@ async def of_team(config: Config, address: Path) -> None:
         address.unlink(missing_ok=True)
 
 
-async def beside(config: Config) -> None:
+async def beside(config: Config, folder: Path) -> None:
     """The page of the cluster of this machine, until cancelled; its link goes to standard error, for a terminal or for
     the program that reads it. A file or the journal would keep its token, so there is no page then: `fairway dashboard`
     serves one. Without a port for it all else works."""
     if not (sys.stderr.isatty() or S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode)):
         return
     try:
-        async with served(Page(config)) as link:
+        async with _again(config, folder / "page.key") as link:
             click.echo(f"what happens there: {link}", err=True)
             await asyncio.get_running_loop().create_future()
     except OSError as error:
         log.warning("the dashboard is not served: %s", error)
+
+
+@asynccontextmanager
+async def _again(config: Config, file: Path) -> AsyncIterator[str]:
+    """Serves the page at the port of the last time, with the key of all times, which a private file keeps: tabs that
+    are open come back by themselves after a restart. At another port where that one is taken."""
+    from fairway.embedded.keys import write_private
+
+    port, _, key = file.read_text().partition(" ") if file.exists() else ("0", "", Chance().token())
+    page = Page(config, port=int(port), key=key)
+    async with AsyncExitStack() as stack:
+        try:
+            link = await stack.enter_async_context(served(page))
+        except OSError:
+            link = await stack.enter_async_context(served(replace(page, port=0)))
+        write_private(file, f"{urlsplit(link).port} {key}")
+        yield link

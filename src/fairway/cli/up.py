@@ -118,7 +118,7 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
         click.echo(str(folder / "kubeconfig"))
         async with asyncio.TaskGroup() as tasks:
             config = load([folder / "kubeconfig"])
-            tasks.create_task(of_team(config, folder / "page") if offer.get("team") else beside(config))
+            tasks.create_task(of_team(config, folder / "page") if offer.get("team") else beside(config, folder))
             tasks.create_task(control(transport, folder, settings))
 
     bounds = Bounds(settings.log_retention, int(settings.log_gib * (1 << 30)))

@@ -4,19 +4,24 @@ A request shows a bearer token. The dashboard's own token, which its link carrie
 dashboard was started with; any other is the viewer's own and goes to the API server as it is. What a viewer may see is
 asked of the API server as that viewer: all namespaces first, else each namespace that holds workloads; it is kept for a
 minute. The page can do nothing that the viewer's token cannot.
+
+The dashboard's own token is new with each start. A dashboard with a key, which lasts, tells that to the tabs of its
+link; they keep it in memory alone. After a restart a tab asks whoever answers at its address for a proof of the key,
+then shows the key and is told the new token. So another program at the same port learns nothing that is good.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from hmac import compare_digest
+from hmac import compare_digest, digest
 
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import Config
 from fairway.kube.transport import Request, Response, Transport
 
+from .workload import Workload
 from .world import World, may
 
 FRESH_SECONDS = 60.0
@@ -40,6 +45,10 @@ class Sight:
     def sees(self, namespace: str) -> bool:
         return self.sees_all or namespace in self.namespaces
 
+    def name(self, it: Workload) -> str:
+        """What the viewer is told that a workload is called."""
+        return it.name if self.sees(it.namespace) else f"a workload of queue {it.queue}"
+
 
 @dataclass(slots=True)
 class Viewer:
@@ -53,10 +62,11 @@ class Viewer:
 
 
 class Access:
-    """`token`: the dashboard's own; empty where every viewer brings one. `bare`: a transport without credentials."""
+    """`token`: the dashboard's own; empty where every viewer brings one. `bare`: a transport without credentials.
+    `key`: what lasts of the dashboard over restarts; empty of one that does not come back."""
 
-    def __init__(self, world: World, token: str, bare: Transport) -> None:
-        self._world, self._token, self._bare = world, token, bare
+    def __init__(self, world: World, token: str, bare: Transport, key: str = "") -> None:
+        self._world, self._token, self._bare, self._key = world, token, bare, key
         self._viewers: dict[bytes, Viewer] = {}
 
     async def viewer(self, shown: str) -> Viewer:
@@ -75,14 +85,25 @@ class Access:
             sight = await self._sight(client, asked)
         except ApiError as error:
             self._viewers.pop(key, None)
-            raise Refused(f"the API server refuses this token: {error.message or error.status}") from error
+            old = "it is not that of the link which `fairway dashboard` printed last, and " if self._token else ""
+            why = error.message or error.status
+            raise Refused(f"this token is not good: {old}the API server says: {why}") from error
         if len(self._viewers) >= MOST_VIEWERS:
             self._viewers.pop(min(self._viewers, key=lambda it: self._viewers[it].until))
         found = self._viewers[key] = Viewer(user, client, sight, now + FRESH_SECONDS, asked)
         return found
 
+    def lasting(self, viewer: Viewer) -> dict[str, str] | None:
+        """What keeps a tab of the dashboard's link in use after a restart: the token of now, and the key."""
+        is_own = self._key and viewer.client is self._world.client
+        return {"token": self._token, "key": self._key} if is_own else None
+
+    def proof(self, words: str) -> bytes:
+        """Shows that the dashboard has the key (HMAC-SHA256); nothing of one without."""
+        return digest(self._key.encode(), words.encode(), "sha256") if self._key else b""
+
     def _is_own(self, shown: str) -> bool:
-        return bool(self._token) and compare_digest(shown.encode(), self._token.encode())
+        return any(it and compare_digest(shown.encode(), it.encode()) for it in (self._token, self._key))
 
     def _client_of(self, token: str) -> Client:
         own = self._world.client

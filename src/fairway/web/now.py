@@ -4,9 +4,10 @@ Its first lines say whether Fairway decides, and which GPUs are free while workl
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from fairway.api.quantities import Malformed, time
@@ -24,6 +25,8 @@ MOST_POOLS = 4
 """Pools with free GPUs that are named."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
+
+SORTS = {"": attrgetter("pool", "domain"), "free": lambda row: (row.pool, -row.free, row.name)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +52,16 @@ class Node:
 
 
 def page(world: World, ask: Ask) -> Page:
-    found = [row for row in rows(world) if _is_chosen(row, ask)]
-    found.sort(key=_by_room if ask.get("sort") == "free" else _by_place)
+    found = list(filter(_chosen(ask), rows(world)))
+    found.sort(key=SORTS.get(ask.get("sort"), SORTS[""]))
     part = window(ask, found, NODES)
     shown: Sequence[Row] = part["items"]
-    pools = [(pool, _sums(it for it in found if it.pool == pool)) for pool, _ in groupby(shown, lambda it: it.pool)]
+    pools = [(pool, _sums([it for it in found if it.pool == pool])) for pool, _ in groupby(shown, attrgetter("pool"))]
     sums, ends, least = _sums(found), Ends(world, ask.now), _least(world)
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
         "idle": idle(world, ask, found), "queues": queue_choices(world), "denied": world.denied,
-        "mapped": [(pool, len(list(them))) for pool, them in groupby(found, lambda it: it.pool)]
+        "mapped": [(pool, len(list(them))) for pool, them in groupby(found, attrgetter("pool"))]
         if len(found) > MAPPED else [],
     }  # fmt: skip
     lists = {
@@ -67,14 +70,6 @@ def page(world: World, ask: Ask) -> Page:
     }
     made = drawn("now", "Now", facts, lists, ask.before)
     return replace(made, lists={**made.lists, "map": {it.name: it.cells for it in found}}) if facts["mapped"] else made
-
-
-def _by_place(row: Row) -> tuple[str, str]:
-    return row.pool, row.domain
-
-
-def _by_room(row: Row) -> tuple[str, int, str]:
-    return row.pool, -row.free, row.name
 
 
 def queue_choices(world: World) -> list[tuple[str, str]]:
@@ -141,17 +136,20 @@ def _shown(holder: Holder, ask: Ask, ends: Ends) -> Shown:
     return Shown(it if ask.sight.sees(it.namespace) else None, it.queue, it.state, holder.part, ends.of(it))
 
 
-def _is_chosen(row: Row, ask: Ask) -> bool:
-    """Whether the viewer may see the node, and the filters take it: a queue, free GPUs or a problem, a text."""
-    text, queue = ask.get("q").lower(), ask.get("queue")
-    if not ask.sight.sees_nodes and not any(ask.sight.sees(it.it.namespace) for it in row.holders):
-        return False
-    return (
-        (not queue or any(it.it.queue == queue for it in row.holders))
-        and (ask.get("show") != "free" or row.free > 0)
-        and (ask.get("show") != "problem" or bool(row.problem))
-        and (not text or any(text in name.lower() for name in _names(row, ask)))
-    )
+def _chosen(ask: Ask) -> Callable[[Row], bool]:
+    """Whether the viewer may see a node, and the filters take it: a queue, free GPUs or a problem, a text. Only what is
+    chosen is asked of each of thousands."""
+    text, queue, show, sight = ask.get("q").lower(), ask.get("queue"), ask.get("show"), ask.sight
+    tests: list[Callable[[Row], bool]] = []
+    if not sight.sees_nodes:
+        tests.append(lambda row: any(sight.sees(it.it.namespace) for it in row.holders))
+    if queue:
+        tests.append(lambda row: any(it.it.queue == queue for it in row.holders))
+    if show in ("free", "problem"):
+        tests.append(lambda row: row.free > 0 if show == "free" else bool(row.problem))
+    if text:
+        tests.append(lambda row: any(text in name.lower() for name in _names(row, ask)))
+    return (lambda row: all(test(row) for test in tests)) if tests else lambda row: True
 
 
 def _names(row: Row, ask: Ask) -> Iterator[str]:
@@ -162,14 +160,8 @@ def _names(row: Row, ask: Ask) -> Iterator[str]:
             yield from (holder.it.name, holder.it.user)
 
 
-def _sums(found: Iterable[Row]) -> Counter[str]:
+def _sums(them: Sequence[Row]) -> dict[str, int]:
     """Nodes, and their GPUs by state."""
-    sums: Counter[str] = Counter()
-    for row in found:
-        sums["nodes"] += 1
-        sums["problems"] += bool(row.problem)
-        sums["gpus"] += row.gpus
-        sums["held"] += row.held
-        sums["free"] += row.free
-        sums["idle"] += len(row.idle)
-    return sums
+    sums = {name: sum(map(attrgetter(name), them)) for name in ("gpus", "held", "free")}
+    idle, problems = sum(len(it.idle) for it in them), sum(bool(it.problem) for it in them)
+    return sums | {"nodes": len(them), "idle": idle, "problems": problems}

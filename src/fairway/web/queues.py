@@ -4,20 +4,20 @@ What queues hold and have waiting is counted from their workloads as they are no
 is as of the Queue's status, which is some seconds old, with many queues up to a minute.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fairway.api import types
 from fairway.api.quantities import Malformed, duration, exact, format, parse, time
 from fairway.engine import DEVICE, GPU
 
 from .page import Ask, Page, drawn
-from .workload import Workload
+from .workload import OVER
 from .world import World, lines_above
 
-HOUR = 3600.0
+MOST_USERS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,15 @@ class Row:
         return max(0.0, (self.guaranteed or 0.0) - self.held)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tally:
-    """What a queue and all below it have now; GPUs, and how many workloads wait."""
+    """What a queue and all below it have now; GPUs, and how many workloads wait. `users`: what each holds that may be
+    seen."""
 
-    held: Counter[str]
-    users: Counter[str]
+    held: float = 0.0
+    asked: float = 0.0
+    waits: int = 0
+    users: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -114,22 +117,17 @@ def _tree(queues: Mapping[str, types.QueueObject]) -> Iterator[tuple[str, types.
 
 
 def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
-    found: defaultdict[str, Tally] = defaultdict(lambda: Tally(Counter(), Counter()))
+    found: defaultdict[str, Tally] = defaultdict(Tally)
     for it in world.workloads.values():
-        if it.state in ("finished", "failed"):
-            continue
-        for name in lines_above(it.queue, world.queues):
-            _count(found[name], it, ask)
+        for name in lines_above(it.queue, world.queues) if it.state not in OVER else ():
+            tally = found[name]
+            tally.held += it.held
+            if it.state == "waiting":
+                tally.waits += 1
+                tally.asked += it.asked
+            elif it.shares and ask.sight.sees(it.namespace):
+                tally.users[it.user or "?"] += it.held
     return found
-
-
-def _count(tally: Tally, it: Workload, ask: Ask) -> None:
-    tally.held["held"] += it.held  # type: ignore[assignment]
-    if it.state == "waiting":
-        tally.held["waits"] += 1
-        tally.held["asked"] += it.asked  # type: ignore[assignment]
-    elif it.shares and ask.sight.sees(it.namespace):
-        tally.users[it.user or "?"] += it.held  # type: ignore[assignment]
 
 
 def _capacity(world: World) -> float:
@@ -152,12 +150,12 @@ def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> 
         guaranteed=_sum([it.guaranteed.get(GPU) for it in quotas], capacity),
         limit=_sum([it.limit.get(GPU) for it in quotas], capacity),
         share=_sum(list(share), capacity),
-        held=tally.held["held"],
-        asked=tally.held["asked"],
-        waits=tally.held["waits"],
+        held=tally.held,
+        asked=tally.asked,
+        waits=tally.waits,
         others=tuple(_others(said)),
-        users=tuple((user, held) for user, held in tally.users.most_common(6)),
-        budget=_budget(said, tally.held["held"]),
+        users=tuple(sorted(tally.users.items(), key=lambda it: -it[1])[:MOST_USERS]),
+        budget=_budget(said, tally.held),
         stopped=spec.stop_policy if spec.stop_policy != "None" else "",
         problem=problem,
     )

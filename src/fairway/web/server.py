@@ -6,9 +6,10 @@
     /log, /detail    of one workload: what a rank writes; events, YAML and attempts
     /act             an action on workloads, with the viewer's own rights
     /submit          tries what a viewer would submit, or makes it, with those rights
+    /proof?of=WORDS  whether this is the dashboard that a tab knew before a cut; see access
 
-All but the first two show a bearer token in a header: no cookie, so no other page can act for a viewer. On loopback a
-request must name a loopback host; scripts and styles come from here alone.
+All but the first two and the last show a bearer token in a header: no cookie, so no other page can act for a viewer. On
+loopback a request must name a loopback host; scripts and styles come from here alone.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -62,7 +63,7 @@ class Dashboard:
             web.get("/", _redirect), web.get("/static/{name}", _static), web.get("/healthz", _health),
             web.get("/stream", self._known(self._stream)), web.get("/detail", self._known(self._detail)),
             web.get("/log", self._known(self._log)), web.post("/act", self._known(self._act)),
-            web.post("/submit", self._known(self._submit)),
+            web.post("/submit", self._known(self._submit)), web.get("/proof", self._proof),
             web.get("/{path:.+}", self._shell),
         ])  # fmt: skip
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS, handler_cancellation=True)
@@ -119,6 +120,10 @@ class Dashboard:
             outgoing.headers["content-encoding"] = "gzip"
         token = request.headers["Authorization"].partition(" ")[2]
         last = request.headers.get("Last-Event-ID", "")
+
+        async def send(message: Message) -> None:
+            await outgoing.write(message.packed if is_packed else message.text)
+
         with suppress(ConnectionError):  # a viewer that leaves
             while (topic := self._topics.find(Ask(path, query, viewer.sight, 0.0))) is not None:
                 async with aclosing(self._topics.follow(topic, last)) as messages:  # type: ignore[type-var]
@@ -126,18 +131,23 @@ class Dashboard:
                         if not outgoing.prepared:
                             await outgoing.prepare(request)
                             await outgoing.write(PACKED * is_packed)
-                        await outgoing.write(message.packed if is_packed else message.text)
+                            if lasting := self._access.lasting(viewer):
+                                await send(Message("own", lasting))
+                        await send(message)
                         try:
                             seen, viewer = viewer.sight, await self._access.viewer(token)
                         except Refused as error:
-                            refused = Message("refused", {"message": str(error)})
-                            await outgoing.write(refused.packed if is_packed else refused.text)
+                            await send(Message("refused", {"message": str(error)}))
                             return outgoing
                         if viewer.sight != seen:
                             break
                 last = ""
             return _said(404, f"there is no view {path!r}")
         return outgoing
+
+    async def _proof(self, request: web.Request) -> web.Response:
+        """For the port too: a program at another one that hands the question on shows nothing by the answer."""
+        return web.Response(body=self._access.proof(f"{request.query.get('of', '')} {self._port}"), headers=HEADERS)
 
     async def _detail(self, request: web.Request, viewer: Viewer) -> web.Response:
         text = await workload_page.detail(self._world, viewer.sight, viewer.client, request.query.get("workload", ""))

@@ -8,7 +8,7 @@ kept for it. Reservations are lines of their own. A line is a picture whose word
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 from fairway.api import types
@@ -49,7 +49,7 @@ class Line:
     key: str
     name: str
     link: str
-    bars: tuple[Bar, ...]
+    bars: tuple[Bar, ...] = ()
     says: tuple[str, float | None, float | None] = ("", None, None)
     served: str = ""
 
@@ -81,20 +81,17 @@ def page(world: World, ask: Ask) -> Page:
     back, ahead = SPANS.get(ask.get("span"), SPANS[""])
     now = floor(ask.now / 60) * 60.0  # a line moves once a minute
     axis, ends, by = Axis(now - back, now + ahead), Ends(world, now), ask.get("by") or "workload"
-    lines: defaultdict[str, list[Bar]] = defaultdict(list)
-    named: dict[str, tuple[str, str]] = {}
-    said: dict[str, tuple[tuple[str, float | None, float | None], str]] = {}
+    lines: dict[str, Line] = {}
+    bars: defaultdict[str, list[Bar]] = defaultdict(list)
     taken = _taken(world, ask)
     for it in sorted(world.workloads.values(), key=_order):
         if ask.get("queue") and it.queue != ask.get("queue"):
             continue
         own = [(nodes, bar) for nodes, bar in _bars(it, ask, axis, ends, taken[it.key]) if bar is not None]
-        for key, name, link in _places(it, world, ask, by) if own else ():
-            lines[key] += [bar for nodes, bar in own if by != "node" or key in nodes]
-            named[key] = name, link
-            said[key] = (_said(it, ends), _served(it, world, ask)) if by == "workload" else (("", None, None), "")
-    made = (Line(key, *named[key], tuple(lines[key]), *said[key]) for key in lines)
-    found = [*_reserved(world.reservations, axis), *made]
+        for line in _lines(it, world, ask, ends) if own else ():
+            lines[line.key] = line
+            bars[line.key] += [bar for nodes, bar in own if by != "node" or line.key in nodes]
+    found = [*_reserved(world.reservations, axis), *(replace(it, bars=tuple(bars[key])) for key, it in lines.items())]
     part = window(ask, found)
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
@@ -113,19 +110,15 @@ def _taken(world: World, ask: Ask) -> defaultdict[str, list[tuple[float, str]]]:
     for it in world.workloads.values():
         for one in it.evictions:
             if one.beneficiary:
-                found[one.beneficiary].append((one.time, _name(it, ask)))
+                found[one.beneficiary].append((one.time, ask.sight.name(it)))
     return found
-
-
-def _name(it: Workload, ask: Ask) -> str:
-    return it.name if ask.sight.sees(it.namespace) else f"a workload of queue {it.queue}"
 
 
 def _bars(
     it: Workload, ask: Ask, axis: Axis, ends: Ends, taken: list[tuple[float, str]]
 ) -> Iterator[tuple[tuple[str, ...], Bar | None]]:
     """Each with the nodes that it is of."""
-    name, nodes = _name(it, ask), tuple(dict.fromkeys(share.node for share in it.shares))
+    name, nodes = ask.sight.name(it), tuple(dict.fromkeys(share.node for share in it.shares))
     for one in it.evictions:
         if one.began is not None:
             yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was evicted")
@@ -149,30 +142,22 @@ def _bars(
             yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start")
 
 
-def _said(it: Workload, ends: Ends) -> tuple[str, float | None, float | None]:
-    if it.state == "waiting":
-        return "starts", it.forecast[0], it.forecast[1]
-    _, early, late = ends.of(it)
-    return it.state, it.began, it.ended or late or early
-
-
-def _served(it: Workload, world: World, ask: Ask) -> str:
-    """Whom its last eviction was for, as far as the viewer may see it."""
-    return beneficiary(world, it.evictions[-1], ask.sight) if it.evictions else ""
-
-
-def _places(it: Workload, world: World, ask: Ask, by: str) -> Iterator[tuple[str, str, str]]:
-    """The lines that it is on: key, name, link."""
+def _lines(it: Workload, world: World, ask: Ask, ends: Ends) -> Iterator[Line]:
+    """Those that it is on, without bars."""
+    by = ask.get("by")
     if by == "queue":
-        yield it.queue, it.queue, f"/waiting?queue={it.queue}"
+        yield Line(it.queue, it.queue, f"/waiting?queue={it.queue}")
     elif by == "node":
         earlier = (node for one in it.evictions for node in one.nodes)
         for node in dict.fromkeys((*(share.node for share in it.shares), *earlier)) if ask.sight.sees_nodes else ():
-            yield node, node, f"/now?q={node}"
-    elif ask.sight.sees(it.namespace):
-        yield it.key, it.name, f"/workload/{it.key}"
+            yield Line(node, node, f"/now?q={node}")
     else:
-        yield world.mask(it.key), f"a workload of queue {it.queue}", ""
+        is_seen, (_, early, late) = ask.sight.sees(it.namespace), ends.of(it)
+        key, link = (it.key, f"/workload/{it.key}") if is_seen else (world.mask(it.key), "")
+        served = beneficiary(world, it.evictions[-1], ask.sight) if it.evictions else ""
+        says = (it.state, it.began, it.ended or late or early)
+        says = ("starts", *it.forecast[:2]) if it.state == "waiting" else says
+        yield Line(key, ask.sight.name(it), link, says=says, served=served)
 
 
 def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Iterator[Line]:

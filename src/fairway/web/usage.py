@@ -5,43 +5,25 @@ workloads. A month that is not closed says so.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from fairway.api.accounts import MILLIONTHS, day_of
-from fairway.api.usage import Line, Pool, Usage, usage
+from fairway.api.accounts import day_of
+from fairway.api.usage import Figures, Line, Usage, usage
 
 from .page import Ask, Page, drawn, window
 from .world import World
 
 WAYS = ("queue", "user", "name", "pool")
 MOST_MONTHS = 24
-PARTS = ("allocated", "busy", "idle", "unknown", "starting", "lost")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """In GPU-milliseconds; `lost` to evictions, `cost` in the money of the pools' prices."""
-
     key: str
     depth: int
-    held: int
-    busy: int
-    idle: int
-    unknown: int
-    starting: int
-    lost: int
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """What became of the GPU time of a pool: the parts, in GPU-milliseconds, whose sum is `capacity`."""
-
-    pool: str
-    capacity: int
-    parts: tuple[tuple[str, int], ...]
+    figures: Figures
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -56,7 +38,7 @@ def page(world: World, ask: Ask) -> Page:
     counted = {name for one in days for name in one.status.pools}
     facts = {
         "ask": ask, "part": part, "way": way, "month": month,
-        "wholes": [_whole(it) for it in found.pools if it.name in counted],
+        "pools": [it for it in found.pools if it.name in counted],
         "months": [("" if it == day_of(ask.now)[:7] else it, it) for it in months],
         "is_closed": bool(days) and all(it.status.closed for it in days), "sees": ask.sight.sees_usage,
         "until": max((it.status.until for it in days), default=""),
@@ -70,21 +52,13 @@ def _rows(found: Usage) -> list[Row]:
     above: list[tuple[float, str]] = []
     for name, lines in groupby(found.lines, key=attrgetter("name")):
         row = _row(name, list(lines))
-        above = [*above[: row.depth], (-row.held, name)]
-        if row.held or row.lost:
+        above = [*above[: row.depth], (-row.figures.allocated, name)]
+        if row.figures.allocated or row.figures.lost:
             rows.append((above, row))
     return [row for _, row in sorted(rows, key=itemgetter(0))]
 
 
 def _row(name: str, lines: list[Line]) -> Row:
     """What was used late, after its month was closed, is part of it."""
-    figures = [sum(getattr(each.figures, part) for each in lines) for part in PARTS]
-    return Row(name or "?", lines[0].depth, *figures, cost=sum(each.figures.cost for each in lines) / MILLIONTHS)
-
-
-def _whole(it: Pool) -> Whole:
-    parts = {
-        "busy": it.busy, "idle": it.idle, "unknown": it.unknown - it.others, "starting": it.starting,
-        "kept": it.reserved, "draining": it.draining, "others": it.others, "free": it.free,
-    }  # fmt: skip
-    return Whole(it.name, it.capacity, tuple(parts.items()))
+    sums = {part.name: sum(getattr(each.figures, part.name) for each in lines) for part in fields(Figures)}
+    return Row(name or "?", lines[0].depth, Figures(**sums))

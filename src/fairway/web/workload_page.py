@@ -56,8 +56,7 @@ def beneficiary(world: World, one: Eviction, sight: Sight) -> str:
 def _served(world: World, it: Workload, sight: Sight) -> Iterator[tuple[float, str]]:
     """The evictions that were for it: when, and of which workload."""
     for other in world.workloads.values():
-        name = other.name if sight.sees(other.namespace) else f"a workload of queue {other.queue}"
-        yield from ((one.time, name) for one in other.evictions if one.beneficiary == it.key)
+        yield from ((one.time, sight.name(other)) for one in other.evictions if one.beneficiary == it.key)
 
 
 def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:

@@ -68,6 +68,7 @@ class BoundPod(objects.Object, frozen=True):
         return 0
 
 
+ALONE = Selection(kinds.PODS, labels=f"{objects.QUEUE},!batch.kubernetes.io/job-name")
 BOUND = Selection(kinds.PODS, fields="spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
 
 
@@ -166,22 +167,16 @@ class World:
         return self.store(kinds.LEASES).get(f"{self._controller}/{LEASE}")
 
     async def _run(self) -> None:
-        self.denied, self._informers, self.workloads = [], {}, {}
-        self._written, self._own = {}, {}
-        for each in (self.namespaces, self.on_node, self.touched, self.bound, self.kept):
-            each.clear()
+        for seen in (self._informers, self.workloads, self._written, self._own, self.on_node, self.kept):
+            seen.clear()
+        for count in (self.namespaces, self.touched, self.bound):
+            count.clear()
         while not (chosen := await self._chosen()):
             await self.client.clock.sleep(AGAIN_SECONDS)
         async with asyncio.TaskGroup() as tasks:
-            running = []
-            readers = {kinds.WORKLOADS: self._read, kinds.PODS: self._read_pod}
-            for selection, shape in chosen:
-                tell = readers.get(selection.kind) or partial(self._tell, selection.kind)
-                if selection == BOUND:
-                    tell = self._read_bound
-                informer = Informer(self.client, selection, shape=shape, changed=tell)
-                self._informers[selection] = informer
-                running.append(tasks.create_task(informer.run()))
+            for selection, shape, tell in chosen:
+                self._informers[selection] = Informer(self.client, selection, shape=shape, changed=tell)
+            running = [tasks.create_task(it.run()) for it in self._informers.values()]
             for informer in list(self._informers.values()):
                 await informer.synced.wait()
             self.synced.set()
@@ -191,17 +186,16 @@ class World:
             for task in running:
                 task.cancel()
 
-    async def _chosen(self) -> list[tuple[Selection, Any]]:
-        """What is served and may be listed; nothing while the API server is away, or does not know Workloads."""
+    async def _chosen(self) -> list[tuple[Selection, Any, Any]]:
+        """What is served and may be listed, its shape, and what reads its changes; nothing while the API server is
+        away, or does not know Workloads."""
         self.denied = []
-        try:
+        with suppress(ApiError, OSError):
             served = {it["name"] for it in await self.client.resources(kinds.FAIRWAY)}
-            found = [it async for it in self._listed(served)] if kinds.WORKLOADS.plural in served else []
-        except (ApiError, OSError):
-            return []
-        return found
+            return [it async for it in self._listed(served)] if kinds.WORKLOADS.plural in served else []
+        return []
 
-    async def _listed(self, served: Container[str]) -> AsyncIterator[tuple[Selection, Any]]:
+    async def _listed(self, served: Container[str]) -> AsyncIterator[tuple[Selection, Any, Any]]:
         shapes = {
             kinds.WORKLOADS: types.WorkloadObject, kinds.NODES: objects.NodeObject, kinds.QUEUES: types.QueueObject,
             kinds.NODE_POOLS: types.NodePoolObject, kinds.RESERVATIONS: types.ReservationObject,
@@ -209,17 +203,18 @@ class World:
             kinds.USAGE_DAYS: types.UsageDayObject,
         }  # fmt: skip
         if await may(self.client, "list", kinds.PODS):
-            yield Selection(kinds.PODS, labels=f"{objects.QUEUE},!batch.kubernetes.io/job-name"), objects.PodObject
-            yield BOUND, BoundPod
+            yield ALONE, objects.PodObject, self._read_pod
+            yield BOUND, BoundPod, self._read_bound
         for kind, shape in shapes.items():
+            tell = self._read if kind == kinds.WORKLOADS else partial(self._tell, kind)
             space = self._controller if kind == kinds.LEASES else ""
             is_served = kind.group_version != kinds.FAIRWAY or kind.plural in served
             if is_served and await may(self.client, "list", kind, space):
-                yield Selection(kind, space), shape
+                yield Selection(kind, space), shape, tell
             else:
                 self.denied.append(kind.plural)
                 if kind == kinds.WORKLOADS:
-                    yield Selection(kind, self.home), shape
+                    yield Selection(kind, self.home), shape, tell
 
     def _read(self, old: types.WorkloadObject | None, new: types.WorkloadObject | None) -> None:
         for said in filter(None, (old, new)):

@@ -10,7 +10,7 @@ const MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const MINUTES = new Intl.DateTimeFormat([], MINUTE), SECONDS = new Intl.DateTimeFormat([], {...MINUTE, second: "2-digit"});
 const DAYS = new Intl.DateTimeFormat([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: {}, changed: []};
-let stream = null, last = "", heard = 0, at = 0, view = "", isLost = false;
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "";
 
 // Who looks
 
@@ -24,6 +24,17 @@ function takeToken() {
 function ask(path, options = {}) {
   const headers = {authorization: `Bearer ${sessionStorage.getItem(KEY) || ""}`, ...options.headers};
   return fetch(path, {...options, headers, cache: "no-store"});
+}
+
+// The key of a dashboard stays in the memory of its tabs. After a cut it is shown to what answers here, once that has
+// proved that it has the key, and this port; the token of the new start then comes with the stream.
+async function known() {
+  const words = crypto.randomUUID(), bytes = text => new TextEncoder().encode(text);
+  const answer = await fetch(`/proof?of=${words}`, {cache: "no-store"});
+  const sealed = await crypto.subtle.importKey("raw", bytes(lasting), {name: "HMAC", hash: "SHA-256"}, false, ["verify"]);
+  const isSame = answer.ok && await crypto.subtle.verify("HMAC", sealed, await answer.arrayBuffer(), bytes(`${words} ${location.port}`));
+  if (!isSame) throw new Error("another program answers at this address");
+  return {authorization: `Bearer ${lasting}`};
 }
 
 function refuse(why) {
@@ -46,10 +57,7 @@ login.addEventListener("submit", event => {
 
 // The stream
 
-function stop() {
-  if (stream) stream.abort();
-  stream = null;
-}
+const stop = () => { stream?.abort(); stream = null; };
 
 async function open() {
   stop();
@@ -60,15 +68,16 @@ async function open() {
   for (let pause = 500; own === stream; pause = Math.min(pause * 2, 8000)) {
     const began = Date.now();
     try {
-      const headers = last ? {"last-event-id": last} : {};
+      const headers = {...(last && {"last-event-id": last}), ...(trouble && lasting && await known())};
       const answer = await ask(`/stream?at=${encodeURIComponent(view)}`, {headers, signal: own.signal});
       if (answer.status === 401) return refuse((await answer.json()).message);
       if (!answer.ok) throw new Error((await answer.json()).message);
       await read(answer.body, own);
+      if (own === stream) trouble = "the dashboard has ended the stream";
     } catch (error) {
       if (own !== stream) return;
-      isLost = true;
-      warn(error.message);
+      trouble = error.name === "TypeError" ? "the dashboard does not answer" : error.message;
+      warn();
     }
     if (Date.now() - began > 10_000) pause = 500;
     await new Promise(done => setTimeout(done, pause * (0.5 + Math.random() / 2)));
@@ -91,30 +100,28 @@ async function read(body, own) {
 function take(text) {
   const fields = Object.fromEntries(text.split("\n").map(line => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
   const content = JSON.parse(fields.data);
+  if (fields.event === "own") { sessionStorage.setItem(KEY, content.token); lasting = content.key; return; }
   heard = Date.now();
   at = content.at ? content.at * 1000 : heard;
-  if (isLost || !banner.hidden) { isLost = false; warn(""); }
+  if (trouble || !banner.hidden) { trouble = ""; warn(); if (own.key && !own.log) readLog(); }
   if (fields.event === "refused") return refuse(content.message);
   if (fields.event !== "beat") draw(content, fields.event === "page");
   if (fields.id) last = fields.id;
   tell();
 }
 
-function tell() {
-  asOf.textContent = `as of ${clock(new Date(at), true)}`;
-}
+const tell = () => { asOf.textContent = `as of ${clock(new Date(at), true)}`; };
 
-function warn(why) {
+function warn() {
   const isLate = heard > 0 && Date.now() - heard > LATE;
-  const text = why || (isLate ? "nothing was heard from the dashboard, or by it from the API server" : "");
+  const text = trouble ? `${trouble}; if it stays so, fairway dashboard prints a new link` : "nothing was heard from the dashboard, or by it from the API server";
   document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate; });
-  if (!isLate && !isLost) { banner.hidden = true; document.body.classList.remove("stale"); return; }
-  document.body.classList.toggle("stale", isLate || !heard);
-  banner.hidden = !(isLate || !heard);
+  document.body.classList.toggle("stale", isLate || Boolean(trouble && !heard));
+  banner.hidden = !(isLate || (trouble && !heard));
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
 }
 
-setInterval(() => { if (stream) warn(""); }, 1000);
+setInterval(() => { if (stream) warn(); }, 1000);
 
 // Drawing
 
@@ -178,9 +185,7 @@ function morph(old, made, isRoot) {
   while (here) { const gone = here; here = here.nextSibling; gone.remove(); }
 }
 
-function alike(old, made) {
-  return old && old.nodeType === made.nodeType && (made.nodeType !== 1 || (old.tagName === made.tagName && old.id === made.id && old.dataset.list === made.dataset.list && old.getAttribute("href") === made.getAttribute("href")));
-}
+const alike = (old, made) => old && old.nodeType === made.nodeType && (made.nodeType !== 1 || (old.tagName === made.tagName && old.id === made.id && old.dataset.list === made.dataset.list && old.getAttribute("href") === made.getAttribute("href")));
 
 function fill(box, known, changed, isWhole) {
   const there = new Map([...box.children].map(it => [it.dataset.key, it]));
@@ -197,9 +202,7 @@ function fill(box, known, changed, isWhole) {
   order(box, known);
 }
 
-function isBusy(box) {
-  return box.matches(":hover") || box.contains(document.activeElement);
-}
+const isBusy = box => box.matches(":hover") || box.contains(document.activeElement);
 
 function order(box, known) {
   const there = new Map([...box.children].map(it => [it.dataset.key, it]));
@@ -326,15 +329,15 @@ function showNode() {
 
 // Going about
 
-function go(address, isBack) {
-  if (!isBack) history.pushState(null, "", address);
-  open();
-}
+const go = (address, isBack) => { if (!isBack) history.pushState(null, "", address); open(); };
 
-let isFocused = false;
+let isFocused = false, typing = 0;
 
 function afterWhole() {
   if (isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
+  const action = new URLSearchParams(location.search).get("do");
+  if (action) history.replaceState(null, "", location.pathname);
+  if (action && ONE(`say-${action}`)) propose(action);
 }
 
 function markMenu() {
@@ -352,8 +355,6 @@ document.addEventListener("click", event => {
   go(link.getAttribute("href"));
 });
 addEventListener("popstate", () => go("", true));
-
-let typing = 0;
 
 function filter(form) {
   const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
@@ -411,21 +412,22 @@ async function fetchDetail(key, version) {
 
 async function readLog() {
   if (own.log) own.log.abort();
-  const cut = own.log = new AbortController(), box = ONE("log"), key = own.key;
+  const cut = own.log = new AbortController(), box = ONE("log");
   box.textContent = "";
   own.lines = 0;
   try {
-    const answer = await ask(`/log?workload=${encodeURIComponent(key)}&run=${encodeURIComponent(own.run)}&tail=${own.tail}`, {signal: cut.signal});
+    const answer = await ask(`/log?workload=${encodeURIComponent(own.key)}&run=${encodeURIComponent(own.run)}&tail=${own.tail}`, {signal: cut.signal});
     if (!answer.ok) { box.textContent = (await answer.json()).message; setTimeout(() => { if (own.log === cut) readLog(); }, 5000); return; }
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let held = ""; ;) {
       const {value, done} = await reader.read();
-      if (done || own.log !== cut) return;
+      if (own.log !== cut) return;
+      if (done) { own.log = null; return; }
       const parts = (held + value).split("\n");
       held = parts.pop();
       for (const part of parts) append(box, JSON.parse(part));
     }
-  } catch (error) { if (own.log === cut) box.append(`== ${error.message}\n`); }
+  } catch (error) { if (own.log === cut) { own.log = null; box.append(`== ${error.message}\n`); } }
 }
 
 function append(box, {lines, skipped}) {
@@ -472,9 +474,7 @@ function proposeMany(action) {
   confirm(action, keys);
 }
 
-function chosen() {
-  return [...main.querySelectorAll("input[name=chosen]:checked")].map(it => it.value);
-}
+const chosen = () => [...main.querySelectorAll("input[name=chosen]:checked")].map(it => it.value);
 
 function countChosen() {
   const bar = ONE("many"), count = chosen().length;

@@ -1,0 +1,125 @@
+"""The page of `fairway up` in a real browser while all of it is cut off, killed by SIGKILL and started again.
+
+The tab comes back by itself and shows what a fresh load does. In between another program listens at the same port, and
+is not shown a token that is good. The longer form, with a cut of ten minutes, is for `make soak`.
+"""
+
+import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_browser import CHROMIUM, CUT, PATIENCE_MS, browser
+
+from fairway.clock import Clock
+from fairway.embedded.up import UpError, down
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.config import load
+from fairway.kube.http import http_transport
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
+SAYS, BETWEEN_SECONDS = b"what happens there: ", 30
+CUTS = [0, pytest.param(600, marks=pytest.mark.soak)]
+TEXT = "document.getElementById('main').innerText"
+
+
+@asynccontextmanager
+async def life(folder: Path) -> AsyncIterator[str]:
+    """A life of `up` that ends by SIGKILL; the link of its page."""
+    command = ("-m", "fairway", "up", "--data-dir", str(folder), "--cpus", "4", "--fake-gpus", "2")
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=DEVNULL, stderr=PIPE)
+    assert process.stderr is not None
+    while not (line := await process.stderr.readline()).startswith(SAYS):
+        assert line, "it has ended"
+    reading = asyncio.create_task(process.stderr.read())
+    try:
+        yield line.removeprefix(SAYS).decode().strip()
+    finally:
+        process.kill()
+        await process.wait()
+        await reading
+
+
+async def submit(folder: Path, name: str) -> None:
+    container = {"name": "main", "image": "x", "command": ["sleep", "900"]}
+    asked = {"resources": {"limits": {"cpu": "100m", "nvidia.com/gpu": "1"}}}
+    pod = {"restartPolicy": "Never", "containers": [container | asked]}
+    meta = {"name": name, "labels": {"fairway.dev/queue": "default"}}
+    async with http_transport(load([folder / "kubeconfig"])) as transport:
+        job = {"metadata": meta, "spec": {"template": {"spec": pod}}}
+        await Client(transport, Clock()).create(kinds.JOBS, job, namespace="default")
+
+
+@asynccontextmanager
+async def stranger(port: int) -> AsyncIterator[list[bytes]]:
+    """Another program at a port; what it was sent."""
+    told: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            told.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nproof")
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
+        yield told
+
+
+async def opened(chrome: Any, link: str) -> Any:
+    tab = await (await chrome.new_context()).new_page()
+    tab.set_default_timeout(PATIENCE_MS)
+    await tab.add_init_script(CUT)
+    await tab.goto(link)
+    await tab.wait_for_selector("article.node")
+    return tab
+
+
+async def pass_by(folder: Path, tab: Any, seconds: int) -> None:
+    """A time in which the tab hears nothing, and Jobs come."""
+    await tab.evaluate("cut()")
+    for at in range(seconds // BETWEEN_SECONDS):
+        await asyncio.sleep(BETWEEN_SECONDS)
+        await submit(folder, f"missed-{at}")
+    await tab.evaluate("isCut = false")
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> AsyncIterator[Path]:
+    """A data directory; what a killed cluster left running there is stopped in the end."""
+    yield tmp_path / "data"
+    with suppress(UpError):
+        await down(tmp_path / "data", Clock())
+
+
+@pytest.mark.parametrize("seconds", CUTS)
+async def test_a_tab_comes_back_by_itself_after_a_cut_and_a_kill(seconds: int, folder: Path) -> None:
+    async with browser() as chrome:
+        async with life(folder) as link:
+            await submit(folder, "first")
+            tab = await opened(chrome, link)
+            await tab.wait_for_selector("article.node:has-text('first')")
+            secrets = await tab.evaluate("[sessionStorage.getItem(KEY), lasting]")
+            assert all(secrets) and secrets[1] == (folder / "page.key").read_text().split()[1]
+            await pass_by(folder, tab, seconds)
+        async with stranger(int(link.split(":")[2].partition("/")[0])) as told:
+            while not told:
+                await asyncio.sleep(0.05)
+            await tab.wait_for_function("() => trouble.startsWith('another program')")
+            assert not any(it.encode() in request for request in told for it in secrets)
+        async with life(folder) as new:
+            assert new.partition("#")[0] == link.partition("#")[0] and new != link
+            await submit(folder, "second")
+            fresh = await opened(chrome, new)
+            for page in (tab, fresh):
+                await page.wait_for_selector("#main:has-text('second')")
+            while await tab.evaluate(TEXT) != await fresh.evaluate(TEXT):
+                await asyncio.sleep(0.1)
+            assert await tab.locator("#banner").is_hidden() and "first" in await tab.evaluate(TEXT)
+            await tab.reload()
+            await tab.wait_for_selector("article.node")
