@@ -106,7 +106,7 @@ async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved()
     async with board(node("n1"), queue("nlp"), it, kept) as shown:
         page = await shown.page("/timeline")
         by_queue = await shown.page("/timeline?by=queue")
-    assert "big should start" in page and "night (maintenance)" in page
+    assert "big should start" in page and "<span>night</span>" in page and "<small>maintenance <time" in page
     assert 'href="/waiting?queue=nlp"' in by_queue
 
 
@@ -116,7 +116,7 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     async with board(node("n1", unschedulable=True), queue("nlp"), it) as shown:
         page = await shown.page("/operations")
     assert "Fairway does not decide" in page and "kubectl describe node n1" in page and "refused plan" in page
-    assert "kubectl fairway -n nlp why workload/job-a" in page and "Reclaimed for job-b, queue vision" in page
+    assert "kubectl fairway -n nlp why workload/job-a" in page and "Reclaimed for job-b of queue vision" in page
 
 
 def usage_day(queue: str, *, status: dict[str, Any], parents: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -170,7 +170,7 @@ async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/timeline")
-    assert "<small>evicted for job-b" in page
+    assert " for job-b</small>" in page and "evicted <time" in page
 
 
 @pytest.mark.parametrize("view", ["/now", "/waiting", "/workload/nlp/job-a"])

@@ -5,6 +5,7 @@ are nodes written down by hand. Devices are those of the annotation `fairway.dev
 Fairway chooses devices, as many as `nvidia.com/gpu` says, in the NUMA groups that a NodeResourceTopology tells.
 """
 
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -95,7 +96,12 @@ def devices(said: NodeObject, count: int, zones: tuple[Zone, ...]) -> tuple[Devi
     memory = int(label) * 2**20 if label.isascii() and label.isdecimal() else 0
     groups = [index for index, zone in enumerate(zones) for _ in range(parse(_offered(zone).get(GPU, 0)))]
     count = min(count, MOST_DEVICES)
-    numa = (groups + [-1] * count)[:count]
+    return _alike(tuple((groups + [-1] * count)[:count]), memory)
+
+
+@lru_cache(256)
+def _alike(numa: tuple[int, ...], memory: int) -> tuple[Device, ...]:
+    """Made once for all nodes that have the same: there are thousands."""
     return tuple(Device(index, numa=group, memory=memory) for index, group in enumerate(numa))
 
 

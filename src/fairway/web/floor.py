@@ -5,14 +5,15 @@ of these has changed. Where a node's own software chooses devices, it is known h
 those fill the row from the left and carry no numbers.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
 
 from fairway.api.nodes import node as node_of
 from fairway.api.nodes import uses
+from fairway.api.objects import NodeObject
 from fairway.api.queues import pool as pool_of
 from fairway.engine import DEVICE, GPU, Node, Pool, capacity_of, selects
 
@@ -23,6 +24,8 @@ NO_POOL = "in no pool: nothing starts there"
 LETTERS = {"running": "r", "free": "f", "closed": "c", "broken": "c", "foreign": "o"}
 IDLE, MOVING = "i", "s"
 """Of what starts or stops: s."""
+Cell = tuple[str, tuple["Holder", ...], bool]
+"""State, holders, and whether it is known that it is this very device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +92,18 @@ def rows(world: World) -> Iterator[Row]:
         version = world.touched[name], world.pools_version
         found = known.get(name)
         if found is None or found[0] != version:
-            node = node_of(said)
-            row = _row(node, _pool(node, pools), list(_shares(world, name)), world.bound[name])
-            idle = tuple(_idle(row, uses(said)))
-            found = known[name] = version, replace(row, idle=idle, cells=_cells(row, idle))
+            found = known[name] = version, _row(world, said, pools)
         yield found[1]
 
 
-def _cells(row: Row, idle: Sequence[int]) -> str:
-    letters = [LETTERS.get(block.state, MOVING) for block in row.blocks for _ in range(block.width)]
-    return "".join(IDLE if at in idle else letter for at, letter in enumerate(letters))
+def _cells(blocks: Iterable[Block], idle: Sequence[int]) -> str:
+    letters = "".join(LETTERS.get(block.state, MOVING) * block.width for block in blocks)
+    return "".join(IDLE if at in idle else it for at, it in enumerate(letters)) if idle else letters
 
 
-def _idle(row: Row, used: Mapping[int, str]) -> Iterator[int]:
+def _idle(blocks: Iterable[Block], used: Mapping[int, str]) -> Iterator[int]:
     """Of what runs on devices that are known; what starts or stops does not compute yet, or any more."""
-    for block in row.blocks:
+    for block in blocks if used else ():
         if block.state == "running" and block.is_numbered:
             yield from (it for it in range(block.first, block.last + 1) if used.get(it) == "idle")
 
@@ -114,33 +114,32 @@ def _shares(world: World, node: str) -> Iterator[tuple[Workload, Share]]:
         yield from ((workload, share) for share in workload.shares if share.node == node)
 
 
-def _pool(node: Node, pools: Iterable[Pool]) -> Pool | None:
-    labels = dict(node.labels)
-    return next((it for it in pools if not it.selector or selects(it.selector, labels)), None)
-
-
-def _row(node: Node, pool: Pool | None, held: Sequence[tuple[Workload, Share]], bound: int) -> Row:
-    """`bound`: GPUs that pods on it request; what workloads do not account for of them, others hold."""
+def _row(world: World, said: NodeObject, pools: Iterable[Pool]) -> Row:
+    """What workloads do not account for of the GPUs that pods request, others hold."""
+    node = node_of(said)
+    labels, held = dict(node.labels), list(_shares(world, node.name))
+    pool = next((it for it in pools if not it.selector or selects(it.selector, labels)), None)
     wrong = ", ".join(filter(None, (problem(node), "" if pool else NO_POOL)))
     broken = {it.index for it in node.devices if not it.is_healthy}
     gpus = capacity_of(node).get(GPU, 0) // DEVICE + len(broken)
     with_gpus = [it for it in held if it[1].gpus]
-    others = max(0, bound - ceil(sum(share.gpus for _, share in with_gpus)))
+    others = max(0, world.bound[node.name] - ceil(sum(share.gpus for _, share in with_gpus)))
     blocks = tuple(_blocks(gpus, with_gpus, ("closed" if wrong else "free", others), broken))
-    levels = [dict(node.labels).get(level, "") for level in (pool.levels if pool else ())]
-    widths = Counter({"free": 0})
-    for it in blocks:
-        widths["held" if it.holders else it.state] += it.width
+    levels = [labels.get(level, "") for level in (pool.levels if pool else ())]
+    free, foreign = (sum(it.width for it in blocks if it.state == state) for state in ("free", "foreign"))
+    idle = tuple(_idle(blocks, uses(said)))
     return Row(
         name=node.name,
         pool=pool.name if pool else "no pool",
         domain=" · ".join(it for it in levels if it and it != node.name),
         problem=wrong,
-        gpus=sum(widths.values()),
-        free=widths["free"],
-        held=widths["held"] + widths["foreign"],
+        gpus=sum(it.width for it in blocks),
+        free=free,
+        held=foreign + sum(it.width for it in blocks if it.holders),
         blocks=blocks,
         others=tuple(Holder(it) for it, share in held if not share.gpus),
+        idle=idle,
+        cells=_cells(blocks, idle),
     )
 
 
@@ -163,18 +162,16 @@ def _blocks(
             on[index].append(Holder(workload, share.gpus / len(share.devices)))
     loose = [Holder(it) for it, share in held if not share.devices for _ in range(max(1, round(share.gpus)))]
     spare = [index for index in range(gpus) if index not in on and index not in broken]
-    unnumbered = dict(zip(spare, loose))
-    idle, others = rest
-    foreign = [index for index in reversed(spare) if index not in unnumbered][:others]
-
-    def kind(index: int) -> tuple[str, tuple[Holder, ...], bool]:
-        if index in unnumbered:
-            return unnumbered[index].it.state, (unnumbered[index],), False
-        if index in foreign:
-            return "foreign", (), False
-        state = on[index][0].it.state if index in on else "broken" if index in broken else idle
-        return state, tuple(on.get(index, ())), True
-
-    for (state, holders, is_numbered), run in groupby(range(max([gpus, *(it + 1 for it in on)])), kind):
-        indices = list(run)
-        yield Block(indices[0], indices[-1], state, holders, is_numbered)
+    state, others = rest
+    cells: list[Cell] = [(state, (), True)] * max([gpus, *(it + 1 for it in on)])
+    for index in broken & set(range(gpus)):
+        cells[index] = "broken", (), True
+    for index in spare[len(loose) :][::-1][:others]:
+        cells[index] = "foreign", (), True
+    for index, holder in zip(spare, loose):
+        cells[index] = holder.it.state, (holder,), False
+    for index, holders in on.items():
+        cells[index] = holders[0].it.state, tuple(holders), True
+    for (state, who, is_numbered), run in groupby(range(len(cells)), cells.__getitem__):
+        first, *more = run
+        yield Block(first, first + len(more), state, who, is_numbered)

@@ -7,13 +7,13 @@ from fairway.api.nodes import node as node_of
 
 from .floor import problem
 from .now import deciding
-from .page import Ask, Page, drawn, window
+from .page import WINDOW, Ask, Page, drawn, window
 from .workload import Workload
 from .workload_page import beneficiary
 from .world import World
 
 SINCE = {"": 3600.0, "6h": 21_600.0, "24h": 86_400.0, "week": 604_800.0}
-SLOW_SECONDS, LONG_SECONDS = 120.0, 3600.0
+SLOW_SECONDS, LONG_SECONDS, DAY = 120.0, 3600.0, 86_400.0
 MOST_WAITS = 5
 SLOW = "its pods are not there yet, or not gone"
 PRESSURES = {"DiskPressure": "disk", "MemoryPressure": "memory", "PIDPressure": "processes"}
@@ -44,12 +44,18 @@ class Change:
 
 def page(world: World, ask: Ask) -> Page:
     after = ask.now - SINCE.get(ask.get("since"), SINCE[""])
-    lately = (it for it in world.workloads.values() if _last(it) >= after)
+    lately = [it for it in world.workloads.values() if _last(it) >= after]
     changes = [it for it in _changes(world, ask, lately) if it.at >= after and ask.get("what") in ("", it.what)]
-    changes.sort(key=lambda it: (-it.at, it.key))
+    victims = [it for it in world.workloads.values() if it.evictions]
+    evicted = [it for it in _changes(world, ask, victims) if it.what == "evicted" and it.at >= ask.now - DAY]
+    for each in (changes, evicted):
+        each.sort(key=lambda it: (-it.at, it.key))
     part = window(ask, changes)
-    facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied}
-    return drawn("operations", "Operations", facts, {"changes": {it.key: it for it in part["items"]}}, ask.before)
+    facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied,
+             "evictions": len(evicted)}  # fmt: skip
+    lists = {"changes": part["items"], "evicted": evicted[:WINDOW]}
+    rows = {name: {it.key: it for it in them} for name, them in lists.items()}
+    return drawn("operations", "Operations", facts, rows, ask.before)
 
 
 def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
@@ -98,8 +104,10 @@ def _changes(world: World, ask: Ask, them: Iterable[Workload]) -> Iterator[Chang
         name = it.key if is_seen else world.mask(it.key)
         for at, one in enumerate(it.evictions):
             taker = f" for {whom}" if (whom := beneficiary(world, one, ask.sight)) else ""
-            queue = f", queue {one.queue}" if one.queue else ""
-            yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, f"{one.reason}{taker}{queue}")
+            queue = f" of queue {one.queue}" if one.queue else ""
+            lost = f"; {one.lost:,.2f} GPU-hours of work lost" if one.lost >= 0.005 else ""
+            says = f"{one.reason}{taker}{queue}{lost}"
+            yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, says)
         if it.ended is not None:
             yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.message if is_seen else "")
         elif it.began is not None and it.shares:

@@ -124,7 +124,7 @@ def _templates() -> Environment:
         loader=PackageLoader("fairway.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"span": span, "number": number, "moment": moment, "stamp": stamp, "timed": timed,
+    made.filters |= {"span": span, "number": number, "moment": time_text, "stamp": stamp, "timed": timed,
                       "hours": hours}  # fmt: skip
     return made
 
@@ -142,11 +142,6 @@ def span(seconds: float | None) -> str:
 
 def number(value: float) -> str:
     return f"{value:,.6g}" if value < 1e6 else f"{value:,.0f}"
-
-
-def moment(at: float | None) -> str:
-    """Seconds since the epoch, as a browser reads them in a `datetime` attribute; the browser writes its local time."""
-    return time_text(at) if at else ""
 
 
 def timed(text: str) -> Markup:

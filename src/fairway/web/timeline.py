@@ -6,9 +6,10 @@ kept for it. Reservations are lines of their own. A line is a picture whose word
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import floor
 
 from fairway.api import types
@@ -16,17 +17,18 @@ from fairway.api.quantities import Malformed
 from fairway.api.queues import reservation
 from fairway.engine import Reservation
 
-from .ends import Ends
+from .ends import End, Ends
 from .now import queue_choices
 from .page import Ask, Page, drawn, window
 from .workload import Workload
-from .workload_page import beneficiary
+from .workload_page import beneficiary, taken
 from .world import World
 
 HOUR, DAY = 3600.0, 86_400.0
 SPANS = {"": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
 """By the word in the query: seconds back and seconds ahead."""
 WIDTH = 1000.0
+MOST_TAKEN = 3
 STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 
 
@@ -43,15 +45,18 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`says`: of one workload, in a word what its times mean, and the earlier and the later one. `served`: whom its
-    last eviction was for."""
+    """`word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told instead. `served`: of a
+    workload, when it was evicted last and for which; `took`: the evictions that were for it, the last ones."""
 
     key: str
     name: str
     link: str
     bars: tuple[Bar, ...] = ()
-    says: tuple[str, float | None, float | None] = ("", None, None)
-    served: str = ""
+    word: str = ""
+    times: tuple[float | None, float | None] = (None, None)
+    ends: End | None = None
+    served: tuple[float, str] | None = None
+    took: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,63 +82,58 @@ class Axis:
         return [(moment, round(self.at(moment), 1)) for moment in moments]
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What all lines are drawn from. `taken`: by workload, the evictions that were for it."""
+
+    world: World
+    ask: Ask
+    axis: Axis
+    ends: Ends
+    taken: Mapping[str, Sequence[tuple[float, str]]]
+
+
 def page(world: World, ask: Ask) -> Page:
     back, ahead = SPANS.get(ask.get("span"), SPANS[""])
     now = floor(ask.now / 60) * 60.0  # a line moves once a minute
-    axis, ends, by = Axis(now - back, now + ahead), Ends(world, now), ask.get("by") or "workload"
-    lines: dict[str, Line] = {}
-    bars: defaultdict[str, list[Bar]] = defaultdict(list)
-    taken = _taken(world, ask)
-    for it in sorted(world.workloads.values(), key=_order):
-        if ask.get("queue") and it.queue != ask.get("queue"):
-            continue
-        own = [(nodes, bar) for nodes, bar in _bars(it, ask, axis, ends, taken[it.key]) if bar is not None]
-        for line in _lines(it, world, ask, ends) if own else ():
-            lines[line.key] = line
-            bars[line.key] += [bar for nodes, bar in own if by != "node" or line.key in nodes]
-    found = [*_reserved(world.reservations, axis), *(replace(it, bars=tuple(bars[key])) for key, it in lines.items())]
-    part = window(ask, found)
+    axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
+    scene = Scene(world, replace(ask, now=now), axis, Ends(world, now), taken(world, ask.sight))
+    on: defaultdict[str, list[Workload]] = defaultdict(list)
+    for it in sorted(filter(partial(_is_in_sight, scene=scene), world.workloads.values()), key=_order):
+        for key in _keys(it, scene):
+            on[key].append(it)
+    part = window(ask, [*_reserved(world.reservations, axis), *on])
+    shown = [it if isinstance(it, Line) else _line(it, on[it], scene) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
         "queues": queue_choices(world), "accuracy": _accuracy(world.queues),
     }  # fmt: skip
-    return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in part["items"]}}, ask.before)
+    return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in shown}}, ask.before)
 
 
 def _order(it: Workload) -> tuple[str, float, str]:
     return it.queue, it.began or it.forecast[0] or it.since or 0.0, it.key
 
 
-def _taken(world: World, ask: Ask) -> defaultdict[str, list[tuple[float, str]]]:
-    """By workload, the evictions that served it: when, and of which workload."""
-    found: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-    for it in world.workloads.values():
-        for one in it.evictions:
-            if one.beneficiary:
-                found[one.beneficiary].append((one.time, ask.sight.name(it)))
-    return found
-
-
-def _bars(
-    it: Workload, ask: Ask, axis: Axis, ends: Ends, taken: list[tuple[float, str]]
-) -> Iterator[tuple[tuple[str, ...], Bar | None]]:
+def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | None]]:
     """Each with the nodes that it is of."""
-    name, nodes = ask.sight.name(it), tuple(dict.fromkeys(share.node for share in it.shares))
+    axis, now = scene.axis, scene.ask.now
+    name, nodes = scene.ask.sight.name(it), tuple(dict.fromkeys(share.node for share in it.shares))
     for one in it.evictions:
         if one.began is not None:
             yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was evicted")
         taker = f", room taken by queue {one.queue}" if one.queue else ""
         yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} evicted: {one.reason}{taker}")
-    for at, victim in taken:
+    for at, victim in scene.taken.get(it.key, ()):
         yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
     if it.began is not None and it.ended is not None:
         bar = axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
         yield nodes, bar
     elif it.began is not None and it.shares:
-        yield nodes, axis.bar("runs", it.began, ask.now, f"{name} runs")
-        _, early, late = ends.of(it)
+        yield nodes, axis.bar("runs", it.began, now, f"{name} runs")
+        _, early, late = scene.ends.of(it)
         if until := late or early:
-            yield nodes, axis.bar("ahead", ask.now, max(ask.now, until), f"{name} should run on")
+            yield nodes, axis.bar("ahead", now, max(now, until), f"{name} should run on")
     elif it.state == "waiting":
         if it.kept is not None:
             until = it.kept + (it.limit or it.expected or HOUR)
@@ -142,22 +142,39 @@ def _bars(
             yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start")
 
 
-def _lines(it: Workload, world: World, ask: Ask, ends: Ends) -> Iterator[Line]:
-    """Those that it is on, without bars."""
-    by = ask.get("by")
+def _is_in_sight(it: Workload, scene: Scene) -> bool:
+    """Whether it has a bar: to draw those of thousands that are not in the window would be most of the work."""
+    start, end, queue = scene.axis.start, scene.axis.end, scene.ask.get("queue")
+    moments = [it.ended or 0.0, *(one.time for one in it.evictions), *(at for at, _ in scene.taken.get(it.key, ()))]
+    starts = it.state == "waiting" and any(at and at <= end for at in (it.kept, it.forecast[0]))
+    return (not queue or it.queue == queue) and (bool(it.shares) or starts or max(moments) >= start)
+
+
+def _keys(it: Workload, scene: Scene) -> Iterable[str]:
+    """Of the lines that it is on."""
+    by, sight = scene.ask.get("by"), scene.ask.sight
     if by == "queue":
-        yield Line(it.queue, it.queue, f"/waiting?queue={it.queue}")
-    elif by == "node":
+        return (it.queue,)
+    if by == "node":
         earlier = (node for one in it.evictions for node in one.nodes)
-        for node in dict.fromkeys((*(share.node for share in it.shares), *earlier)) if ask.sight.sees_nodes else ():
-            yield Line(node, node, f"/now?q={node}")
-    else:
-        is_seen, (_, early, late) = ask.sight.sees(it.namespace), ends.of(it)
-        key, link = (it.key, f"/workload/{it.key}") if is_seen else (world.mask(it.key), "")
-        served = beneficiary(world, it.evictions[-1], ask.sight) if it.evictions else ""
-        says = (it.state, it.began, it.ended or late or early)
-        says = ("starts", *it.forecast[:2]) if it.state == "waiting" else says
-        yield Line(key, ask.sight.name(it), link, says=says, served=served)
+        return dict.fromkeys((*(share.node for share in it.shares), *earlier)) if sight.sees_nodes else ()
+    return (it.key if sight.sees(it.namespace) else scene.world.mask(it.key),)
+
+
+def _line(key: str, them: Sequence[Workload], scene: Scene) -> Line:
+    by, sight, it = scene.ask.get("by"), scene.ask.sight, them[0]
+    bars = tuple(bar for one in them for nodes, bar in _bars(one, scene) if bar and (by != "node" or key in nodes))
+    if by in ("queue", "node"):
+        return Line(key, key, f"/waiting?queue={key}" if by == "queue" else f"/now?q={key}", bars)
+    last = it.evictions[-1] if it.evictions else None
+    return Line(
+        key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "", bars,
+        word="starts" if it.state == "waiting" and it.forecast[0] else it.state,
+        times=it.forecast[:2] if it.state == "waiting" else (None, it.ended),
+        ends=scene.ends.of(it) if it.began and it.shares else None,
+        served=(last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,
+        took=tuple(scene.taken.get(it.key, ())[-MOST_TAKEN:]),
+    )  # fmt: skip
 
 
 def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Iterator[Line]:
@@ -165,9 +182,10 @@ def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Itera
         with suppress(Malformed):
             one = reservation(said)
             words = f"kept for queue {one.queue}" if one.queue else "maintenance"
-            bars = (axis.bar("reserved", start, start + one.duration, words) for start in _windows(one, axis))
-            if shown := tuple(bar for bar in bars if bar is not None):
-                yield Line(f"reservation {name}", f"{name} ({words})", "", shown)
+            spans = [(start, start + one.duration) for start in _windows(one, axis)]
+            bars = tuple(filter(None, (axis.bar("reserved", *span, words) for span in spans)))
+            if bars:
+                yield Line(f"reservation {name}", name, "", bars, words, spans[0] if len(spans) == 1 else (None, None))
 
 
 def _windows(one: Reservation, axis: Axis) -> Iterator[float]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from fairway.clock import Chance, Clock
+from fairway.clock import Chance
 
 from .page import EMPTY, Ask, Page, difference
 from .world import World
@@ -62,11 +62,7 @@ class Topic:
         self.page = EMPTY
         self._whole: Message | None = None
         self._drawn = asyncio.Lock()
-        self._at, self.pause = 0.0, BATCH_SECONDS
-
-    @property
-    def clock(self) -> Clock:
-        return self._world.client.clock
+        self._at, self.pause, self.clock = 0.0, BATCH_SECONDS, world.client.clock
 
     async def refresh(self) -> None:
         """Draws it anew if the world has changed since, or some time has passed; one viewer draws for all."""

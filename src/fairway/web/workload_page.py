@@ -33,7 +33,7 @@ def page(world: World, ask: Ask) -> Page:
         "it": it, "ends": Ends(world, ask.now).of(it),
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
-        "ran": it.attained / HOUR, "lines": _lines(it), "served": list(_served(world, it, ask.sight)),
+        "ran": it.attained / HOUR, "lines": _lines(it), "served": taken(world, ask.sight).get(it.key, ()),
     }  # fmt: skip
     return drawn("workload", it.name, facts, {})
 
@@ -53,10 +53,13 @@ def beneficiary(world: World, one: Eviction, sight: Sight) -> str:
     return known.name if known else name
 
 
-def _served(world: World, it: Workload, sight: Sight) -> Iterator[tuple[float, str]]:
-    """The evictions that were for it: when, and of which workload."""
-    for other in world.workloads.values():
-        yield from ((one.time, sight.name(other)) for one in other.evictions if one.beneficiary == it.key)
+def taken(world: World, sight: Sight) -> dict[str, list[tuple[float, str]]]:
+    """By workload, the evictions that were for it: when, and of which workload."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for it in world.workloads.values():
+        for one in it.evictions:
+            found.setdefault(one.beneficiary, []).append((one.time, sight.name(it)))
+    return found
 
 
 def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:

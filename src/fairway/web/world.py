@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2s
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from fairway import LEASE, NAMESPACE
 from fairway.api import objects, types
@@ -86,14 +86,9 @@ async def may(client: Client, verb: str, kind: Kind, namespace: str = "") -> boo
     return bool(said["status"]["allowed"])
 
 
-class Stored(Generic[T]):
+def stored(kind: Kind, shape: type[T]) -> Mapping[str, T]:
     """Of a World: what it has seen of a kind."""
-
-    def __init__(self, kind: Kind, shape: type[T]) -> None:
-        self._kind = kind
-
-    def __get__(self, world: "World", owner: type) -> Mapping[str, T]:
-        return world.store(self._kind)
+    return property(lambda world: world.store(kind))  # type: ignore[return-value]
 
 
 class World:
@@ -102,12 +97,12 @@ class World:
     request; `touched`: how often the node, or what is on it, has changed. `kept`: what views keep between two drawings.
     `looked_at`: when somebody looked last."""
 
-    nodes = Stored(kinds.NODES, objects.NodeObject)
-    queues = Stored(kinds.QUEUES, types.QueueObject)
-    pools = Stored(kinds.NODE_POOLS, types.NodePoolObject)
-    reservations = Stored(kinds.RESERVATIONS, types.ReservationObject)
-    usage = Stored(kinds.USAGE_DAYS, types.UsageDayObject)
-    priorities = Stored(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
+    nodes = stored(kinds.NODES, objects.NodeObject)
+    queues = stored(kinds.QUEUES, types.QueueObject)
+    pools = stored(kinds.NODE_POOLS, types.NodePoolObject)
+    reservations = stored(kinds.RESERVATIONS, types.ReservationObject)
+    usage = stored(kinds.USAGE_DAYS, types.UsageDayObject)
+    priorities = stored(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
 
     def __init__(self, client: Client, home: str, controller: str = NAMESPACE) -> None:
         self.client, self.home, self._controller = client, home, controller

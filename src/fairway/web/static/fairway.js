@@ -115,7 +115,7 @@ const tell = () => { asOf.textContent = `as of ${clock(new Date(at), true)}`; };
 function warn() {
   const isLate = heard > 0 && Date.now() - heard > LATE;
   const text = trouble ? `${trouble}; if it stays so, fairway dashboard prints a new link` : "nothing was heard from the dashboard, or by it from the API server";
-  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate; });
+  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate || ("many" in it.dataset && !chosen().length); });
   document.body.classList.toggle("stale", isLate || Boolean(trouble && !heard));
   banner.hidden = !(isLate || (trouble && !heard));
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
@@ -479,8 +479,8 @@ const chosen = () => [...main.querySelectorAll("input[name=chosen]:checked")].ma
 function countChosen() {
   const bar = ONE("many"), count = chosen().length;
   if (!bar) return;
-  bar.hidden = !count;
-  bar.querySelector("[role=status]").textContent = `${count} chosen`;
+  bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "Choose workloads to";
+  warn();
 }
 
 main.addEventListener("change", event => { if (event.target.name === "chosen") countChosen(); });
