@@ -190,6 +190,7 @@ async def test_after_a_cut_the_page_equals_a_fresh_load() -> None:
             texts = [await it.locator("#main").inner_text() for it in (page, fresh)]
             assert texts[0] == texts[1] and "wait-2" not in texts[0]
             assert await page.locator("#banner").is_hidden()
+            await page.locator("input[name=chosen]").first.check()
             assert await page.locator("button[data-many=cancel]").is_enabled()
 
 
