@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from fairway.api.objects import JobObject, PodObject
+from fairway.api.objects import INDEX, JobObject, PodObject
 from fairway.api.quantities import time, time_text
 from fairway.api.types import WorkloadStatus
 from fairway.controllers.owner import JobOwner
 from fairway.controllers.retry import RETRYING, pause
 from fairway.controllers.status import Said, note
 
+GONE = "ContainerStatusUnknown"
 NOW = time("2026-11-21T12:00:00Z")
 
 
@@ -30,6 +31,22 @@ def pod(phase: str, ago: float = 0.0, **status) -> PodObject:
 def test_after_each_failure_in_a_row_the_pause_is_twice_as_long(ends: list[float], at: str) -> None:
     said = pause(owner(), [pod("Failed", ago) for ago in ends], NOW)
     assert (said.message if said else "") == (f"failed: exit code 1; starts again at 2026-11-21T{at}Z" if at else "")
+
+
+def test_who_is_lost_again_and_again_waits_longer_each_time_and_says_so() -> None:
+    def lost(*ago: float) -> list[PodObject]:
+        ends = [{"terminated": {"exitCode": 137, "reason": GONE, "finishedAt": time_text(NOW - it)}} for it in ago]
+        notes = {"creationTimestamp": time_text(NOW - 60), "annotations": {INDEX: "0"}}
+        return [msgspec.convert({"metadata": notes | {"name": f"a-{it}"}, "status": {
+            "phase": "Failed", "reason": "Lost", "containerStatuses": [{"name": "main", "state": end}]}}, PodObject)
+            for it, end in zip(ago, ends)]  # fmt: skip
+
+    told = [pause(owner(), lost(*ago), NOW) for ago in ((1,), (30, 1), (50, 30, 1))]
+    assert told[0] is None
+    assert [it.message if it else "" for it in told[1:]] == [
+        f"failed: a process was lost again (exit code 137); starts again at 2026-11-21T12:00:{at}Z"
+        for at in ("09", "19")
+    ]
 
 
 def test_nothing_is_said_while_a_pod_runs_after_a_loss_or_when_no_retry_is_left() -> None:

@@ -4,10 +4,13 @@ The Job's own controller decides when, and a kubelet for containers of a pod tha
 failure in a row. Here the same times are computed from what pods say, for people: nothing is decided by them.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from fairway.api.conditions import exit_of, retrying
-from fairway.api.objects import ContainerStatus, JobSpec, PodObject, Terminated
+from fairway.api.objects import INDEX, ContainerStatus, JobSpec, PodObject, Terminated
 from fairway.api.pods import is_lost
 from fairway.api.quantities import time
 
@@ -18,6 +21,7 @@ from .status import Said
 EPOCH = "1970-01-01T00:00:00Z"
 FIRST_SECONDS, JOB_SECONDS, KUBELET_SECONDS = 10.0, 360.0, 300.0
 RETRYING = "Retrying"
+AGAIN = "a process was lost again"
 LOOPS = "CrashLoopBackOff"
 Pause = tuple[Terminated | None, float]
 """How the program failed, and when it is started again."""
@@ -40,10 +44,30 @@ def _of_job(pods: Sequence[PodObject], spec: JobSpec) -> Pause | None:
     ended = sorted((pod for pod in pods if pod.metadata.deletion_timestamp is None), key=_end)
     since = max((row + 1 for row, pod in enumerate(ended) if pod.status.phase == "Succeeded"), default=0)
     failed = [pod for pod in ended[since:] if not is_lost(pod.status)]
-    if not failed or is_lost(ended[-1].status) or (len(failed) > spec.backoff_limit and not spec.pod_failure_policy):
+    if ended and is_lost(ended[-1].status):
+        return _of_losses([pod for pod in ended[since:] if is_lost(pod.status)], spec)
+    if not failed or (len(failed) > spec.backoff_limit and not spec.pod_failure_policy):
         return None
-    at = _end(failed[-1]) + min(FIRST_SECONDS * 2 ** min(len(failed) - 1, 10), JOB_SECONDS)
-    return exit_of(failed[-1]), at
+    return exit_of(failed[-1]), _end(failed[-1]) + _seconds(len(failed))
+
+
+def _of_losses(lost: Sequence[PodObject], spec: JobSpec) -> Pause | None:
+    """After the first loss there is no pause, and one that ran for as long as the longest pause counts as the first."""
+    times = Counter[str]()
+    for row, pod in enumerate(sorted(lost, key=_made)):
+        rank = pod.metadata.annotations.get(INDEX) or str(row % max(1, spec.parallelism))
+        times[rank] = 1 if _end(pod) - _made(pod) >= JOB_SECONDS else times[rank] + 1
+    again = max(times.values()) - 1
+    end = exit_of(lost[-1])
+    return (end and replace(end, message=AGAIN), _end(lost[-1]) + _seconds(again)) if again else None
+
+
+def _seconds(times: int) -> float:
+    return min(FIRST_SECONDS * 2.0 ** min(times - 1, 10), JOB_SECONDS)
+
+
+def _made(pod: PodObject) -> float:
+    return time(pod.metadata.creation_timestamp or EPOCH)
 
 
 def _of_container(one: ContainerStatus) -> Pause | None:
@@ -60,4 +84,4 @@ def _loops(one: ContainerStatus) -> bool:
 
 def _end(pod: PodObject) -> float:
     ends = [it.state.terminated.finished_at for it in pod.status.container_statuses if it.state.terminated]
-    return max((time(end) for end in ends if end), default=time(pod.metadata.creation_timestamp or EPOCH))
+    return max((time(end) for end in ends if end), default=_made(pod))
