@@ -38,6 +38,24 @@ def test_where_no_scheduler_decides_it_is_said_and_since_when(namespace: str) ->
     assert rest == ["", "", "", ""] and last.startswith("no scheduler has decided since ")
 
 
+def test_a_fairway_that_was_moved_to_another_namespace_is_found_where_it_is_now() -> None:
+    clock = VirtualClock(START)
+
+    async def run() -> str:
+        async with cluster(clock, seeded(1)) as world:
+            for namespace in (NAMESPACE, "another"):
+                await world.client.ensure(kinds.NAMESPACES, {"metadata": {"name": namespace}})
+                world.start(settings=SETTINGS.__class__(namespace=namespace, identity="it"))
+                await world.until(lambda: decides(world.client))
+                await clock.sleep(100)
+                told = await idle(world.client)
+                await world.crash()
+                await clock.sleep(100)
+            return told
+
+    assert clock.run(run()) == ""
+
+
 def test_the_cluster_of_a_machine_is_not_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     """It has an API server a moment before its scheduler leads."""
     clock = VirtualClock(START)

@@ -47,6 +47,14 @@ def strict(name: str, size: int, seconds: float) -> Thing:
     return job(name, seconds=seconds, parallelism=size, **said)
 
 
+def chosen(name: str, **said: Any) -> Thing:
+    """A Job that finds its pods by a label of its user's, and takes in those that nothing owns."""
+    labels = {"example.com/of": name}
+    made = job(name, manualSelector=True, selector={"matchLabels": labels}, **said)
+    made["spec"]["template"]["metadata"]["labels"] = labels
+    return made
+
+
 async def test_what_is_submitted_while_no_controller_runs_is_told_so_and_queues(plane: Plane) -> None:
     said = await asyncio.to_thread(page.run, "fairway submit --image i --wait-anyway --name early -- true", home(plane))
     assert "early queued in default" in said and "no scheduler has decided yet: no controller runs" in said
@@ -70,17 +78,18 @@ async def is_empty(client: Client) -> bool:
 
 
 async def test_what_makes_room_or_shrinks_is_neither_judged_nor_counted_as_a_failure(plane: Plane) -> None:
-    async with plane.client() as admin, plane.client("ann") as ann, nodes(admin, node("n0", cpu=4)), fairway(plane):
+    async with plane.client() as admin, plane.client("ann") as ann, nodes(admin, node("n0", cpu=6)), fairway(plane):
         await admin.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "sooner"}, "value": 1000})
         await ann.create(kinds.JOBS, job("judged", seconds=5, parallelism=2, podFailurePolicy=STRICT))
+        await ann.create(kinds.JOBS, chosen("chosen", seconds=5, parallelism=2, podFailurePolicy=STRICT))
         shrinks = job("shrinks", seconds=600, parallelism=2, completionMode="Indexed")
         shrinks["metadata"]["annotations"] = {"fairway.dev/min-count": "1"}
         await ann.create(kinds.JOBS, shrinks)
-        await running(admin, 4)
-        sooner = job("sooner", seconds=2, parallelism=3)
+        await running(admin, 6)
+        sooner = job("sooner", seconds=2, parallelism=5)
         sooner["spec"]["template"]["spec"]["priorityClassName"] = "sooner"
         await ann.create(kinds.JOBS, sooner)
-        assert await ends(admin, {"judged", "sooner"}) == {"Complete": 2}
+        assert await ends(admin, {"judged", "chosen", "sooner"}) == {"Complete": 3}
         await running(admin, 2)  # it has grown again
         found = await admin.list(Selection(kinds.JOBS, "default"))
         assert {it["status"].get("failed", 0) for it in found} == {0}

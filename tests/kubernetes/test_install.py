@@ -24,6 +24,8 @@ from fairway.kube.http import http_transport
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request, Response
 from fairway.settings import Settings
+from fairway.web.now import deciding
+from fairway.web.world import World
 
 CLUSTER_ROLES = Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io/v1", is_namespaced=False)
 DEPLOYMENTS = Kind("Deployment", "deployments", "apps/v1")
@@ -54,12 +56,12 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def controller(plane: Plane, client: Client) -> AsyncIterator[None]:
+async def controller(plane: Plane, client: Client, home: str = "fairway-system") -> AsyncIterator[None]:
     """The controllers and their webhook, outside, with a token of their service account. The answer to the first write
     of a Workload is lost."""
     port = free_port()
-    await printed(plane, f"fairway install --webhook-url https://127.0.0.1:{port} | kubectl apply -f -")
-    path = "/api/v1/namespaces/fairway-system/serviceaccounts/fairway-controller/token"
+    await printed(plane, f"fairway install -n {home} --webhook-url https://127.0.0.1:{port} | kubectl apply -f -")
+    path = f"/api/v1/namespaces/{home}/serviceaccounts/fairway-controller/token"
     said = await client.call(Request("POST", path, (), {"content-type": "application/json"}, b"{}"))
     account = replace(load([plane.kubeconfig()]), token=json.loads(said)["status"]["token"])
     lost: list[Request] = []
@@ -73,7 +75,7 @@ async def controller(plane: Plane, client: Client) -> AsyncIterator[None]:
             return answer
 
         door = "127.0.0.1", port
-        task = asyncio.create_task(run(exchange, Settings(), Clock(), Chance(), webhook=door))
+        task = asyncio.create_task(run(exchange, Settings(namespace=home), Clock(), Chance(), webhook=door))
         try:
             await until(lambda: _answers(client))
             yield
@@ -282,9 +284,9 @@ async def _available(client: Client) -> bool:
     return found["status"].get("availableReplicas") == 2
 
 
-async def _leads(client: Client) -> bool:
-    lease = await client.get(Ref(kinds.LEASES, "fairway-controller", "fairway-system"))
-    return bool(lease["spec"].get("holderIdentity"))
+async def _leads(client: Client, home: str = "fairway-system") -> bool:
+    lease = await client.find(Ref(kinds.LEASES, "fairway-controller", home))
+    return bool(lease and lease["spec"].get("holderIdentity"))
 
 
 async def _uninstalled(plane: Plane, admin: Client) -> None:
@@ -324,3 +326,29 @@ async def _uninstalled(plane: Plane, admin: Client) -> None:
 
 async def _is_gone(client: Client, namespace: str) -> bool:
     return not await client.list(Selection(kinds.NAMESPACES, fields=f"metadata.name={namespace}"))
+
+
+async def test_fairway_in_another_namespace_is_found_by_every_command_and_removed_by_none_that_does_not_name_it(
+    bare: Plane,
+) -> None:
+    check = "fairway install --check --webhook-url https://127.0.0.1:1"
+    async with bare.client() as admin:
+        async with controller(bare, admin, "scheduling"):
+            await until(lambda: _leads(admin, "scheduling"))
+            assert await printed(bare, f"{check} -n scheduling") == (
+                "complete: nothing is missing, and a controller runs\n")  # fmt: skip
+            assert await printed(bare, check, status=1) == (
+                "Fairway is installed in namespace scheduling, not in fairway-system; check with -n scheduling\n")
+            assert "no scheduler" not in await printed(bare, "fairway ls")
+            world = World(admin, "default")
+            await world.seen()
+            assert world.controller == "scheduling" and deciding(world, admin.clock.now())[0]
+            await world.stop()
+            assert await printed(bare, "fairway uninstall --yes", status=2) == (
+                "fairway: --namespace: found fairway-system; Fairway is installed in scheduling: "
+                "uninstall with -n scheduling\n")  # fmt: skip
+            assert await _answers(admin)
+        await printed(bare, "fairway uninstall --yes -n scheduling")
+        await until(lambda: _is_gone(admin, "scheduling"))
+        lacking = (await printed(bare, f"{check} -n scheduling", status=1)).splitlines()
+        assert all(": missing; " in line for line in lacking[:-1])

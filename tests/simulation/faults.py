@@ -9,7 +9,7 @@ arrives. After the write whose number is in `fatal` nothing is answered any more
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -52,8 +52,8 @@ class Link:
 
 @dataclass(slots=True)
 class Faults:
-    """`rate`: the part of the requests that meet a fault. `quiet_at`: from then on nothing fails. `outage`: from when
-    to when nothing arrives."""
+    """`rate`: the part of the requests that meet a fault; `of_watches`, `of_writes`: which they are. `quiet_at`: from
+    then on nothing fails. `outage`: from when to when nothing arrives."""
 
     transport: Transport
     clock: Clock
@@ -63,6 +63,8 @@ class Faults:
     fatal: frozenset[int] = frozenset()
     lag: float = 0.0
     outage: tuple[float, float] = (0.0, 0.0)
+    of_watches: Sequence[str] = OF_WATCHES
+    of_writes: Sequence[str] = OF_WRITES
     writes: int = 0
     log: list[str] = field(default_factory=list)
     crashed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,8 +90,8 @@ class Faults:
         if self.clock.now() >= self.quiet_at or self.chance.random() > self.rate:
             return ""
         if ("watch", "true") in request.query:
-            return self.chance.choice(OF_WATCHES)
-        return self.chance.choice(OF_READS if request.method == "GET" else OF_WRITES)
+            return self.chance.choice(self.of_watches)
+        return self.chance.choice(OF_READS if request.method == "GET" else self.of_writes)
 
     async def _read(self, request: Request, fault: str) -> Response:
         await self._before(fault)

@@ -2,8 +2,8 @@
 
 No device or CPU is given twice; no rank runs twice, and nothing runs of a workload that is over; no gang stays started
 in part; no queue has more admitted than its limit, or spends more than its budget; nothing starts on a node that is
-reserved for others; what a workload is charged is the integral of what it held; and nothing waits long that a
-scheduler which has just come would start.
+reserved for others, or in room that is kept for one before it; what a workload is charged is the integral of what it
+held; and nothing waits long that a scheduler which has just come would start.
 """
 
 from collections import Counter, defaultdict
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from promises import Seen, given_away, is_behind, promised
 from simworld import is_frozen, is_leaving, is_running, is_true
 
 from fairway.api.objects import ASSIGNED, ATTEMPT
@@ -126,7 +127,9 @@ class Watcher:
     """Follows the store's log; `broken` says what did not hold. `dead`: nodes of which nothing is known;
     `is_shared`: another scheduler binds too, so that kubelets refuse what is too much; `drift`: seconds by which clocks
     are set; `patience`: those for which a gang may be there in part, or a workload wait that could start. `reserved`:
-    a node, the queue that alone may start there, from when and until when."""
+    a node, the queue that alone may start there, from when and until when. `calm`: from when on workloads go by
+    submission and controllers see soon what is so, so that what they promise holds; `punctual`: seconds after which, at
+    most, one starts for which room was kept; `promises`: by uid, from when that was; `kept`: how many have started."""
 
     store: Store
     clock: Clock
@@ -135,6 +138,10 @@ class Watcher:
     drift: float = 0.0
     patience: float = float("inf")
     reserved: tuple[str, str, float, float] = ("", "", 0.0, 0.0)
+    calm: float = float("inf")
+    punctual: float = float("inf")
+    promises: dict[str, float] = field(default_factory=dict)
+    kept: int = 0
     waiting: dict[str, float] = field(default_factory=dict)
     position: int = 0
     broken: list[str] = field(default_factory=list)
@@ -180,6 +187,8 @@ class Watcher:
             self.broken.append(f"{name} {complaint}")
         if before is None and meter.admitted is not None:
             self._check_reserved(workload, meter.admitted)
+            self._check_promises(workload, now)
+        self._note_promise(workload, self.workloads.get(name, workload))
         if event.gone:
             self.workloads.pop(name, None)
         else:
@@ -206,6 +215,31 @@ class Watcher:
         if node in on and start + self.drift <= at < end - self.drift and not is_theirs and not self.is_shared:
             name = workload["metadata"]["name"]
             self.broken.append(f"{name} starts on {node} at {at - start:.1f} s, reserved for {queue}")
+
+    def _note_promise(self, workload: Thing, before: Thing) -> None:
+        """What is first told counts, until one before it comes, or comes back."""
+        start = promised(workload)
+        if start is not None and (start != promised(before) or workload is before):
+            self.promises.setdefault(workload["metadata"]["uid"], start)
+        if workload is before or ("Evicted" in conditions_of(workload) and "Evicted" not in conditions_of(before)):
+            behind = {it["metadata"]["uid"] for it in self.workloads.values() if is_behind(it, workload)}
+            self.promises = {uid: at for uid, at in self.promises.items() if uid not in behind}
+
+    def _check_promises(self, new: Thing, now: float) -> None:
+        """It starts, if room was kept for it, or behind those for whom some is."""
+        start = self.promises.get(new["metadata"]["uid"])
+        self.kept += start is not None
+        if start is not None and now > start + self.punctual:
+            self.broken.append(f"{new['metadata']['name']} starts {now - start:.0f} s later than was promised")
+        if now < self.calm or self.is_shared:
+            return
+        nodes = [msgspec.json.decode(it.value) for (_, name), it in self.store.objects("nodes").items()
+                 if name not in self.dead]  # fmt: skip
+        others = [it for it in self.workloads.values() if it["metadata"]["uid"] != new["metadata"]["uid"]]
+        on_nodes = [it for it in self.pods.values() if is_on_node(it)]
+        limits = {name: self._limit(name) for (_, name) in self.store.objects(QUEUES)}
+        seen = Seen([*others, new], nodes, on_nodes, {name: it for name, it in limits.items() if it is not None})
+        self.broken.extend(given_away(new, seen))
 
     def check_waiting(self, could_start: Collection[str]) -> None:
         """`could_start`: what a scheduler would admit that has just come."""
@@ -268,13 +302,17 @@ class Watcher:
 
     def _check_quota(self, queue: str) -> None:
         """The queue stays within its limit; what is evicted or over counts no more."""
-        entry = self.store.objects(QUEUES).get(("", queue))
-        quotas = msgspec.json.decode(entry.value)["spec"].get("quotas", ()) if entry else ()
-        limits = [int(it["limit"][GPU]) for it in quotas if GPU in it.get("limit", {})]
+        limit = self._limit(queue)
         own = [self.meters[it["metadata"]["uid"]] for name, it in self.workloads.items() if not self._is_over(name)]
         held = sum(meter.gpus for meter in own if meter.queue == queue and meter.admitted is not None)
-        if limits and held > min(limits):
-            self.broken.append(f"queue {queue} has {held:g} GPUs of {limits}")
+        if limit is not None and held > limit:
+            self.broken.append(f"queue {queue} has {held:g} GPUs of {limit}")
+
+    def _limit(self, queue: str) -> int | None:
+        """The GPUs that it may hold, if that is bounded."""
+        entry = self.store.objects(QUEUES).get(("", queue))
+        quotas = msgspec.json.decode(entry.value)["spec"].get("quotas", ()) if entry else ()
+        return min((int(it["limit"][GPU]) for it in quotas if GPU in it.get("limit", {})), default=None)
 
     def _is_over(self, workload: str) -> bool:
         """Whether its Job is, or all its pods have succeeded, whatever it says itself yet."""

@@ -15,6 +15,7 @@ from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
 LABELS = {"fairway.dev/queue": "default"}
+MINE = {"example.com/of": "low"}
 STRICT: Thing = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [3]}}]}
 
 
@@ -145,6 +146,29 @@ def test_a_job_that_no_door_saw_makes_room_and_its_rules_for_failures_do_not_jud
         return is_true(said, "Complete"), said["status"].get("failed", 0)
 
     assert play(story, node("n1"), has_door=False) == (True, 0)
+
+
+def test_a_released_pod_has_no_label_left_by_which_its_user_has_its_job_find_it() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        made = ours("low", cpu="4", podFailurePolicy=STRICT, manualSelector=True, selector={"matchLabels": MINE})
+        made["spec"]["template"]["metadata"]["labels"] = MINE
+        await world.apply(priority("high", 1000), made)
+        await world.until(lambda: world.is_in("job-low", "Running"))
+        world.dead.add("n1")  # its kubelet is slow to end it
+        await world.apply(ours("high", cpu="4", pod={"priorityClassName": "high"}))
+        pod = await world.until(lambda: released(world))
+        world.dead.discard("n1")
+        world.hollow.agenda.note(f"default/{pod['metadata']['name']}")
+        await world.until(lambda: world.is_in("job-low", "Succeeded", "Failed"), seconds=600)
+        return MINE.keys() & pod["metadata"]["labels"].keys(), (await world.job("low"))["status"].get("failed", 0)
+
+    assert play(story, node("n1"), has_door=False) == (set(), 0)
+
+
+async def released(world: World) -> Thing | None:
+    """A pod that its Job owns no longer."""
+    found = [it for it in await world.pods() if "fairway.dev/released" in it["metadata"].get("annotations", {})]
+    return found[0] if found else None
 
 
 @pytest.mark.parametrize("fatal", range(8, 26))

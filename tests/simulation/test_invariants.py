@@ -51,7 +51,7 @@ def complaints(*steps: Step, charged: float | None = None, waits: int = 0) -> li
     clock, store = VirtualClock(START), Store()
 
     async def story() -> list[str]:
-        watcher = Watcher(store, clock, patience=60, reserved=("n1", "others", START + 20, START + 50))
+        watcher = Watcher(store, clock, patience=60, calm=0.0, reserved=("n1", "others", START + 20, START + 50))
         watching = asyncio.create_task(watcher.run())
         await asyncio.sleep(0)
         for at, resource, thing in ((0, "nodes", node("n1", cpu=4, gpus=4)), *steps):
@@ -76,6 +76,17 @@ TEAM, WIDE = ({"metadata": {"name": "team"}, "spec": {"quotas": [{"limit": {"nvi
 ADMITTED, OVER, FALSE = (workload(admitted=0), *(workload(admitted=0, finished=10, served=it) for it in (10, 9)))
 AGAIN, GANG = workload(admitted=5), workload(least=2)
 UNBOUND = pod("b", on="")
+HELD = {
+    "metadata": {"name": "job-h", "namespace": "default", "uid": "h", "annotations": {
+        "fairway.dev/submitted": time_text(START - 10)}},
+    "spec": {"queue": "team", "podSets": [{"name": "main", "count": 4, "template": job_of("h", cpu="1", gpus=1)["spec"][
+        "template"]}]},
+    "status": {"phase": "Pending", "message": f"needs 4 GPUs; room is kept for it from {time_text(START + 60)}"},
+}  # fmt: skip
+TAKES = workload(admitted=5)
+TAKES["metadata"]["annotations"] = {"fairway.dev/submitted": time_text(START)}
+ENDS, GIVES = (({**TAKES, "spec": {**TAKES["spec"], "timeLimit": "50s"}}),
+               {**TAKES, "status": {**TAKES["status"], "backfilledFor": "default/job-h"}})  # fmt: skip
 RESERVED, SPENT = workload(admitted=30), {
     "metadata": {"name": "dept"}, "spec": {"budget": {"gpuHours": "0.5", "period": "1h"}},
     "status": {"budgetSpent": {"gpuHours": 0.6}},
@@ -87,11 +98,12 @@ RESERVED, SPENT = workload(admitted=30), {
     ([(1, "pods", pod(name)) for name in "abc"], "n1 has 6000 milli-CPU taken"),
     ([(1, "pods", pod("a", rank="1")), (2, "pods", pod("b", rank="1"))], "rank 1 of a runs twice"),
     ([(1, WORKLOADS, OVER), (2, "pods", UNBOUND), (3, "pods", pod("b"))], "b starts though job-a is over"),
-    ([(0, QUEUES, TEAM), (0, WORKLOADS, workload(pods=2, admitted=0))], "queue team has 2 GPUs of [1]"),
+    ([(0, QUEUES, TEAM), (0, WORKLOADS, workload(pods=2, admitted=0))], "queue team has 2 GPUs of 1"),
     ([(0, WORKLOADS, GANG), (1, "pods", pod("a")), (99, "pods", pod("a"))], "job-a is there in part for 98 s"),
     ([(0, WORKLOADS, ADMITTED), (10, WORKLOADS, FALSE)], "job-a served"),
     ([(30, WORKLOADS, RESERVED)], "job-a starts on n1 at 10.0 s, reserved for others"),
     ([(0, QUEUES, SPENT)], "queue dept spent 0.6 GPU-hours of 0.5"),
+    ([(0, WORKLOADS, HELD), (5, WORKLOADS, TAKES)], "job-a takes what is kept for job-h from 2027-01-15T08:01:00Z"),
     ([(0, WORKLOADS, ADMITTED), (5, WORKLOADS, AGAIN)], "job-a was admitted anew without an end"),
 ])  # fmt: skip
 def test_what_must_not_be_is_told(steps: list[Step], complaint: str) -> None:
@@ -111,6 +123,11 @@ def test_a_life_as_it_should_be_is_not_complained_of() -> None:
         (90, "pods", pod("b", rank="1")),
         (95, WORKLOADS, workload(least=2, pods=1, admitted=1, finished=95, served=98)),
     ) == []  # fmt: skip
+
+
+@pytest.mark.parametrize("it", [ENDS, GIVES])
+def test_what_ends_before_a_hold_or_gives_way_to_it_is_not_complained_of(it: Thing) -> None:
+    assert complaints((0, WORKLOADS, HELD), (5, WORKLOADS, it)) == []
 
 
 @pytest.mark.parametrize(("looks", "is_right"), [(2, True), (3, False)])

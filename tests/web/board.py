@@ -70,9 +70,9 @@ def workload(key: str, queue: str, gpus: int = 1, **said: Any) -> Thing:
     return {"kind": "Workload", "metadata": meta, "spec": spec, "status": status}
 
 
-def lease(renewed: float) -> Thing:
+def lease(renewed: float, namespace: str = "fairway-system") -> Thing:
     spec = {"holderIdentity": "one", "renewTime": time_text(renewed), "leaseDurationSeconds": 15}
-    return {"kind": "Lease", "metadata": {"name": "fairway-controller", "namespace": "fairway-system"}, "spec": spec}
+    return {"kind": "Lease", "metadata": {"name": "fairway-controller", "namespace": namespace}, "spec": spec}
 
 
 @dataclass

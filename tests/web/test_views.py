@@ -50,6 +50,12 @@ async def test_now_says_that_nothing_decides_when_the_lease_is_not_renewed() -> 
     assert "Fairway has not decided for" in page
 
 
+async def test_now_finds_the_lease_in_whatever_namespace_fairway_was_installed_last() -> None:
+    async with board(node("n1"), lease(time.time() - 100), lease(time.time(), "scheduling")) as shown:
+        page = await shown.page("/now")
+    assert "Fairway decides" in page and "Fairway has not decided" not in page
+
+
 async def test_now_does_not_number_gpus_that_the_nodes_own_software_chose() -> None:
     async with board(node("n1", 4, chooses=False), queue("nlp"), workload("nlp/job-a", "nlp", 2, at="n1")) as shown:
         page = await shown.page("/now")

@@ -33,7 +33,7 @@ from fairway.engine import (
 
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
-from .names import short_name
+from .names import PARTING, short_name
 from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
 from .quantities import is_bytes, time_text
@@ -302,8 +302,8 @@ def _spending(facts: Facts) -> str:
 
 
 def _called(key: str) -> str:
-    """A workload as its user calls it: the workload of a Job or a pod by the name of that."""
-    return short_name(key.partition("/")[2])
+    """A workload as its user calls it: the workload of a Job or a pod by the name of that. What goes of one is it."""
+    return short_name(key.partition("/")[2].removesuffix(PARTING))
 
 
 def _rule(facts: Facts, workload: Workload) -> str:
@@ -422,7 +422,7 @@ def level_word(level: str) -> str:
 
 def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
     """Workloads of the reader's namespace by name, the others by number and queue."""
-    own = sorted(_called(key) for key in keys if key.startswith(f"{reader.namespace}/"))
+    own = sorted({_called(key) for key in keys if key.startswith(f"{reader.namespace}/")})
     parts = own if len(own) <= NAMED else [*own[:NAMED], f"{len(own) - NAMED} more of this namespace"]
     others = Counter(queues.get(key, "") for key in keys if not key.startswith(f"{reader.namespace}/"))
     parts += [count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in sorted(others.items())]

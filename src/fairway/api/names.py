@@ -7,6 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 ON_THIS_MACHINE = "fairway.dev/this-machine"  # the image of what runs as a process of this machine; no registry has it
 
 
+PARTING = " (parting)"
+"""Ends the key of what a workload loses by shrinking, or leaves behind when it is over; no object has such a name."""
+
+
 def name_of(kind: str, name: str) -> str:
     """The name of the Workload of an owner."""
     return f"{kind.lower()}-{name}"

@@ -272,6 +272,7 @@ class JobSpec(Part, frozen=True):
     completions: Natural | None = None
     suspend: bool = False
     completion_mode: str = ""
+    manual_selector: bool = False
     backoff_limit: int = 6
     pod_failure_policy: FailurePolicy | None = None
     template: PodTemplate = PodTemplate()

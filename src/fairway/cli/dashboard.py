@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from fairway import NAMESPACE
 from fairway.clock import Chance, Clock
 from fairway.kube.client import Client
 from fairway.kube.config import Config, ConfigError, in_cluster
@@ -54,7 +53,7 @@ def dashboard(kubeconfig: str, context: str, port: int, listen: tuple[str, int] 
     if config.socket and not port and not listen and (link := _of_team()):
         click.echo(link)
         return
-    home = config.namespace if inside else NAMESPACE
+    home = config.namespace if inside else ""
     page = Page(config, *(listen or (LOOPBACK, port)), is_own=not listen, home=home)
     with suppress(asyncio.CancelledError):
         asyncio.run(_serve(page))
@@ -72,13 +71,14 @@ def _of_team() -> str:
 @dataclass(frozen=True, slots=True)
 class Page:
     """Where the page of which cluster is served. `is_own`: its link carries a token that stands for `config`; else each
-    viewer brings one. `home`: the namespace of the controller. `key`: by which open tabs know it after a restart."""
+    viewer brings one. `home`: the namespace of the controller; empty: it is to be found. `key`: by which open tabs know
+    it after a restart."""
 
     config: Config
     host: str = LOOPBACK
     port: int = 0
     is_own: bool = True
-    home: str = NAMESPACE
+    home: str = ""
     key: str = ""
 
 

@@ -15,7 +15,7 @@ from fairway import LEASE
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import Client
-from fairway.kube.kinds import Kind, Selection
+from fairway.kube.kinds import Kind, Ref, Selection
 
 from .leader import has_leader
 from .manifests import Thing, ref_of
@@ -24,11 +24,15 @@ T = TypeVar("T")
 OLDEST_MINOR = 30  # the oldest of Kubernetes 1 that serves all that is installed
 APPLY = "apply what `fairway install` prints"
 REVIEWS = Kind("SubjectAccessReview", "subjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
+BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io/v1", is_namespaced=False)
 WIDTH = 16
 
 
 async def check(client: Client, namespace: str, things: list[Thing]) -> int:
     """Prints what is lacking; 1 if anything is."""
+    if other := await elsewhere(client, namespace):
+        click.echo(f"Fairway is installed in namespace {other}, not in {namespace}; check with -n {other}")
+        return 1
     found = [*await _version(client), *await each(things, lambda one: _object(client, one))]
     if not found:
         found = await each(_grants(things), lambda one: _denied(client, namespace, *one))
@@ -43,6 +47,13 @@ async def check(client: Client, namespace: str, things: list[Thing]) -> int:
     if not found:
         click.echo("complete: nothing is missing, and a controller runs")
     return int(bool(found))
+
+
+async def elsewhere(client: Client, namespace: str) -> str:
+    """Another namespace than this one, if Fairway is installed there: its roles are granted to an account of it."""
+    granted = await client.find(Ref(BINDINGS, LEASE)) or {}
+    homes = [it.get("namespace", "") for it in granted.get("subjects") or () if it["name"] == LEASE]
+    return homes[0] if homes and namespace not in homes else ""
 
 
 async def each(things: Iterable[T], look: Callable[[T], Awaitable[str]]) -> list[str]:

@@ -23,11 +23,14 @@ Thing = dict[str, Any]
 
 async def has_leader(client: Client, namespace: str) -> bool:
     """Whether a controller holds the lease and renews it."""
-    lease = await client.find(Ref(kinds.LEASES, LEASE, namespace))
+    return _is_held(await client.find(Ref(kinds.LEASES, LEASE, namespace)), client.clock.now())
+
+
+def _is_held(lease: Thing | None, now: float) -> bool:
     spec: Thing = lease["spec"] if lease else {}
-    if not spec.get("holderIdentity"):
+    if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return False
-    return bool(seconds(spec["renewTime"]) + spec["leaseDurationSeconds"] >= client.clock.now())
+    return bool(seconds(spec["renewTime"]) + (spec.get("leaseDurationSeconds") or 0) >= now)
 
 
 async def warn(client: Client) -> None:
@@ -58,13 +61,15 @@ async def idle(client: Client) -> str:
 
 
 async def lease_of(client: Client) -> Thing | None:
-    """The controller's. Where Fairway is installed in a namespace of another name, who may see all leases finds it."""
-    if found := await client.find(Ref(kinds.LEASES, LEASE, NAMESPACE)):
-        return found
+    """The controller's. Where Fairway is installed in a namespace of another name, who may see all leases finds it: of
+    several the one that was renewed last."""
+    usual = await client.find(Ref(kinds.LEASES, LEASE, NAMESPACE))
+    if _is_held(usual, client.clock.now()):
+        return usual
     try:
-        others = await client.list(Selection(kinds.LEASES, fields=f"metadata.name={LEASE}"))
+        found = await client.list(Selection(kinds.LEASES, fields=f"metadata.name={LEASE}"))
     except ApiError as error:
         if error.status != 403:
             raise
-        return None
-    return others[0] if others else None
+        return usual
+    return max(found, key=lambda it: str(it["spec"].get("renewTime") or ""), default=None)

@@ -23,7 +23,7 @@ from fairway.kube.kinds import Kind, Ref, Selection
 
 from .connect import ask
 from .install import chosen, namespace_option
-from .installed import each
+from .installed import each, elsewhere
 from .leader import OUR_OWN, has_leader
 from .main import Problem
 from .manifests import Thing, ref_of
@@ -49,7 +49,7 @@ def uninstall(namespace: str, yes: bool, kubeconfig: str, context: str) -> int:
 
 
 async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
-    await _confirm(client, yes=yes)
+    await _confirm(client, namespace, yes=yes)
     things = list(chosen(namespace, monitoring=True, dashboard=True))
     inside = [one for one in things if one["kind"] == "Deployment"]
     if await _is_gone(client, ref_of(inside[0])):
@@ -65,10 +65,12 @@ async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
     return 0
 
 
-async def _confirm(client: Client, *, yes: bool) -> None:
+async def _confirm(client: Client, namespace: str, *, yes: bool) -> None:
     said = await client.read("/version")
     if said["gitVersion"].endswith(OUR_OWN):
         raise Problem("this is the cluster of `fairway up`; `fairway down` stops it")
+    if other := await elsewhere(client, namespace):
+        raise Problem(f"--namespace: found {namespace}; Fairway is installed in {other}: uninstall with -n {other}")
     counts = [f"{len(await _all(client, kind))} {kind.name}s" for kind in (kinds.QUEUES, kinds.WORKLOADS)]
     if not yes and not is_agreed(f"Delete Fairway with {' and '.join(counts)}? Jobs that run go on"):
         raise click.Abort

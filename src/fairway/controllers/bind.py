@@ -9,8 +9,8 @@ request, so that a pod never starts without them; the scheduling gate goes first
 that write a pod that names another scheduler is tied to its node: whoever binds it then, it goes where it was placed.
 
 A pod that Fairway ends is released from its Job first: the Job controller judges each failed pod that its Job owns, by
-rules that nobody can change any more, and counts each that is deleted. A released pod keeps its labels but that of the
-owner, and stays a pod of its Workload until it is gone.
+rules that nobody can change any more, and counts each that is deleted. A released pod keeps its labels but those by
+which its Job would find it and take it back, and stays a pod of its Workload until it is gone.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ RANKS = ("training.kubeflow.org/replica-index", "volcano.sh/task-index", "ray.io
 SHRUNK = "Fairway: its workload runs on with fewer pods"
 JOB = ("batch", "Job")
 OF_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid")
-"""Labels by which a Job finds its pods."""
+"""Labels by which a Job finds its pods, unless its user chose others."""
 TRACKING = "batch.kubernetes.io/job-tracking"
 
 
@@ -250,24 +250,27 @@ async def remove(client: Client, pods: Iterable[PodObject]) -> None:
             await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
 
 
-async def take_back(client: Client, pods: Iterable[PodObject], workload: str) -> None:
+async def take_back(
+    client: Client, pods: Iterable[PodObject], workload: str, found_by: Iterable[str] = ()
+) -> None:
     """Removes surplus pods of a Workload. Their Job counts no failure of them; what else owns them hears that they go
-    for the cluster's sake."""
+    for the cluster's sake. `found_by`: as of `release`."""
     for pod in pods:
         if pod.metadata.deletion_timestamp is None:
-            await release(client, pod, workload)
+            await release(client, pod, workload, found_by)
             await _disrupt(client, pod)
             await client.delete(ref_of(pod), uid=pod.metadata.uid)
 
 
-async def release(client: Client, pod: PodObject, workload: str) -> None:
-    """Takes a pod from its Job, if it has one. It is of that Workload still, by a note on it."""
+async def release(client: Client, pod: PodObject, workload: str, found_by: Iterable[str] = ()) -> None:
+    """Takes a pod from its Job, if it has one. It is of that Workload still, by a note on it. `found_by`: labels by
+    which its user has the Job find its pods."""
     owner, meta = controller_of(pod.metadata), pod.metadata
     if owner is None or kind_of(owner) != JOB:
         return
     change = {
         "uid": meta.uid,
-        "labels": dict.fromkeys(OF_JOB),
+        "labels": dict.fromkeys((*OF_JOB, *found_by)),
         "annotations": {RELEASED: workload},
         "ownerReferences": [{"uid": owner.uid, "$patch": "delete"}],
         "$deleteFromPrimitiveList/finalizers": [TRACKING],

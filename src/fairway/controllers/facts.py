@@ -5,9 +5,10 @@ stale, and `settle` tells all stale ones before a snapshot is taken. A workload 
 its Workload says yet, and so is a Job all of whose pods have succeeded: room is free the moment the pods are gone. A
 pod on a node that no running workload accounts for takes its room as a pod of others does, so that what lingers is
 never given twice. Pods that a workload loses by shrinking leave like a workload of their own, from the plan that says
-so until the last is gone: who gets their room waits for them. What cannot be read is told to nobody and logged. That a
-workload is as it was assumed to be is no news: it is noted in `is_shown`, for it says when the workload was admitted,
-and so when it will end.
+so until the last is gone: who gets their room waits for them. So do those that a workload leaves behind when it is
+over: they end within their grace, and what is kept for others counts on that. What cannot be read is told to nobody and
+logged. That a workload is as it was assumed to be is no news: it is noted in `is_shown`, for it says when the workload
+was admitted, and so when it will end.
 """
 
 import logging
@@ -18,7 +19,8 @@ from itertools import chain
 from typing import TypeVar
 
 from fairway.api import nodes, pods, queues, workloads
-from fairway.api.objects import DisruptionBudgetObject, Object, PodObject
+from fairway.api.names import PARTING
+from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
@@ -31,13 +33,12 @@ from .bind import by_podset, holds_room, less, packed, place_of, strays
 from .cases import Cases, group_kind
 from .names import Names
 from .owner import JobOwner
+from .status import since
 from .view import View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 MOST_KNOWN = 4_096  # podsets that are remembered
-PARTING = " (parting)"
-"""Ends the key of what a workload loses by shrinking; no object has such a name."""
 KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
     kinds.NODES: ("Node", nodes.node),
     kinds.NODE_POOLS: ("Pool", queues.pool),
@@ -182,7 +183,7 @@ class Facts:
         held = _nodes_of(fact) if isinstance(fact, Running) else frozenset()
         before, now = self._foreign.pop(key, set()), {}
         pause = self._read(key, workloads.pause, said) if said else None
-        for pod in self.cases.pods_of.get(key, {}).values():
+        for pod in self._pods(key):
             if holds_room(pod) and pod.spec.node_name not in held and pod not in parting:
                 name = key_of(pod.metadata)
                 if other := self._read(name, pods.foreign, pod, reading.around):
@@ -194,7 +195,12 @@ class Facts:
         self._tell("Workload", key, fact)
 
     def _settle_parting(self, key: str, fact: Fact | None) -> list[PodObject]:
-        """The pods of a running workload that have no place in it; told anew once its admission is what was planned."""
+        """The pods of a running workload that have no place in it, told anew once its admission is what was planned; of
+        one that is over all that are on nodes yet."""
+        if isinstance(fact, Ended) and (left := self._left_behind(key)):
+            self._shrinks.pop(key, None)
+            self._part(left, left.admission.podsets)
+            return [pod for pod in self._pods(key) if holds_room(pod)]
         if not isinstance(fact, Running) or fact.is_leaving or fact.is_promised:
             self._shrinks.pop(key, None)
             self._parting.pop(key, None)
@@ -203,11 +209,26 @@ class Facts:
         if not fact.admission.is_same(self._shrinks.get(key, fact.admission)):
             return []
         self._shrinks.pop(key, None)
-        pods = tuple(self.cases.pods_of.get(key, {}).values())
+        pods = self._pods(key)
         leaving = [(one, strays(one, own)) for one, own in by_podset(fact.admission, fact.workload, pods)]
         lost = [packed(one.name, map(place_of, own)) for one, own in leaving if own]
         self._part(fact, lost)
         return [pod for _, own in leaving for pod in own]
+
+    def _left_behind(self, key: str) -> Running | None:
+        """What pods of a workload that is over hold yet; None where there are none."""
+        said, pods = self.view.workloads.get(key), [it for it in self._pods(key) if holds_room(it)]
+        admission = said.status.admission if said and pods else None
+        value = self._read(key, workloads.workload, said, self._reading) if admission else None
+        if said is None or value is None:
+            return None
+        one = workloads.running(said, value)
+        left = [packed(it.name, map(place_of, own)) for it, own in by_podset(one.admission, value, pods) if own]
+        there, ended = Admission(one.admission.pool, tuple(left)), since(said.status, FINISHED)
+        return replace(one, admission=there, is_promised=False, moves_to=None, leaving_since=ended)
+
+    def _pods(self, key: str) -> tuple[PodObject, ...]:
+        return tuple(self.cases.pods_of.get(key, {}).values())
 
     def _part(self, one: Running, placements: Sequence[PodSetPlacement]) -> None:
         """These places of a workload leave."""
@@ -241,7 +262,7 @@ class Facts:
         return replace(fact, waits_for=after) if is_known else self._waiting(key, fact.workload)
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
-        gates = pods.gates(self.cases.pods_of.get(key, {}).values())
+        gates = pods.gates(self._pods(key))
         fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after), gates=gates)
         if refusal := self.refusals.get(key):
             return replace(fact, backs_off_until=max(refusal.until, fact.backs_off_until or 0.0), refused=refusal.why)

@@ -94,6 +94,10 @@ class JobOwner:
         spec, least = self.job.spec, self.job.metadata.annotations.get("fairway.dev/min-count")
         return (spec.completions or 0) > (1 if least == "1" else spec.parallelism)
 
+    def found_by(self) -> Iterable[str]:
+        """Labels of its pods among which its user chose those by which it finds them, and takes in what nobody owns."""
+        return self.job.spec.template.metadata.labels if self.job.spec.manual_selector else ()
+
     def wanted(self) -> int:
         """Pods it has, or is about to have, when it runs."""
         return owners.job(self.job)[0].count

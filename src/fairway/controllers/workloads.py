@@ -336,7 +336,8 @@ class Life:
             late |= len(free) < len(given)
             if ranks:
                 await ranks.tell(self.means.client, ranks.now(free))
-            await take_back(self.means.client, strays(placement, pods), said.metadata.name)
+            found_by = owner.found_by() if isinstance(owner, JobOwner) else ()
+            await take_back(self.means.client, strays(placement, pods), said.metadata.name, found_by)
             chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
             await self.binder.bind(said, chosen, notes)
         if not is_up and are_up(case, owner, placed):
@@ -455,8 +456,8 @@ class Life:
         judged: list[PodObject] = []
         if isinstance(owner, JobOwner) and owner.job.spec.pod_failure_policy and not owner.is_off():
             judged = [pod for pod in case.pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
-        for pod in judged:
-            await release(self.means.client, pod, case.key.partition("/")[2])
+            for pod in judged:
+                await release(self.means.client, pod, case.key.partition("/")[2], owner.found_by())
         await owner.stop(self.means.client)
         for pod in judged:
             await self.means.client.delete(ref_of(pod), uid=pod.metadata.uid)

@@ -60,6 +60,7 @@ def page(world: World, ask: Ask) -> Page:
     sums, ends, least = _sums(found), Ends(world, ask.now), _least(world)
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
+        "controller": world.controller,
         "idle": idle(world, ask, found), "queues": queue_choices(world), "denied": world.denied,
         "mapped": [(pool, len(list(them))) for pool, them in groupby(found, attrgetter("pool"))]
         if len(found) > MAPPED else [],

@@ -61,7 +61,7 @@ def page(world: World, ask: Ask) -> Page:
 def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
     is_fine, says = deciding(world, ask.now)
     if is_fine is False:
-        line = "kubectl -n fairway-system get lease,pods"
+        line = f"kubectl -n {world.controller} get lease,pods"
         yield Trouble("no decisions", "the controller", "", None, says, line, "fairwayhasnoleader")
     if away := world.away:
         says, line = f"cannot be read: {', '.join(away)}", "kubectl get --raw /readyz?verbose"

@@ -92,10 +92,10 @@ def stored(kind: Kind, shape: type[T]) -> Mapping[str, T]:
 
 
 class World:
-    """`home`: the namespace of the dashboard's own credentials; `controller`: that of the controller. `namespaces`: how
-    many workloads each has. `on_node`: the keys of the workloads on each node; `bound`: the GPUs that all pods there
-    request; `touched`: how often the node, or what is on it, has changed. `kept`: what views keep between two drawings.
-    `looked_at`: when somebody looked last."""
+    """`home`: the namespace of the dashboard's own credentials; `controller`: that of the controller, empty where that
+    is to be found. `namespaces`: how many workloads each has. `on_node`: the keys of the workloads on each node;
+    `bound`: the GPUs that all pods there request; `touched`: how often the node, or what is on it, has changed. `kept`:
+    what views keep between two drawings. `looked_at`: when somebody looked last."""
 
     nodes = stored(kinds.NODES, objects.NodeObject)
     queues = stored(kinds.QUEUES, types.QueueObject)
@@ -104,7 +104,7 @@ class World:
     usage = stored(kinds.USAGE_DAYS, types.UsageDayObject)
     priorities = stored(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
 
-    def __init__(self, client: Client, home: str, controller: str = NAMESPACE) -> None:
+    def __init__(self, client: Client, home: str, controller: str = "") -> None:
         self.client, self.home, self._controller = client, home, controller
         self.version, self.synced, self.looked_at = 0, asyncio.Event(), 0.0
         self._next: asyncio.Event = asyncio.Event()
@@ -158,8 +158,14 @@ class World:
         return next((it.store for selection, it in self._informers.items() if selection.kind == kind), {})
 
     @property
+    def controller(self) -> str:
+        """The namespace of the controller, as far as it is known."""
+        return self.lease.metadata.namespace if self.lease else self._controller or NAMESPACE
+
+    @property
     def lease(self) -> LeaseObject | None:
-        return self.store(kinds.LEASES).get(f"{self._controller}/{LEASE}")
+        """The controller's: of several, where Fairway was moved, the one that was renewed last."""
+        return max(self.store(kinds.LEASES).values(), key=lambda it: it.spec.renew_time or "", default=None)
 
     async def _run(self) -> None:
         for seen in (self._informers, self.workloads, self._written, self._own, self.on_node, self.kept):
@@ -202,14 +208,22 @@ class World:
             yield BOUND, BoundPod, self._read_bound
         for kind, shape in shapes.items():
             tell = self._read if kind == kinds.WORKLOADS else partial(self._tell, kind)
-            space = self._controller if kind == kinds.LEASES else ""
             is_served = kind.group_version != kinds.FAIRWAY or kind.plural in served
-            if is_served and await may(self.client, "list", kind, space):
-                yield Selection(kind, space), shape, tell
+            if is_served and (chosen := await self._readable(kind)):
+                yield chosen, shape, tell
             else:
                 self.denied.append(kind.plural)
                 if kind == kinds.WORKLOADS:
                     yield Selection(kind, self.home), shape, tell
+
+    async def _readable(self, kind: Kind) -> Selection | None:
+        """All of a kind, if that may be listed; of leases the controller's, where it may be if it is not known."""
+        is_lease = kind == kinds.LEASES
+        spaces = ("",) if not is_lease else (self._controller,) if self._controller else ("", NAMESPACE)
+        for space in spaces:
+            if await may(self.client, "list", kind, space):
+                return Selection(kind, space, fields=f"metadata.name={LEASE}" if is_lease else "")
+        return None
 
     def _read(self, old: types.WorkloadObject | None, new: types.WorkloadObject | None) -> None:
         for said in filter(None, (old, new)):
