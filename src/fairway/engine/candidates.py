@@ -36,9 +36,9 @@ FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0, 0.0), [])
 
 class Victim:
     """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on;
-    `lost`: those it has lost in this cycle."""
+    `lost`: those it has lost in this cycle; `rows`: what it holds of each node."""
 
-    __slots__ = ("amounts", "cost", "lost", "one", "surplus")
+    __slots__ = ("amounts", "budgets", "cost", "lost", "one", "rows", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
         self.one = one
@@ -47,6 +47,8 @@ class Victim:
         self.surplus = {name: more for name, more in spare if more > 0}
         self.amounts = cycle.tree.amounts(podsets, counts, one.admission.pool)
         self.cost = cost(one, self.amounts, cycle)
+        self.rows = cycle.draft.holdings(podsets, one.admission)
+        self.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
         self.lost: set[PodAt] = set()
 
     def rest(self) -> Admission:
@@ -177,8 +179,8 @@ class CandidateSet:
         if shield:
             self.shielded.append((one, shield))
         else:
-            core = Candidate(victim, None, cycle.draft.holdings(podsets, one.admission), victim.amounts)
-            core.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
+            core = Candidate(victim, None, victim.rows, victim.amounts)
+            core.budgets = victim.budgets
             if self.rule.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
                 core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
             self.all.append(core)

@@ -9,6 +9,7 @@ The token bucket, the pair rule and a minRuntime that was set protect against ev
 stopped, not from giving back surplus. Nothing is chosen here.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -66,12 +67,13 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
         return found
     if workload.preemptible and cycle.consolidates(workload.queue):
         found.append(_move(cycle))
+    preempt = [_preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else []
     if not cycle.accounts(workload, pool):
-        return [*found, _preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else found
-    preempt = _preempt(workload, pool, cycle)
+        return [*found, *preempt]
     reclaim = _reclaim(workload, pool, cycle)
     entitled = [] if over_share(workload, pool, cycle) else [reclaim]
-    return [*found, *entitled, preempt, _both(preempt, reclaim, lambda: not over_share(workload, pool, cycle))]
+    both = [_both(one, reclaim, lambda: not over_share(workload, pool, cycle)) for one in preempt]
+    return [*found, *entitled, *preempt, *both]
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:
@@ -132,7 +134,7 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     """Another queue, judged at the level under the lowest common ancestor."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
     is_within = within_guaranteed(workload, pool, cycle)
-    rivals: dict[str, Rival | None] = {}
+    rivals = cycle.memo.of(Rivals)[workload.queue, pool, is_within]
 
     def rival(queue: str) -> Rival | None:
         if queue not in rivals:
@@ -203,6 +205,13 @@ class Rival:
     theirs: list[Account]
     way: list[list[Account]]
     least: float
+
+
+class Rivals(defaultdict[tuple[str, str, bool], dict[str, Rival | None]]):
+    """Those of a cycle, by asking queue, pool, and whether it stays within its guarantee; then by their own queue."""
+
+    def __init__(self) -> None:
+        super().__init__(dict)
 
 
 def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) -> Rival | None:

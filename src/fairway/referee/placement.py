@@ -106,19 +106,21 @@ def overdrawn(view: PlanView, cells: range) -> Iterator[tuple[str, int]]:
     is_short = view.is_short.copy()
     is_short[: cells.start] = is_short[cells.stop :] = False
     for cell, takers in view.laid.takers(is_short).items():
-        free, leaving, sound = int(view.free[cell]), defaultdict[str, int](int), list[tuple[int, tuple[str, ...]]]()
+        free, leaving, waiting = int(view.free[cell]), defaultdict[str, int](int), list[tuple[int, tuple[str, ...]]]()
         takes = [(view.laid.items[at], amount) for at, amount in takers]
         for item, amount in takes:
             leaving[item.key] += amount * (item.role in LEAVES)
+        every, at_once = sum(leaving.values()), 0
         for item, amount in takes:
             gone = set(item.after)
             given = sum(leaving[key] for key in gone & leaving.keys())
-            beside = sum(other for other, after in sound if gone.issuperset(after))
-            every = sum(leaving.values()) - sum(other for other, _ in sound)
+            beside = at_once + sum(other for other, after in waiting if gone.issuperset(after)) if gone else at_once
             if item.role in DECIDED and amount > free + min(given - beside, every):
                 yield item.key, cell
             elif item.role not in LEAVES:
-                sound.append((amount, item.after))
+                every -= amount
+                at_once += 0 if item.after else amount
+                waiting += [(amount, item.after)] if item.after else []
 
 
 def devices(view: PlanView) -> Found:

@@ -77,10 +77,10 @@ def afters(view: PlanView) -> Found:
 def pauses(view: PlanView) -> Found:
     """A paused workload starts where its processes are, and nowhere else; what is to be paused is on one node that can
     do it."""
-    for verdict in view.of(Admit):
-        there = view.waiting[verdict.workload].paused if verdict.workload in view.waiting else None
-        if there is not None and not there.is_same(verdict.admission):
-            yield verdict.workload, "its processes are elsewhere"
+    for one in view.snapshot.pending:
+        told = view.verdicts.get(one.key) if one.paused else None
+        if isinstance(told, Admit) and one.paused and not one.paused.is_same(told.admission):
+            yield one.key, "its processes are elsewhere"
     for evict in view.of(Evict):
         nodes = view.running[evict.workload].admission.nodes if evict.pauses and evict.workload in view.running else ()
         rows = [view.snapshot.row_of[name] for name in nodes if name in view.snapshot.row_of]
