@@ -49,6 +49,20 @@ def test_ctrl_c_ends_the_follower_and_the_job_goes_on(machine: Machine) -> None:
     machine.run("cancel", "long")
 
 
+def test_a_follower_ends_once_nobody_reads_on_and_names_a_full_disk(machine: Machine) -> None:
+    one = follower(machine, "--name", "much", "--", "sh", "-c", "seq 1 200000; sleep 300")
+    assert one.stdout is not None and one.stderr is not None
+    assert one.stdout.readline() == "1\n"
+    one.stdout.close()
+    assert one.wait(timeout=60) == 1 and machine.workload("much")["phase"] == "Running"
+    with open("/dev/full", "w") as full:
+        logs = [sys.executable, "-m", "fairway.cli.main", "logs", "much"]
+        done = subprocess.run(logs, env=machine.environment, stdout=full, stderr=subprocess.PIPE, text=True)
+    told = "fairway: what is printed cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    machine.run("cancel", "much")
+
+
 def test_who_follows_is_told_of_a_pause_and_nothing_starts_beside_a_program_without_its_gpus(machine: Machine) -> None:
     one = follower(machine, "--name", "count", "--gpus", "1", "--", "sh", "-c", "echo here; sleep 300")
     assert one.stdout is not None and one.stderr is not None

@@ -5,6 +5,7 @@ it runs, else that of the machine's team, else ~/.kube/config. Whatever goes wro
 """
 
 import asyncio
+import errno
 import os
 import pwd
 import stat
@@ -33,6 +34,7 @@ LOGIN = ("login", "--credential")
 """What a kubeconfig that `fairway login` wrote ends its command with."""
 TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
 
 
@@ -62,6 +64,8 @@ def ask(work: Callable[..., Awaitable[Any]], kubeconfig: str, context: str, *, n
     except BrokenPipeError:
         raise  # whoever read what we print has seen enough
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise Problem(f"what is printed cannot be written: {error.strerror}", exit_code=1) from error
         raise Problem(_unanswered(kubeconfig, error)) from error
 
 

@@ -119,6 +119,9 @@ class _Follower:
                 self.changed.set()
 
     async def _refresh(self) -> None:
+        for one in self.printing.values():
+            if one.done():
+                one.result()  # whoever reads what is printed may have seen enough
         runs = await self._runs()
         if runs is None:
             return
@@ -129,7 +132,8 @@ class _Follower:
                 more = (("follow", "true"),) * (run.finished is None)
                 self.printer = self.printer or await self._made_printer(runs)
                 printing = self.printer.print(run, last=last, more=more, after=before)
-                self.printing[run.key] = self.last[run.rank] = asyncio.create_task(printing)
+                task = self.printing[run.key] = self.last[run.rank] = asyncio.create_task(printing)
+                task.add_done_callback(lambda it: it.cancelled() or not it.exception() or self.changed.set())
 
     async def _runs(self) -> Runs | None:
         """None while there is no such workload yet."""
