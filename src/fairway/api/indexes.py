@@ -1,14 +1,19 @@
 """Sets of completion indexes, as Kubernetes writes them: `0,2-4`."""
 
+import re
 from collections.abc import Iterable
+
+MOST = 100_000
+"""Indexes of a Job are below this; the text of a set may be a user's, and name any."""
+PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def parse_indexes(text: str) -> frozenset[int]:
-    """`0,2-4` → {0, 2, 3, 4}"""
+    """`0,2-4` → {0, 2, 3, 4}; without what is no index, or from MOST on."""
     found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
+    for part in map(PART.fullmatch, text.split(",")):
+        if part:
+            found.update(range(int(part[1]), min(int(part[2] or part[1]) + 1, MOST)))
     return frozenset(found)
 
 

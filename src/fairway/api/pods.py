@@ -61,6 +61,7 @@ class Surroundings:
         return {objects.NAMESPACE_NAME: namespace, **self.namespaces.get(namespace, {})}
 
 
+MOST_SPREADS, MOST_POD_TERMS = 64, 256  # of a pod: each is asked of every node at each decision
 ALONE, NO_AFFINITY = Surroundings(), objects.Affinity()
 
 
@@ -71,6 +72,10 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
     affinity = spec.affinity.node_affinity
     asked = within("spec", requests, spec)
     near = tuple(_pod_terms(spec, meta.labels, namespace=namespace, around=around))
+    for name, count, most in (("topologySpreadConstraints", len(spec.topology_spread_constraints), MOST_SPREADS),
+                              ("affinity", len(near), 2 * MOST_POD_TERMS)):
+        if count > most:
+            raise Malformed(f"spec.{name} has {count} terms, and at most {most} are read")
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
     read = {*around.selected, *_selected(near, spread)}
     claims = dict(_claims(spec, namespace, around))

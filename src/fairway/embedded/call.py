@@ -116,6 +116,9 @@ class Call:
         return Manager(name, operation, self.resource.kind.api_version, self.subresource)
 
 
+MOST_REPEATS = 32
+
+
 class _Fields(dict[str, Any]):
     """An object of JSON, with the paths of the fields that it, or one in it, holds twice."""
 
@@ -123,17 +126,18 @@ class _Fields(dict[str, Any]):
 
 
 def repeated(body: bytes) -> list[str]:
-    """The fields that stand twice, of which JSON keeps the last; as paths."""
+    """The fields that stand twice, of which JSON keeps the last; as paths, the first MOST_REPEATS."""
     def fields(pairs: list[tuple[str, Any]]) -> _Fields:
-        found, names = _Fields(pairs), [name for name, _ in pairs]
-        found.repeats = [name for index, name in enumerate(names) if name in names[:index]]
+        found, seen = _Fields(pairs), set[str]()
+        found.repeats = [name for name, _ in pairs if name in seen or seen.add(name)][:MOST_REPEATS]
         for name, value in pairs:
             for place, each in enumerate(value) if isinstance(value, list) else [(-1, value)]:
                 where = name if place < 0 else f"{name}[{place}]"
                 found.repeats += [f"{where}.{path}" for path in getattr(each, "repeats", ())]
+        del found.repeats[MOST_REPEATS:]
         return found
 
-    return getattr(json.loads(body, object_pairs_hook=fields), "repeats", [])
+    return getattr(json.loads(body, object_pairs_hook=fields, parse_int=str), "repeats", [])
 
 
 def read(request: Request, catalog: Catalog, asker: Identity) -> Call | None:

@@ -40,7 +40,9 @@ def _check_namespace(store: Store, kind: Kind, about: dict[str, Any]) -> None:
 
 
 def _give_priority(store: Store, kind: Kind, pod: dict[str, Any]) -> None:
-    spec, name = pod["spec"], pod["spec"].get("priorityClassName", "")
+    if not (spec := pod.get("spec")):
+        return  # refused later
+    name = spec.get("priorityClassName", "")
     found: dict[str, Any] | None
     if name:
         entry = store.latest(Key(CLASSES, "", name))

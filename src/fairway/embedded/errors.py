@@ -50,6 +50,10 @@ def denied(field: str, detail: str) -> Cause:
     return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
+def too_many(field: str, found: int, most: int) -> Cause:
+    return Cause(field, "FieldValueTooMany", f"Too many: {found}: must have at most {most} items")
+
+
 def duplicate(field: str, value: object) -> Cause:
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
 

@@ -124,9 +124,9 @@ class Registry:
             _take(thing, old, "status")
         if resource.name == "namespaces":  # its finalizers are its whole spec, and have a subresource
             _take(thing, old, "spec")
+        self._shape(thing, old, write=write)
         if resource.name == address.SERVICES:
             address.keep(thing, old)
-        self._shape(thing, old, write=write)
         managers = _managers(thing, old, write)
         meta.carry(thing["metadata"], old["metadata"])
         if managers:

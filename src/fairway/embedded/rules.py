@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fairway.api.indexes import parse_indexes
+from fairway.api.pods import MOST_POD_TERMS, MOST_SPREADS
 from fairway.api.quantities import Malformed, exact
 from fairway.embedded import crd, defaults, handlers
 from fairway.embedded.access import wellformed
 from fairway.embedded.apps.schedule import moments
 from fairway.embedded.autoscale import rules as autoscaling
-from fairway.embedded.errors import Cause, denied, duplicate, required, unsupported, wrong
+from fairway.embedded.errors import Cause, denied, duplicate, required, too_many, unsupported, wrong
 from fairway.embedded.limits import DATA_BYTES
 from fairway.embedded.meta import LABEL, SAY_LABEL, label_faults
 from fairway.embedded.services import address
@@ -26,6 +27,8 @@ _IMMUTABLE = "field is immutable"
 _CONFIG_KEY = re.compile(r"(?!\.{1,2}$)[-._a-zA-Z0-9]{1,253}")
 _ENV = re.compile(r"[^=\x00-\x1f\x7f-\U0010ffff]+")
 _MAX_PRIORITY = 1_000_000_000
+_MOST_REPLICAS = 100_000  # their controller looks at each of them
+DIGITS = 9  # of an index that is worth reading
 _MOST_INDEXES = 100_000  # a Job's controller looks at each of them; Kubernetes has this bound for the pods at once
 _SHARE = "must be a whole number that is not negative, or a percentage"
 _CRON_NAME = 52  # its Jobs' names are longer
@@ -92,8 +95,14 @@ def _pod_spec(spec: Thing, path: str) -> Iterator[Cause]:
     for where, container in defaults.containers(spec):
         yield from _container(container, f"{path}.{where}", volumes)
         yield from handlers.faults(container, f"{path}.{where}", is_init=where.startswith("init"))
-    if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
-        yield unsupported(f"{path}.restartPolicy", spec["restartPolicy"], ("Always", "OnFailure", "Never"))
+    if (policy := spec.get("restartPolicy")) not in ("Always", "OnFailure", "Never"):
+        yield unsupported(f"{path}.restartPolicy", policy, ("Always", "OnFailure", "Never"))
+    if (count := len(spec.get("topologySpreadConstraints") or ())) > MOST_SPREADS:
+        yield too_many(f"{path}.topologySpreadConstraints", count, MOST_SPREADS)
+    for name in ("podAffinity", "podAntiAffinity"):
+        terms = ((spec.get("affinity") or {}).get(name) or {}).values()
+        if (count := sum(len(each) for each in terms if isinstance(each, list))) > MOST_POD_TERMS:
+            yield too_many(f"{path}.affinity.{name}", count, MOST_POD_TERMS)
     yield from _at_least(spec, path, {"terminationGracePeriodSeconds": 0, "activeDeadlineSeconds": 1})
     yield from label_faults(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     for index, each in enumerate(spec.get("tolerations") or ()):
@@ -151,13 +160,15 @@ def _resources(resources: Thing, path: str) -> Iterator[Cause]:
 
 
 def _names(names: list[str], path: str) -> Iterator[Cause]:
+    seen = set[str]()
     for index, name in enumerate(names):
         if not name:
             yield required(f"{path}[{index}].name")
         elif not LABEL.fullmatch(name):
             yield wrong(f"{path}[{index}].name", name, SAY_LABEL)
-        elif name in names[:index]:
+        elif name in seen:
             yield duplicate(f"{path}[{index}].name", name)
+        seen.add(name)
 
 
 # -- jobs
@@ -186,7 +197,7 @@ def _job(job: Thing, old: Thing) -> Iterator[Cause]:
         return
     yield from label_faults(spec["template"]["metadata"].get("labels") or {}, "spec.template.labels")
     yield from _pod_spec(template, "spec.template.spec")
-    if template["restartPolicy"] == "Always":
+    if template.get("restartPolicy") == "Always":
         yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 
@@ -205,8 +216,9 @@ def _success_rule(rule: Thing, path: str, completions: int) -> Iterator[Cause]:
     if text is None and count is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
     if text is not None:
-        named = re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text) and parse_indexes(text)
-        if not named or max(named) >= completions:
+        is_set = re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", text)
+        named = parse_indexes(text) if is_set else None
+        if not named or any(len(it) > DIGITS or int(it) >= completions for it in re.findall("[0-9]+", text)):
             yield wrong(f"{path}.succeededIndexes", text, f"must be indexes below {completions}, such as 0,2-4")
         most = len(named or ())
     if count is not None and not 1 <= count <= most:
@@ -221,10 +233,9 @@ def _job_update(spec: Thing, old: Thing, started: bool) -> Iterator[Cause]:
     if spec.get("completions") != old.get("completions") and not indexed:
         yield wrong("spec.completions", spec.get("completions"), _IMMUTABLE)
     mutable = old.get("suspend") and not started
-    if spec["template"] != old["template"] and not (
-        mutable and _undirected(spec["template"]) == _undirected(old["template"])
-    ):
-        yield wrong("spec.template", spec["template"], _IMMUTABLE)
+    new, before = spec.get("template") or {}, old.get("template") or {}
+    if new != before and not (mutable and _undirected(new) == _undirected(before)):
+        yield wrong("spec.template", new, _IMMUTABLE)
 
 
 def _undirected(template: Thing) -> tuple[Any, Any]:
@@ -242,6 +253,8 @@ def _set(thing: Thing, old: Thing) -> Iterator[Cause]:
     if spec == before:
         return
     yield from _at_least(spec, "spec", {"replicas": 0, "minReadySeconds": 0, "revisionHistoryLimit": 0})
+    if (spec.get("replicas") or 0) > _MOST_REPLICAS:
+        yield wrong("spec.replicas", spec["replicas"], f"must be less than or equal to {_MOST_REPLICAS}")
     rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
     for name, most in (("maxSurge", r"\d{1,9}"), ("maxUnavailable", r"100|\d\d?")):
         if not _is_share(value := rolling.get(name) or 0, most):
@@ -259,8 +272,8 @@ def _set(thing: Thing, old: Thing) -> Iterator[Cause]:
         yield wrong("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     yield from label_faults(labels, "spec.template.labels")
     yield from _pod_spec(template["spec"], "spec.template.spec")
-    if template["spec"]["restartPolicy"] != "Always":
-        yield unsupported("spec.template.spec.restartPolicy", template["spec"]["restartPolicy"], ("Always",))
+    if (policy := template["spec"].get("restartPolicy")) != "Always":
+        yield unsupported("spec.template.spec.restartPolicy", policy, ("Always",))
 
 
 def _cron_job(thing: Thing, old: Thing) -> Iterator[Cause]:
@@ -285,7 +298,7 @@ def _cron_job(thing: Thing, old: Thing) -> Iterator[Cause]:
         return
     template = job["spec"]["template"]["spec"]
     yield from _pod_spec(template, "spec.jobTemplate.spec.template.spec")
-    if template["restartPolicy"] == "Always":
+    if template.get("restartPolicy") == "Always":
         yield required("spec.jobTemplate.spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 

@@ -214,9 +214,10 @@ def _type(value: Any) -> str:
 
 def _repeats(elements: list[Any], path: str, keys: list[str] | None) -> Iterator[Cause]:
     """Elements that a set holds twice; of a map, those with the same `keys`."""
-    seen: list[Any] = []
+    seen = set[bytes]()
     for index, each in enumerate(elements):
         identity = {key: each.get(key) for key in keys} if keys and isinstance(each, dict) else each
-        if identity in seen:
+        text = msgspec.json.encode(identity, order="deterministic")
+        if text in seen:
             yield duplicate(f"{path}[{index}]", identity)
-        seen.append(identity)
+        seen.add(text)

@@ -28,7 +28,7 @@ STATEFUL_SETS = Kind("StatefulSet", "statefulsets", "apps/v1")
 REVISIONS = Kind("ControllerRevision", "controllerrevisions", "apps/v1")
 CRON_JOBS = Kind("CronJob", "cronjobs", "batch/v1")
 
-AT_ONCE = 32
+AT_ONCE, BURST = 32, 500  # writes side by side; objects made in one turn
 Thing = dict[str, Any]
 
 

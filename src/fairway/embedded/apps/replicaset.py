@@ -11,7 +11,7 @@ from fairway.embedded.jobtypes import Pod
 from fairway.kube import kinds
 from fairway.kube.client import Client
 
-from .control import REPLICA_SETS, Control, Object, Thing, together
+from .control import BURST, REPLICA_SETS, Control, Object, Thing, together
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -28,7 +28,7 @@ class ReplicaSets(Control[Pod]):
         if missing:
             surplus = sorted(alive, key=_worth)[:-missing] if missing < 0 else []
             await together([*(self.unmake(one, pod) for pod in surplus),
-                            *(self.make(one, _pod(one)) for _ in range(missing))])
+                            *(self.make(one, _pod(one)) for _ in range(min(missing, BURST)))])
             alive = [pod for pod in self._of[one.metadata.uid].values() if not pod.is_over]
         counted, again = tally(one, alive, self.clock.now())
         full = sum(one.spec["template"]["metadata"]["labels"].items() <= pod.metadata.labels.items() for pod in alive)

@@ -16,7 +16,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
-from .control import REVISIONS, STATEFUL_SETS, Control, Object, Thing, fingerprint, together
+from .control import BURST, REVISIONS, STATEFUL_SETS, Control, Object, Thing, fingerprint, together
 from .replicaset import ready_since, tally
 
 REVISION, INDEX = "controller-revision-hash", "apps.kubernetes.io/pod-index"
@@ -86,7 +86,7 @@ def due(it: Stateful) -> tuple[list[int], list[Pod]]:
         return [], ended
     missing = [number for number in it.numbers if number not in it.pods]
     if it.is_parallel:
-        first = missing
+        first = missing[:BURST]
     else:
         first = [number for number in missing[:1] if all(map(it.is_available, range(it.start, number)))]
     if missing:

@@ -33,8 +33,8 @@ def complete(service: Thing) -> None:
 
 def give(store: Store, service: Thing) -> None:
     """Gives a new Service its address, unless it says one, or that it wants none."""
-    spec = service["spec"]
-    if spec.get("clusterIP") or spec.get("type") == EXTERNAL:
+    spec = service.get("spec") or {}
+    if not spec or spec.get("clusterIP") or spec.get("type") == EXTERNAL:
         return
     taken = {msgspec.json.decode(entry.value)["spec"].get("clusterIP") for entry in store.objects(SERVICES).values()}
     start, size = UUID(service["metadata"]["uid"]).int, RANGE.num_addresses - 2
