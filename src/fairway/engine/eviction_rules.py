@@ -157,12 +157,12 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
             one.keeps_within(one.guaranteed, more) for one in other.mine
         )
-        return any(
-            account.held[resource] + lost.get(resource, 0)
-            > (account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource))
-            for account in other.theirs
-            for resource in account.resources
-        )
+        for account in other.theirs:
+            for resource in account.resources:
+                due = account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource)
+                if account.held[resource] + lost.get(resource, 0) > due:
+                    return True
+        return False
 
     def rank(queue: str) -> tuple[float, ...]:
         other = rival(queue)

@@ -325,7 +325,8 @@ class Search:
         by what they give. A core takes the place of its surplus."""
         candidates, picked, is_enough = self.candidates, list[Candidate](), False
         for candidate in chain.from_iterable(map(self._in_turn, lines)):
-            for part in [one for one in picked if one.victim is candidate.victim] if candidate.pod is None else ():
+            surplus = candidate.victim.surplus if candidate.pod is None else {}
+            for part in [one for one in picked if one.victim is candidate.victim] if surplus else ():
                 picked.remove(part)
                 candidates.count(part, 1)
                 shift(left, part.rows[row], -1)
@@ -343,9 +344,8 @@ class Search:
         for candidate in reversed(picked[:-1]):
             gives = self.candidates.gives(candidate, row)
             shift(left, gives, -1)
-            others = [one for one in picked if one is not candidate]
-            is_right = not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)
-            if is_right and self._fits(request, left):
+            others = [one for one in picked if one is not candidate] if self._fits(request, left) else []
+            if others and (not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)):
                 picked = others
             else:
                 shift(left, gives, 1)
