@@ -220,9 +220,9 @@ class CandidateSet:
         over = {one.number for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
         return sorted(ordered, key=lambda one: (one.number in over, one.pod is None, ranks[one.queue]))
 
-    def in_turn(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    def in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """The same order for a caller that takes each before it asks for the next."""
-        if len(self.queues) > 1 or self._has_budgets:
+        if self._has_budgets or len({candidate.queue for candidate in candidates}) > 1:
             yield from self._ranked_in_turn(candidates)
             return
         for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.number)):
