@@ -81,8 +81,13 @@ def test_the_output_of_every_attempt_outlives_evictions_and_the_job(machine: Mac
     assert one in out and set(one.splitlines()) & set(two.splitlines()) == set()
     assert both(machine, "logs", "twice", "--previous")[0] == one
     assert both(machine, "logs", "twice", "--tail", "1", "--attempt", "1")[0] == one.splitlines(keepends=True)[-1]
+    machine.run("pause", "twice")
+    machine.until("twice", "Paused")
+    machine.run("resume", "twice")
+    machine.until("twice", "Running")
     machine.run("cancel", "twice")
     until(lambda: "twice" not in machine.run("ls"))
+    until(lambda: both(machine, "logs", "twice")[1].endswith(", deleted\n"))  # and not evicted by the pause
     out, error = both(machine, "logs", "twice")
     assert one in out and is_whole(out) and error.startswith("== twice is deleted; this is kept of it\n")
     assert "there are attempts 1 to 2" in both(machine, "logs", "twice", "--attempt", "3", status=1)[1]

@@ -496,7 +496,9 @@ class Runner:
             return ""
         status = found.get("status") or {} if found["metadata"]["uid"] == said.uid else {}
         began = min(it.started_at or inf for attempts in histories.values() for it in attempts)
-        evictions = [it["reason"] for it in status.get("evictionHistory") or () if time(it["time"]) >= int(began)]
+        is_held = any(it["type"] == "Admitted" and it["status"] == "True" for it in status.get("conditions") or ())
+        past = () if is_held and status.get("attempt") == said.attempt else status.get("evictionHistory") or ()
+        evictions = [it["reason"] for it in past if time(it["time"]) >= int(began)]
         return str(next(iter(evictions), "") or (status.get("reason", "") if status.get("phase") == "Failed" else ""))
 
 
