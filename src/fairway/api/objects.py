@@ -47,8 +47,9 @@ LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"
 
 
-class Part(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What all structs of the API share: camelCase outside, absent where default."""
+class Part(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """What all structs of the API share: camelCase outside, absent where default. They are trees: of the thousands that
+    are kept none can be part of a cycle, and the collector of garbage passes by."""
 
 
 class OwnerReference(Part, frozen=True):

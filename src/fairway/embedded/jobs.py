@@ -214,9 +214,9 @@ def _key(namespace: str, name: str) -> str:
 
 
 def _slim(job: Job) -> Job:
-    """Of a Job that is over, which may be kept for days, without the template: it makes no more pods."""
+    """With the template packed; of a Job that is over, which may be kept for days, without: it makes no more pods."""
     is_over = any(it.type in ("Complete", "Failed") and it.status == "True" for it in job.status.conditions)
-    return replace(job, spec=replace(job.spec, template={})) if is_over else job
+    return replace(job, spec=replace(job.spec, template={}) if is_over else job.spec.packed())
 
 
 def _version(job: Job | None) -> int:
@@ -251,7 +251,7 @@ def _shown(status: JobStatus) -> dict[str, Any]:
 def _pod(job: Job, index: int | None, taken: set[str], times: Counter[int] | None) -> dict[str, Any]:
     """The next pod of a job, of a name that none in `taken` has; the name is added to them. `times`: how often each
     index failed, where each has a limit of its own."""
-    template = job.spec.template
+    template = job.spec.unpacked()
     meta, uid, name = template.get("metadata") or {}, job.metadata.uid, job.metadata.name
     labels = {f"{prefix}{word}": value for prefix in ("", "batch.kubernetes.io/")
               for word, value in (("controller-uid", uid), ("job-name", name))}

@@ -28,7 +28,7 @@ FIRST_SECONDS, LONGEST_SECONDS, UNSEEN_SECONDS = 0.5, 30.0, 30.0
 log = logging.getLogger(__name__)
 
 
-class _Meta(msgspec.Struct, rename={"version": "resourceVersion"}):
+class _Meta(msgspec.Struct, rename={"version": "resourceVersion"}, gc=False):
     name: str = ""
     namespace: str = ""
     version: str = ""
