@@ -316,6 +316,17 @@ def test_without_a_cluster_a_command_says_how_to_start_one(tmp_path: Path) -> No
     )
 
 
+def test_down_says_what_it_waits_for_where_a_program_takes_its_time(tmp_path: Path) -> None:
+    slow = Machine(tmp_path)
+    slow.run("up", "--detach", "--cpus", "1")
+    program = "trap : TERM; touch on; while :; do sleep 1; done"
+    slow.run("submit", "--grace", "4s", "--", "sh", "-c", program)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "on").exists():
+        assert time.monotonic() < deadline
+    assert slow.run("down") == "programs were told to stop and have their grace period; this waits for them\n"
+
+
 def test_a_cluster_that_does_not_run_is_named_with_what_starts_it(tmp_path: Path) -> None:
     stopped = Machine(tmp_path)
     stopped.run("up", "--detach", "--cpus", "1", "--data-dir", str(tmp_path / "box"))

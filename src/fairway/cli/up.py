@@ -22,6 +22,7 @@ from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir
 from .dashboard import beside, of_team
 from .main import Problem, told
 
+PATIENCE_SECONDS = 2.0
 FOLDER = click.option("--data-dir", "folder", default="", metavar="D",
                       help="Where the cluster lives; default: the user's data home, in fairway.")
 TEAM = click.option("--team", is_flag=True, help="The cluster of all users of this machine, in /var/lib/fairway.")
@@ -143,7 +144,17 @@ def down(folder: str, team: bool, keep_pods: bool) -> None:
     from fairway.embedded.up import UpError, down
 
     with told(UpError, exit_code=1):
-        asyncio.run(down(_place(folder, is_of_team=team), Clock(), keeps_pods=keep_pods))
+        stopping = down(_place(folder, is_of_team=team), Clock(), keeps_pods=keep_pods)
+        asyncio.run(stopping if keep_pods else _patiently(stopping))
+
+
+async def _patiently(stopping: Coroutine[Any, Any, None]) -> None:
+    """Says what is waited for, where that takes long."""
+    task = asyncio.create_task(stopping)
+    done, _ = await asyncio.wait([task], timeout=PATIENCE_SECONDS)
+    if not done:
+        click.echo("programs were told to stop and have their grace period; this waits for them", err=True)
+    await task
 
 
 @click.command()
