@@ -1,10 +1,12 @@
 """Elastic trainings with real processes: WORLD_SIZE is the number of ranks that run, before and after a resize."""
 
 import json
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from .test_commands import EXAMPLES, Machine
 
 URGENT = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1000}"
 STARTED = re.compile(r"^(\S+) rank (\d) of (\d): from step (\d+)", re.MULTILINE)
+TORCH = os.environ.get("TORCH_PYTHON") or (sys.executable if find_spec("torch") else "")
 PROGRAM = [sys.executable, str(EXAMPLES / "elastic.py")]
 
 
@@ -63,6 +66,25 @@ def test_a_training_that_grows_and_shrinks_has_one_world_size_at_a_time(machine:
     assert (status["phase"], status["attempt"]) == ("Running", 1)
     machine.run("cancel", "train")
     machine.run("cancel", "urgent")
+
+
+@pytest.mark.kubectl
+@pytest.mark.skipif(not TORCH, reason="PyTorch is not installed (TORCH_PYTHON names a Python that has it)")
+def test_a_pytorch_training_gives_back_half_of_its_workers_and_grows_again(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "urgent.yaml").write_text(URGENT)
+    machine.kubectl("apply", "-f", str(tmp_path / "urgent.yaml"))
+    program = [TORCH, str(EXAMPLES / "train.py"), str(tmp_path / "state"), "9999999"]
+    machine.run("submit", "--name", "ddp", "--workers", "4", "--min-workers", "2", "--", *program)
+    before = until_size(machine, "ddp", 4)
+    while not (tmp_path / "state").exists():
+        time.sleep(0.1)
+    machine.run("submit", "--name", "urgent", "--cpus", "2", "--priority", "urgent", "--", "sleep", "300")
+    before = until_size(machine, "ddp", 2, since=before)
+    machine.run("cancel", "urgent")
+    until_size(machine, "ddp", 4, since=before)
+    steps = [steps for _, _, steps in rounds(machine, "ddp")]
+    assert all(len(one) == 1 for one in steps) and steps == sorted(steps) and max(*steps[-1], 0) > 0
+    machine.run("cancel", "ddp")
 
 
 def test_a_training_on_fewer_ranks_than_it_may_have_is_finished_when_the_first_rank_is(
