@@ -8,9 +8,11 @@ import pytest
 from faults import Faults, kill_and_start
 from simworld import Thing, World, cluster, is_frozen, job, node, pod, priority
 
-from fairway.api.objects import CAN_PAUSE, FREEZE, TO_DISK
+from fairway.api.objects import CAN_PAUSE, FREEZE, FROZEN, NOT_SAVED, SAVE, TO_DISK
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
+from fairway.kube.client import STRATEGIC
+from fairway.kube.kinds import Ref
 from fairway.node.pressure import watch_memory
 
 START = 1_800_000_000.0
@@ -169,29 +171,32 @@ def test_a_paused_job_can_be_suspended_and_cancelled() -> None:
     tell(story, queue={})
 
 
-def play(fatal: int) -> range:
-    """A preemption by pausing in which the controllers are killed at that write; the writes that it took."""
+def play(fatal: int, *, to_disk: bool) -> range:
+    """A preemption by pausing in which the controllers are killed at that write; the writes that it took. `to_disk`:
+    the taker needs the memory of its victim."""
     clock = VirtualClock(START)
 
     async def told() -> range:
-        async with cluster(clock, seeded(1), able(cpu=2)) as world:
+        async with cluster(clock, seeded(1), saves(cpu=2)) as world:
+            memory = "40Gi" if to_disk else "1Gi"
             spec = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "default"},
                     "spec": {"evict": "Pause"}}  # fmt: skip
             await world.apply(spec, priority("high", 1000))
             faults = Faults(world.server.handle, clock, random.Random(1), rate=0.0, fatal=frozenset((fatal,)))
             controllers = asyncio.create_task(kill_and_start(world, faults))
             try:
-                await begun(world, job("train", seconds=100), "job-train", 10)
+                await begun(world, large("train", memory), "job-train", 10)
                 own = {it["metadata"]["uid"] for it in await world.pods()}
                 before = faults.writes
-                await world.apply(urgent())
+                said = {"pod": {"priorityClassName": "high"}}
+                await world.apply(large("urgent", memory if to_disk else "1Gi", cpu="2", seconds=20, **said))
                 await world.until(lambda: succeeded(world, "job-urgent"), seconds=600)
                 await world.until(lambda: world.is_in("job-train", "Running"), seconds=600)
                 writes = range(before + 1, faults.writes + 1)
                 await world.until(lambda: succeeded(world, "job-train"), seconds=600)
                 left = await world.pods()
                 assert own <= {it["metadata"]["uid"] for it in left}, f"write {fatal}"
-                assert not any(FREEZE in it["metadata"]["annotations"] for it in left)
+                assert not any({FREEZE, SAVE} & it["metadata"]["annotations"].keys() for it in left)
                 assert (await world.workload("job-train"))["status"]["attempt"] == 1
             finally:
                 controllers.cancel()
@@ -201,9 +206,10 @@ def play(fatal: int) -> range:
     return clock.run(told())
 
 
-def test_a_pause_is_not_lost_whichever_write_the_controllers_are_killed_at() -> None:
-    for fatal in play(0):
-        play(fatal)
+@pytest.mark.parametrize("to_disk", [False, True])
+def test_a_pause_is_not_lost_whichever_write_the_controllers_are_killed_at(to_disk: bool) -> None:
+    for fatal in play(0, to_disk=to_disk)[:: 1 + to_disk]:
+        play(fatal, to_disk=to_disk)
 
 
 # To disk, while memory is short
@@ -216,9 +222,9 @@ def saves(name: str = "n1", **more: object) -> Thing:
     return made
 
 
-def large(name: str, memory: str, **said: object) -> Thing:
-    """A Job of one CPU and so much memory."""
-    made = job(name, cpu="1", **said)
+def large(name: str, memory: str, *, cpu: str = "1", **said: object) -> Thing:
+    """A Job of so much memory."""
+    made = job(name, cpu=cpu, **said)
     made["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
     return made
 
@@ -296,3 +302,56 @@ def test_under_memory_pressure_paused_workloads_go_to_disk_one_by_one_until_it_e
         watching.cancel()
 
     tell(story, saves(), queue={})
+
+
+async def tell_frozen(world: World, name: str, **said: str) -> None:
+    """Says of the pod of a Job what its node would."""
+    (pod,) = [it for it in await world.pods() if it["metadata"]["labels"]["job-name"] == name]
+    found = {"type": FROZEN, "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z", **said}
+    await world.client.patch(Ref(kinds.PODS, pod["metadata"]["name"], "default"), {"status": {"conditions": [found]}},
+                             subresource="status", form=STRATEGIC)  # fmt: skip
+
+
+async def is_told_to_save(world: World, name: str) -> bool:
+    found = [it["metadata"] for it in await world.pods() if it["metadata"]["labels"]["job-name"] == name]
+    return any(SAVE in it["annotations"] for it in found)
+
+
+def test_what_cannot_go_to_disk_stays_in_memory_and_is_not_tried_again() -> None:
+    async def story(world: World) -> None:
+        await rests(world, "first", "40Gi")
+        world.dead.add("n1")
+        await world.apply(large("new", "40Gi"))
+        await world.until(lambda: is_told_to_save(world, "first"), seconds=10)
+        await tell_frozen(world, "first", reason=NOT_SAVED, message="it has a connection")
+        await world.until(lambda: refused(world), seconds=10)
+        world.dead.clear()
+        await world.clock.sleep(60)
+        assert await disk(world, "job-first") == "Refused"
+        assert await world.says_reason("job-new", "NoRoom")
+        await world.annotate("first", paused=None)
+        await world.until(lambda: succeeded(world, "job-first"), seconds=200)
+        await world.until(lambda: succeeded(world, "job-new"), seconds=200)
+
+    async def refused(world: World) -> bool:
+        return await disk(world, "job-first") == "Refused"
+
+    tell(story, saves(), queue={})
+
+
+def test_a_victim_that_cannot_go_to_disk_is_stopped_and_starts_again() -> None:
+    async def story(world: World) -> None:
+        await begun(world, large("train", "40Gi"), "job-train")
+        own = {it["metadata"]["uid"] for it in await world.pods()}
+        world.dead.add("n1")
+        await world.apply(large("urgent", "40Gi", seconds=20, pod={"priorityClassName": "high"}))
+        await world.until(lambda: is_told_to_save(world, "train"), seconds=10)
+        await tell_frozen(world, "train", reason=NOT_SAVED, message="it has a connection")
+        await world.until(lambda: world.says_reason("job-train", "NotPaused"), seconds=10)
+        world.dead.clear()
+        await world.heal(saves())
+        await world.until(lambda: succeeded(world, "job-urgent"), seconds=120)
+        await world.until(lambda: succeeded(world, "job-train"), seconds=200)
+        assert own.isdisjoint({it["metadata"]["uid"] for it in await world.pods()})
+
+    tell(story, saves())
