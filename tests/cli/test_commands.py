@@ -327,9 +327,13 @@ def test_down_says_what_it_waits_for_where_a_program_takes_its_time(tmp_path: Pa
     assert slow.run("down") == "programs were told to stop and have their grace period; this waits for them\n"
 
 
-def test_a_cluster_that_does_not_run_is_named_with_what_starts_it(tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_or_does_not_run_is_named_with_what_to_do(tmp_path: Path) -> None:
     stopped = Machine(tmp_path)
     stopped.run("up", "--detach", "--cpus", "1", "--data-dir", str(tmp_path / "box"))
+    config = tmp_path / "box" / "kubeconfig"
+    config.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", config.read_text()))  # where nobody answers
+    said = stopped.run("ls", "--kubeconfig", str(config), status=2)
+    assert said.startswith(f"fairway: the cluster on {tmp_path / 'box'} runs, but does not answer: ")
     stopped.run("down", "--data-dir", str(tmp_path / "box"))
     said = stopped.run("ls", "--kubeconfig", str(tmp_path / "box" / "kubeconfig"), status=2)
     where = tmp_path / "box"

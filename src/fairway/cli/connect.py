@@ -73,10 +73,14 @@ def _unanswered(kubeconfig: str, error: OSError) -> str:
     """Why there is no answer: a cluster of this machine that does not run, else what the connection says."""
     if not (kubeconfig or os.environ.get("KUBECONFIG")) and team_socket():
         return f"the team's cluster does not answer on {team_socket()}; `systemctl status fairway` says why"
-    for own in (one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()):
+    those = [one.parent for one in kubeconfigs(kubeconfig) if (one.parent / "state.db").exists()]
+    for own in those:
         if not holder(own / "lock"):
             where = "" if own == data_dir() else f" --data-dir {own}"
             return f"the cluster on {own} does not run; `fairway up{where}` starts it"
+    if those:
+        why = "it is busy or stopped, or too many connections are open"
+        return f"the cluster on {those[0]} runs, but does not answer: {why}; try again soon"
     return f"no API server answers: {error}; start one with `fairway up`"
 
 
