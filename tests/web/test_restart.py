@@ -31,7 +31,7 @@ TEXT = "document.getElementById('main').innerText"
 @asynccontextmanager
 async def life(folder: Path) -> AsyncIterator[str]:
     """A life of `up` that ends by SIGKILL; the link of its page."""
-    command = ("-m", "fairway", "up", "--data-dir", str(folder), "--cpus", "4", "--fake-gpus", "2")
+    command = ("-m", "fairway", "up", "--data-dir", str(folder), "--cpus", "4", "--fake-gpus", "32")
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=DEVNULL, stderr=PIPE)
     assert process.stderr is not None
     while not (line := await process.stderr.readline()).startswith(SAYS):
