@@ -62,13 +62,3 @@ def test_the_charge_is_the_integral_of_what_was_held(seed: int) -> None:
     for one in (over, deleted):
         use = use_of(one, float(now))
         assert use is not None and +Counter(use.spent) == +spent
-
-
-def test_what_finishes_after_it_was_deleted_is_charged_until_it_was_deleted() -> None:
-    said = act(NEW, "admit", "a", 2, START)
-    deleted = replace(said, metadata=replace(said.metadata, deletion_timestamp=time_text(START + 10)))
-    late = served(deleted, now=START + 25)
-    over = replace(deleted, status=life.finish(late, Said("Done"), succeeded=False, now=START + 25))
-    for one in (deleted, over):
-        use = use_of(one, START + 40.0)
-        assert use is not None and use.spent["a", "nvidia.com/gpu"] == 2 * 1000 * 10

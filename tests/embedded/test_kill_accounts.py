@@ -63,8 +63,7 @@ class Observer:
         status, meta = said.get("status") or {}, said["metadata"]
         key, turned = (meta["uid"], status.get("attempt", 0)), _turned(status)
         deleted = seconds(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None
-        ended = min(filter(None, (turned.get("Finished"), deleted)), default=None)
-        ended = ended or ("Admitted" not in turned and turned.get("Evicted"))
+        ended = deleted or ("Admitted" not in turned and turned.get("Evicted"))
         if not key[1]:
             return
         self.last[key[0]] = max(self.last[key[0]], key[1])
@@ -72,7 +71,9 @@ class Observer:
             self.held[key] = turned["Admitted"], _gpus(said)
         elif not {"Admitted", "Evicted"} & turned.keys():
             self.promised.add(key)
-        if ended:
+        if "Finished" in turned:  # what is deleted while its pods end holds its room until it finishes, if it does
+            self.ends[key] = turned["Finished"]
+        elif ended:
             self.ends.setdefault(key, ended)
 
     def total(self) -> float:

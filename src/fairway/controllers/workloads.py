@@ -559,10 +559,7 @@ def gpus_of(said: WorkloadObject) -> float:
 
 
 def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
-    """Its status with what it has held until now. From its deletion on it holds nothing of its own, also if its pods
-    end later and it finishes with them."""
-    deleted = said.metadata.deletion_timestamp
-    now = min(now, time(deleted)) if deleted else now
+    """Its status with what it has held until now."""
     return life.served(said.status, now=now, held=held_of(said), queue=said.spec.queue)
 
 
@@ -574,7 +571,8 @@ def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:
             return status
         running = replace(said, status=replace(status, phase="Running"))  # of a pod that was its own it is not written
         return replace(served(running, now=since(status, "Finished") or now), phase=status.phase)
-    return served(said, now=now)
+    deleted = said.metadata.deletion_timestamp
+    return served(said, now=min(now, time(deleted)) if deleted else now)
 
 
 def _patience(case: Case, missing: Sequence[PodObject]) -> float:
