@@ -262,8 +262,8 @@ class CandidateSet:
 
     def largest_last(self, candidates: Iterable[Candidate], asked: Demand) -> Iterator[Candidate]:
         """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue
-        may lose a workload while it is above its entitlement: so what gives most of what is asked goes last, and before
-        it, the larger first, what leaves the queue something to lose."""
+        may lose a workload while it is above its entitlement: so what gives most of what is asked and governed goes
+        last, and before it, the larger first, what leaves the queue something to lose."""
         rule, firsts, later = self.rule, set[str](), list[Candidate]()
         parts = [(name, amount) for name, amount in asked.items() if amount]
         ordered = sorted(candidates, key=attrgetter("number"))

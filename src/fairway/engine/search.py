@@ -45,10 +45,11 @@ class Search:
         self.taken: list[Candidate] = []
         self.tried = False  # a candidate was taken, and given back
         self.is_spent = False  # a queue gave some of what was looked at, and may lose no more
-        self._is_usual, self._order = True, candidates.in_turn
+        self._is_usual, self._is_largest_last, self._order = not largest_last, largest_last, candidates.in_turn
         if largest_last:
-            asked = cycle.asked(workload, candidates.pool)
-            self._is_usual, self._order = False, partial(candidates.largest_last, asked=asked)
+            asked, accounts = cycle.asked(workload, candidates.pool), cycle.accounts(workload, candidates.pool)
+            asked = {name: asked.get(name, 0) for one in accounts for name in one.resources}
+            self._order = partial(candidates.largest_last, asked=asked)
         self.may_stop = candidates.rule.cause is Cause.HOLD_TAKEN or full_bucket(candidates.pool, cycle) is None
         paired = {one.workload.key for one, _ in candidates.paired(workload)}
         started = cycle.draft.started.values() if candidates.alike else ()
@@ -109,8 +110,11 @@ class Search:
         return why is None
 
     def cover(self) -> bool:
-        """Take, podset by podset, the cheapest places until every pod has one."""
+        """Take, podset by podset, the cheapest places until every pod has one. Where queues are to lose the most, the
+        places of several pods are not sought one by one: the order of places would be that of their victims."""
         least = self.cycle.least(self.workload)
+        if self._is_largest_last and sum(least) > 1:
+            return False
         return all(self._cover(podset.pod, count) for podset, count in zip(self.workload.podsets, least))
 
     def may_suffice(self) -> bool:
@@ -143,7 +147,7 @@ class Search:
         for candidate in self._order(candidates):
             left -= 1
             yield candidate
-        self.is_spent |= 0 < left < len(candidates)
+        self.is_spent |= left > 0 and (left < len(candidates) or bool(self.taken))
 
     def cut(self, suffices: Callable[[], bool]) -> None:
         """Give back the candidates taken last, as many as go: none goes before one that is first in the order."""
