@@ -85,6 +85,24 @@ async def test_a_command_beside_a_paused_container_has_no_gpu_of_its_own(box: Bo
         listening.cancel()
 
 
+async def test_a_command_whose_client_is_gone_leaves_nothing_waiting(box: Box):
+    def waits() -> set[asyncio.Task[Any]]:
+        return {it for it in asyncio.all_tasks() if getattr(it.get_coro(), "__qualname__", "") == "Queue.get"}
+
+    await box.run("idle", "sleep 1000")
+    await box.state("idle", "running")
+    before = waits()
+    running = box.runner.execute("default", "idle", "main", Order(["sleep", "1000"]))
+    assert running is not None
+    output = running.output()
+    listening = asyncio.ensure_future(anext(output))
+    while not waits() - before:
+        await box.client.clock.sleep(0.01)
+    listening.cancel()
+    await asyncio.wait([listening])
+    assert listening.cancelled() and not waits() - before
+
+
 async def test_a_gpu_used_outside_is_held_by_a_pod_until_the_process_ends(box: Box):
     now: dict[int, str] = {}
     await box.client.create(kinds.NODES, NODE)

@@ -65,11 +65,13 @@ class Execution:
         ending = asyncio.create_task(self._end(waiting, reading))
         try:
             while not (ending.done() and self._queue.empty()):
-                getting = asyncio.ensure_future(self._queue.get())
-                await asyncio.wait([getting, ending], return_when=asyncio.FIRST_COMPLETED)
-                if getting.done():
-                    yield getting.result()
-                getting.cancel()
+                getting = asyncio.create_task(self._queue.get())
+                try:
+                    await asyncio.wait([getting, ending], return_when=asyncio.FIRST_COMPLETED)
+                    if getting.done():
+                        yield getting.result()
+                finally:
+                    getting.cancel()
         finally:
             # A client that is gone may have its request cancelled a second time: the command ends all the same.
             await asyncio.shield(asyncio.create_task(self._finish(*reading, waiting, ending)))
