@@ -1,7 +1,9 @@
 """The view Waiting: each workload that waits, its place in its queue, what stops it, and when it should start."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .act import leaves
 from .now import queue_choices
@@ -26,43 +28,45 @@ class Row:
     is_past: bool
 
 
-SORTS = {
-    "": lambda row: (row.it.queue, row.it.position or 1 << 30, row.it.since or 0.0),
-    "since": lambda row: row.it.since or 0.0,
-    "gpus": lambda row: -row.it.asked,
-    "starts": lambda row: row.starts[0] or float("inf"),
+SORTS: dict[str, Callable[[Workload, float], Any]] = {
+    "": lambda it, _: (it.queue, it.position or 1 << 30, it.since or 0.0),
+    "since": lambda it, _: it.since or 0.0,
+    "gpus": lambda it, _: -it.asked,
+    "starts": lambda it, now: _starts(it, now)[0] or float("inf"),
 }
 
 
 def page(world: World, ask: Ask) -> Page:
     waits = [it for it in world.workloads.values() if it.state in ("waiting", "paused", "suspended")]
-    rows = [_row(it, world, ask) for it in waits if _is_chosen(it, ask)]
-    rows.sort(key=lambda row: (row.it.state == "suspended", SORTS.get(ask.get("sort"), SORTS[""])(row), row.it.key))
+    found, order = list(filter(_chosen(ask), waits)), SORTS.get(ask.get("sort"), SORTS[""])
+    found.sort(key=lambda it: (it.state == "suspended", order(it, ask.now), it.key))
     reasons = Counter(it.reason for it in waits if it.state != "suspended" and it.reason)
-    part = window(ask, rows)
+    part = window(ask, found)
+    rows = [_row(it, world, ask) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "leaves": leaves(world),
-        "queues": queue_choices(world), "asked": sum(row.it.asked for row in rows),
+        "queues": queue_choices(world), "asked": sum(it.asked for it in found),
         "reasons": [("", "all reasons"), *((it, f"{it} ({count})") for it, count in reasons.most_common())],
     }  # fmt: skip
-    return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in part["items"]}}, ask.before)
+    return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in rows}}, ask.before)
 
 
 def _row(it: Workload, world: World, ask: Ask) -> Row:
-    early, late, is_rough = it.forecast
-    last = late or early
-    is_gone = last is None or last < ask.now - GONE_SECONDS
-    starts = (None, None) if is_gone or it.state == "suspended" else (early, late)
-    is_past = early is not None and early < ask.now - GONE_SECONDS
+    is_past = bool(it.forecast[0] and it.forecast[0] < ask.now - GONE_SECONDS)
     is_seen = ask.sight.sees(it.namespace)
-    return Row(it.key if is_seen else world.mask(it.key), it, is_seen, starts, is_rough, is_past)
+    return Row(it.key if is_seen else world.mask(it.key), it, is_seen, _starts(it, ask.now), it.forecast[2], is_past)
 
 
-def _is_chosen(it: Workload, ask: Ask) -> bool:
-    text = ask.get("q").lower()
-    names = (it.name, it.user, it.namespace) if ask.sight.sees(it.namespace) else ()
-    return (
-        (not ask.get("queue") or it.queue == ask.get("queue"))
-        and (not ask.get("reason") or it.reason == ask.get("reason"))
-        and (not text or any(text in name.lower() for name in names))
-    )
+def _starts(it: Workload, now: float) -> tuple[float | None, float | None]:
+    early, late, _ = it.forecast
+    is_gone = (late or early or 0.0) < now - GONE_SECONDS
+    return (None, None) if is_gone or it.state == "suspended" else (early, late)
+
+
+def _chosen(ask: Ask) -> Callable[[Workload], bool]:
+    text, queue, reason, sight = ask.get("q").lower(), ask.get("queue"), ask.get("reason"), ask.sight
+
+    def is_named(it: Workload) -> bool:
+        return sight.sees(it.namespace) and any(text in name.lower() for name in (it.name, it.user, it.namespace))
+
+    return lambda it: queue in ("", it.queue) and reason in ("", it.reason) and (not text or is_named(it))
