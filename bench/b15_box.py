@@ -281,7 +281,9 @@ async def pause(rounds: int) -> AsyncIterator[Figure]:
     async with box() as it:
         ticks = it.folder.parent / "ticks"
         await it.client.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
-        await it.client.patch(Ref(kinds.QUEUES, "default"), {"spec": {"evict": "Pause"}})
+        place = Ref(kinds.QUEUES, "default")
+        await until(partial(it.client.find, place))
+        await it.client.patch(place, {"spec": {"evict": "Pause"}})
         await it.submit([job("ticks", ["sh", "-c", f"while date +%s.%N >> {ticks}; do sleep 0.01; done"], "2")])
         await until(lambda: _ticks(ticks, 0.0))
         for at in range(rounds):

@@ -41,12 +41,12 @@ def linked(lines: IO[str]) -> tuple[str, str]:
 
 
 def first(address: str, view: str, token: str) -> str:
-    """What a viewer is sent first."""
+    """What a viewer is sent first of the view; what keeps its tab over a restart comes before."""
     asked = Request(f"{address}/stream?at={view}", headers={"Authorization": f"Bearer {token}"})
     with urlopen(asked, timeout=PATIENCE_SECONDS) as answer:
         for line in answer:
-            if line.startswith(b"data: "):
-                return str(json.loads(line[6:]))
+            if line.startswith(b"data: ") and "key" not in (said := json.loads(line[6:])):
+                return str(said)
     raise AssertionError("the stream ended")
 
 

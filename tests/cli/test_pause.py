@@ -39,6 +39,8 @@ async def test_a_gang_that_is_paused_for_another_goes_on_when_that_ends_though_u
 ) -> None:
     async with http_transport(load([machine.folder / "fairway" / "kubeconfig"]), Clock()) as transport:
         client = Client(transport, Clock())
+        while await client.find(Ref(kinds.QUEUES, "default")) is None:  # the controller is about to make it
+            await client.clock.sleep(0.05)
         await client.patch(Ref(kinds.QUEUES, "default"), {"spec": {"evict": "Pause"}})
         await client.create(kinds.PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
     machine.run("submit", "--name", "gang", "--gpus", "1", "--workers", "2", "--", "sh", "-c", TICKS)
