@@ -165,7 +165,7 @@ def test_a_terminal_gets_no_line_longer_than_it_is_wide(machine: Machine) -> Non
     subprocess.run(command, env=machine.environment | {"COLUMNS": "50"}, stdout=theirs, check=True)
     os.close(theirs)
     lines = re.sub(r"\x1b\[\d*m", "", os.read(ours, 65_536).decode()).splitlines()
-    assert len(lines) == 2 and lines[1].startswith("wide") and max(map(len, lines)) <= 50
+    assert any(line.startswith("wide") for line in lines) and max(map(len, lines)) <= 50
     machine.run("cancel", "wide")
 
 

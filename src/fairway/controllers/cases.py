@@ -116,6 +116,7 @@ class Cases:
     def let_go(self, key: str) -> None:
         """Its Workload is kept no longer."""
         self._ended.pop(key, None)
+        self.found(key)
 
     def submitted(self, key: str, created: str | None, *, now: float) -> float:
         """When an owner was made. Its timestamp is in whole seconds: the rest is the order in which they were seen."""
