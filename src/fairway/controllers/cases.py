@@ -10,7 +10,7 @@ Job or their owner may be going too.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from fairway.api.objects import (
     SCHEDULER,
     SUBMITTED,
     JobObject,
+    Metadata,
     Object,
     PodObject,
     PodSpec,
@@ -174,25 +175,28 @@ class Cases:
     def case(self, key: str) -> Case:
         workload = self.view.workloads.get(key)
         pods = tuple(self.pods_of[key].values()) if key in self.pods_of else ()
+        stays = workload is not None and workload.status.admission is not None  # managed, whatever its label says now
         namespace, _, name = key.partition("/")
-        space = self.view.namespaces.get(namespace)
-        labels = space.metadata.labels if space else {}
         word, _, own = name.partition("-")
         if word in WORDS:
-            return Case(key, workload, self._owner(WORDS[word], f"{namespace}/{own}", labels, pods), pods)
-        ours = [pod for pod in pods if _is_left_to_us(pod) and queue_of(pod.metadata, labels)]
+            return Case(key, workload, self._owner(WORDS[word], f"{namespace}/{own}", pods, stays=stays), pods)
+        ours = [pod for pod in pods if _is_left_to_us(pod) and (stays or self.is_managed(pod.metadata))]
         ours.sort(key=lambda pod: pod.metadata.name)
         own = name.removeprefix(name_of("Pod", ""))
-        members = self._members(workload) if workload else 0
-        owner = PodsOwner(namespace, own, tuple(ours), self._least(ours[0]), members) if ours else None
+        owner = PodsOwner(namespace, own, tuple(ours), self._least(ours[0]), self._members(workload)) if ours else None
         return Case(key, workload, owner, pods)
 
-    def _members(self, said: WorkloadObject) -> int:
+    def is_managed(self, meta: Metadata) -> bool:
+        """Whether an object or its namespace says that it queues."""
+        space = self.view.namespaces.get(meta.namespace)
+        return bool(queue_of(meta, space.metadata.labels if space else {}))
+
+    def _members(self, said: WorkloadObject | None) -> int:
         """The pods of a group that is evicted, or has lost some; 0 of one that has all."""
-        held, count = said.status.admission, sum(one.count for one in said.spec.pod_sets)
-        if held is None:
+        if said is None or said.status.admission is None:
             return 0
-        placed = sum(it.count or 0 for one in held.pod_sets for it in one.nodes)
+        count = sum(one.count for one in said.spec.pod_sets)
+        placed = sum(it.count or 0 for one in said.status.admission.pod_sets for it in one.nodes)
         is_whole = placed >= count and not self.lost.get(key_of(said.metadata)) and not holds(said.status, "Evicted")
         return 0 if is_whole else count
 
@@ -204,17 +208,15 @@ class Cases:
         said = self.view.group(kind, f"{pod.metadata.namespace}/{name}")
         return said.least if said else 0
 
-    def _owner(
-        self, kind: tuple[str, str], key: str, labels: Mapping[str, str], pods: tuple[PodObject, ...]
-    ) -> Owner | None:
-        """The owner that stands under a key, if it is queued as a whole, managed and left to Fairway."""
+    def _owner(self, kind: tuple[str, str], key: str, pods: tuple[PodObject, ...], *, stays: bool) -> Owner | None:
+        """The owner that stands under a key, if it is queued as a whole, managed and left to Fairway, or stays so."""
         row, source, replica = OWNERS[kind], None, ""
         if row.group:
             key, _, replica = key.rpartition("-")
         said, where = self.view.owner(kind, key), self.view.watched(kind)
-        if said is None or where is None or self.view.above(said.metadata) or not queue_of(said.metadata, labels):
+        if said is None or where is None or self.view.above(said.metadata):
             return None
-        if is_of_others(said.metadata, asked(said)):
+        if not stays and (not self.is_managed(said.metadata) or is_of_others(said.metadata, asked(said))):
             return None
         if isinstance(said, JobObject):
             return JobOwner(said)

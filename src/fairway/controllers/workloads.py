@@ -34,6 +34,7 @@ from fairway.api.objects import (
     QUEUE,
     SUBMITTED,
     USER,
+    Metadata,
     OwnerReference,
     PodObject,
 )
@@ -242,15 +243,16 @@ class Life:
 
     async def _is_gone(self, said: WorkloadObject) -> bool:
         """Whether the server says so too: the view may not have heard of an owner that is new. A pod that is of another
-        workload now owns this one no longer."""
+        workload now owns this one no longer, nor does what lost its queue label before it held room."""
+        cases, key = self.means.cases, key_of(said.metadata)
         for one in said.metadata.owner_references:
             kind = kinds.PODS if kind_of(one) == ("", "Pod") else self.means.view.watched(kind_of(one))
             if kind is None:  # its kind is defined no more
                 continue
             named = Selection(kind, said.metadata.namespace, fields=f"metadata.name={one.name}")
             for it in await self.means.client.list(named):
-                is_ours = self._is_of(decode(it, PodObject), said) if kind is kinds.PODS else not is_replica(one)
-                if it["metadata"]["uid"] == one.uid and is_ours:
+                is_its = cases.key_of_pod(decode(it, PodObject)) == key if kind is kinds.PODS else not is_replica(one)
+                if it["metadata"]["uid"] == one.uid and is_its and cases.is_managed(decode(it["metadata"], Metadata)):
                     return False
         return True
 
@@ -301,9 +303,6 @@ class Life:
         """So many pods of its one podset are enough."""
         podsets = [msgspec.to_builtins(replace(one, min_count=least)) for one in said.spec.pod_sets]
         await self.means.patch(kinds.WORKLOADS, said, {"spec": {"podSets": podsets}})
-
-    def _is_of(self, pod: PodObject, said: WorkloadObject) -> bool:
-        return self.means.cases.key_of_pod(pod) == key_of(said.metadata)
 
     # Running
 
