@@ -1,6 +1,7 @@
 """How the page is served: tokens, headers, streams that go on where they were cut, actions with the viewer's rights."""
 
 import re
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -9,6 +10,10 @@ from board import LINK, board, node, queue, workload
 
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
+from fairway.web.access import Sight
+from fairway.web.page import Ask, Page
+from fairway.web.topic import BATCH_SECONDS, RATE, Topic
+from fairway.web.world import World
 
 JOB = {"kind": "Job", "metadata": {"name": "a", "namespace": "nlp"}, "spec": {"suspend": True, "template": {
     "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}}}  # fmt: skip
@@ -97,6 +102,22 @@ async def test_a_cut_of_more_changes_than_are_kept_redraws_the_whole_page(monkey
             again = shown.stream("/waiting", last=number)
             assert [kind for _, kind, _ in [await anext(again)]] == kinds
             await again.aclose()
+
+
+async def test_a_change_of_many_rows_is_followed_by_a_rest_so_that_a_viewer_is_sent_little_in_a_second() -> None:
+    def draw(world: World, ask: Ask) -> Page:
+        digests = (sha256(f"{ask.now} {at}".encode()).hexdigest() for at in range(2000))
+        return Page("many", "", {"rows": {str(at): it for at, it in enumerate(digests)}})
+
+    async with board() as shown:
+        topic = Topic(shown.world, draw, Ask("many", {}, Sight(), 0.0))
+        await topic.refresh()
+        assert topic.pause == BATCH_SECONDS
+        [whole] = topic.after("")
+        shown.world.version += 1
+        await topic.refresh()
+        [change] = topic.after(whole.id)
+    assert change.kind == "change" and topic.pause >= len(change.packed) / RATE > 1
 
 
 async def test_many_viewers_cost_the_api_server_no_more_requests_than_one() -> None:

@@ -28,6 +28,8 @@ KEPT, MOST_TOPICS = 64, 256
 REST = 9.0
 """How many times as long as it takes to draw a page it is left as it is, so that it costs a tenth of a core at most.
 The first drawing, which takes longer than all others, does not count."""
+RATE = 16_000
+"""Bytes in a second that a viewer is sent at most, the first page apart: a change of many rows is followed by a rest."""
 PACKED = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 """How a stream of gzip begins: no name, no time, no system."""
 Draw = Callable[[World, Ask], Page]
@@ -73,13 +75,12 @@ class Topic:
             self._seen, self._at = self._world.version, now
             before = self.clock.spent()
             page = self._draw(self._world, replace(self._ask, now=now, before=self.page))
-            if self.page is not EMPTY:
-                self.pause = max(BATCH_SECONDS, REST * (self.clock.spent() - before))
-            change = difference(self.page, page)
+            spent, change, is_first = self.clock.spent() - before, difference(self.page, page), self.page is EMPTY
+            self.pause = BATCH_SECONDS if is_first else max(BATCH_SECONDS, REST * spent)
             if change is not None:
-                self.number, self.page = self.number + 1, page
-                self._whole = None
-                self._changes.append((self.number, Message("change", change, self._id)))
+                self.number, self.page, self._whole = self.number + 1, page, None
+                self._changes.append((self.number, said := Message("change", change, self._id)))
+                self.pause = max(self.pause, 0.0 if is_first else len(said.packed) / RATE)
 
     def after(self, last: str) -> list[Message]:
         """What makes the present page of the one with that number."""
