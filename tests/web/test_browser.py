@@ -22,6 +22,7 @@ THINGS = (
     node("n1"), node("n2", unschedulable=True), queue("all", 16), queue("nlp", 2, parent="all"),
     queue("vision", 6, parent="all", budget={"gpuHours": 100, "period": "30d"}), lease(0.0),
     workload("nlp/job-train", "nlp", 3, at="n1[0,1,2]", spec={"timeLimit": "2h"}),
+    workload("nlp/job-a-name-that-is-as-long-as-names-of-sweeps-over-many-settings-are", "nlp", 2, at="n1[4,5]"),
     *(workload(f"vision/job-wait-{at}", "vision", 8, status=WAITS | {"position": at}) for at in range(1, 6)),
 )  # fmt: skip
 JOB = {"kind": "Job", "metadata": {"name": "train", "namespace": "nlp"}, "spec": {"suspend": True, "template": {
@@ -164,6 +165,28 @@ async def reach(page: Any, text: str) -> None:
         if text == (await page.evaluate("document.activeElement.innerText || ''")).split("\n")[0].strip():
             return
     raise AssertionError(f"{text} cannot be reached with the keyboard")
+
+
+async def test_a_log_keeps_its_last_thousand_lines_when_more_come() -> None:
+    async with board(*THINGS) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/workload/nlp/job-train")
+        await page.wait_for_selector("#log")
+        await page.evaluate("own.log = null")
+        for first, last in ((0, 1000), (1000, 1003), (1003, 2100)):
+            lines = [f"line {at}" for at in range(first, last)]
+            await page.evaluate("lines => append(ONE('log'), {lines, skipped: 0})", lines)
+            text = (await page.evaluate("ONE('log').textContent")).splitlines()
+            assert text[-1000:] == [f"line {at}" for at in range(last - 1000, last)] and len(text) <= 2100
+
+
+async def test_what_would_help_a_workload_that_waits_is_worked_out_by_keyboard() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/workload/vision/job-wait-1")
+        await page.wait_for_selector("[data-helps]")
+        await reach(page, "work it out")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("dd:has-text('would start')")
+        assert "job-train" not in await page.locator("dl").inner_text()
 
 
 async def test_a_dashboard_that_is_gone_leaves_a_banner_and_no_actions() -> None:

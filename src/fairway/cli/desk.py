@@ -13,7 +13,7 @@ from .main import Problem, cli
 from .mistakes import usual_queue, view_of
 from .program import program_of
 from .submit import submit
-from .whatif import answered
+from .whatif import answered, would_help
 
 if TYPE_CHECKING:
     from fairway.web.submit import Desk
@@ -24,7 +24,7 @@ OPTIONS = ("name", "queue", "gpus", "cpus", "memory", "image", "time-limit")
 def desk() -> "Desk":
     from fairway.web.submit import Desk
 
-    return Desk(_job, _answer)
+    return Desk(_job, _answer, lambda client, key, is_foretold: would_help(client, key, is_foretold=is_foretold))
 
 
 async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[str, Any]:

@@ -77,7 +77,8 @@ class Access:
             return known
         if not shown:
             raise Refused("no token: open the link that `fairway dashboard` prints, or paste a token of yours")
-        client = self._world.client if self._is_own(shown) else self._client_of(shown)
+        own = self._world.client
+        client = own if self._is_own(shown) else Client(_with(self._bare, shown), own.clock, own.chance)
         try:
             user = await client.whoami()
             await self._world.seen()
@@ -104,10 +105,6 @@ class Access:
 
     def _is_own(self, shown: str) -> bool:
         return any(it and compare_digest(shown.encode(), it.encode()) for it in (self._token, self._key))
-
-    def _client_of(self, token: str) -> Client:
-        own = self._world.client
-        return Client(_with(self._bare, token), own.clock, own.chance)
 
     async def _sight(self, client: Client, spaces: Collection[str]) -> Sight:
         everything, *others = await asyncio.gather(

@@ -50,12 +50,6 @@ class Block:
     def width(self) -> int:
         return self.last - self.first + 1
 
-    @property
-    def label(self) -> str:
-        if not self.is_numbered:
-            return f"{self.width} GPU{'s' * (self.width > 1)}"
-        return str(self.first) if self.width == 1 else f"{self.first}–{self.last}"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -145,11 +139,8 @@ def _row(world: World, said: NodeObject, pools: Iterable[Pool]) -> Row:
 
 def problem(node: Node) -> str:
     """Why nothing new starts there."""
-    said = {
-        "not ready": not node.is_ready, "unhealthy": node.is_unhealthy, "cordoned": node.is_unschedulable,
-        "being removed": node.is_leaving,
-    }  # fmt: skip
-    return ", ".join(word for word, is_so in said.items() if is_so)
+    said = {"not ready": not node.is_ready, "unhealthy": node.is_unhealthy, "cordoned": node.is_unschedulable}
+    return ", ".join(word for word, is_so in (said | {"being removed": node.is_leaving}).items() if is_so)
 
 
 def _blocks(

@@ -104,9 +104,10 @@ def idle(world: World, ask: Ask, found: Iterable[Row]) -> dict[str, Any]:
     reasons: defaultdict[str, list[Workload]] = defaultdict(list)
     for it in waits:
         reasons[it.reason or "not decided yet"].append(it)
-    told = [
-        (reason, len(them), _first(them, ask)) for reason, them in sorted(reasons.items(), key=lambda it: -len(it[1]))
-    ]
+    told = []
+    for reason, them in sorted(reasons.items(), key=lambda it: -len(it[1])):
+        first = _first(them, ask)
+        told.append((reason, len(them), first, first and first.starts(ask.now)))
     pools = [f"{free} in {pool}" for pool, free in where.most_common(MOST_POOLS) if free] if len(where) > 1 else []
     sums = {"free": where.total(), "waits": len(waits), "asked": sum(it.asked for it in waits)}
     return sums | {"where": pools, "reasons": told}

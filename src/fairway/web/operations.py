@@ -8,7 +8,7 @@ from fairway.api.nodes import node as node_of
 from .floor import problem
 from .now import deciding
 from .page import WINDOW, Ask, Page, drawn, window
-from .workload import Workload
+from .workload import Eviction, Workload
 from .workload_page import beneficiary
 from .world import World
 
@@ -34,12 +34,15 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """`says`: of an eviction, the workload that it was for."""
+
     key: str
     at: float
     what: str
     it: Workload
     is_seen: bool
     says: str
+    eviction: Eviction | None = None
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -103,11 +106,8 @@ def _changes(world: World, ask: Ask, them: Iterable[Workload]) -> Iterator[Chang
         is_seen = ask.sight.sees(it.namespace)
         name = it.key if is_seen else world.mask(it.key)
         for at, one in enumerate(it.evictions):
-            taker = f" for {whom}" if (whom := beneficiary(world, one, ask.sight)) else ""
-            queue = f" of queue {one.queue}" if one.queue else ""
-            lost = f"; {one.lost:,.2f} GPU-hours of work lost" if one.lost >= 0.005 else ""
-            says = f"{one.reason}{taker}{queue}{lost}"
-            yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, says)
+            whom = beneficiary(world, one, ask.sight)
+            yield Change(f"{name} e{at} {one.time}", one.time, "evicted", it, is_seen, whom, one)
         if it.ended is not None:
             yield Change(f"{name} end", it.ended, it.state, it, is_seen, it.message if is_seen else "")
         elif it.began is not None and it.shares:

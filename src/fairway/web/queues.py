@@ -17,8 +17,6 @@ from .page import Ask, Page, drawn
 from .workload import OVER
 from .world import World, lines_above
 
-MOST_USERS = 6
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -33,36 +31,6 @@ class Budget:
     out: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """`guaranteed`, `limit`, `share`: GPUs over all pools, None where the queue says nothing. `with_whom`: of what a
-    queue borrows, the queues beside it that leave some; of what it leaves, those that borrow."""
-
-    name: str
-    depth: int
-    guaranteed: float | None
-    limit: float | None
-    share: float | None
-    held: float
-    asked: float
-    waits: int
-    others: tuple[str, ...]
-    users: tuple[tuple[str, float], ...]
-    budget: Budget | None
-    stopped: str
-    problem: str
-    with_whom: tuple[str, ...] = ()
-    most: float = 1.0
-
-    @property
-    def borrowed(self) -> float:
-        return max(0.0, self.held - (self.guaranteed or 0.0)) if self.guaranteed is not None else 0.0
-
-    @property
-    def left(self) -> float:
-        return max(0.0, (self.guaranteed or 0.0) - self.held)
-
-
 @dataclass(slots=True)
 class Tally:
     """What a queue and all below it have now; GPUs, and how many workloads wait. `users`: what each holds that may be
@@ -74,6 +42,33 @@ class Tally:
     users: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`guaranteed`, `limit`, `share`: GPUs over all pools, None where the queue says nothing. `with_whom`: of what a
+    queue borrows, the queues beside it that leave some; of what it leaves, those that borrow."""
+
+    name: str
+    depth: int
+    guaranteed: float | None
+    limit: float | None
+    share: float | None
+    now: Tally
+    others: tuple[str, ...]
+    budget: Budget | None
+    stopped: str
+    problem: str
+    with_whom: tuple[str, ...] = ()
+    most: float = 1.0
+
+    @property
+    def borrowed(self) -> float:
+        return max(0.0, self.now.held - (self.guaranteed or 0.0)) if self.guaranteed is not None else 0.0
+
+    @property
+    def left(self) -> float:
+        return max(0.0, (self.guaranteed or 0.0) - self.now.held)
+
+
 def page(world: World, ask: Ask) -> Page:
     tallies, capacity = _tallies(world, ask), _capacity(world)
     seen = world.queues.keys() if ask.sight.sees_queues else _seen(world, ask)
@@ -82,7 +77,7 @@ def page(world: World, ask: Ask) -> Page:
     kin: defaultdict[str, list[Row]] = defaultdict(list)
     for name, row in named.items():
         kin[world.queues[name].spec.parent].append(row)
-    most = max([1.0, *(max(it.guaranteed or 0, it.limit or 0, it.share or 0, it.held) for it in named.values())])
+    most = max([1.0, *(max(it.guaranteed or 0, it.limit or 0, it.share or 0, it.now.held) for it in named.values())])
     rows = {
         name: replace(row, with_whom=_partners(row, kin[world.queues[name].spec.parent]), most=most)
         for name, row in named.items()
@@ -150,11 +145,8 @@ def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> 
         guaranteed=_sum([it.guaranteed.get(GPU) for it in quotas], capacity),
         limit=_sum([it.limit.get(GPU) for it in quotas], capacity),
         share=_sum(list(share), capacity),
-        held=tally.held,
-        asked=tally.asked,
-        waits=tally.waits,
+        now=tally,
         others=tuple(_others(said)),
-        users=tuple(sorted(tally.users.items(), key=lambda it: -it[1])[:MOST_USERS]),
         budget=_budget(said, tally.held),
         stopped=spec.stop_policy if spec.stop_policy != "None" else "",
         problem=problem,

@@ -4,6 +4,7 @@
     /static/NAME     script, styles, icon
     /stream?at=VIEW  one stream per tab: the view, then each change, as numbered server-sent events
     /log, /detail    of one workload: what a rank writes; events, YAML and attempts
+    /helps           what would let one that waits start sooner
     /act             an action on workloads, with the viewer's own rights
     /submit          tries what a viewer would submit, or makes it, with those rights
     /proof?of=WORDS  whether this is the dashboard that a tab knew before a cut; see access
@@ -62,8 +63,9 @@ class Dashboard:
         application.add_routes([
             web.get("/", _redirect), web.get("/static/{name}", _static), web.get("/healthz", _health),
             web.get("/stream", self._known(self._stream)), web.get("/detail", self._known(self._detail)),
-            web.get("/log", self._known(self._log)), web.post("/act", self._known(self._act)),
-            web.post("/submit", self._known(self._submit)), web.get("/proof", self._proof),
+            web.get("/log", self._known(self._log)), web.get("/helps", self._known(self._helps)),
+            web.post("/act", self._known(self._act)), web.post("/submit", self._known(self._submit)),
+            web.get("/proof", self._proof),
             web.get("/{path:.+}", self._shell),
         ])  # fmt: skip
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=STOP_SECONDS, handler_cancellation=True)
@@ -169,6 +171,13 @@ class Dashboard:
                 async for part in parts:
                     await outgoing.write(msgspec.json.encode(part) + b"\n")
         return outgoing
+
+    async def _helps(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """What would let a workload start sooner: decided now, of all that the dashboard sees."""
+        it = workload_page.seen(self._world, viewer.sight, request.query.get("workload", ""))
+        foretold, own = bool(it and it.forecast[0]), self._world.client
+        lines = await self._desk.helps(own, it.key, foretold) if it and self._desk else []
+        return web.json_response({"message": "; ".join(lines) or "nothing that is known"}, headers=HEADERS)
 
     async def _submit(self, request: web.Request, viewer: Viewer) -> web.Response:
         if self._desk is None:

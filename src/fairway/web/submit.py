@@ -37,10 +37,11 @@ class Unfit(Exception):
 class Desk:
     """`job`: the Job of what a form says (options by name, and the command); raises Unfit. `answer`: how a Job that the
     first client sends is decided on what the second one may read: an entry of a plan with `forecast`, `wouldEvict` and
-    `wouldShrink`."""
+    `wouldShrink`. `helps`: what would let a workload start sooner; the flag says whether it has a forecast."""
 
     job: Callable[[Client, Mapping[str, str], str], Awaitable[Thing]]
     answer: Callable[[Client, Client, Thing], Awaitable[Thing]]
+    helps: Callable[[Client, str, bool], Awaitable[list[str]]]
 
 
 def page(world: World, ask: Ask) -> Page:

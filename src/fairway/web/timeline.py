@@ -28,7 +28,7 @@ HOUR, DAY = 3600.0, 86_400.0
 SPANS = {"": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
 """By the word in the query: seconds back and seconds ahead."""
 WIDTH = 1000.0
-MOST_TAKEN = 3
+MOST_TAKEN, MOST_NAMED = 3, 4
 STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 
 
@@ -45,8 +45,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told instead. `served`: of a
-    workload, when it was evicted last and for which; `took`: the evictions that were for it, the last ones."""
+    """`word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told instead, of what waits
+    `starts`. `served`: when a workload was evicted last and for which; `took`: the last evictions that were for it."""
 
     key: str
     name: str
@@ -55,8 +55,10 @@ class Line:
     word: str = ""
     times: tuple[float | None, float | None] = (None, None)
     ends: End | None = None
+    starts: tuple[str, float | None, float | None] = ("", None, None)
     served: tuple[float, str] | None = None
     took: tuple[tuple[float, str], ...] = ()
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def page(world: World, ask: Ask) -> Page:
     for it in sorted(filter(partial(_is_in_sight, scene=scene), world.workloads.values()), key=_order):
         for key in _keys(it, scene):
             on[key].append(it)
-    part = window(ask, [*_reserved(world.reservations, axis), *on])
+    part = window(ask, [*_reserved(world.reservations, axis), *(on if by == "workload" else sorted(on))])
     shown = [it if isinstance(it, Line) else _line(it, on[it], scene) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
@@ -165,12 +167,15 @@ def _line(key: str, them: Sequence[Workload], scene: Scene) -> Line:
     by, sight, it = scene.ask.get("by"), scene.ask.sight, them[0]
     bars = tuple(bar for one in them for nodes, bar in _bars(one, scene) if bar and (by != "node" or key in nodes))
     if by in ("queue", "node"):
-        return Line(key, key, f"/waiting?queue={key}" if by == "queue" else f"/now?q={key}", bars)
+        runs, waits = [sight.name(one) for one in them if one.shares], sum(one.state == "waiting" for one in them)
+        more = f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
+        told = [f"runs {', '.join(runs[:MOST_NAMED])}{more}"] * bool(runs) + [f"{waits} waiting"] * bool(waits)
+        link = f"/waiting?queue={key}" if by == "queue" else f"/now?q={key}"
+        return Line(key, key, link, bars, word=" · ".join(told) or "nothing runs")
     last = it.evictions[-1] if it.evictions else None
     return Line(
         key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "", bars,
-        word="starts" if it.state == "waiting" and it.forecast[0] else it.state,
-        times=it.forecast[:2] if it.state == "waiting" else (None, it.ended),
+        queue=it.queue, word=it.state, times=(None, it.ended), starts=it.starts(scene.ask.now),
         ends=scene.ends.of(it) if it.began and it.shares else None,
         served=(last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,
         took=tuple(scene.taken.get(it.key, ())[-MOST_TAKEN:]),

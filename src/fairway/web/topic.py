@@ -29,7 +29,7 @@ REST = 9.0
 """How many times as long as it takes to draw a page it is left as it is, so that it costs a tenth of a core at most.
 The first drawing, which takes longer than all others, does not count."""
 RATE = 16_000
-"""Bytes in a second that a viewer is sent at most, the first page apart: a change of many rows is followed by a rest."""
+"""Bytes in a second that a viewer is sent at most, the first page apart: a rest follows a change of many rows."""
 PACKED = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 """How a stream of gzip begins: no name, no time, no system."""
 Draw = Callable[[World, Ask], Page]

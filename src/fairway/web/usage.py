@@ -5,7 +5,7 @@ workloads. A month that is not closed says so.
 """
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
@@ -21,9 +21,12 @@ MOST_MONTHS = 24
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """`most`: what the largest row has."""
+
     key: str
     depth: int
     figures: Figures
+    most: int = 1
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -55,7 +58,8 @@ def _rows(found: Usage) -> list[Row]:
         above = [*above[: row.depth], (-row.figures.allocated, name)]
         if row.figures.allocated or row.figures.lost:
             rows.append((above, row))
-    return [row for _, row in sorted(rows, key=itemgetter(0))]
+    most = max((row.figures.allocated for _, row in rows), default=1) or 1
+    return [replace(row, most=most) for _, row in sorted(rows, key=itemgetter(0))]
 
 
 def _row(name: str, lines: list[Line]) -> Row:

@@ -11,28 +11,22 @@ from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .world import World
 
-GONE_SECONDS = 60.0
-"""How long after its latest time a forecast is not shown any more: a new one is on its way."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`key`: of the row, which names nothing that may not be seen. `starts`: the earlier and the later moment, None
-    where they are not told; without the later one it is not in sight. `is_past`: the earlier one has gone by."""
+    """`key`: of the row, which names nothing that may not be seen. `starts`: as Workload.starts says."""
 
     key: str
     it: Workload
     is_seen: bool
-    starts: tuple[float | None, float | None]
-    is_rough: bool
-    is_past: bool
+    starts: tuple[str, float | None, float | None]
 
 
 SORTS: dict[str, Callable[[Workload, float], Any]] = {
     "": lambda it, _: (it.queue, it.position or 1 << 30, it.since or 0.0),
     "since": lambda it, _: it.since or 0.0,
     "gpus": lambda it, _: -it.asked,
-    "starts": lambda it, now: _starts(it, now)[0] or float("inf"),
+    "starts": lambda it, now: it.starts(now)[1] or it.starts(now)[2] or float("inf"),
 }
 
 
@@ -42,25 +36,14 @@ def page(world: World, ask: Ask) -> Page:
     found.sort(key=lambda it: (it.state == "suspended", order(it, ask.now), it.key))
     reasons = Counter(it.reason for it in waits if it.state != "suspended" and it.reason)
     part = window(ask, found)
-    rows = [_row(it, world, ask) for it in part["items"]]
+    told = [(it, ask.sight.sees(it.namespace)) for it in part["items"]]
+    rows = [Row(it.key if seen else world.mask(it.key), it, seen, it.starts(ask.now)) for it, seen in told]
     facts = {
         "ask": ask, "part": part, "leaves": leaves(world),
         "queues": queue_choices(world), "asked": sum(it.asked for it in found),
         "reasons": [("", "all reasons"), *((it, f"{it} ({count})") for it, count in reasons.most_common())],
     }  # fmt: skip
     return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in rows}}, ask.before)
-
-
-def _row(it: Workload, world: World, ask: Ask) -> Row:
-    is_past = bool(it.forecast[0] and it.forecast[0] < ask.now - GONE_SECONDS)
-    is_seen = ask.sight.sees(it.namespace)
-    return Row(it.key if is_seen else world.mask(it.key), it, is_seen, _starts(it, ask.now), it.forecast[2], is_past)
-
-
-def _starts(it: Workload, now: float) -> tuple[float | None, float | None]:
-    early, late, _ = it.forecast
-    is_gone = (late or early or 0.0) < now - GONE_SECONDS
-    return (None, None) if is_gone or it.state == "suspended" else (early, late)
 
 
 def _chosen(ask: Ask) -> Callable[[Workload], bool]:

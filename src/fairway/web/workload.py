@@ -25,6 +25,8 @@ STATES = {
     "Succeeded": "finished", "Failed": "failed",
 }  # fmt: skip
 OVER = ("finished", "failed")
+GONE_SECONDS = 60.0
+"""How long after its latest time a forecast is not shown any more: a new one is on its way."""
 HOLDS = ("running", "starting", "stopping")
 
 
@@ -89,6 +91,15 @@ class Workload:
     @property
     def namespace(self) -> str:
         return self.key.partition("/")[0]
+
+    def starts(self, now: float) -> tuple[str, float | None, float | None]:
+        """How it is known when it starts (forecast, rough, kept or nothing), and the earlier and the later moment; none
+        where it has gone by, or is not in sight."""
+        early, late, is_rough = self.forecast
+        if self.state == "waiting" and (late or early or 0.0) >= now - GONE_SECONDS:
+            is_past = early is not None and early < now - GONE_SECONDS
+            return "rough" if is_rough else "forecast", None if is_past else early, late
+        return ("kept", self.kept, None) if self.kept and self.kept > now else ("", None, None)
 
     @property
     def held(self) -> float:

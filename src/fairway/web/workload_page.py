@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from fairway.api.nodes import uses
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Selection
@@ -33,7 +34,8 @@ def page(world: World, ask: Ask) -> Page:
         "it": it, "ends": Ends(world, ask.now).of(it),
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
-        "ran": it.attained / HOUR, "lines": _lines(it), "served": taken(world, ask.sight).get(it.key, ()),
+        "starts": it.starts(ask.now), "uses": _uses(world, it), "ran": it.attained / HOUR,
+        "served": taken(world, ask.sight).get(it.key, ()),
     }  # fmt: skip
     return drawn("workload", it.name, facts, {})
 
@@ -62,6 +64,14 @@ def taken(world: World, sight: Sight) -> dict[str, list[tuple[float, str]]]:
     return found
 
 
+def _uses(world: World, it: Workload) -> tuple[int, list[str]]:
+    """On how many of its GPUs something computes, and on which ones it is known that nothing does."""
+    on = [(share.node, at, uses(world.nodes[share.node]).get(at)) for share in it.shares if share.node in world.nodes
+          for at in share.devices] if it.state == "running" else []  # fmt: skip
+    idle = [f"GPU {at} of {node}" for node, at, use in on if use == "idle"]
+    return sum(use == "busy" for _, _, use in on), idle
+
+
 def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:
     """GPU-hours of work that stopping it now would lose, and since when; None where nothing runs."""
     if it.state not in ("running", "starting") or it.since is None:
@@ -80,15 +90,6 @@ def _offers(world: World, it: Workload) -> Iterator[Thing]:
         yield {
             "name": action, "says": ACTIONS[action], "choices": choices.get(action), "line": line(it, action, "VALUE"),
         }  # fmt: skip
-
-
-def _lines(it: Workload) -> list[tuple[str, str]]:
-    """The same on the command line."""
-    space, name = it.namespace, it.key.partition("/")[2]
-    return [
-        ("why", f"fairway -n {space} why {it.command_name}"), ("logs", f"fairway -n {space} logs {it.command_name}"),
-        ("kubectl", f"kubectl -n {space} get fwl {name} -o yaml"),
-    ]  # fmt: skip
 
 
 async def detail(world: World, sight: Sight, client: Client, key: str) -> str:

@@ -315,7 +315,6 @@ main.addEventListener("pointermove", event => {
   const at = map.order.findLastIndex(name => map.places.get(name).y <= event.offsetY && map.places.get(name).x <= event.offsetX);
   if (at >= 0) point(at, Math.floor((event.offsetX - map.places.get(map.order[at]).x) / map.places.get(map.order[at]).step));
 });
-main.addEventListener("click", event => { if (event.target.parentElement?.id === "map") showNode(); });
 main.addEventListener("keydown", event => {
   const step = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: 10, ArrowUp: -10}[event.key];
   if (event.target.id !== "map" || !(step || event.key === "Enter")) return;
@@ -336,15 +335,14 @@ let isFocused = false, typing = 0;
 function afterWhole() {
   if (isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
   const action = new URLSearchParams(location.search).get("do");
-  if (action) history.replaceState(null, "", location.pathname);
-  if (action && ONE(`say-${action}`)) propose(action);
+  if (!action) return;
+  history.replaceState(null, "", location.pathname);
+  if (ONE(`say-${action}`)) propose(action);
 }
 
 function markMenu() {
   const name = location.pathname.split("/")[1];
-  for (const it of document.querySelectorAll("nav a")) {
-    if (it.pathname === `/${name}`) it.setAttribute("aria-current", "page"); else it.removeAttribute("aria-current");
-  }
+  for (const it of document.querySelectorAll("nav a")) it.ariaCurrent = it.pathname === `/${name}` ? "page" : null;
 }
 
 document.addEventListener("click", event => {
@@ -371,7 +369,8 @@ main.addEventListener("input", event => {
   typing = setTimeout(() => filter(form), event.target.type === "search" ? 300 : 0);
 });
 main.addEventListener("submit", event => {
-  if (event.target.matches("[data-filter]")) { event.preventDefault(); filter(event.target); }
+  event.preventDefault();
+  if (event.target.matches("[data-submit]")) attempt(event.target, true); else filter(event.target);
 });
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
@@ -437,15 +436,13 @@ function append(box, {lines, skipped}) {
   box.append(lines.join("\n") + "\n");
   own.lines += lines.length;
   const isHeld = getSelection().type === "Range" && box.contains(getSelection().anchorNode);
-  while (own.lines > own.tail && box.childNodes.length > 1 && !isHeld) {
-    own.lines -= box.firstChild.data.split("\n").length - 1;
-    box.firstChild.remove();
-  }
+  for (let first; !isHeld && own.lines - (first = box.firstChild.data.split("\n").length - 1) >= own.tail; own.lines -= first) box.firstChild.remove();
   if (isAtEnd) box.scrollTop = box.scrollHeight;
 }
 
 main.addEventListener("change", event => {
   if (event.target.matches("[data-runs]")) { own.run = event.target.value; readLog(); }
+  if (event.target.name === "chosen") countChosen();
 });
 
 // Actions
@@ -455,7 +452,15 @@ main.addEventListener("click", event => {
   if (button?.matches("[data-earlier]")) { own.tail = Math.min(own.tail * 4, 20_000); readLog(); }
   if (button?.dataset.act) propose(button.dataset.act);
   if (button?.dataset.many) proposeMany(button.dataset.many);
+  if (button?.dataset.helps) helps(button);
+  if (button?.matches("[data-make]")) attempt(button.form, false);
+  if (event.target.parentElement?.id === "map") showNode();
 });
+
+async function helps({dataset, nextElementSibling: words}) {
+  words.textContent = "working it out";
+  words.textContent = (await ask(`/helps?workload=${encodeURIComponent(dataset.helps)}`).then(it => it.json()).catch(error => error)).message;
+}
 
 function propose(action) {
   const said = ONE(`say-${action}`);
@@ -482,8 +487,6 @@ function countChosen() {
   bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "Choose workloads to";
   warn();
 }
-
-main.addEventListener("change", event => { if (event.target.name === "chosen") countChosen(); });
 
 // The choices and buttons of an open dialog; what is written into [data-line] follows the choice.
 function confirm(action, workloads) {
@@ -542,10 +545,6 @@ async function attempt(form, isTrial) {
   tryIt.disabled = false;
 }
 
-main.addEventListener("submit", event => {
-  if (event.target.matches("[data-submit]")) { event.preventDefault(); attempt(event.target, true); }
-});
-main.addEventListener("click", event => { if (event.target.matches("[data-make]")) attempt(event.target.form, false); });
 main.addEventListener("input", event => {
   const form = event.target.closest("[data-submit]");
   if (form) form.querySelector("[data-make]").disabled = true;
