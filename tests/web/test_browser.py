@@ -158,6 +158,18 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
         assert notes == ["false", None, "false"] and page.faults == []
 
 
+async def test_the_kubectl_lines_for_several_namespaces_all_name_the_chosen_queue() -> None:
+    waits = workload("nlp/job-late", "nlp", 8, status=WAITS)
+    async with board(*THINGS, waits) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        for key in ("nlp/job-late", "vision/job-wait-1"):
+            await page.locator(f"input[value='{key}']").check()
+        await page.locator("[data-many=queue]").click()
+        line = await page.locator("dialog [data-line]").inner_text()
+        queue = await page.locator("dialog select").input_value()
+    assert line.count(f"modify --queue {queue} workload/") == 2 and "VALUE" not in line
+
+
 async def reach(page: Any, text: str) -> None:
     """Presses Tab until what has the focus is called so."""
     for _ in range(80):

@@ -7,6 +7,7 @@ from board import LINK, Board, Thing, board, node, queue, workload
 from fairway.cli.desk import desk
 from fairway.kube import kinds
 from fairway.kube.kinds import Selection
+from fairway.web.page import fragment
 
 FORM = {"command": "python train.py --lr 0.1", "gpus": "2", "queue": "nlp", "namespace": "nlp", "try": True}
 NODE, NLP = node("n1", 4), queue("nlp", 4)
@@ -41,6 +42,13 @@ async def test_a_trial_says_why_it_would_wait_and_what_cannot_be_made() -> None:
         assert (await sent(shown, **FORM | {"gpus": "x"}))[1]["message"].startswith("--gpus: 'x'")
         status, told = await sent(shown, manifest="kind: Deployment\napiVersion: apps/v1", **{"try": True})
         assert status == 400 and "Job, Pod" in told["message"]
+
+
+def test_a_trial_without_a_forecast_says_from_when_room_is_kept() -> None:
+    answer = {"verdict": "Wait", "reason": "NoRoom", "message": "needs 8 GPUs", "startsAt": "2026-11-25T20:26:00Z"}
+    answer |= dict.fromkeys(("forecast", "sooner", "wouldEvict", "wouldShrink"))
+    html = fragment("tried", {"told": [{"name": "job/a", "answer": answer}], "is_trial": True})
+    assert "about <time" in html and "no start is in sight" not in html
 
 
 async def test_what_a_trial_would_evict_is_named_where_its_viewer_may_see_it_and_counted_elsewhere() -> None:

@@ -492,11 +492,10 @@ function countChosen() {
 function confirm(action, workloads) {
   const row = document.createElement("p");
   row.className = "actions";
-  row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes">${action === "cancel" ? "delete it" : action}</button>`;
-  if (workloads.length > 1 && action === "cancel") row.lastChild.textContent = "delete them";
+  row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes">${{cancel: workloads.length > 1 ? "delete them" : "delete it", queue: "move", priority: "change"}[action] || action}</button>`;
   dialog.append(row);
   const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
-  const show = () => { line.textContent = line.dataset.line.replace("VALUE", value ? value.value : ""); };
+  const show = () => { line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
   value?.addEventListener("change", show);
   show();
   dialog.onclick = event => { if (event.target.value === "no") dialog.close(); if (event.target.value === "yes") send({action, workloads, value: value?.value}, event.target); };
