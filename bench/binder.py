@@ -15,15 +15,15 @@ from fairway.clock import Clock
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load
-from fairway.kube.http import http_transport
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.plain import plain_transport
 
 AT_ONCE = 64
 
 
 async def bind(kubeconfig: Path) -> None:
-    async with http_transport(load([kubeconfig])) as transport:
+    async with plain_transport(load([kubeconfig])) as transport:
         client = Client(transport, Clock())
         names = cycle([one["metadata"]["name"] for one in await client.list(Selection(kinds.NODES))])
         waiting: asyncio.Queue[Pod] = asyncio.Queue()

@@ -291,3 +291,18 @@ async def test_an_answer_that_is_no_http_is_a_connection_error() -> None:
     async with server, plain_transport(Config(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as transport:
         with pytest.raises(ConnectionError):
             await Client(transport, Clock()).get(POD)
+
+
+@pytest.mark.parametrize(
+    "body", [b"Content-Length: 26\r\n\r\n%s", b"Transfer-Encoding: chunked\r\n\r\n1a\r\n%s\r\n0\r\n\r\n"]
+)
+async def test_an_answer_that_comes_byte_by_byte_is_read_whole(body: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for byte in b"HTTP/1.1 200 OK\r\n" + body % b'{"metadata":{"name": "p"}}':
+            writer.write(bytes([byte]))
+            await writer.drain()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, plain_transport(Config(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as transport:
+        assert (await Client(transport, Clock()).get(POD))["metadata"]["name"] == "p"

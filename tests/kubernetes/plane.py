@@ -25,8 +25,8 @@ from fairway.controllers.run import run
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load
-from fairway.kube.http import http_transport
 from fairway.kube.kinds import Kind, Selection
+from fairway.kube.plain import plain_transport
 from fairway.kube.transport import Request
 from fairway.node.hollow import Hollow
 from fairway.settings import Settings
@@ -79,7 +79,7 @@ class Plane:
 
     @asynccontextmanager
     async def client(self, token: str = "admin") -> AsyncIterator[Client]:
-        async with http_transport(load([self.kubeconfig(token)])) as transport:
+        async with plain_transport(load([self.kubeconfig(token)])) as transport:
             yield Client(transport, Clock())
 
     @contextmanager
@@ -251,7 +251,7 @@ async def fairway(
     plane: Plane, settings: Settings | None = None, *, webhook: tuple[str, int] | None = None
 ) -> AsyncIterator[None]:
     """The controllers, and their webhook where it has an address."""
-    async with http_transport(load([plane.kubeconfig("fairway")])) as transport:
+    async with plain_transport(load([plane.kubeconfig("fairway")])) as transport:
         task = asyncio.create_task(run(transport, settings or Settings(), Clock(), Chance(), webhook=webhook))
         try:
             yield

@@ -88,11 +88,11 @@ async def connected(config: Config, work: Callable[..., Awaitable[T]], **said: A
     """What `work(client, …)` gives while a connection is open."""
     clock = Clock()
     async with AsyncExitStack() as stack:
-        opened = await _opened(stack, config, clock)
-        return await work(Client(opened, clock), **said)
+        transport = await opened(stack, config, clock)
+        return await work(Client(transport, clock), **said)
 
 
-async def _opened(stack: AsyncExitStack, config: Config, clock: Clock) -> Transport:
+async def opened(stack: AsyncExitStack, config: Config, clock: Clock) -> Transport:
     """The plain Transport; the whole one where there is a proxy, and for a WebSocket."""
     if has_proxy() and not config.socket:
         return await _whole(stack, config, clock)

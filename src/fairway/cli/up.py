@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import click
 from fairway.clock import Chance, Clock
 from fairway.kube.config import ConfigError, files, in_cluster, load
 
-from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir
+from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir, opened
 from .dashboard import beside, of_team
 from .main import Problem, told
 
@@ -187,10 +187,8 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
 
 async def _afar(config: Any, settings: Any, door: Any) -> None:
     """The scheduler of the cluster that a kubeconfig names."""
-    from fairway.kube.http import http_transport
-
-    async with http_transport(config, Clock()) as transport:
-        await _control(transport, settings, door)
+    async with AsyncExitStack() as stack:
+        await _control(await opened(stack, config, Clock()), settings, door)
 
 
 async def _control(transport: Any, settings: Any, door: Any = None) -> None:

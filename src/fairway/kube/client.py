@@ -202,8 +202,8 @@ class Client:
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(WATCH_SECONDS)),
         )
-        chunks = await self._answer(Request("GET", selection.path(), selection.query() + asked))
-        async with aclosing(lines(chunks, bound)) as read:
+        answer = await self._answer(Request("GET", selection.path(), selection.query() + asked))
+        async with aclosing(lines(answer.body, bound)) as read:
             async for line in read:
                 event = msgspec.json.decode(line, type=Event)
                 if event.type == "ERROR":
@@ -212,7 +212,8 @@ class Client:
 
     async def logs(self, pod: Ref, *, query: tuple[tuple[str, str], ...] = ()) -> AsyncGenerator[bytes, None]:
         """Chunks of the log; `query` as Kubernetes names it: follow, container, tailLines, previous …"""
-        async with aclosing(await self._answer(Request("GET", pod.path("log"), query))) as chunks:
+        answer = await self._answer(Request("GET", pod.path("log"), query))
+        async with aclosing(_chunks(answer.body)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -220,27 +221,24 @@ class Client:
         """Opens a WebSocket: its subprotocol, and what makes of our messages the server's."""
         response = await self.clock.within(REQUEST_SECONDS, self.transport(request))
         if response.talk is None:
-            body = b"".join([chunk async for chunk in _chunks(response.body)])
-            raise ApiError.of(response.status, body)
+            raise ApiError.of(response.status, await _whole(response.body))
         return response.headers.get("sec-websocket-protocol", ""), response.talk
 
     async def call(self, request: Request) -> bytes:
         """One exchange with a whole body; the way to anything that has no method here."""
-        return b"".join([chunk async for chunk in await self._answer(request)])
+        return await _whole((await self._answer(request)).body)
 
     async def _send(self, request: Request, value: Any) -> dict[str, Any]:
         headers = {"content-type": "application/json", **request.headers}
         sent = Request(request.method, request.path, request.query, headers, msgspec.json.encode(value))
         return msgspec.json.decode(await self.call(sent), type=dict[str, Any])
 
-    async def _answer(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """The body, in chunks."""
+    async def _answer(self, request: Request) -> Response:
         for left in reversed(range(TRIES)):
             response = await self.clock.within(REQUEST_SECONDS, self.transport(request))
-            chunks, pause = _chunks(response.body), _retry_after(response)
             if response.status < 400:
-                return chunks
-            body = b"".join([chunk async for chunk in chunks])
+                return response
+            body, pause = await _whole(response.body), _retry_after(response)
             if pause is None or not left:
                 raise ApiError.of(response.status, body)
             await self.clock.sleep(self.chance.jitter(2 * pause))
@@ -266,7 +264,11 @@ async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncGenerator[bytes, N
             await close()
 
 
-async def lines(chunks: AsyncIterator[bytes], bound: int = LINE_BYTES) -> AsyncGenerator[bytes, None]:
+async def _whole(body: bytes | AsyncIterator[bytes]) -> bytes:
+    return body if isinstance(body, bytes) else b"".join([chunk async for chunk in _chunks(body)])
+
+
+async def lines(chunks: bytes | AsyncIterator[bytes], bound: int = LINE_BYTES) -> AsyncGenerator[bytes, None]:
     """The chunks' bytes cut at newlines, empty lines left out. A last line that was cut off is dropped: it is no
     event. A line over `bound` bytes is a ConnectionError, before it fills the memory."""
     held = bytearray()

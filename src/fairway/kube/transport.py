@@ -1,7 +1,8 @@
 """One HTTP exchange with an API server, as values: the seam between the client and any server.
 
-A Transport is a function from a Request to a Response. There are two: `kube.client.http_transport` (sockets), and
-the embedded server's own `handle`, called in process by tests and by the controllers that live in the same process.
+A Transport is a function from a Request to a Response: over sockets `kube.plain`, where there is a proxy and for
+WebSockets `kube.http`; and the embedded server's own `handle`, called in process by tests and by the controllers that
+live in the same process.
 A body that is an iterator is a stream (a watch, a followed log): chunks of bytes in order, of any size; closing the
 iterator ends the exchange.
 """
