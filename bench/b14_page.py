@@ -6,7 +6,8 @@ what changed, packed as a browser takes it. What a second costs is 200 changes r
 topic draws it. Valid if the page shows the last change.
 
 The part `viewers` serves 50 streams of the views Now and Waiting over HTTP to a process of their own, for a while with
-200 changes in each second, and counts this process and the bytes that arrive. `cycles` does so in the process of a
+200 changes in each second, and counts this process and the bytes that arrive; then all changes are of the rows that
+Waiting shows, and what Now is sent meanwhile counts for Waiting as well. `cycles` does so in the process of a
 scheduler, as `fairway up` does: it plans again and again, and counts CPU seconds from the moment that a plan is due to
 its end. The part `browser` is in `tab.py`: what a tab of Chromium (Debian's package; without it the part is left out)
 makes of the views.
@@ -140,9 +141,13 @@ async def _viewers(cluster: Cluster, world: World) -> list[Figure]:
         spent, took = process_time() - began, monotonic() - wall
         sent = (await received() - before) / VIEWERS / took
         is_seen = world.version >= version + CHANGES * (cluster.size.seconds - 2)
+        wall, before = monotonic(), await received()
+        await cluster.live(cluster.size.seconds, cluster.crowd())
+        crowded = (await received() - before) / (VIEWERS // 2) / (monotonic() - wall)
     return [
         Figure(f"page: {VIEWERS} viewers, part of a core", (spent / took,), "", 0.3, is_valid=is_seen),
         Figure(f"page: {VIEWERS} viewers, sent to each in a second", (sent / 1e3,), "KB", 20.0),
+        Figure("page waiting: sent in a second where all rows change", (crowded / 1e3,), "KB", 20.0),
     ]
 
 

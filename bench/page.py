@@ -6,7 +6,7 @@ workload write a log without an end.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any
@@ -122,10 +122,17 @@ class Cluster:
         it = self.size.workload(at, version)
         self.changes.put_nowait(encode({"type": "MODIFIED", "object": it}) + b"\n")
 
-    async def live(self, seconds: int) -> None:
-        """So many seconds of changes, spread evenly; their versions are the milliseconds at which they are made."""
+    def crowd(self) -> list[int]:
+        """The workloads that the first rows of the view Waiting are of."""
+        size = self.size
+        return sorted(range(3 * size.nodes, size.workloads), key=lambda at: (f"q{at % size.queues}", at))[:CHANGES]
+
+    async def live(self, seconds: int, those: Sequence[int] = ()) -> None:
+        """So many seconds of changes, of `those` alone or spread evenly; their versions are the milliseconds at which
+        they are made."""
         began, step = monotonic(), max(1, self.size.workloads // CHANGES)
         for tick in range(seconds * CHANGES // AT_ONCE):
             for at in range(tick * AT_ONCE, (tick + 1) * AT_ONCE):
-                self.change_one((at * step + at // CHANGES) % self.size.workloads, int(1000 * time()))
+                spread = (at * step + at // CHANGES) % self.size.workloads
+                self.change_one(those[at % len(those)] if those else spread, int(1000 * time()))
             await asyncio.sleep(max(0.0, began + (tick + 1) * AT_ONCE / CHANGES - monotonic()))

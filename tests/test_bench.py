@@ -232,7 +232,7 @@ NONE_IS_WELL = "sent after|longest task|growth|slower"
 
 async def test_the_page_is_measured_with_what_it_shows() -> None:
     figures = await b14_page.measured(b14_page.Size(nodes=150, workloads=600, queues=2, seconds=2), 2)
-    assert len(figures) == (45 if shutil.which("chromium") else 31) and all(it.is_valid for it in figures)
+    assert len(figures) == (46 if shutil.which("chromium") else 32) and all(it.is_valid for it in figures)
     assert all(min(it.samples) > 0 for it in figures if not re.search(NONE_IS_WELL, it.name))
 
 

@@ -64,3 +64,19 @@ async def test_what_a_trial_would_evict_is_named_where_its_viewer_may_see_it_and
         status, told = await sent(shown, "vision", **FORM)
         assert "It cannot be made" in told["html"] and not told["is_fit"]
         assert await jobs(shown) == []
+
+
+async def test_what_would_help_names_no_workload_of_another_tenant() -> None:
+    def allows(user: str, resource: str, namespace: str) -> bool:
+        return namespace == user
+
+    held = workload("vision/job-secret", "vision", 4, at="n1[0,1,2,3]")
+    things = NODE, NLP, queue("vision", 4), held, workload("nlp/job-own", "nlp", 2)
+    async with board(*things, users=("nlp", "vision"), allows=allows, desk=desk()) as shown:
+        told = {}
+        for user in ("nlp", "vision"):
+            headers, asked = {"authorization": f"Bearer {user}"}, {"workload": "nlp/job-own"}
+            async with shown.session.get(f"{shown.address}/helps", params=asked, headers=headers) as answer:
+                told[user] = (await answer.json())["message"]
+    assert "1 workload of queue vision" in told["nlp"] and "secret" not in told["nlp"]
+    assert told["vision"] == "nothing that is known"

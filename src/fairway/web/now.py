@@ -104,10 +104,8 @@ def idle(world: World, ask: Ask, found: Iterable[Row]) -> dict[str, Any]:
     reasons: defaultdict[str, list[Workload]] = defaultdict(list)
     for it in waits:
         reasons[it.reason or "not decided yet"].append(it)
-    told = []
-    for reason, them in sorted(reasons.items(), key=lambda it: -len(it[1])):
-        first = _first(them, ask)
-        told.append((reason, len(them), first, first and first.starts(ask.now)))
+    most = sorted(reasons.items(), key=lambda it: -len(it[1]))
+    told = [(reason, len(them), first := _first(them, ask), first and first.starts(ask.now)) for reason, them in most]
     pools = [f"{free} in {pool}" for pool, free in where.most_common(MOST_POOLS) if free] if len(where) > 1 else []
     sums = {"free": where.total(), "waits": len(waits), "asked": sum(it.asked for it in waits)}
     return sums | {"where": pools, "reasons": told}

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
+from operator import attrgetter
 
-from fairway.api.nodes import node as node_of
-
-from .floor import problem
+from .floor import NO_POOL, rows
 from .now import deciding
 from .page import WINDOW, Ask, Page, drawn, window
 from .workload import Eviction, Workload
@@ -14,7 +14,7 @@ from .world import World
 
 SINCE = {"": 3600.0, "6h": 21_600.0, "24h": 86_400.0, "week": 604_800.0}
 SLOW_SECONDS, LONG_SECONDS, DAY = 120.0, 3600.0, 86_400.0
-MOST_WAITS = 5
+MOST_WAITS, MOVES = 5, ("starting", "stopping", "cancelling")
 SLOW = "its pods are not there yet, or not gone"
 PRESSURES = {"DiskPressure": "disk", "MemoryPressure": "memory", "PIDPressure": "processes"}
 
@@ -46,9 +46,9 @@ class Change:
 
 
 def page(world: World, ask: Ask) -> Page:
-    after = ask.now - SINCE.get(ask.get("since"), SINCE[""])
+    after, what = ask.now - SINCE.get(ask.get("since"), SINCE[""]), ask.get("what")
     lately = [it for it in world.workloads.values() if _last(it) >= after]
-    changes = [it for it in _changes(world, ask, lately) if it.at >= after and ask.get("what") in ("", it.what)]
+    changes = [it for it in _changes(world, ask, lately) if it.at >= after and what in ("", it.what)]
     victims = [it for it in world.workloads.values() if it.evictions]
     evicted = [it for it in _changes(world, ask, victims) if it.what == "evicted" and it.at >= ask.now - DAY]
     for each in (changes, evicted):
@@ -57,8 +57,8 @@ def page(world: World, ask: Ask) -> Page:
     facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied,
              "evictions": len(evicted)}  # fmt: skip
     lists = {"changes": part["items"], "evicted": evicted[:WINDOW]}
-    rows = {name: {it.key: it for it in them} for name, them in lists.items()}
-    return drawn("operations", "Operations", facts, rows, ask.before)
+    values = {name: {it.key: it for it in them} for name, them in lists.items()}
+    return drawn("operations", "Operations", facts, values, ask.before)
 
 
 def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
@@ -69,23 +69,25 @@ def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
     if away := world.away:
         says, line = f"cannot be read: {', '.join(away)}", "kubectl get --raw /readyz?verbose"
         yield Trouble("API errors", "the API server", "", None, says, line, "fairwayrequestsfail")
-    for name, said in sorted(world.nodes.items()) if ask.sight.sees_nodes else ():
-        line, link = f"kubectl describe node {name}", f"/now?q={name}"
-        if wrong := problem(node_of(said)):
-            yield Trouble("node", name, link, None, wrong, line, "unhealthy-nodes")
-        for one in said.status.conditions:
+    nodes = world.nodes
+    for row in sorted(rows(world), key=attrgetter("name")) if ask.sight.sees_nodes else ():
+        name, line, link = row.name, f"kubectl describe node {row.name}", f"/now?q={row.name}"
+        if row.problem not in ("", NO_POOL):
+            yield Trouble("node", name, link, None, row.problem, line, "unhealthy-nodes")
+        for one in nodes[name].status.conditions:
             if one.type in PRESSURES and one.status == "True":
                 page = "disk" if one.type == "DiskPressure" else "unhealthy-nodes"
                 yield Trouble(PRESSURES[one.type], name, link, None, one.message or one.type, line, page)
     seen = [it for it in world.workloads.values() if ask.sight.sees(it.namespace)]
-    for it in sorted(seen, key=lambda it: it.since or 0.0):
+    stuck = [it for it in seen if it.reason == "Refused" or it.state in MOVES]
+    for it in sorted(stuck, key=lambda it: it.since or 0.0):
         late = ask.now - (it.since or ask.now)
         if it.reason == "Refused" and it.state == "waiting":
             yield _of(it, "refused plan", it.message, "why", "fairwayplanrefused")
-        elif it.state in ("starting", "stopping", "cancelling") and late > SLOW_SECONDS:
+        elif it.state in MOVES and late > SLOW_SECONDS:
             yield _of(it, f"slow {it.state}", it.message or SLOW, "status", "hanging-starts")
-    waits = sorted((it for it in seen if it.state == "waiting"), key=lambda it: it.since or ask.now)
-    for it in waits[:MOST_WAITS]:
+    waits = (it for it in seen if it.state == "waiting")
+    for it in nsmallest(MOST_WAITS, waits, key=lambda it: it.since or ask.now):
         if ask.now - (it.since or ask.now) > LONG_SECONDS:
             yield _of(it, "long wait", f"{it.reason}: {it.message}", "why", "long-waits")
 

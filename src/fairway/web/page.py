@@ -7,7 +7,6 @@ A view gives a `Page`. Its frame is HTML with empty elements for the lists; a li
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
@@ -124,7 +123,7 @@ def _templates() -> Environment:
         loader=PackageLoader("fairway.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"span": span, "number": number, "moment": time_text, "stamp": stamp, "timed": timed,
+    made.filters |= {"span": span, "number": number, "moment": time_text, "timed": timed,
                       "hours": hours}  # fmt: skip
     return made
 
@@ -147,8 +146,3 @@ def number(value: float) -> str:
 def timed(text: str) -> Markup:
     """A sentence whose timestamps a browser writes in its local time."""
     return Markup(STAMP.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(text))))
-
-
-def stamp(at: float | None) -> str:
-    """Local time of the dashboard: what stands in the page before the browser writes its own."""
-    return datetime.fromtimestamp(at).strftime("%b %d %H:%M") if at else ""

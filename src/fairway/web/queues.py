@@ -113,15 +113,17 @@ def _tree(queues: Mapping[str, types.QueueObject]) -> Iterator[tuple[str, types.
 
 def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
     found: defaultdict[str, Tally] = defaultdict(Tally)
+    above = {name: tuple(lines_above(name, world.queues)) for name in {it.queue for it in world.workloads.values()}}
     for it in world.workloads.values():
-        for name in lines_above(it.queue, world.queues) if it.state not in OVER else ():
+        held = it.held
+        for name in above[it.queue] if it.state not in OVER else ():
             tally = found[name]
-            tally.held += it.held
+            tally.held += held
             if it.state == "waiting":
                 tally.waits += 1
                 tally.asked += it.asked
             elif it.shares and ask.sight.sees(it.namespace):
-                tally.users[it.user or "?"] += it.held
+                tally.users[it.user or "?"] += held
     return found
 
 

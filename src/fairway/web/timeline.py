@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from math import floor
 
 from fairway.api import types
@@ -93,22 +92,26 @@ class Scene:
     axis: Axis
     ends: Ends
     taken: Mapping[str, Sequence[tuple[float, str]]]
+    by: str
 
 
 def page(world: World, ask: Ask) -> Page:
     back, ahead = SPANS.get(ask.get("span"), SPANS[""])
     now = floor(ask.now / 60) * 60.0  # a line moves once a minute
     axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
-    scene = Scene(world, replace(ask, now=now), axis, Ends(world, now), taken(world, ask.sight))
+    scene = Scene(world, replace(ask, now=now), axis, Ends(world, now), taken(world, ask.sight), by)
     on: defaultdict[str, list[Workload]] = defaultdict(list)
-    for it in sorted(filter(partial(_is_in_sight, scene=scene), world.workloads.values()), key=_order):
+    queue = ask.get("queue")
+    them = (it for it in world.workloads.values() if queue in ("", it.queue) and _is_in_sight(it, scene))
+    for it in sorted(them, key=_order):
         for key in _keys(it, scene):
             on[key].append(it)
     part = window(ask, [*_reserved(world.reservations, axis), *(on if by == "workload" else sorted(on))])
     shown = [it if isinstance(it, Line) else _line(it, on[it], scene) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
-        "queues": queue_choices(world), "accuracy": _accuracy(world.queues),
+        "queues": queue_choices(world),
+        "accuracy": [(name, it) for name, said in sorted(world.queues.items()) for it in said.status.forecasts],
     }  # fmt: skip
     return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in shown}}, ask.before)
 
@@ -146,15 +149,15 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
 
 def _is_in_sight(it: Workload, scene: Scene) -> bool:
     """Whether it has a bar: to draw those of thousands that are not in the window would be most of the work."""
-    start, end, queue = scene.axis.start, scene.axis.end, scene.ask.get("queue")
+    start, end = scene.axis.start, scene.axis.end
     moments = [it.ended or 0.0, *(one.time for one in it.evictions), *(at for at, _ in scene.taken.get(it.key, ()))]
     starts = it.state == "waiting" and any(at and at <= end for at in (it.kept, it.forecast[0]))
-    return (not queue or it.queue == queue) and (bool(it.shares) or starts or max(moments) >= start)
+    return bool(it.shares) or starts or max(moments) >= start
 
 
 def _keys(it: Workload, scene: Scene) -> Iterable[str]:
     """Of the lines that it is on."""
-    by, sight = scene.ask.get("by"), scene.ask.sight
+    by, sight = scene.by, scene.ask.sight
     if by == "queue":
         return (it.queue,)
     if by == "node":
@@ -164,7 +167,7 @@ def _keys(it: Workload, scene: Scene) -> Iterable[str]:
 
 
 def _line(key: str, them: Sequence[Workload], scene: Scene) -> Line:
-    by, sight, it = scene.ask.get("by"), scene.ask.sight, them[0]
+    by, sight, it = scene.by, scene.ask.sight, them[0]
     bars = tuple(bar for one in them for nodes, bar in _bars(one, scene) if bar and (by != "node" or key in nodes))
     if by in ("queue", "node"):
         runs, waits = [sight.name(one) for one in them if one.shares], sum(one.state == "waiting" for one in them)
@@ -204,8 +207,3 @@ def _windows(one: Reservation, axis: Axis) -> Iterator[float]:
         if not step:
             return
         start += step
-
-
-def _accuracy(queues: Mapping[str, types.QueueObject]) -> list[tuple[str, types.ForecastAccuracy]]:
-    """How far off forecasts were, by queue and horizon."""
-    return [(name, it) for name, said in sorted(queues.items()) for it in said.status.forecasts]

@@ -297,7 +297,7 @@ function layOut(box, canvas, rows, order) {
     y += 16 + Math.ceil(count / columns) * (step + 2) + 4;
   }
   const pen = sized(canvas, width, y);
-  pen.fillStyle = getComputedStyle(box).color;
+  Object.assign(pen, {fillStyle: getComputedStyle(box).color, font: "600 12px system-ui, sans-serif"});
   for (const [pool, y] of pools) pen.fillText(pool, 0, y);
   Object.assign(map, {places, pitch});
   for (const key of main.querySelectorAll("[data-cell]")) paint(sized(key, 10, 10), {[key.dataset.cell]: [1, 1, 8]});
