@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import threading
 from itertools import pairwise
 
 import pytest
@@ -142,6 +143,26 @@ async def test_a_burst_is_written_in_a_few_pieces_and_what_is_too_much_is_counte
         await asyncio.sleep(0)
     task.cancel()
     assert len(written) <= 12 and "dropped lines=5" in "".join(written)
+
+
+async def test_a_line_counts_as_told_only_when_it_is_written(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    written, may_write = [], threading.Event()
+
+    def write(text: str) -> None:
+        may_write.wait()
+        written.append(text)
+
+    journal = Journal(Clock(), write)
+    journal.note(Happening("submitted", "ml/job-a"))
+    task = asyncio.create_task(journal.run())
+    flushed = asyncio.create_task(journal.flush())
+    await asyncio.sleep(0)
+    assert not flushed.done()
+    may_write.set()
+    await flushed
+    assert len(written) == 1
+    task.cancel()
 
 
 async def test_the_level_of_the_log_decides_what_is_kept(caplog: pytest.LogCaptureFixture) -> None:

@@ -47,7 +47,7 @@ class Journal:
         self._clock, self._write = clock, write
         self._lines: deque[str] = deque()
         self._dropped = 0
-        self._noted = asyncio.Event()
+        self._noted, self._turn = asyncio.Event(), asyncio.Lock()
 
     def note(self, one: Happening) -> None:
         """Keeps its line, if the log's level lets it through."""
@@ -65,11 +65,16 @@ class Journal:
         try:
             while await self._noted.wait():
                 self._noted.clear()
-                while text := self._next():
-                    await self._clock.in_thread(partial(self._write, text))
+                await self.flush()
         finally:
             while text := self._next():
                 self._write(text)
+
+    async def flush(self) -> None:
+        """Returns when all lines are written."""
+        async with self._turn:
+            while text := self._next():
+                await self._clock.in_thread(partial(self._write, text))
 
     def _next(self) -> str:
         """The next lines, and how many were dropped before them."""

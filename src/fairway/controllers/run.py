@@ -9,6 +9,7 @@ whoever runs it starts it anew. One that is stopped gives the lease up, so that 
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -56,7 +57,7 @@ from .webhook import Address, Door
 from .workloads import is_alone
 
 RECORDINGS = 20
-LATE_SECONDS = 2.0  # a line that is this late may be lost in a crash
+LATE_SECONDS = 10.0  # a line that is this late may be lost in a crash
 log = logging.getLogger(__name__)
 
 
@@ -95,10 +96,7 @@ class Control:
         self._cases = Cases(self._view)
         lease = Ref(kinds.LEASES, LEASE, settings.namespace)
         self._means = Means(
-            client=client,
-            settings=settings,
-            view=self._view,
-            cases=self._cases,
+            client=client, settings=settings, view=self._view, cases=self._cases,
             facts=Facts(self._view, self._cases, State()),
             metrics=self.metrics,
             events=Events(client, "fairway", self.metrics.lost_events.inc),
@@ -109,13 +107,11 @@ class Control:
             rank=lambda key: self._writer.rank(key),
             remember=lambda key: self._writer.life.remember(key),
             must_charge=lambda said: any([self._queues.must_charge(said), self._accounts.must_charge(said)]),
-        )
-        policy = policy_of(settings)
-        meter = Meter()
+        )  # fmt: skip
+        policy, meter = policy_of(settings), Meter()
         self._writer, self._queues = Writer(self._means), Queues(self._means, meter)
-        self._accounts = Accounts(self._means, meter)
+        self._accounts, self._idle = Accounts(self._means, meter), Idle(self._means)
         self._notices, self._reservations = Notices(self._means), Reservations(self._means)
-        self._idle = Idle(self._means)
         self._forecasts = Forecasts(self._means, policy, self._queues.learn, self._queues.learned)
         self._scheduler = Scheduler(self._means, policy, self._writer, self._queues)
         self._leads = False
@@ -134,6 +130,8 @@ class Control:
                 await means.election.acquired.wait()
                 self.metrics.leads.set(1)
                 self._catch_up()
+                with suppress(TimeoutError):  # another crash must not find it noted as told; a reader may be slow
+                    await means.client.clock.within(LATE_SECONDS, means.journal.flush())
                 await means.election.begin(**{DECIDES_BY: told(means.settings)})
                 deciding = self._scheduler.run(self._record, self._forecasts.note)
                 tellers = self._accounts.run(), self._queues.run(), self._forecasts.run(), self._notices.run()
@@ -151,11 +149,9 @@ class Control:
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
         facts = {"since": moment, "running": running, "workloads": len(workloads)}
         self._means.journal.note(Happening("leading", "", facts))
-        if not moment:
-            return
-        for seen in workloads:
+        for seen in workloads if moment else ():
             self._log(happened_since(seen, moment))
-        for pod in self._view.pods.values():
+        for pod in self._view.pods.values() if moment else ():
             if failed_at(pod) >= moment and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
                 self._log(pod_failed(None, pod, key))
 
