@@ -108,6 +108,7 @@ def test_a_gap_tells_how_much_the_program_wrote_and_not_what_it_took_on_disk():
     head = len("2026-11-21T10:00:00.000000000Z stdout F ")
     assert str(Gap("rotated", (1 << 20) + 1000 * head, 1000)).startswith("1,000 lines (1.0 MiB) are missing here: ")
     assert str(Gap("lost", 512 + 2 * head, 2)).startswith("2 lines (0.5 KiB) are missing here: ")
+    assert str(Gap("lost", 512 + head, 1)).startswith("1 line (0.5 KiB) is missing here: ")
 
 
 async def test_a_log_is_followed_through_the_move_of_its_folder(tmp_path: Path):

@@ -54,11 +54,11 @@ class Gap:
     size: int
     lines: int
 
-
     def __str__(self) -> str:
         written = max(0, self.size - self.lines * HEAD)  # what the program wrote: the heads of the lines are ours
         shown = f"{written / (1 << 20):,.1f} MiB" if written >= 1 << 20 else f"{written / (1 << 10):.1f} KiB"
-        return f"{self.lines:,} lines ({shown}) are missing here: {WHY[self.why]}"
+        ends = ("", "is") if self.lines == 1 else ("s", "are")
+        return f"{self.lines:,} line{ends[0]} ({shown}) {ends[1]} missing here: {WHY[self.why]}"
 
 
 Piece = bytes | Gap
@@ -103,8 +103,7 @@ def remove(run: Path) -> None:
     if files and not (run / REMOVED).exists():
         last = run / files[-1].name
         lines = files[-1].lines + last.read_bytes().count(b"\n")
-        draft = run / f".{REMOVED}"
-        draft.write_text(f"{files[-1].start + last.stat().st_size} {lines}")
+        (draft := run / f".{REMOVED}").write_text(f"{files[-1].start + last.stat().st_size} {lines}")
         draft.rename(run / REMOVED)
     for it in files:
         (run / it.name).unlink()
