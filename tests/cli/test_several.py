@@ -100,6 +100,10 @@ def test_what_was_cancelled_is_listed_with_what_is_over(machine: Machine) -> Non
     assert re.search(r"^dropped +\S+ +other +cancelled .* cancelled while it ran$", said, re.MULTILINE)
     assert "dropped" in machine.run("ls", "--all", "-o", "name").split()
     assert "dropped" not in machine.run("ls", "-o", "name").split()
+    for words, by in ((["why", "dropped"], ""), (["wait", "dropped"], ""), (["cancel", "dropped"], ""),
+                      (["submit", "--after", "dropped", "--", "true"], "--after: ")):  # fmt: skip
+        told = machine.run(*words, status=1)
+        assert told.startswith(f"fairway: {by}dropped was cancelled while it ran, at ") and told.count("\n") == 1
 
 
 def test_a_queue_or_state_alone_chooses_nothing_until_all_is_said(machine: Machine) -> None:

@@ -142,7 +142,7 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("--queue visoin -- true", "--queue: there is no queue 'visoin'; did you mean vision? there are: closed, "),
         ("--queue research -- true", "--queue: research holds no workloads, only the queues below it: nlp;"),
         ("--queue closed -- true", "--queue: closed takes no workloads of namespace default;"),
-        ("--after nobody -- true", "--after: there is no workload 'nobody' in namespace 'default'; "),
+        ("--after nobody -- true", "--after: no workload 'nobody' in namespace 'default'; "),
         ("--gpus 9 -- true", "--gpus: needs 9 GPUs; the largest node, "),
         ("--cpus 64 -- true", "--cpus: needs 64 CPUs; the largest node, "),
         ("--memory 900Gi -- true", "--memory: needs 900Gi memory; the largest node, "),

@@ -15,6 +15,8 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import FAIRWAY, Ref, Selection
 
+from .connect import unseen
+
 Thing = dict[str, Any]
 Key = tuple[str, str]
 
@@ -31,12 +33,9 @@ async def alone(client: Client, namespace: str, known: Container[Key]) -> list[T
 
 async def bare(client: Client, namespace: str) -> list[Thing]:
     """The pods that may be; none where the user may not see pods."""
-    try:
+    with unseen():
         return await client.list(pods(namespace))
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return []
+    return []
 
 
 def gathering(found: Iterable[Thing]) -> Iterator[Thing]:
@@ -66,12 +65,9 @@ def _gang(group: str, own: list[Thing], words: str) -> Iterator[Thing]:
 
 async def of_pod(client: Client, pod: Ref) -> Thing | None:
     """The Workload that a pod of this name stands for."""
-    try:
+    with unseen(or_absent=True):
         return read(await client.get(pod))
-    except ApiError as error:
-        if error.status not in (403, 404):
-            raise
-        return None
+    return None
 
 
 async def get(client: Client, workload: Ref) -> Thing:

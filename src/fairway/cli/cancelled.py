@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+from fairway.api.names import called
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
+from .connect import unseen
 from .listing import CANCELLED, Listed
+from .output import clock_time
 from .rows import Filter
 
 Thing = dict[str, Any]
@@ -20,15 +23,28 @@ OF_WORKLOADS = f"reason={CANCELLED},involvedObject.kind=Workload"
 
 async def cancelled(client: Client, namespace: str, filter: Filter) -> list[tuple[msgspec.Raw, Listed]]:
     """Those that a filter takes, as Workloads; none where the user may not read events."""
-    try:
-        events = await client.list(Selection(kinds.EVENTS, namespace, fields=OF_WORKLOADS))
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return []
-    found = [_workload(it) for it in events]
+    found = [_workload(it) for it in await _events(client, namespace)]
     both = [(msgspec.Raw(msgspec.json.encode(it)), msgspec.convert(it, Listed)) for it in found]
     return [it for it in both if filter.takes(it[1], client.clock.now())]
+
+
+async def unknown(client: Client, namespace: str, job: str) -> str:
+    """What to say of a name by which no workload goes: that the last one of that name was cancelled, else that there
+    is none."""
+    for it in reversed(await _events(client, namespace)):
+        about = it["involvedObject"]
+        kind, _, owner = (it["metadata"].get("annotations") or {}).get("fairway.dev/owner", "").partition("/")
+        if job in called(about.get("name", ""), [(kind, owner)] if owner else []):
+            at = clock_time(it["lastTimestamp"], client.clock.now())
+            return f"{job} was {it['message']}, at {at}; `fairway logs {job}` prints what is kept of it"
+    return f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all"
+
+
+async def _events(client: Client, namespace: str) -> list[Thing]:
+    with unseen():
+        found = await client.list(Selection(kinds.EVENTS, namespace, fields=OF_WORKLOADS))
+        return sorted(found, key=lambda it: str(it["lastTimestamp"]))
+    return []
 
 
 def _workload(event: Thing) -> Thing:

@@ -9,8 +9,8 @@ import errno
 import os
 import pwd
 import stat
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +36,16 @@ TEAM_SOCKET, TEAM_DIR = "/run/fairway/api.sock", "/var/lib/fairway"
 NOT_INSTALLED = "Fairway is not installed on this cluster; `fairway install` prints what it needs"
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_GROUP = "404 page not found"  # as Kubernetes answers for a group of kinds that it does not have
+
+
+@contextmanager
+def unseen(*, or_absent: bool = False) -> Iterator[None]:
+    """Leaves out what the user may not see, or what is not there."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != 403 and not (or_absent and error.status == 404):
+            raise
 
 
 def on_cluster(command: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:

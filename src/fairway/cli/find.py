@@ -20,6 +20,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import of_pod
+from .connect import unseen
 from .main import Problem
 
 
@@ -91,12 +92,9 @@ async def _of_other_kinds(client: Client, namespace: str, own: str) -> list[dict
 
 async def get(client: Client, ref: Ref) -> dict[str, Any] | None:
     """The object; None where there is none, or where its reader may not see it."""
-    try:
+    with unseen(or_absent=True):
         return await client.get(ref)
-    except ApiError as error:
-        if error.status not in (403, 404):
-            raise
-        return None
+    return None
 
 
 async def _gang(client: Client, namespace: str, pod: str) -> list[str]:

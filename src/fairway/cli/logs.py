@@ -13,6 +13,7 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
 from fairway.kube.runs import Run, Runs, kept
 
+from .cancelled import unknown
 from .connect import on_cluster
 from .follow import follow
 from .main import Problem, told
@@ -72,7 +73,7 @@ async def _of_deleted(client: Client, namespace: str, job: str) -> Runs:
     for each in names if kind != "workload" else [name]:
         if found := await kept(client, Ref(kinds.WORKLOADS, each, namespace)):
             return found
-    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
+    raise Problem(await unknown(client, namespace, job), exit_code=1)
 
 
 def _explain(runs: Runs, chosen: list[Run], choice: Choice, job: str) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import click
 
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
 from .cancelled import cancelled
-from .connect import on_cluster
+from .connect import on_cluster, unseen
 from .leader import warn
 from .listing import ORDER, OVER, rank
 from .main import Problem
@@ -60,12 +60,9 @@ async def ls(client: Client, namespace: str, output: str, **said: Any) -> None:
 
 async def _check_queue(client: Client, queue: str) -> None:
     """A Problem where one is asked for that does not exist; who may not see queues is not told."""
-    try:
-        names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else {queue}
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return
+    names = {queue}
+    with unseen():
+        names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else names
     if queue not in names:
         from .mistakes import near
 

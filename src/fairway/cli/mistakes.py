@@ -19,8 +19,9 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 from fairway.kube.transport import Request
 
-from .connect import NOT_INSTALLED
-from .find import sought
+from .cancelled import unknown
+from .connect import NOT_INSTALLED, unseen
+from .find import get, sought
 from .job import GPU, template_of
 from .listing import OTHER_MAKERS
 from .main import Problem
@@ -73,12 +74,9 @@ async def view_of(client: Client, order: SimpleNamespace) -> View:
 
 
 async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
-    try:
+    with unseen(or_absent=True):
         return await client.list(Selection(kind))
-    except ApiError as error:
-        if error.status not in (403, 404):
-            raise
-        return None
+    return None
 
 
 async def usual_queue(client: Client, namespace: str) -> str:
@@ -156,12 +154,10 @@ async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistak
     if not selectors:
         return []
     name = thing["metadata"]["namespace"]
-    try:
-        labels = (await client.get(Ref(kinds.NAMESPACES, name)))["metadata"].get("labels") or {}
-    except ApiError as error:
-        if error.status not in (403, 404):
-            raise
+    space = await get(client, Ref(kinds.NAMESPACES, name))
+    if space is None:
         return []
+    labels = space["metadata"].get("labels") or {}
     allowed = all(_selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
     return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
 
@@ -186,8 +182,7 @@ async def _of_order(client: Client, thing: Thing) -> list[Mistake]:
         except Problem as problem:
             raise Problem(f"--after: {problem.message}") from problem
         if before is None:
-            place = thing["metadata"]["namespace"]
-            found.append(Mistake(f"--after: there is no workload {name!r} in namespace {place!r}; see `fairway ls`"))
+            found.append(Mistake(f"--after: {await unknown(client, thing['metadata']['namespace'], name)}"))
         elif before.phase == "Failed":
             found.append(Mistake(f"--after: {name} has failed, so this would fail at once", may_pass=False))
     return found

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
 from .alone import alone
-from .connect import on_cluster
+from .connect import on_cluster, unseen
 from .listing import GPU, Listed, natural
 from .output import listing_option, print_names, print_table, show
 
@@ -61,34 +61,25 @@ def outside(node: Thing) -> list[str]:
 
 async def used_outside(client: Client) -> list[str]:
     """The same of all nodes; nothing where the user may not see nodes."""
-    try:
+    with unseen():
         return [line for node in await client.list(Selection(kinds.NODES)) for line in outside(node)]
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return []
+    return []
 
 
 async def _pods(client: Client) -> list[Thing] | None:
     """All there are; None where the user may not see those of all namespaces."""
-    try:
+    with unseen():
         return await client.list(Selection(kinds.PODS))
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return None
+    return None
 
 
 async def _workloads(client: Client) -> list[Listed]:
     """All there are; none where the user may not see those of all namespaces."""
-    try:
+    with unseen():
         found = await client.list(Selection(kinds.WORKLOADS), Listed)
         own = await alone(client, "", {one.key for one in found})
         return found + [msgspec.convert(one, Listed) for one in own]
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return []
+    return []
 
 
 def users(workloads: Iterable[Listed]) -> dict[str, Counter[str]]:

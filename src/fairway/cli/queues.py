@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Selection
 
 from .alone import alone
-from .connect import on_cluster
+from .connect import on_cluster, unseen
 from .leader import warn
 from .listing import GPU, Meta, PodMeta, natural
 from .output import clock_time, listing_option, print_names, print_table, show, span
@@ -122,14 +122,11 @@ async def queues(client: Client, namespace: str, output: str) -> None:
 async def _live(client: Client, items: list[Thing]) -> dict[str, Tally] | None:
     """The tally of each queue; None where the user may not see all workloads."""
     parents = {it["metadata"]["name"]: (it.get("spec") or {}).get("parent", "") for it in items}
-    try:
+    with unseen():
         found = await client.list(Selection(kinds.WORKLOADS), Held)
         own = await alone(client, "", {(it.metadata.namespace, it.metadata.name) for it in found})
         return tallies(parents, found + [msgspec.json.decode(msgspec.json.encode(it), type=Held) for it in own])
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return None
+    return None
 
 
 def tallies(parents: Mapping[str, str], workloads: Iterable[Held]) -> dict[str, Tally]:

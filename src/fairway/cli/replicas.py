@@ -17,6 +17,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import read
+from .cancelled import unknown
 from .find import Found, get, sought
 from .listing import Listed
 from .main import Problem
@@ -37,7 +38,7 @@ async def find(client: Client, namespace: str, job: str) -> Found:
         return found
     if said := await _group(client, namespace, job.rpartition("/")[2]):
         raise Problem(said, exit_code=1)
-    raise Problem(f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all", exit_code=1)
+    raise Problem(await unknown(client, namespace, job), exit_code=1)
 
 
 async def _group(client: Client, namespace: str, name: str) -> str:

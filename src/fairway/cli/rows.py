@@ -10,6 +10,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
 from .alone import bare, gathering, key_of, read
+from .connect import unseen
 from .listing import DAY_SECONDS, HEAD, LESS, OVER, Listed, length, rank, row
 from .main import Problem
 from .output import print_table
@@ -110,13 +111,9 @@ class Sight:
 
 async def _limits(client: Client) -> dict[str, float]:
     """The default time limit of each queue: its own, or the nearest above it."""
-    try:
+    queues, found = {}, {}
+    with unseen():
         queues = {it["metadata"]["name"]: it.get("spec") or {} for it in await client.list(Selection(kinds.QUEUES))}
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return {}
-    found = {}
     for name in queues:
         path: list[str] = []
         at = name

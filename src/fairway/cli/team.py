@@ -13,10 +13,10 @@ import click
 
 from fairway.api import team as rules
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
+from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
-from .connect import on_cluster
+from .connect import on_cluster, unseen
 from .listing import GPU
 from .main import Problem
 from .output import output_option, print_table, show
@@ -157,12 +157,9 @@ async def _label(client: Client) -> dict[str, dict[str, str | None]]:
 
 async def _people(client: Client) -> dict[str, Sequence[str]] | None:
     """The users who have logged in, and their groups; None where the reader may not know."""
-    try:
+    with unseen():
         return {user: groups async for _, user, groups in _spaces(client)}
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return None
+    return None
 
 
 async def _spaces(client: Client) -> AsyncIterator[tuple[Thing, str, Sequence[str]]]:

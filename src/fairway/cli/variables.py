@@ -20,6 +20,7 @@ from fairway.api.scalars import time
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import JOBS, SECRETS, Ref, Selection
 
+from .connect import unseen
 from .main import Problem
 
 UNOWNED = "fairway.dev/unowned-environment-of"
@@ -93,12 +94,9 @@ async def give(client: Client, secret: Ref, owner: Ref, uid: str) -> None:
 
 async def sweep(client: Client, namespace: str) -> None:
     """Gives Secrets that a killed submitter left to their Jobs, and deletes those whose Job was never made."""
-    try:
+    left: list[dict[str, Any]] = []
+    with unseen():
         left = await client.list(Selection(SECRETS, namespace, labels=UNOWNED))
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return
     for one in left:
         meta = one["metadata"]
         if time(meta["creationTimestamp"]) + STALE_SECONDS < client.clock.now():
