@@ -15,7 +15,7 @@ import pytest
 
 from fairway.api.scalars import time as seconds
 from fairway.cli.listing import HEAD, Listed, ends_by, natural, rank, reason, row
-from fairway.cli.output import in_local_time, start, table
+from fairway.cli.output import MOST_ROWS, in_local_time, print_some, start, table
 
 from .test_commands import Machine, heeds_ctrl_c
 
@@ -266,3 +266,10 @@ def test_an_elastic_workload_shows_how_many_pods_it_has_of_those_it_could_have()
         return row(one, {}, "", NOW)[HEAD.index("PODS")]
 
     assert (pods(2), pods(None), pods(8), pods(2, "Succeeded")) == ("2/8", "", "", "")
+
+
+def test_of_very_many_rows_the_last_are_printed_and_how_many_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    print_some(["POD"], [[f"p{number}"] for number in range(5_000)])
+    said = capsys.readouterr()
+    assert said.out.split() == ["POD", *(f"p{number}" for number in range(5_000 - MOST_ROWS, 5_000))]
+    assert said.err == f"the last {MOST_ROWS} of 5,000; -o json lists all\n"

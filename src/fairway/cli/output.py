@@ -16,6 +16,7 @@ import click
 
 Row = Sequence[object]
 MOMENT, NEAR_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), 3600.0
+MOST_ROWS = 40
 GAP, LEAST = 3, 16
 """Blanks between columns; the least width of the last one."""
 
@@ -70,6 +71,13 @@ def print_table(head: Sequence[str], rows: Sequence[Row], *, empty: str = "", le
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     first, *others = table(head, rows, width=width, less=less)
     click.echo("\n".join([click.style(first, bold=True), *others]))
+
+
+def print_some(head: Sequence[str], rows: Sequence[Row]) -> None:
+    """The last rows of a table of which there may be thousands, and how many are left out."""
+    print_table(head, rows[-MOST_ROWS:])
+    if len(rows) > MOST_ROWS:
+        click.echo(f"the last {MOST_ROWS} of {len(rows):,}; -o json lists all", err=True)
 
 
 def table(head: Sequence[str], rows: Sequence[Row], *, width: int = 0, less: Sequence[str] = ()) -> list[str]:

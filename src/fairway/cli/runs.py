@@ -8,7 +8,7 @@ from fairway.kube.client import Client
 from fairway.kube.runs import Run, Runs, kept, runs_in
 
 from .find import Found, pods_of
-from .output import moment_of_day, print_table, size
+from .output import moment_of_day, print_some, size
 
 
 async def runs_of(client: Client, found: Found) -> Runs:
@@ -35,4 +35,4 @@ def print_runs(runs: list[Run]) -> None:
         for run in runs
     ]  # fmt: skip
     click.echo()
-    print_table(head, rows)
+    print_some(head, rows)

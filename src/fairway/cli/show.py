@@ -13,7 +13,7 @@ from .leader import warn
 from .listing import OVER, Listed, reason
 from .mistakes import listed, needs_of
 from .nodes import used_outside
-from .output import age, clock_time, in_local_time, output_option, print_table, show, span, start
+from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
 from .replicas import find, print_replicas
 from .runs import print_runs, runs_of
 from .whatif import would_help
@@ -66,7 +66,7 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
             click.echo(f"{name + ':':<10} {value}")
     if pods:
         click.echo()
-        print_table(["POD", "PHASE", "NODE", "AGE"], [_pod_line(it, now) for it in pods])
+        print_some(["POD", "PHASE", "NODE", "AGE"], [_pod_line(it, now) for it in pods])
     _print_history(said, now)
 
 
