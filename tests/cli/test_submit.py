@@ -331,6 +331,14 @@ def test_a_deadline_that_is_no_time_says_what_is_allowed(text: str) -> None:
         deadline(text, 1795263600.0)
 
 
+@pytest.mark.parametrize("text", ["0s", "2020-01-01T00:00:00Z", "2026-11-20", "today 10:00"])
+def test_a_deadline_that_has_passed_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    with pytest.raises(Problem, match=f"--deadline: {text} has passed"):
+        deadline(text, 1795263600.0)
+
+
 def test_the_folder_a_program_runs_in_can_be_chosen(machine: Machine) -> None:
     os.mkdir(machine.folder / "below")
     assert machine.run("submit", "--chdir", "below", "--follow", "--", "sh", "-c", "basename $PWD").startswith(

@@ -246,7 +246,14 @@ _OF_PODS = {
 
 
 def deadline(text: str, now: float) -> str:
-    """An RFC 3339 time from one, from a duration (`2h`), or from a time of day, with its day if that is not next."""
+    """An RFC 3339 time from one, from a duration (`2h`), or from a time of day, with its day if that is not next; a
+    Problem if it has passed."""
+    if time(found := _moment(text, now)) <= now:
+        raise Problem(f"--deadline: {text} has passed", exit_code=1)
+    return found
+
+
+def _moment(text: str, now: float) -> str:
     with told(Malformed, by="--deadline: "):
         if re.match(r"\d{4}-\d\d-\d\d[Tt]", text):
             return time_text(time(text))
