@@ -283,6 +283,7 @@ async def test_the_timeline_draws_earlier_attempts_holds_and_evictions_on_both_l
     for words in ("victim ran until it was evicted", "room is kept for victim", "taker took the room of victim"):
         assert f"<title>{words}</title>" in page
     assert "victim ran until it was evicted" in nodes and 'href="/now?q=n2"' in nodes
+    assert [it.strip() for it in re.findall("<small>([a-z ]+)", nodes)] == ["by node", "runs taker", "nothing runs"]
     assert "taker took the room of a workload of queue nlp" in theirs and "victim" not in theirs
     assert "it had run since" in own and "1 GPU-hours of work lost" in own
 

@@ -170,11 +170,10 @@ def _line(key: str, them: Sequence[Workload], scene: Scene) -> Line:
     by, sight, it = scene.by, scene.ask.sight, them[0]
     bars = tuple(bar for one in them for nodes, bar in _bars(one, scene) if bar and (by != "node" or key in nodes))
     if by in ("queue", "node"):
-        runs, waits = [sight.name(one) for one in them if one.shares], sum(one.state == "waiting" for one in them)
+        runs = [sight.name(one) for one in them if any(by == "queue" or share.node == key for share in one.shares)]
         more = f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
-        told = [f"runs {', '.join(runs[:MOST_NAMED])}{more}"] * bool(runs) + [f"{waits} waiting"] * bool(waits)
-        link = f"/waiting?queue={key}" if by == "queue" else f"/now?q={key}"
-        return Line(key, key, link, bars, word=" · ".join(told) or "nothing runs")
+        word = f"runs {', '.join(runs[:MOST_NAMED])}{more}" if runs else "nothing runs"
+        return Line(key, key, f"/waiting?queue={key}" if by == "queue" else f"/now?q={key}", bars, word)
     last = it.evictions[-1] if it.evictions else None
     return Line(
         key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "", bars,
