@@ -3,7 +3,8 @@
 A trace is replayed under `fairway`, each queue with a pool of its own by itself. At MOMENTS moments evenly spread over
 its time, as soon as somebody waits, a forecast is made from what a scheduler knows then: all who wait, runtimes learned
 so far, who came lately, and how earlier forecasts came true: of each workload the first from each distance, as on a
-cluster. Each is judged by the first start that followed. The error is |p50 - start| as a part of the wait that was
+cluster. Each is judged by the first start that followed, by its pinball losses at p50 and p90 against those of the best
+rival (rivals.py), which is told of the same moments. The error is |p50 - start| as a part of the wait that was
 left; coverage is how many started by their p90; how wide the ranges were is told beside it, for p90 = never is no
 answer. Rough forecasts, to which most runs did not come before they were cut off, count like the others. Where the
 error is, is told after that: of those that are not rough, and by how far ahead they were told. Last, what it comes
@@ -25,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from bench.figure import Figure
 from bench.replays import FREE, loads, told
+from bench.rivals import NAMES, QUANTILES, Guess, Rivals, pinball
 
 from fairway import engine
 from fairway.engine import Admit, Ledger, PodClass, Workload
@@ -36,6 +38,8 @@ TRACES = ("philly", "helios_venus")
 MOMENTS = 24
 MOST_DAYS = 60.0
 SEED = 42
+NEAREST = 0.7
+"""The part of the best rival's pinball loss that a forecast may have."""
 
 
 class Case(NamedTuple):
@@ -52,16 +56,18 @@ class Told(NamedTuple):
     key: str
     now: float
     forecast: Forecast
+    rivals: dict[str, Guess]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A wait that was foretold, in seconds: what it came to, and what was said."""
+    """A wait that was foretold, in seconds: what it came to, and what was said, by Fairway and by the rivals."""
 
     wait: float
     p50: float
     p90: float
     is_rough: bool
+    rivals: dict[str, Guess]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +89,15 @@ class Teller:
         self.due = np.linspace(self.times[0], self.times[-1], MOMENTS + 1)[1:].tolist() if self.times else []
         self.queues = {f"sim/{job.id}": job.queue for job in load.jobs}
         self.stretches = defaultdict[str, float](lambda: Ledger().stretch)
-        self.track = Calibration()
+        self.track, self.rivals = Calibration(), Rivals()
         self.said: list[Told] = []
         self.starts: dict[str, float] = {}  # the first of each
 
-    def started(self, key: str, now: float) -> None:
-        self.starts.setdefault(key, now)
-        self._learn(key, self.track.started(key, now))
+    def started(self, one: Workload, now: float) -> None:
+        if one.key not in self.starts:
+            self.rivals.started(one, now)
+            self.starts[one.key] = now
+        self._learn(one.key, self.track.started(one.key, now))
 
     def _learn(self, key: str, outcomes: Sequence[Outcome]) -> None:
         queue = self.queues[key]
@@ -108,7 +116,8 @@ class Teller:
         )
         told = replace(world, queues=queues, recent=self.recent(now))
         found = forecast(told, self.policy, self.chance, Question(self.known or {}))
-        self.said += [Told(key, now, one) for key, one in found.items()]
+        rivals = self.rivals.tell(world)
+        self.said += [Told(key, now, one, rivals[key]) for key, one in found.items()]
         self.track.tell(now, world.pending, found)
 
     def recent(self, now: float) -> tuple[Workload, ...]:
@@ -119,7 +128,9 @@ class Teller:
     def judged(self) -> Iterator[Judged]:
         for one in self.said:
             if (wait := self.starts.get(one.key, one.now) - one.now) > 0:
-                yield Judged(wait, one.forecast.p50 - one.now, one.forecast.p90 - one.now, one.forecast.is_rough)
+                yield Judged(
+                    wait, one.forecast.p50 - one.now, one.forecast.p90 - one.now, one.forecast.is_rough, one.rivals
+                )
 
     def waits(self) -> list[float]:
         return [start - job.submit for job in self.load.jobs if (start := self.starts.get(f"sim/{job.id}")) is not None]
@@ -129,9 +140,10 @@ def replayed(load: Load, case: Case) -> Replayed:
     teller, world, is_valid = Teller(load, case), World(load, PRESETS[case.policy], FREE), True
     for step in told(world, case.policy):
         is_valid &= not step.faults
-        admitted = [one.workload for one in step.plan.verdicts if isinstance(one, Admit)]
-        for key in admitted:
-            teller.started(key, step.now)
+        admitted = {one.workload for one in step.plan.verdicts if isinstance(one, Admit)}
+        for one in step.snapshot.pending:
+            if one.key in admitted:
+                teller.started(one, step.now)
         if len(admitted) < len(step.snapshot.pending) and teller.is_due(step.now):
             teller.ask(world.whole(step.snapshot), step.now)
     return Replayed(list(teller.judged()), teller.waits(), is_valid)
@@ -155,9 +167,15 @@ def _figures(load: str, which: str, parts: Sequence[Replayed]) -> Iterator[Figur
         return
     figure = partial(Figure, is_valid=all(part.is_valid for part in parts))
     covered = 100 * sum(one.wait <= one.p90 for one in found) / len(found)
-    error_aim, off_aim = (None, None) if which else (25.0, 5.0)
+    off_aim = None if which else 5.0
     title = f"B13 {load}{which}, {len(found)} forecasts"
-    yield figure(f"{title}: error of p50", (_error(found),), "% of wait", error_aim)
+    for at, part in enumerate(QUANTILES):
+        own = mean(pinball(one.wait, (one.p50, one.p90)[at], part) for one in found)
+        losses = {name: mean(pinball(one.wait, one.rivals[name][at], part) for one in found) for name in NAMES}
+        rival = min(losses, key=losses.__getitem__)
+        aim = None if which else NEAREST * losses[rival]
+        yield figure(f"{title}: pinball loss of p{100 * part:.0f}", (own,), "s", aim, losses[rival], rival)
+    yield figure(f"{title}: error of p50", (_error(found),), "% of wait")
     yield figure(f"{title}: within p90", (covered,), "%")
     yield figure(f"{title}: off nine in ten", (abs(covered - 90),), "points", off_aim)
     yield figure(f"{title}: p90 over the wait", (median(one.p90 / one.wait for one in found),), "")

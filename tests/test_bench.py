@@ -21,6 +21,7 @@ from bench import (
     b13_forecast,
     b14_page,
     b15_box,
+    rivals,
 )
 from bench.__main__ import main, modules
 from bench.b5_quota import Batch, Shape
@@ -28,7 +29,7 @@ from bench.figure import Figure, growth
 from bench.plans import once, timed, world_of
 from bench.replays import cut, replay
 
-from fairway.engine.model import PodClass, Topology, Workload, amounts
+from fairway.engine.model import PodClass, Topology, Workload, World, amounts
 from fairway.engine.state import snapshot_of
 from fairway.sim.load import apart
 from fairway.sim.synthetic import generate
@@ -168,10 +169,14 @@ def test_forecasts_are_judged_by_the_first_start_that_followed(
 
 
 def test_it_is_told_of_which_forecasts_the_error_is() -> None:
-    judged = [b13_forecast.Judged(600, 300, 900, is_rough=False), b13_forecast.Judged(7200, 7200, 900, is_rough=True)]
+    told = {"past waits": (300.0, 900.0), "QBETS": (600.0, 1200.0), "regression": (1e4, 1e4)}
+    judged = [b13_forecast.Judged(600, 300, 900, is_rough=False, rivals=told),
+              b13_forecast.Judged(7200, 7200, 900, is_rough=True, rivals=told)]  # fmt: skip
     part = b13_forecast.Replayed(judged, [0.0, 7800.0], is_valid=True)
     found = list(b13_forecast._figures("box", "", [part]))
     assert {one.name: one.value for one in found} == {
+        "B13 box, 2 forecasts: pinball loss of p50": 75,
+        "B13 box, 2 forecasts: pinball loss of p90": pytest.approx(2850),
         "B13 box, 2 forecasts: error of p50": 25,
         "B13 box, 2 forecasts: within p90": 50,
         "B13 box, 2 forecasts: off nine in ten": 40,
@@ -181,9 +186,31 @@ def test_it_is_told_of_which_forecasts_the_error_is() -> None:
         "B13 box, 1 told 10m ahead: error of p50": 50,
         "B13 box, 1 told 6h ahead: error of p50": 0,
     }
-    assert [one.aim for one in found[:3]] == [25, None, 5]
+    assert [(one.baseline_name, one.baseline) for one in found[:2]] == [
+        ("QBETS", 1650), ("regression", pytest.approx(610))]  # fmt: skip
+    assert [one.aim for one in found[:5]] == [1155, pytest.approx(427), None, None, 5]
     beside = list(b13_forecast._figures("box", ", under easy", [part]))
-    assert [one.value for one in beside] == [25, 50, 40, 0.8125, 3900] and {one.aim for one in beside} == {None}
+    assert [one.value for one in beside[2:]] == [25, 50, 40, 0.8125, 3900] and {one.aim for one in beside} == {None}
+
+
+def test_rivals_tell_what_is_left_of_past_waits_that_were_longer() -> None:
+    asked, seen = Workload("ns/w", "q", (), submitted=0.0), rivals.Rivals()
+    for at in range(1, 6):
+        seen.started(Workload(f"ns/{at}", "q", (), submitted=0.0), 100.0 * at)
+    told = seen.tell(World(now=250.0, pending=(asked,)))["ns/w"]
+    assert told["past waits"] == pytest.approx((150, 230)), "of 300, 400 and 500 seconds"
+    assert told["QBETS"] == (250.0, 250.0), "few were seen: the longest"
+    assert seen.tell(World(now=600.0, pending=(asked,)))["ns/w"]["past waits"] == (600, 600), "as long again"
+
+
+def test_a_regression_learns_from_what_came_true() -> None:
+    seen = rivals.Rivals()
+    for at in range(30):
+        one = Workload(f"ns/{at}", "q", (), submitted=1000.0 * at)
+        seen.tell(World(now=1000.0 * at, pending=(one,)))
+        seen.started(one, 1000.0 * at + 60)
+    p50, p90 = seen.tell(World(now=1e5, pending=(Workload("ns/w", "q", (), submitted=1e5),)))["ns/w"]["regression"]
+    assert 50 < p50 <= p90 < 70
 
 
 @pytest.mark.parametrize("name", sorted(OF_TRACES))
