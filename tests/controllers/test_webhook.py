@@ -22,6 +22,7 @@ from cryptography import x509
 
 from fairway.api.admission import Refused
 from fairway.api.decode import decode
+from fairway.api.objects import NamespaceObject
 from fairway.api.owners import GATED, OWNERS
 from fairway.api.types import QueueObject
 from fairway.cli.up import controller
@@ -39,7 +40,7 @@ from fairway.kube.kinds import Ref
 
 Thing = dict[str, Any]
 NOW = 1_800_000_000.0
-NAMESPACE = {"metadata": {"name": "team", "labels": {"fairway.dev/managed": "true"}}}
+NAMESPACE = {"metadata": {"name": "team", "labels": {"fairway.dev/managed": "true", "fairway.dev/queue": "short"}}}
 QUEUE = {"metadata": {"name": "short"}, "spec": {"timeLimit": {"max": "1h"}}}
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -50,6 +51,11 @@ def thing(kind: str, spec: Thing, **meta: Any) -> Thing:
 
 def job(pod: Thing | None = None, **meta: Any) -> Thing:
     return thing("Job", {"template": {"spec": {"containers": [CONTAINER], **(pod or {})}}}, **meta)
+
+
+def stopped(**meta: Any) -> Thing:
+    made = job(**meta)
+    return made | {"spec": made["spec"] | {"suspend": True}}
 
 
 def pod(spec: Thing | None = None, **meta: Any) -> Thing:
@@ -68,6 +74,11 @@ CASES: dict[str, tuple[str, str, Thing, Thing | None]] = {
     "a job that asks for a user": ("batch", "Job", job(annotations={"fairway.dev/user": "boss"}), None),
     "a job of another user": (
         "batch", "Job", job(annotations={"fairway.dev/user": "eve"}), job(annotations={"fairway.dev/user": "ann"})),
+    "a job that runs and is to change its queue": (
+        "batch", "Job", job(labels={"fairway.dev/queue": "other"}), job(labels={"fairway.dev/queue": "short"})),
+    "a job that gets a label": ("batch", "Job", job(labels={"fairway.dev/queue": "short"}), job()),
+    "a job that its user stops": (
+        "batch", "Job", stopped(labels={"fairway.dev/queue": "short"}), job(labels={"fairway.dev/queue": "short"})),
     "a job within the queue's time limit": ("batch", "Job", limited("30m"), None),
     "a job past the queue's time limit": ("batch", "Job", limited("2h"), None),
     "a job with an unknown duration": ("batch", "Job", limited("soon"), None),
@@ -118,6 +129,7 @@ async def served(*, settled: bool = True) -> AsyncIterator[tuple[Client, "Asks"]
     if settled:
         door.view = View(client, lambda kind, old, new: None)
         door.view.queues["short"] = decode(QUEUE, QueueObject)
+        door.view.namespaces["team"] = decode(NAMESPACE, NamespaceObject)
     async with running(door.run()), aiohttp.ClientSession() as session:
         while door.waits_for:
             await clock.sleep(0.02)

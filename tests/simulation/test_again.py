@@ -111,6 +111,7 @@ def test_a_job_is_resumed_only_when_its_old_pods_are_gone() -> None:
         is_held = (await world.job("a"))["spec"]["suspend"], len(await world.pods())
         world.dead.discard("n1")
         await world.client.delete(Ref(kinds.PODS, pod["metadata"]["name"], "default"), grace=0)
+        await world.client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"suspend": False}})
         await world.until(lambda: world.is_in("job-a", "Succeeded"), seconds=1000)
         return is_held, (await world.job("a"))["status"].get("failed", 0)
 

@@ -7,23 +7,23 @@ door, so that files apply in any order; only a time limit is held against the qu
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
 from . import objects, owners, queues, workloads
 from .decode import cleaned, decode
-from .objects import DEFAULT_SCHEDULER, GATE, GROUP, MANAGED, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
+from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER, PodObject, PodTemplate
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
+from .review import Review as Review
+from .review import Said, Thing, at, dicts, is_made, is_of_others, is_part, kind_of, part, queue_of, templates
+from .revision import inherit, keep_queue, keep_suspended
 from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
-Thing: TypeAlias = dict[str, object]
-Said: TypeAlias = Mapping[str, object]
 Cause: TypeAlias = tuple[str, str, str]
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
 ACCOUNTS = "system:serviceaccount:"
@@ -40,23 +40,6 @@ class Refused(Exception):
         self.causes, self.forbidden = tuple(causes), forbidden
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What is asked: `old` is None for a CREATE. `lookup` finds a stored object without a namespace. Trusted is
-    the controller, which makes Workloads in the name of others."""
-
-    operation: str
-    group: str
-    kind: str
-    namespace: str
-    new: Thing
-    old: Said | None = None
-    user: str = ""
-    is_trusted: bool = False
-    now: float = 0.0
-    lookup: Callable[[str, str], Said | None] = lambda kind, name: None
-
-
 def admit(review: Review) -> tuple[Thing, list[str]]:
     """The object as it is to be stored, and warnings; raises Refused."""
     if review.operation not in ("CREATE", "UPDATE"):
@@ -67,16 +50,20 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
     try:
         if review.group == GROUP:
             _ours(review)
-        elif is_managed(review):
+            return review.new, _missing(review)
+        warnings = [*keep_queue(review), *keep_suspended(review)]
+        if is_managed(review):
             _read(review)
             _managed(review)
     except Malformed as error:
         raise Refused([(error.field, INVALID, error.message)]) from None
-    return review.new, _missing(review) if (review.group, review.kind) == (GROUP, "Reservation") else []
+    return review.new, warnings
 
 
 def _missing(review: Review) -> list[str]:
     """Warnings: what a Reservation names that does not exist. It may come later."""
+    if review.kind != "Reservation":
+        return []
     spec = decode(cleaned(review.new), ReservationObject).spec
     named = [("Queue", spec.queue), ("NodePool", "" if spec.pool == "default" else spec.pool)]
     named += [("Node", name) for name in spec.nodes]
@@ -90,7 +77,7 @@ def _keep_status(review: Review) -> None:
     """Only the controller writes what became of a Workload; of a new one the server drops it."""
     if (review.group, review.kind) != (GROUP, "Workload") or review.old is None or review.is_trusted:
         return
-    if _part(review.old, "status") != _part(review.new, "status"):
+    if part(review.old, "status") != part(review.new, "status"):
         raise Refused([("status", FORBIDDEN, "only the controller writes it")], forbidden=True)
 
 
@@ -99,17 +86,13 @@ def _is_same(review: Review) -> bool:
     if review.old is None:
         return False
     marks = (("metadata", "labels"), ("metadata", "annotations"))
-    alike = (_part(review.old, *path) == _part(review.new, *path) for path in marks)
+    alike = (part(review.old, *path) == part(review.new, *path) for path in marks)
     return review.old.get("spec") == review.new.get("spec") and all(alike)
 
 
 def is_managed(review: Review) -> bool:
     """Whether a user's object queues: by its label, or by its namespace's."""
-    if review.namespace.startswith("kube-"):
-        return False
-    space = review.lookup("Namespace", review.namespace)
-    labels, shared = (_part(one, "metadata", "labels") for one in (review.new, space))
-    return QUEUE in labels or shared.get(MANAGED) == "true"
+    return bool(queue_of(review, review.new))
 
 
 def _ours(review: Review) -> None:
@@ -147,8 +130,8 @@ def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | N
     """The longest time limit that a queue and all above it allow."""
     bounds: list[float] = []
     for _ in range(DEEPEST):
-        spec = _part(lookup("Queue", queue), "spec")
-        if longest := _part(spec, "timeLimit").get("max"):
+        spec = part(lookup("Queue", queue), "spec")
+        if longest := part(spec, "timeLimit").get("max"):
             bounds.append(duration(str(longest)))
         queue = str(spec.get("parent") or "")
     return min(bounds, default=None)
@@ -156,7 +139,7 @@ def _longest(queue: str, lookup: Callable[[str, str], Said | None]) -> float | N
 
 def _reservation(said: ReservationObject, review: Review) -> None:
     read = queues.reservation(said)
-    before = _part(review.old, "spec").get("start")
+    before = part(review.old, "spec").get("start")
     if not read.repeat and read.start + read.duration <= review.now and before != said.spec.start:
         raise Malformed(f"found {said.spec.start}, which is over; a window that ends later is allowed", "spec.start")
 
@@ -176,7 +159,7 @@ def _read(review: Review) -> None:
         _workload(decode(msgspec.json.decode(msgspec.json.encode(made)), WorkloadObject), review)
     except Malformed as error:
         raise owners.told(review.kind, error) from None
-    least = _part(review.new, "metadata", "annotations").get(f"{GROUP}/min-count")
+    least = part(review.new, "metadata", "annotations").get(f"{GROUP}/min-count")
     if review.old is None:
         owners.check_least(str(least or ""), made)
 
@@ -187,20 +170,20 @@ def _managed(review: Review) -> None:
     _choose_queue(review)
     if kind in owners.OWNERS or kind in owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
-        is_ours = not _is_of_others(new)
-        if is_ours and review.operation == "CREATE" and not _is_part(new):
+        is_ours = not is_of_others(new)
+        if is_ours and review.operation == "CREATE" and not is_part(new):
             _suspend(new, kind)
         if is_ours and kind == ("batch", "Job") and review.operation == "CREATE":
-            _spare(_part(new, "spec", "podFailurePolicy"))
-        before = dict(_templates(review.old))
-        for where, template in _templates(new):
+            _spare(part(new, "spec", "podFailurePolicy"))
+        before = dict(templates(review.old))
+        for where, template in templates(new):
             if template != before.get(where):  # an owner that was let in once can still be suspended or resized
                 _check_place(template, where, review)
-            if is_ours and kind in owners.GATED and _is_made(new):  # its maker compares it; pods are gated as they come
+            if is_ours and kind in owners.GATED and is_made(new):  # its maker compares it; pods are gated as they come
                 _keep_user(template, new, review)
                 continue
             if is_ours and kind in owners.GATED:
-                _inherit(template, new)
+                inherit(template, new, review.old)
             if is_ours and _waits_at_gates(kind):
                 _gate(template)
             elif is_ours:
@@ -209,7 +192,7 @@ def _managed(review: Review) -> None:
             _name_scheduler(new, kind)
     elif kind == ("batch", "CronJob"):
         _claim(new, ("metadata", "annotations", USER), review)
-        _inherit(_at(new, ("spec", "jobTemplate")), new)
+        inherit(at(new, ("spec", "jobTemplate")), new, review.old)
     elif kind == ("", "Pod"):
         _keep(objects.ASSIGNED, review)
         for key in (objects.ATTEMPT, objects.POOL, objects.CHARGED, objects.RELEASED):
@@ -221,21 +204,21 @@ def _managed(review: Review) -> None:
 
 def _choose_queue(review: Review) -> None:
     """A new object that names no queue has the one of its namespace's label; what another object made, has its."""
-    usual = _part(review.lookup("Namespace", review.namespace), "metadata", "labels").get(QUEUE)
-    if usual and review.operation == "CREATE" and not _is_made(review.new):
-        _at(review.new, ("metadata", "labels")).setdefault(QUEUE, usual)
+    usual = part(review.lookup("Namespace", review.namespace), "metadata", "labels").get(QUEUE)
+    if usual and review.operation == "CREATE" and not is_made(review.new):
+        at(review.new, ("metadata", "labels")).setdefault(QUEUE, usual)
 
 
 def _name_scheduler(new: Thing, kind: tuple[str, str]) -> None:
     for path in owners.OWNERS[kind].names if kind in owners.OWNERS else ():
-        _at(new, path).setdefault("schedulerName", SCHEDULER)
+        at(new, path).setdefault("schedulerName", SCHEDULER)
 
 
 def held_back(owner: Thing, kind: tuple[str, str]) -> Thing:
     """A suspended owner that no door saw, as it may be resumed: its pods have a gate, or else Fairway's name, so that
     no other scheduler binds them. Gates are what operators let change in a template."""
     made = deepcopy(owner)
-    for _, template in _templates(made):
+    for _, template in templates(made):
         _add_gate(template)
     _name_scheduler(made, kind)
     return made
@@ -249,7 +232,7 @@ def _suspend(new: Thing, kind: tuple[str, str]) -> None:
     """Keeps an owner that has a field for it from making pods."""
     if (found := owners.OWNERS.get(kind)) and found.switch:
         *path, last = found.switch.path
-        _at(new, path)[last] = found.switch.off
+        at(new, path)[last] = found.switch.off
 
 
 def _spare(policy: Said) -> None:
@@ -259,42 +242,20 @@ def _spare(policy: Said) -> None:
         rules.insert(0, deepcopy(DISRUPTED))
 
 
-def _is_part(new: Thing) -> bool:
-    """Whether something that is queued as a whole made it: it is admitted with that."""
-    refs = _dicts(_part(new, "metadata").get("ownerReferences"))
-    return any(one.get("controller") and _kind(one) in owners.OWNERS for one in refs)
-
-
-def _is_made(new: Thing) -> bool:
-    """Whether another object controls it."""
-    return any(one.get("controller") for one in _dicts(_part(new, "metadata").get("ownerReferences")))
-
-
 def _keep_user(template: Thing, owner: Thing, review: Review) -> None:
     """Pods of a template have another user than their owner only where a controller says so: one of Kubernetes, or an
     operator, which is a service account of another namespace."""
-    said, own = _part(template, "metadata", "annotations").get(USER), _part(owner, "metadata", "annotations").get(USER)
+    said, own = part(template, "metadata", "annotations").get(USER), part(owner, "metadata", "annotations").get(USER)
     spaces = (CONTROLLERS, *[ACCOUNTS] * (not review.user.startswith(f"{ACCOUNTS}{review.namespace}:")))
     if said not in (None, own) and not (review.is_trusted or review.user.startswith(spaces)):
-        _at(template, ("metadata", "annotations"))[USER] = own
-
-
-def _kind(ref: Said) -> tuple[str, str]:
-    return str(ref.get("apiVersion", "")).rpartition("/")[0], str(ref.get("kind"))
-
-
-def _is_of_others(owner: Thing) -> bool:
-    """Whether it is left to another scheduler: a template names one, and no queue label asks for Fairway."""
-    own = (None, "", DEFAULT_SCHEDULER, SCHEDULER)
-    named = (_part(template, "spec").get("schedulerName") for _, template in _templates(owner))
-    return QUEUE not in _part(owner, "metadata", "labels") and any(name not in own for name in named)
+        at(template, ("metadata", "annotations"))[USER] = own
 
 
 def _pod(review: Review) -> None:
     """A pod of nobody, or of one of many, waits at a gate; one of an admitted owner only has its scheduler."""
-    new, refs = review.new, _part(review.new, "metadata").get("ownerReferences")
-    kinds = {_kind(one) for one in _dicts(refs) if one.get("controller")}
-    whole = owners.owner_of(decode({"metadata": cleaned(_part(new, "metadata"))}, PodObject).metadata)
+    new, refs = review.new, part(review.new, "metadata").get("ownerReferences")
+    kinds = {kind_of(one) for one in dicts(refs) if one.get("controller")}
+    whole = owners.owner_of(decode({"metadata": cleaned(part(new, "metadata"))}, PodObject).metadata)
     if kinds <= owners.GATED:
         _claim(new, ("metadata", "annotations", USER), review)
         _gate(new)
@@ -304,12 +265,14 @@ def _pod(review: Review) -> None:
 
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
     """`path` names who made the object, whatever it says; later it may not change."""
-    holder, last = _at(new, path[:-1]), path[-1]
+    holder, last = at(new, path[:-1]), path[-1]
     if review.old is None:
         if not (holder.get(last) and (review.is_trusted or review.user.startswith(CONTROLLERS))):
             holder[last] = review.user
         return
-    first = _part(review.old, *path[:-1]).get(last)
+    first = part(review.old, *path[:-1]).get(last)
+    if first is None and path[0] == "metadata" and not queue_of(review, review.old) and not review.is_trusted:
+        holder[last] = review.user
     if first is not None and holder.setdefault(last, first) != first:
         field = ".".join(path[:-1]) + (f"[{last}]" if "/" in last else f".{last}")
         raise Malformed(f"found {shown(holder[last])}; it is {shown(first)} and does not change", field)
@@ -317,10 +280,10 @@ def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
 
 def _keep(note: str, review: Review) -> None:
     """Only the controller writes this annotation."""
-    said, now = (_part(one, "metadata", "annotations").get(note) for one in (review.old, review.new))
+    said, now = (part(one, "metadata", "annotations").get(note) for one in (review.old, review.new))
     if review.is_trusted or said == now:
         return
-    notes = _at(review.new, ("metadata", "annotations"))
+    notes = at(review.new, ("metadata", "annotations"))
     notes.pop(note, None)
     if said is not None:
         notes[note] = said
@@ -328,8 +291,8 @@ def _keep(note: str, review: Review) -> None:
 
 def _hold(review: Review) -> None:
     """A workload that holds room keeps its queue and its podsets, which were asked whether it may."""
-    before, now = _part(review.old, "spec"), _part(review.new, "spec")
-    if review.is_trusted or not _part(review.old, "status", "admission"):
+    before, now = part(review.old, "spec"), part(review.new, "spec")
+    if review.is_trusted or not part(review.old, "status", "admission"):
         return
     for name in ("queue", "podSets"):
         if before.get(name) != now.get(name):
@@ -338,7 +301,7 @@ def _hold(review: Review) -> None:
 
 def _check_place(pod: Thing, path: str, review: Review) -> None:
     """Who asks for accelerators takes none past the queue: neither its node nor its scheduler is the user's choice."""
-    spec = _part(pod, "spec")
+    spec = part(pod, "spec")
     own = {"nodeName": (None, ""), "schedulerName": (None, "", DEFAULT_SCHEDULER, SCHEDULER)}
     chosen = [name for name, free in own.items() if spec.get(name) not in free]
     if chosen and not review.is_trusted and within(path, _asks_accelerators, pod):
@@ -354,14 +317,14 @@ def _asks_accelerators(pod: Thing) -> bool:
 
 
 def _steer(pod: Thing) -> None:
-    spec = _at(pod, ("spec",))
+    spec = at(pod, ("spec",))
     if spec.get("schedulerName") in (None, "", DEFAULT_SCHEDULER):
         spec["schedulerName"] = SCHEDULER
 
 
 def _gate(pod: Thing) -> None:
     """A pod that has a node already is left alone: it counts as used room. It asks for no accelerators."""
-    spec = _at(pod, ("spec",))
+    spec = at(pod, ("spec",))
     if spec.get("nodeName"):
         return
     _steer(pod)
@@ -370,55 +333,9 @@ def _gate(pod: Thing) -> None:
 
 
 def _add_gate(pod: Thing) -> None:
-    spec = _at(pod, ("spec",))
-    gates = list(_dicts(spec.get("schedulingGates")))
+    spec = at(pod, ("spec",))
+    gates = list(dicts(spec.get("schedulingGates")))
     if all(gate.get("name") != GATE for gate in gates):
         spec["schedulingGates"] = [*gates, {"name": GATE}]
 
 
-def _inherit(template: Thing, owner: Thing) -> None:
-    """A template, of pods or of Jobs, has the queue and our annotations of its owner, where it has none of its own; its
-    user is always the owner's."""
-    for name in ("labels", "annotations"):
-        said = {key: text for key, text in _part(owner, "metadata", name).items() if key.startswith(f"{GROUP}/")}
-        user = {USER: said[USER]} if USER in said else {}
-        if said:
-            _at(template, ("metadata", name)).update({**said, **_part(template, "metadata", name), **user})
-
-
-def _templates(said: object, path: str = "") -> Iterator[tuple[str, Thing]]:
-    """Every pod template in an object, however deep, with its path."""
-    if isinstance(said, dict):
-        for key, value in said.items():
-            if key == "template" and isinstance(value, dict) and "containers" in _part(value, "spec"):
-                yield f"{path}.{key}".lstrip("."), value
-            else:
-                yield from _templates(value, f"{path}.{key}".lstrip("."))
-    elif isinstance(said, list):
-        for index, value in enumerate(said):
-            yield from _templates(value, f"{path}[{index}]")
-
-
-def _at(new: Thing, path: Sequence[str]) -> Thing:
-    """The map at a path, made where there is none."""
-    here = new
-    for step in path:
-        if here.get(step) is None:
-            here[step] = {}
-        below = here[step]
-        if not isinstance(below, dict):
-            raise Malformed(f"found {shown(below)}; object is allowed", ".".join(path))
-        here = below
-    return here
-
-
-def _part(said: Said | None, *path: str) -> Said:
-    """The map at a path, empty where there is none."""
-    for step in path:
-        part = (said or {}).get(step)
-        said = part if isinstance(part, dict) else {}
-    return said or {}
-
-
-def _dicts(said: object) -> Iterator[Thing]:
-    return (one for one in said if isinstance(one, dict)) if isinstance(said, list) else iter(())

@@ -2,8 +2,8 @@
 
 `/mutate` completes an object and refuses what cannot be; `/validate` sees what is about to be stored and only refuses.
 Both are the one function `admit`, the same as on the embedded server. Which objects are sent here is said by the
-webhook configurations (deploy/webhook.yaml): a user's object is sent only if it is managed, so no namespace is looked
-up. Every replica answers, whether it decides or not. Until the queues are known nothing is let in; the API server then
+webhook configurations (deploy/webhook.yaml): a user's object is sent only if it is managed, or was. Every replica
+answers, whether it decides or not. Until the queues are known nothing is let in; the API server then
 refuses managed objects, and no others.
 """
 
@@ -12,6 +12,7 @@ import logging
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from aiohttp import web
 
 from fairway import LEASE
 from fairway.api.admission import Refused, Review, Said, Thing, admit
-from fairway.api.objects import MANAGED
+from fairway.api.objects import MANAGED, QUEUE
 from fairway.kube.client import ApiError, Client
 
 from .certificates import Certificates
@@ -28,7 +29,6 @@ from .view import View
 
 MOST_BYTES, STOP_SECONDS = 16 << 20, 1.0
 Address = tuple[str, int]
-ALL_MANAGED: Said = {"metadata": {"labels": {MANAGED: "true"}}}
 log = logging.getLogger(__name__)
 
 
@@ -110,32 +110,31 @@ class Door:
         return web.Response(body=msgspec.json.encode(said), content_type="application/json")
 
     def _review(self, asked: _Request) -> Review:
+        new, old = msgspec.json.decode(asked.object) or {}, msgspec.json.decode(asked.old_object)
+        is_sent = not any(QUEUE in ((it or {}).get("metadata", {}).get("labels") or {}) for it in (new, old))
         return Review(
             operation=asked.operation,
             group=asked.kind.group,
             kind=asked.kind.kind,
             namespace=asked.namespace,
-            new=msgspec.json.decode(asked.object) or {},
-            old=msgspec.json.decode(asked.old_object),
+            new=new,
+            old=old,
             user=asked.user_info.username,
             is_trusted=asked.user_info.username in self._trusted,
             now=self._client.clock.now(),
-            lookup=self._lookup,
+            lookup=partial(self._lookup, is_managed=is_sent),
         )
 
-    def _lookup(self, kind: str, name: str) -> Said | None:
-        assert self.view is not None
-        match kind:
-            case "Queue":
-                found: Any = self.view.queues.get(name)
-            case "NodePool":
-                found = self.view.pools.get(name)
-            case "Node":
-                found = self.view.nodes.get(name)
-            case _:
-                return ALL_MANAGED
-        said: Said | None = msgspec.to_builtins(found) if found else None
-        return said
+    def _lookup(self, kind: str, name: str, *, is_managed: bool) -> Said | None:
+        """`is_managed`: of its namespace the API server knows that, since it asks about what has no label itself."""
+        view = self.view
+        assert view is not None
+        stores = {"Queue": view.queues, "NodePool": view.pools, "Node": view.nodes, "Namespace": view.namespaces}
+        found: Any = stores[kind].get(name)
+        said: dict[str, Any] = msgspec.to_builtins(found) if found else {}
+        if kind == "Namespace" and is_managed:
+            said = {"metadata": {"labels": {**said.get("metadata", {}).get("labels", {}), MANAGED: "true"}}}
+        return said or None
 
 
 async def _body(request: web.BaseRequest) -> bytes:
