@@ -29,6 +29,7 @@ from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.http import HttpServer
 from fairway.embedded.keys import keys
 from fairway.embedded.limits import BODY_BYTES, DATA_BYTES, LEVELS
+from fairway.embedded.patch import APPLY
 from fairway.embedded.server import SEATS
 from fairway.embedded.store import Key
 from fairway.kube.transport import Request, Response
@@ -219,6 +220,12 @@ async def test_what_is_nested_deeply_is_a_bad_request(api: Api, body: bytes, str
                                 ("DELETE", f"{NAMESPACE}", "application/json")):
         said = await api.no(400, method, path, body, media, fieldValidation=strictness)
         assert said["reason"] == "BadRequest"
+
+
+@pytest.mark.parametrize("body", [b"{a: " * 20_000, b"[" * 20_000 + b"]" * 20_000, b"\n" + b"- " * 20_000])
+async def test_a_configuration_that_is_nested_deeply_is_read_no_further(api: Api, body: bytes):
+    said = await api.no(400, "PATCH", f"{MAPS}/a", b"data: " + body, APPLY, fieldManager="me")
+    assert f"the limit is {LEVELS} levels" in said["message"]
 
 
 async def test_flat_operations_cannot_nest_deeply_or_fill_the_memory(api: Api):

@@ -9,7 +9,7 @@ Go server; the schemas do not say so.
 A Kind says nothing of behaviour but `acted_on`: whether Fairway acts on such objects, or only keeps them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -80,14 +80,6 @@ def builtin_kinds() -> tuple[Kind, ...]:
     """In the order of discovery: where short names are shared, the first has them."""
     schemas = _schemas()
     return tuple(_builtin(row, schemas) for row in _rows())
-
-
-def builtin_names() -> Iterator[tuple[str, str, str]]:
-    """Group, version and kind of each."""
-    for row in _rows():
-        api_version, kind, *_ = row[0].split()
-        group, _, version = api_version.rpartition("/")
-        yield group, version, kind
 
 
 def kind_of_crd(crd: dict[str, Any]) -> tuple[Kind, ...]:

@@ -20,7 +20,7 @@ def decode(body: bytes) -> Any:
     try:
         value = msgspec.json.decode(body)
     except RecursionError as error:
-        raise _too_deep() from error
+        raise too_deep() from error
     if body.count(b"{") + body.count(b"[") > LEVELS:  # fewer brackets cannot be deeper
         check_depth(value)
     return value
@@ -31,7 +31,7 @@ def check_depth(value: Any) -> None:
     layer, levels = [value], 0
     while layer:
         if levels == LEVELS:
-            raise _too_deep()
+            raise too_deep()
         layer = [inner for each in layer for inner in _inner(each) if isinstance(inner, dict | list)]
         levels += 1
 
@@ -40,5 +40,5 @@ def _inner(value: Any) -> Any:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _too_deep() -> Exception:
+def too_deep() -> Exception:
     return bad_request(f"json parse error: the value is nested too deeply: the limit is {LEVELS} levels")

@@ -53,12 +53,21 @@ def configuration(body: bytes) -> dict[str, Any]:
 
 def _yaml(body: bytes) -> Any:
     try:
-        if any(isinstance(each, yaml.AliasEvent) for each in yaml.parse(body, Loader)):
-            raise bad_request("error decoding YAML: aliases are not allowed")
-        said = yaml.load(body, Loader)  # a safe loader
-        return limits.decode(msgspec.json.encode(said))
+        _check_events(body)
+        return limits.decode(msgspec.json.encode(yaml.load(body, Loader)))  # a safe loader
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from error
+
+
+def _check_events(body: bytes) -> None:
+    """BadRequest for aliases, and for more levels than JSON may have: to read those takes minutes."""
+    levels = 0
+    for event in yaml.parse(body, Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise bad_request("error decoding YAML: aliases are not allowed")
+        levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if levels > limits.LEVELS:
+            raise limits.too_deep()
 
 
 def apply_patch(media: str, body: bytes, current: dict[str, Any]) -> dict[str, Any]:

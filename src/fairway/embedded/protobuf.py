@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
