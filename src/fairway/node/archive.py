@@ -29,6 +29,7 @@ from fairway.api.objects import ATTEMPT
 from fairway.api.quantities import time_text
 
 from .container import Attempt, inspect
+from .draft import write_whole
 from .environment import Pod
 from .logs import REMOVED, remove, size_of
 from .pause.disk import IMAGE
@@ -127,9 +128,7 @@ def read_origin(own: Path) -> Origin | None:
 
 
 def write_origin(own: Path, origin: Origin) -> None:
-    draft = own / ".origin"
-    draft.write_bytes(msgspec.json.encode(origin))
-    draft.rename(own / "origin")
+    write_whole(own / "origin", msgspec.json.encode(origin))
 
 
 def retire(attempt: Attempt) -> None:
@@ -146,8 +145,8 @@ def retire(attempt: Attempt) -> None:
 def _strip(run: Path) -> None:
     """Removes the specification, which holds the environment, and the image of processes."""
     shutil.rmtree(run / IMAGE, ignore_errors=True)
-    for name in ("spec", ".spec"):
-        (run / name).unlink(missing_ok=True)
+    for file in (run / "spec", *run.glob(".spec.*")):
+        file.unlink(missing_ok=True)
 
 
 class Archive:

@@ -17,6 +17,7 @@ from typing import Any
 
 from fairway.api.quantities import exact
 
+from .draft import write_whole
 from .environment import Container, Pod, Unusable
 
 AMD, XE, I915 = "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915"
@@ -143,8 +144,7 @@ class Dealer:
         if (mine := given.get(container["name"])) is None:
             mine = {name: self._free(name, count, over) for name, count in asked(container).items()}
             own.mkdir(mode=0o700, exist_ok=True)
-            (own / f".{GIVEN}").write_text(json.dumps({**given, container["name"]: mine}))
-            (own / f".{GIVEN}").rename(own / GIVEN)
+            write_whole(own / GIVEN, json.dumps({**given, container["name"]: mine}).encode())
         return variables(mine, {card.resource for card in self.cards})
 
     def _free(self, resource: str, count: int, over: Iterable[str]) -> list[int]:

@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 
 from .containers.engine import contained, message_of
+from .draft import text_of, write_whole
 from .lock import holder
 from .pause.stand import ON_DISK, STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
@@ -61,7 +62,7 @@ class Attempt:
     @property
     def restarts(self) -> int:
         """How often the container was started again before, for what its program did."""
-        return int(_read(self.folder / "restarts") or self.number) if self.number else 0
+        return int(text_of(self.folder / "restarts") or self.number) if self.number else 0
 
     @property
     def is_running(self) -> bool:
@@ -80,9 +81,9 @@ class Attempt:
 def inspect(folder: Path) -> Attempt:
     """The lock is asked first: a shim that is gone by then has written all it ever will."""
     number, pid = int(folder.name), holder(folder / "lock")
-    started = _read(folder / "started")
+    started = text_of(folder / "started")
     began = int(started) / 1e9 if started else None
-    ended = "" if pid else _read(folder / "exit")
+    ended = "" if pid else text_of(folder / "exit")
     if ended:
         head, _, message = ended.partition("\n")
         code, _, finished, stopped, reason = head.split()
@@ -98,20 +99,14 @@ def inspect(folder: Path) -> Attempt:
 def note_loss(folder: Path, now: float) -> None:
     """Its shim ended at `now`, in seconds: kept where the shim itself could not say how."""
     if folder.exists() and not (folder / "exit").exists():
-        _write(folder / "lost", str(now).encode())
+        write_whole(folder / "lost", str(now).encode())
 
 
 def _lost_at(folder: Path) -> float:
     """When it was lost; where nobody saw that, when it last wrote to its log; 0 where it wrote nothing."""
-    if noted := _read(folder / "lost"):
+    if noted := text_of(folder / "lost"):
         return float(noted)
     return max((it.stat().st_mtime for it in folder.glob("log.*")), default=0.0)
-
-
-def _read(path: Path) -> str:
-    with suppress(FileNotFoundError):
-        return path.read_text()
-    return ""
 
 
 def history(folder: Path) -> tuple[Attempt, ...]:
@@ -131,10 +126,10 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any], *, 
     place.mkdir(parents=True, exist_ok=True)
     restarts = last.restarts + is_own if last and is_new else 0
     if is_new and str(restarts) != place.name:
-        _write(place / "restarts", str(restarts).encode())
+        write_whole(place / "restarts", str(restarts).encode())
     spec["env"][MARK] = str(place)
     _open_message(place / "message", spec)
-    _write(place / "spec", marshal.dumps(contained(spec, place)))
+    write_whole(place / "spec", marshal.dumps(contained(spec, place)))
     return place
 
 
@@ -199,7 +194,7 @@ def _nursery() -> socket.socket:
 
 def stop(attempt: Attempt, grace: float, why: str) -> None:
     """Asks the shim to end its container; asking again changes nothing unless the grace is shorter."""
-    _write(attempt.folder / "stop", f"{max(grace, 0.0):.3f} {why}".encode())
+    write_whole(attempt.folder / "stop", f"{max(grace, 0.0):.3f} {why}".encode())
     wake(attempt)
 
 
@@ -212,13 +207,6 @@ def wake(attempt: Attempt) -> None:
                 signal.pidfd_send_signal(file, signal.SIGTERM)
         finally:
             os.close(file)
-
-
-def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}")
-    draft.touch(mode=0o600)
-    draft.write_bytes(content)
-    draft.rename(path)
 
 
 def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> None:

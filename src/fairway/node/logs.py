@@ -17,6 +17,7 @@ from pathlib import Path
 from fairway.clock import Clock
 
 from .container import inspect
+from .draft import write_whole
 from .shim import FILE_BYTES, FILES
 
 PAUSE_SECONDS = 0.25
@@ -103,8 +104,7 @@ def remove(run: Path) -> None:
     if files and not (run / REMOVED).exists():
         last = run / files[-1].name
         lines = files[-1].lines + last.read_bytes().count(b"\n")
-        (draft := run / f".{REMOVED}").write_text(f"{files[-1].start + last.stat().st_size} {lines}")
-        draft.rename(run / REMOVED)
+        write_whole(run / REMOVED, f"{files[-1].start + last.stat().st_size} {lines}".encode())
     for it in files:
         (run / it.name).unlink()
 

@@ -94,16 +94,23 @@ def offered(machine: Machine, *, cpus: str = "", memory: str = "", fake_gpus: in
     )
 
 
-def gpus() -> tuple[Gpu, ...]:
-    """The devices NVML knows, in its order, which is that of the bus; none without a driver."""
+def opened() -> Any:
+    """NVML, to be shut down; None without a driver."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")  # asked first: the module below is large, and useless without it
-        import pynvml as nvml
+        import pynvml
 
-        nvml.nvmlInit()
+        pynvml.nvmlInit()
     except OSError:
-        return ()
-    except nvml.NVMLError:
+        return None
+    except pynvml.NVMLError:
+        return None
+    return pynvml
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The devices NVML knows, in its order, which is that of the bus; none without a driver."""
+    if (nvml := opened()) is None:
         return ()
     try:
         devices = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]

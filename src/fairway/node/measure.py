@@ -5,7 +5,6 @@ idle, and so is one whose processes do nothing for LOOKS looks in a row. Where t
 said: that is unknown, not idle. The node says it in an annotation, which is written when it changes.
 """
 
-import ctypes
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,8 @@ from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
+
+from .machine import opened
 
 LOOK_SECONDS, LOOKS = 10.0, 3
 
@@ -32,14 +33,7 @@ class Use:
 
 def used() -> list[Use]:
     """The devices that tell; none without a driver."""
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")  # asked first: the module below is large, and useless without it
-        import pynvml as nvml
-
-        nvml.nvmlInit()
-    except OSError:
-        return []
-    except nvml.NVMLError:
+    if (nvml := opened()) is None:
         return []
     try:
         return [one for index in range(nvml.nvmlDeviceGetCount()) for one in _use(nvml, index)]

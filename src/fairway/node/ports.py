@@ -8,6 +8,8 @@ import json
 import socket
 from pathlib import Path
 
+from .draft import write_whole
+
 FIRST, LAST = 20_000, 32_000
 MOST = 4_000
 
@@ -23,10 +25,7 @@ def port_of(gang: str, file: Path) -> int:
     chosen[gang] = next(port for port in ports if port not in taken and _is_free(port))
     for oldest in list(chosen)[:-MOST]:
         del chosen[oldest]
-    draft = file.with_suffix(".new")
-    draft.touch(mode=0o600)
-    draft.write_text(json.dumps(chosen))
-    draft.rename(file)
+    write_whole(file, json.dumps(chosen).encode())
     return chosen[gang]
 
 

@@ -27,10 +27,3 @@ def next_step(
 def failure(request: str, gang: Sequence[Stand]) -> str:
     """Why they cannot be frozen; "" where nothing is known against it."""
     return next((one.why for one in gang if one.failed(request)), "")
-
-
-def is_settled(wanted: Stand, own: Sequence[Stand]) -> bool:
-    """Whether nothing of them is on its way."""
-    return all(one.step == wanted.step for one in own)
-
-

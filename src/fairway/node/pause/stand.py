@@ -5,10 +5,10 @@
     unsaved  <why>                                          why the frozen processes could not be written to disk
 """
 
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from fairway.node.draft import text_of, write_whole
 
 RUNNING, LOCKED, SAVED, STILL, ON_DISK = range(5)
 
@@ -27,31 +27,32 @@ class Stand:
 
 
 def asked(folder: Path) -> Stand:
-    step, _, request = _read(folder / "pause").partition(" ")
+    step, _, request = text_of(folder / "pause").partition(" ")
     return Stand(int(step or RUNNING), request)
 
 
 def stand_of(folder: Path) -> Stand:
-    head, _, pids = _read(folder / "paused").partition("\n")
+    head, _, pids = text_of(folder / "paused").partition("\n")
     step, request, why = [*head.split(" ", 2), "", "", ""][:3]
     return Stand(int(step or RUNNING), request, why, tuple(map(int, pids.split())))
 
 
 def unsaved(folder: Path) -> str:
     """Why the last attempt to write its processes to disk failed; "" where none did."""
-    return _read(folder / "unsaved")
+    return text_of(folder / "unsaved")
 
 
 def note_unsaved(folder: Path, why: str) -> None:
     """Notes why they could not be written to disk; "" before another attempt."""
     if why:
-        _write(folder / "unsaved", why)
+        write_whole(folder / "unsaved", why.encode())
     else:
         (folder / "unsaved").unlink(missing_ok=True)
 
 
 def write_stand(folder: Path, stand: Stand) -> None:
-    _write(folder / "paused", f"{stand.step} {stand.request} {stand.why}\n{' '.join(map(str, stand.pids))}")
+    said = f"{stand.step} {stand.request} {stand.why}\n{' '.join(map(str, stand.pids))}"
+    write_whole(folder / "paused", said.encode())
 
 
 def ask(folder: Path, wanted: Stand) -> bool:
@@ -61,18 +62,5 @@ def ask(folder: Path, wanted: Stand) -> bool:
     if wanted.step == RUNNING:
         (folder / "pause").unlink(missing_ok=True)
     else:
-        _write(folder / "pause", f"{wanted.step} {wanted.request}")
+        write_whole(folder / "pause", f"{wanted.step} {wanted.request}".encode())
     return True
-
-
-def _read(path: Path) -> str:
-    with suppress(FileNotFoundError):
-        return path.read_text()
-    return ""
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    draft.rename(path)
