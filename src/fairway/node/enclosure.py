@@ -150,7 +150,7 @@ def make_host_path(path, sort):
     if sort == "DirectoryOrCreate":
         os.makedirs(path, exist_ok=True)
     elif sort == "FileOrCreate":
-        os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o644))
+        os.close(os.open(path, os.O_CREAT | os.O_RDONLY | os.O_NONBLOCK, 0o644))
     mode = os.stat(path).st_mode
     is_wrong = sort.startswith("Directory") and not stat.S_ISDIR(mode)
     if is_wrong or (sort.startswith("File") and not stat.S_ISREG(mode)):

@@ -221,8 +221,10 @@ class Runner:
             return await self._clear(uid)
         pod = unpacked(self._pods[uid])
         held = max((until for (other, _), until in self._starting.items() if other == uid), default=0.0)
-        if held > self.clock.now():
-            return None if held == inf else held  # until it has started nobody can tell what runs
+        if held > self.clock.now():  # until it has started nobody can tell what runs
+            for _, it in self._running((pod,)) if is_leaving(pod) else ():
+                stop(it, _grace(pod), DELETED)
+            return held if held < inf else self.clock.now() + PAUSE_SECONDS if is_leaving(pod) else None
         histories = {it["name"]: history(self._place(pod, it["name"])) for it in _containers(pod)}
         await self._mind(uid, histories)
         frozen, moves_on = freeze(pod, histories, lambda: self._frozen_with(pod))

@@ -166,7 +166,7 @@ def shim(folder, told):
     with open(f"{folder}/spec", "rb") as file:
         spec = marshal.load(file)
     log, before = Log(folder), oom_kills()
-    child, pipes, error = restore(spec) if "restore" in spec else start(spec)
+    child, pipes, error = restore(spec) if "restore" in spec else start(spec, wake, folder)
     os.close(told)
     stop = Stop(folder, child, spec)
     if "restore" in spec:
@@ -226,8 +226,9 @@ def write(path, text, only=False):
             os.unlink(draft)
 
 
-def start(spec):
-    """The child's pid, the read ends of its output, and why it could not start (empty if it did)."""
+def start(spec, wake, folder):
+    """The child's pid, the read ends of its output, and why it could not start (empty if it did). What the user names
+    may keep the child waiting, as a file system of the network does: it is killed where it is to stop by then."""
     (out, out_w), (err, err_w), (told, tell) = os.pipe(), os.pipe(), os.pipe()
     shim = os.getpid()
     child = os.fork()
@@ -240,6 +241,10 @@ def start(spec):
         os._exit(128)
     for end in (out_w, err_w, tell):
         os.close(end)
+    while told not in select.select([told, wake], (), ())[0]:
+        os.read(wake, 256)
+        if os.path.exists(f"{folder}/stop"):
+            os.kill(child, signal.SIGKILL)
     with os.fdopen(told, "rb") as file:
         error = file.read().decode(errors="replace")
     return child, {out: "stdout", err: "stderr"}, error
