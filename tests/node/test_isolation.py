@@ -4,6 +4,7 @@ import asyncio
 import os
 import pwd
 import stat
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,11 @@ from fairway.api.objects import ASSIGNED
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
-from fairway.node.container import stop_all
+from fairway.node.container import MARK, stop_all
 from fairway.node.execute import Order
+from fairway.node.isolation.outside import strangers
 from fairway.node.lock import holder
+from fairway.node.measure import Use
 from fairway.node.names import SERVICES
 from fairway.node.podstatus import SHUTDOWN
 
@@ -211,6 +214,15 @@ async def test_a_host_path_is_opened_and_made_with_the_rights_of_the_user(team: 
         assert place.stat().st_uid == team.ann.pw_uid
 
 
+async def test_a_pipe_is_no_file_to_mount_and_holds_nothing_up(team: Team):
+    pipe = Path(team.ann.pw_dir) / "pipe"
+    os.mkfifo(pipe)
+    os.chown(pipe, team.ann.pw_uid, team.ann.pw_gid)
+    volumes = [{"name": "v", "hostPath": {"path": str(pipe), "type": "FileOrCreate"}}]
+    mounted = {"container": {"volumeMounts": [{"name": "v", "mountPath": "/fairway-host"}]}, "volumes": volumes}
+    assert await team.refused(team.ann, "a", **mounted) == f"hostPath {pipe}: there is no such file"
+
+
 async def test_a_link_in_a_volume_leads_no_further_than_the_user_may_go(team: Team, tmp_path: Path):
     (tmp_path / "roots").mkdir(mode=0o755)
     (tmp_path / "roots" / "file").write_text("roots")
@@ -285,6 +297,23 @@ async def test_a_command_beside_a_container_is_its_user_too(team: Team, is_termi
     assert said == [str(team.ann.pw_uid), str(team.ann.pw_gid), "NoNewPrivs:", "1", "end"] and execution.code == 0
 
 
+async def test_a_command_enters_what_its_user_unshared_as_that_user(team: Team):
+    """As root it could be taken over there by whoever made the namespace."""
+    volume = {"name": "v", "hostPath": {"path": team.ann.pw_dir}}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": f"{team.ann.pw_dir}/point"}]}
+    script = "exec unshare -Urm sleep 1000"
+    pod = await team.run(team.ann, "a", script, container=mounts, volumes=[volume])
+    await team.container(team.ann, "a", "running")
+    process = team.process(pod)
+    while process.name() != "sleep":
+        await team.client.clock.sleep(0.02)
+    order = Order(["sh", "-c", "cat /proc/self/uid_map; readlink /proc/self/ns/user"])
+    execution = team.box.runner.execute(team.ann.pw_name, "a", "main", order)
+    assert execution is not None
+    said = b"".join([text async for _, text in execution.output()]).decode().split()
+    assert said == ["0", str(team.ann.pw_uid), "1", os.readlink(f"/proc/{process.pid}/ns/user")]
+
+
 @pytest.mark.parametrize("assigned", ["", "0", "1", "0,1"])
 async def test_only_assigned_devices_are_in_dev_and_can_be_opened(team: Team, gpus: dict[int, str], assigned: str):
     script = "; ".join(f"ls {file} && head -c1 {file} | od -An -tx1" for file in gpus.values())
@@ -292,6 +321,30 @@ async def test_only_assigned_devices_are_in_dev_and_can_be_opened(team: Team, gp
                            annotations={ASSIGNED: assigned})  # fmt: skip
     given = [gpus[int(index)] for index in filter(None, assigned.split(","))]
     assert said.split() == [word for file in given for word in (file, "00")]
+
+
+async def test_whoever_copies_the_mark_of_a_container_is_a_stranger_on_its_gpus(team: Team):
+    """From a login, or from another pod: only what sees the container's own mounts is beside it."""
+    pod = await team.run(team.ann, "a", SLEEP, annotations={ASSIGNED: "1"})
+    await team.container(team.ann, "a", "running")
+    place, folder = str(team.box.attempt(pod)), team.box.folder
+    pids = [detached(team.ann, mark) for mark in (place, f"{folder}/../../tmp", str(folder))]
+    try:
+        seen = [Use(index, 90, 0, 0, (pid,)) for index, pid in enumerate(pids)]
+        said = {index: f"{team.ann.pw_name}, pid {pid}" for index, pid in enumerate(pids)}
+        assert strangers([*seen, Use(3, 90, 0, 0, (team.process(pod).pid,))], folder) == said
+    finally:
+        for pid in pids:
+            os.kill(pid, 9)
+
+
+def detached(user: pwd.struct_passwd, mark: str) -> int:
+    """A process that is below no other, with this mark."""
+    script = ["sh", "-c", "sleep 1000 > /dev/null & echo $!"]
+    pid = int(subprocess.run(script, env={MARK: mark}, user=user.pw_uid, stdout=subprocess.PIPE, check=True).stdout)
+    while psutil.Process(pid).ppid() == os.getpid():
+        os.sched_yield()
+    return pid
 
 
 async def test_the_rest_of_dev_is_as_it_was(team: Team):

@@ -145,6 +145,11 @@ async def test_the_runner_leaves_such_a_pod_alone(box: Box):
     assert not (box.folder / pod["metadata"]["uid"]).exists() and "containerStatuses" not in pod["status"]
 
 
+async def test_a_pod_with_the_label_of_such_a_pod_runs_as_any_other(box: Box):
+    await box.run("a", "true", labels={OUTSIDE: "0"})
+    await box.phase("a", "Succeeded")
+
+
 def workload(name: str, gpus: int) -> dict[str, Any]:
     container = {"name": "main", "resources": {"requests": {"nvidia.com/gpu": gpus}}}
     return {

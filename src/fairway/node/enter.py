@@ -33,8 +33,7 @@ def main():
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
         enclosure.enter_cgroups(order["cgroups"])
-        join(order["pid"])
-        enclosure.become(order["user"])
+        join(order["pid"], order["user"])
         enclosure.libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # last: a change of user would clear it
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -45,12 +44,17 @@ def main():
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN)
 
 
-def join(pid):
-    """Enters the namespaces of a process in which it is not yet, and its root; 0: of none."""
+def join(pid, user):
+    """Becomes the user in the namespaces of a process in which it is not yet, and in its root; 0: of none. A user
+    namespace that a program made for itself is its user's, so it is never entered as root."""
     places = [f"/proc/{pid}/ns/{name}" for name in ("user", "mnt")] if pid else []
     others = [it for it in places if os.readlink(it) != os.readlink(it.replace(str(pid), "self", 1))]
+    is_own = bool(others) and others[0] == places[0]
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY) if others else -1
-    for file in [os.open(it, os.O_RDONLY) for it in others]:
+    files = [os.open(it, os.O_RDONLY) for it in others]
+    if is_own:
+        enclosure.become(user)
+    for file in files:
         if enclosure.libc.setns(file, 0):
             raise OSError(ctypes.get_errno(), f"its namespaces: {os.strerror(ctypes.get_errno())}")
         os.close(file)
@@ -58,6 +62,8 @@ def join(pid):
         os.chdir(root)
         os.chroot(".")
         os.close(root)
+    if not is_own:
+        enclosure.become(user)
 
 
 if __name__ == "__main__":

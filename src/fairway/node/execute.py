@@ -26,6 +26,7 @@ from fairway.clock import Clock
 from .attended import entered
 from .container import Attempt
 from .containers.engine import beside
+from .pause.freezer import children
 
 ENTER = Path(__file__).with_name("enter.py")
 STDOUT, STDERR = 1, 2
@@ -170,7 +171,7 @@ def _channels(order: Order) -> tuple[int, dict[int, int], list[int]]:
 def _entered(run: Attempt, order: Order, ends: Sequence[int]) -> "subprocess.Popen[bytes]":
     spec = marshal.loads((run.folder / "spec").read_bytes())
     env = spec["env"] | ({"TERM": spec["env"].get("TERM", "xterm")} if order.is_terminal else {})
-    pid = _first_child(run.pid) if spec["mounts"] or spec.get("hosts") or spec.get("hidden") else 0
+    pid = next(iter(children(run.pid)), 0) if spec["mounts"] or spec.get("hosts") or spec.get("hidden") else 0
     argv = list(order.argv) or entered(spec.get("inside", spec["argv"]))
     if "beside" in spec:
         argv = beside(spec, argv, is_terminal=order.is_terminal)
@@ -199,12 +200,6 @@ def _give(ends: Sequence[int], user: Mapping[str, int]) -> None:
     for end in ends:
         if stat.S_ISFIFO(os.fstat(end).st_mode) or os.isatty(end):
             os.fchown(end, user["uid"], user["gid"])
-
-
-def _first_child(shim: int) -> int:
-    """The first process of a container, whose namespaces all of them share."""
-    children = Path(f"/proc/{shim}/task/{shim}/children").read_text().split()
-    return int(children[0]) if children else 0
 
 
 def _session(leader: int) -> list[psutil.Process]:

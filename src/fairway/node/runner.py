@@ -22,7 +22,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import ASSIGNED, BEGAN, GROUP_NAME, INDEX, OUTSIDE
+from fairway.api.objects import ASSIGNED, BEGAN, GROUP_NAME, INDEX
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -55,6 +55,7 @@ from .health.probe import HEALTHY, Health
 from .health.words import message_path
 from .isolation.account import Account, Tenant
 from .isolation.limits import Hierarchies, most_processes
+from .isolation.outside import is_mirror
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
 from .packed import Packed, attempt_of, packed, unpacked
@@ -103,7 +104,7 @@ class Runner:
         self.events = Events(client, "runner")
         self.agenda = Agenda(client.clock, client.chance)
         self.keeper = Keeper(client.clock, self.events, self.agenda.note)
-        here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}", labels=f"!{OUTSIDE}")
+        here = Selection(kinds.PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         self.informer = Informer[Pod](client, here, shape=dict, changed=self._changed, slim=packed)
         self._pods: dict[str, Pod] = {}
         self.names = Names(client, folder / "hosts", self._unpacked, is_closed=tenant is not None)
@@ -202,6 +203,8 @@ class Runner:
         pod = new or old
         assert pod is not None
         uid = pod["metadata"]["uid"]
+        if is_mirror(pod["metadata"]):
+            return
         if new:
             self._pods[uid] = new
         else:
