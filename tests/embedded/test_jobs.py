@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fairway.api.indexes import parse_indexes, show_indexes
 from fairway.api.quantities import time_text
 from fairway.clock import Chance, VirtualClock, seeded
-from fairway.embedded.jobs import Jobs
+from fairway.embedded.jobs import MOST_MADE, Jobs
 from fairway.embedded.jobstatus import settle
 from fairway.embedded.jobtypes import Job, Pod
 from fairway.embedded.successpolicy import SuccessPolicy, rule_met
@@ -218,6 +218,24 @@ def test_a_suspended_job_makes_no_pods():
         assert await pods_of(client, "a") == [] and "startTime" not in status
 
     play(story)
+
+
+def test_a_job_is_looked_at_again_while_thousands_of_its_pods_are_made():
+    async def story(client: Client) -> None:
+        await client.create(kinds.JOBS, job("a", completions=MOST_MADE + 100, parallelism=MOST_MADE + 100))
+        seen: set[str] = set()
+        while not seen:
+            await client.clock.sleep(ANSWER_SECONDS)
+            seen |= {pod["metadata"]["name"] for pod in await pods_of(client, "a")}
+        await client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"suspend": True}})
+        while not is_true(await job_status(client, "a"), "Suspended"):
+            seen |= {pod["metadata"]["name"] for pod in await pods_of(client, "a")}
+            await client.clock.sleep(ANSWER_SECONDS)
+        assert len(seen) <= MOST_MADE
+        await client.patch(Ref(kinds.JOBS, "a", "default"), {"spec": {"suspend": False}})
+        await pending(client, "a", MOST_MADE + 100)
+
+    play(story, binds=False)
 
 
 def test_suspending_takes_the_pods_away_and_resuming_starts_anew_without_a_failure():

@@ -28,7 +28,7 @@ from .jobtypes import FAILURES, FINALIZER, Job, JobStatus, Pod, letters
 
 ASSUMED_SECONDS = 30.0
 BATCH_SECONDS = 2.0
-AT_ONCE = 64
+AT_ONCE, MOST_MADE = 64, 500  # writes at once; pods of a Job that are made before it is looked at again
 FEW, SECONDS_PER_POD = 32, 1e-4
 ABSENT = {field.encode_name: None for field in structs.fields(JobStatus)}
 
@@ -147,7 +147,7 @@ class Jobs:
         await _each([self._delete(key, job, pod) for pod in (*step.remove, *step.stop)])
         taken = {pod.metadata.name for pod in self._pods(key)}
         times = failures(job, self._own(key, job)) if job.spec.backoff_limit_per_index is not None else None
-        new = [_pod(job, index, taken, times) for index in step.create]
+        new = [_pod(job, index, taken, times) for index in step.create[:MOST_MADE]]
         await _each([self._create(key, job, pod) for pod in new])
 
     async def _delete(self, key: str, job: Job, pod: Pod) -> None:
