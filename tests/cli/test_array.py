@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairway.cli.array import array_of, launcher, sweep_of
+from fairway.cli.array import USUAL_AT_ONCE, array_of, launcher, spread, sweep_of
 from fairway.cli.main import Problem
 
 from .test_commands import Machine
@@ -102,3 +102,10 @@ def test_a_dry_run_of_a_sweep_lists_its_trials(machine: Machine) -> None:
 @pytest.mark.parametrize("words", ["--array 0-3 --sweep", "--array 0-3 --workers 2", "--array x"])
 def test_what_does_not_go_with_an_array_is_wrong_use(machine: Machine, words: str) -> None:
     assert machine.run("submit", *words.split(), "--", "echo", "{1,2}", status=2).count("\n") == 1
+
+
+@pytest.mark.parametrize(("text", "at_once"), [("0-9", 10), ("0-99999", USUAL_AT_ONCE), ("0-99999%2000", 2_000)])
+def test_a_thousand_trials_run_at_once_unless_another_number_is_asked_for(text: str, at_once: int) -> None:
+    made: dict = {"metadata": {}, "spec": {}}
+    spread(made, array_of(text, ["true"]), retries=0)
+    assert made["spec"]["parallelism"] == at_once

@@ -14,7 +14,7 @@ from typing import Any
 
 from .main import Problem
 
-MOST_TRIALS = 100_000
+MOST_TRIALS, USUAL_AT_ONCE = 100_000, 1_000
 GROUP = re.compile(r"\{([^{},]*(?:,[^{},]*)+)\}|\{(-?\d+)\.\.(-?\d+)(?:\.\.(\d+))?\}")
 GANG = "RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT"
 """What the workers of one training find; a trial stands alone."""
@@ -23,7 +23,7 @@ GANG = "RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT"
 @dataclass(frozen=True, slots=True)
 class Trials:
     """`words`: for each word of the command line the texts it takes; the trials are their product, the last word
-    fastest. `numbers`: the number of each trial, in runs. `at_once`: the most that run together; 0: all."""
+    fastest. `numbers`: the number of each trial, in runs. `at_once`: the most that run together; 0: as usual."""
 
     words: tuple[tuple[str, ...], ...]
     numbers: tuple[range, ...]
@@ -131,7 +131,7 @@ def _number(runs: Sequence[range]) -> list[str]:
 
 def spread(job: dict[str, Any], trials: Trials, retries: int) -> None:
     """Makes a Job one of trials: elastic from one on, a failure of a trial the matter of that trial alone."""
-    most = trials.at_once or trials.count
+    most = trials.at_once or USUAL_AT_ONCE
     job["spec"] |= {
         "completions": trials.count, "parallelism": min(most, trials.count), "completionMode": "Indexed",
         "backoffLimitPerIndex": retries, "backoffLimit": trials.count * (retries + 1),
