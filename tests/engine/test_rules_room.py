@@ -1,6 +1,6 @@
 """Making room, rule by rule: by which means, by what right, who goes, who is spared, moved or protected."""
 
-from builders import NOW, job, meets, node, place_on, pod, queue, runs, table
+from builders import NOW, job, meets, node, place_on, plan_of, pod, queue, runs, table
 
 from fairway.engine import State
 from fairway.engine.model import Decayed, Disruption, Eviction, Expression, Ledger, Pod, PodAffinity, PodClass, Pool
@@ -415,3 +415,10 @@ def test_a_move_that_was_done_before_it_was_looked_at_is_assumed_no_longer():
     assert state.assumes("ns/moves")
     state.observe(runs(job("moves", gpus=1), "m", since=NOW))
     assert not state.assumes("ns/moves")
+
+
+def test_the_end_of_a_minimum_runtime_wakes_nothing_where_its_queue_may_lose_nothing():
+    young = runs(job("young", "b", gpus=2), "n", since=NOW - 10)
+    waits, queues = job("waits", "a", gpus=2), (queue("a", 4), queue("b", 0, min_runtime=600.0))
+    assert plan_of(node("n", 2), *queues, young, waits).again_at == NOW + 590
+    assert plan_of(node("n", 2), queue("a", 4), queue("b", 2, min_runtime=600.0), young, waits).again_at is None

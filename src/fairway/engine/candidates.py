@@ -4,11 +4,10 @@ Surplus goes before any core, the queue most above its share first, then lower p
 """
 
 
-from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain
 from math import inf
 from operator import attrgetter, itemgetter
 
@@ -30,15 +29,24 @@ Price = tuple[float, float, int, float, float]
 first among offers of a sort."""
 PodAt = tuple[str, int, int]
 """A pod of an admission: podset, share, place in the share."""
+Turn = tuple[int, float, float, int, int, str]
+"""Which candidate goes first, its queue apart: the smaller."""
 Offer = tuple[Sort, Price, list["Candidate"]]
 FREE: "Offer" = ((0, frozenset()), (0, 0.0, 0, 0.0, 0.0), [])
 
 
+class Later(str):
+    """A name that sorts before the names that are less than it."""
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
 class Victim:
     """A running workload that a rule reaches. `surplus`: how many pods of each podset it can lose and run on;
-    `lost`: those it has lost in this cycle; `rows`: what it holds of each node."""
+    `lost`: those it has lost in this cycle; `rows`: what it holds of each node; `core`: all of it, as a candidate."""
 
-    __slots__ = ("amounts", "budgets", "cost", "lost", "one", "rows", "surplus")
+    __slots__ = ("amounts", "budgets", "core", "cost", "lost", "one", "pods", "rows", "surplus")
 
     def __init__(self, one: Running, cycle: Cycle) -> None:
         self.one = one
@@ -50,6 +58,15 @@ class Victim:
         self.rows = cycle.draft.holdings(podsets, one.admission)
         self.budgets = covered(cycle.snapshot.disruptions, podsets, one.admission)
         self.lost: set[PodAt] = set()
+        self.core = Candidate(self, None, self.rows, self.amounts, self.budgets)
+        self.pods = {at.name: [self._pod(*each, cycle) for each in pods_of(at)] for at in one.admission.podsets
+                     if at.name in self.surplus}  # fmt: skip
+
+    def _pod(self, pod: PodAt, share: NodeShare, cycle: Cycle) -> "Candidate":
+        podsets, pool = self.one.workload.podsets, self.one.admission.pool
+        alone = Admission(pool, (PodSetPlacement(pod[0], (share,)),))
+        rows, budgets = cycle.draft.holdings(podsets, alone), covered(cycle.snapshot.disruptions, podsets, alone)
+        return Candidate(self, pod, rows, cycle.tree.amounts(podsets, counts_of(podsets, alone), pool), budgets)
 
     def rest(self) -> Admission:
         """What it holds without the pods it has lost."""
@@ -68,17 +85,23 @@ def victim_of(one: Running, cycle: Cycle) -> Victim:
 
 class Candidate:
     """What a victim can give at once: one surplus pod, or, `pod` None, all that is left of it. `order`: which goes
-    first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank. `number`: its
-    place in that order among all of its set."""
+    first, its queue apart: lower priority, lower cost, younger; of one workload's pods the last rank."""
 
-    __slots__ = ("budgets", "counted", "key", "number", "order", "pod", "queue", "rows", "victim")
+    __slots__ = ("budgets", "counted", "key", "order", "pod", "queue", "rows", "victim")
 
-    def __init__(self, victim: Victim, pod: PodAt | None, rows: dict[int, Room], counted: Demand) -> None:
-        self.victim, self.pod, self.rows, self.counted, self.number = victim, pod, rows, counted, 0
-        self.budgets: Covered = ()
+    def __init__(
+        self, victim: Victim, pod: PodAt | None, rows: dict[int, Room], counted: Demand, budgets: Covered
+    ) -> None:
+        self.victim, self.pod, self.rows, self.counted, self.budgets = victim, pod, rows, counted, budgets
         workload, (_, share, index) = victim.one.workload, pod or ("", 0, 0)
         self.key, self.queue = workload.key, workload.queue
-        self.order = workload.priority, victim.cost, -workload.submitted, -share, -index
+        self.order: Turn = workload.priority, victim.cost, -workload.submitted, -share, -index, Later(self.key)
+
+    def to_move(self) -> "Candidate":
+        """The same workload as a candidate for a move: the fewest GPUs move, whatever their priority."""
+        moved = Candidate(self.victim, None, self.rows, self.counted, self.budgets)
+        moved.order = 0, self.counted.get(GPU, 0), *self.order[2:]
+        return moved
 
     def take(self, cycle: Cycle) -> None:
         self.count(cycle, 1)
@@ -143,12 +166,11 @@ class CandidateSet:
         self.by_row: defaultdict[int, list[Candidate]] = defaultdict(list)
         self.prices: dict[tuple[object, ...], tuple[Prices, int]] = {}
         self.shielded: list[tuple[Running, Shield]] = []  # those that may not be stopped, and why
-        for one in cycle.standing(rule.within):
+        for one in chain.from_iterable(map(cycle.running, filter(rule.reaches, cycle.ran))):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
             if is_there and not is_completed and rule.touches(one) and not young(one, 0.0, cycle):
-                self._enter(one)
-        self.all.sort(key=attrgetter("key"), reverse=True)
+                self._enter(victim_of(one, cycle))
         self.all.sort(key=attrgetter("order"))
         self.queues = {candidate.queue for candidate in self.all}
         self.alike: defaultdict[int, list[Running]] = defaultdict(list)
@@ -157,33 +179,19 @@ class CandidateSet:
         self.has_cores = any(candidate.pod is None for candidate in self.all)
         self._has_budgets = any(candidate.budgets for candidate in self.all)
         self.returned = [candidate.victim.one for candidate in self.all if candidate.victim.one.workload.evictions]
-        for number, candidate in enumerate(self.all):
-            candidate.number = number
+        for candidate in self.all:
             for row in candidate.rows:
                 self.by_row[row].append(candidate)
 
-    def _enter(self, one: Running) -> None:
-        cycle, podsets = self.cycle, one.workload.podsets
-        victim = victim_of(one, cycle)
-        one = victim.one  # one that shrank in this cycle is known by the pods it had
-        for placement in one.admission.podsets if victim.surplus and self.rule.takes_surplus else ():
-            if placement.name in victim.surplus:
-                kept = placement.count - victim.surplus[placement.name] if self.rule.keeps_first else 0
-                for pod, share in islice(pods_of(placement), kept, None):
-                    alone = Admission(self.pool, (PodSetPlacement(placement.name, (share,)),))
-                    counted = cycle.tree.amounts(podsets, counts_of(podsets, alone), self.pool)
-                    candidate = Candidate(victim, pod, cycle.draft.holdings(podsets, alone), counted)
-                    candidate.budgets = covered(cycle.snapshot.disruptions, podsets, alone)
-                    self.all.append(candidate)
-        shield = self.rule.shield(one) if one.workload.preemptible else ("preemptible: false", None)
+    def _enter(self, victim: Victim) -> None:
+        one, rule = victim.one, self.rule  # one that shrank in this cycle is known by the pods it had
+        for name, pods in victim.pods.items() if rule.takes_surplus else ():
+            self.all += pods[-victim.surplus[name] if rule.keeps_first else 0 :]
+        shield = rule.shield(one) if one.workload.preemptible else ("preemptible: false", None)
         if shield:
             self.shielded.append((one, shield))
         else:
-            core = Candidate(victim, None, victim.rows, victim.amounts)
-            core.budgets = victim.budgets
-            if self.rule.cause is Cause.CONSOLIDATED:  # the fewest GPUs move, whosoever they are
-                core.order = 0, victim.amounts.get(GPU, 0), *core.order[2:]
-            self.all.append(core)
+            self.all.append(victim.core.to_move() if rule.cause is Cause.CONSOLIDATED else victim.core)
 
     def paired(self, taker: Workload) -> list[tuple[Running, Shield]]:
         """Workloads last evicted for this one, too recently; a hold takes them nevertheless."""
@@ -215,17 +223,17 @@ class CandidateSet:
     def in_order(self, taken: Iterable[Candidate]) -> list[Candidate]:
         """Candidates taken, the first to take first: of budgets not exceeded, surplus, then the queue most above its
         share now, then by their own order."""
-        ordered, disrupted = sorted(taken, key=attrgetter("number")), self.cycle.disrupted
+        ordered, disrupted = sorted(taken, key=attrgetter("order")), self.cycle.disrupted
         ranks = {queue: self.rule.rank(queue) for queue in {one.queue for one in ordered}}
-        over = {one.number for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
-        return sorted(ordered, key=lambda one: (one.number in over, one.pod is None, ranks[one.queue]))
+        over = {one for one in ordered if any(disrupted[it.key] > it.allowed for it, _ in one.budgets)}
+        return sorted(ordered, key=lambda one: (one in over, one.pod is None, ranks[one.queue]))
 
     def in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """The same order for a caller that takes each before it asks for the next."""
         if self._has_budgets or len({candidate.queue for candidate in candidates}) > 1:
             yield from self._ranked_in_turn(candidates)
             return
-        for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.number)):
+        for candidate in sorted(candidates, key=lambda one: (one.pod is None, one.order)):
             if not self.rule.may_lose(candidate.queue, None):
                 return
             yield candidate
@@ -234,31 +242,32 @@ class CandidateSet:
         """Queues are ranked, and stages found, anew after each. With a mixed rule, a queue that may lose nothing yet is
         asked again later."""
         lines: defaultdict[tuple[int, str], list[Candidate]] = defaultdict(list)
-        for candidate in sorted(candidates, key=attrgetter("number"), reverse=True):
+        for candidate in sorted(candidates, key=attrgetter("order"), reverse=True):
             lines[self.stage((candidate,)), candidate.queue].append(candidate)
-        heap = [(stage, self.rule.rank(queue), line[-1].number, queue) for (stage, queue), line in lines.items()]
+        heap = [(stage, self.rule.rank(queue), line[-1].order, queue) for (stage, queue), line in lines.items()]
         heapify(heap)
-        refused = list[tuple[int, tuple[float, ...], int, str]]()
+        refused = list[tuple[int, tuple[float, ...], Turn, str]]()
         while heap:
-            stage, rank, number, queue = heappop(heap)
+            stage, rank, order, queue = heappop(heap)
             if not (line := lines[stage, queue]):
                 continue  # its last candidate went to a later stage
             if (now := self.rule.rank(queue)) != rank:
-                heappush(heap, (stage, now, number, queue))
+                heappush(heap, (stage, now, order, queue))
             elif not self.rule.may_lose(queue, None):
-                refused.append((stage, rank, number, queue))
+                refused.append((stage, rank, order, queue))
             elif (later := self.stage(line[-1:])) != stage:
-                insort(lines[later, queue], line.pop(), key=lambda candidate: -candidate.number)
-                heappush(heap, (later, rank, lines[later, queue][-1].number, queue))
+                lines[later, queue].append(line.pop())
+                lines[later, queue].sort(key=attrgetter("order"), reverse=True)
+                heappush(heap, (later, rank, lines[later, queue][-1].order, queue))
                 if line:
-                    heappush(heap, (stage, rank, line[-1].number, queue))
+                    heappush(heap, (stage, rank, line[-1].order, queue))
             else:
                 yield line.pop()
                 for entry in refused if self.rule.is_mixed else ():
                     heappush(heap, entry)
                 refused.clear()
                 if line:
-                    heappush(heap, (stage, rank, line[-1].number, queue))
+                    heappush(heap, (stage, rank, line[-1].order, queue))
 
     def largest_last(self, candidates: Iterable[Candidate], asked: Demand) -> Iterator[Candidate]:
         """An order in which queues can lose the most, for a caller that takes each before it asks for the next. A queue
@@ -266,7 +275,7 @@ class CandidateSet:
         last, and before it, the larger first, what leaves the queue something to lose."""
         rule, firsts, later = self.rule, set[str](), list[Candidate]()
         parts = [(name, amount) for name, amount in asked.items() if amount]
-        ordered = sorted(candidates, key=attrgetter("number"))
+        ordered = sorted(candidates, key=attrgetter("order"))
         ordered.sort(key=lambda one: sum(one.counted.get(name, 0) / amount for name, amount in parts), reverse=True)
         for candidate in ordered:
             is_largest = (side := rule.side(candidate.queue)) not in firsts
@@ -319,7 +328,7 @@ class CandidateSet:
         gone = sum([one.victim.cost for one in candidates if one.key in moved]) if moved else 0.0
         if not lost:
             return (stage, frozenset()), (-inf, 0.0, 0, gone, 0.0), candidates
-        priorities, costs, ages, _, _ = zip(*(candidate.order for candidate in lost))
+        priorities, costs, ages, *_ = zip(*(candidate.order for candidate in lost))
         queues, has_core = frozenset(one.queue for one in lost), any(one.pod is None for one in lost)
         price = max(priorities), sum(costs) if has_core else 0.0, len(lost), gone, max(ages)
         return (stage, queues), price, candidates

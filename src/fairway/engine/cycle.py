@@ -7,7 +7,6 @@ podset starts with, the nodes excluded, the pools of a queue, and why a equivale
 from collections import Counter, defaultdict
 from functools import cached_property
 from math import inf
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +85,7 @@ class Cycle:
             self.wake(window.until)
         if any(queue.max_wait is not None for queue in self.snapshot.queues.values()):
             for one in self.snapshot.pending:
-                self.wake(one.submitted + self.tree.inherited(one.queue, attrgetter("max_wait"), inf))
+                self.wake(one.submitted + self.tree.inherited(one.queue, "max_wait", inf))
 
     def say(self, verdict: Verdict) -> Verdict:
         self.verdicts[verdict.workload] = verdict
@@ -105,22 +104,22 @@ class Cycle:
         return {one.key: one.after for one in self.snapshot.pending}
 
     @cached_property
-    def _ran(self) -> defaultdict[str, list[Workload]]:
-        """What ran at the start, by queue."""
+    def ran(self) -> dict[str, list[Workload]]:
+        """The workloads that ran at the start of the cycle, by queue."""
         found = defaultdict[str, list[Workload]](list)
         for one in self.snapshot.running:
             found[one.workload.queue].append(one.workload)
-        return found
+        return dict(found)
 
-    def standing(self, queue: str) -> list[Running]:
-        """What runs, leaving or not, in a queue; "": in all."""
+    def running(self, queue: str) -> list[Running]:
+        """The workloads of a queue that ran at the start and still hold their places, leaving or not."""
         running = self.draft.running
-        return [running[it.key] for it in self._ran[queue] if it.key in running] if queue else list(running.values())
+        return [running[one.key] for one in self.ran[queue] if one.key in running]
 
     def lowest(self, queue: str) -> float:
-        """The lowest priority of those in a queue that ran at the start."""
+        """The lowest priority among the workloads of a queue that ran at the start."""
         if queue not in self._lowest:
-            self._lowest[queue] = min((one.priority for one in self._ran[queue]), default=inf)
+            self._lowest[queue] = min((one.priority for one in self.ran.get(queue, ())), default=inf)
         return self._lowest[queue]
 
     def admission(self, workload: Workload) -> Admission:
@@ -195,7 +194,7 @@ class Cycle:
         return {} if workload.preemptible else self.asked(workload, pool)
 
     def consolidates(self, queue: str) -> bool:
-        return self.tree.inherited(queue, lambda one: one.consolidates, False)
+        return self.tree.inherited(queue, "consolidates", False)
 
     def bucket(self, pool: Pool) -> float:
         """Milli-GPU evicted in a pool that have not drained yet, those of this cycle included."""

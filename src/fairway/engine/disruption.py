@@ -1,7 +1,5 @@
 """PodDisruptionBudgets: which of them cover a workload's pods. Whether one would be exceeded is asked of the cycle."""
 
-from collections.abc import Iterable
-
 from .labels import selects
 from .model import Admission, Disruption, PodSet
 from .resources import counts_of
@@ -10,8 +8,10 @@ Covered = tuple[tuple[Disruption, int], ...]
 """Budgets, and how many of some pods each covers."""
 
 
-def covered(budgets: Iterable[Disruption], podsets: tuple[PodSet, ...], admission: Admission) -> Covered:
+def covered(budgets: tuple[Disruption, ...], podsets: tuple[PodSet, ...], admission: Admission) -> Covered:
     """The budgets that cover pods of an admission."""
+    if not budgets:
+        return ()
     found = ((budget, _count(budget, podsets, admission)) for budget in budgets)
     return tuple((budget, count) for budget, count in found if count)
 

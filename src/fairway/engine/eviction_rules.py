@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from operator import attrgetter
 
 from .cycle import Cycle
 from .model import GPU, Running, Workload
@@ -31,27 +30,35 @@ Shield = tuple[str, float | None]
 TAKEN = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.HOLD_TAKEN)
 
 
+def _always(*_: object) -> bool:
+    return True
+
+
+def _level(queue: str) -> tuple[float, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionRule:
-    """`touches`: whether it may be a victim, as things stood at the start; `shield`: what keeps it from being stopped,
-    so that only its surplus may go; `may_lose`: whether a queue may lose a workload now, or, with amounts, could have
-    lost those as the last, now that the asking one has started; `rank`: a queue and those above it by how far they are
-    above their share, from the common ancestor down, the most first; `side`: the queue that is judged when one of these
-    loses, at the level under the common ancestor; `equivalence`: rules alike touch the same; `keeps_first`: of surplus
-    only the last ranks; `is_mixed`: both of its own queue and of others; `within`: the only queue it touches, if it is
-    one."""
+    """`reaches`: whether it may take from a queue; `touches`: whether from a workload of such a queue, as things stood
+    at the start; `shield`: what keeps it from being stopped, so that only its surplus may go; `may_lose`: whether a
+    queue may lose a workload now, or, with amounts, could have lost those as the last, now that the asking one has
+    started; `rank`: a queue and those above it by how far they are above their share, from the common ancestor down,
+    the most first; `side`: the queue that is judged when one of these loses, at the level under the common ancestor;
+    `equivalence`: rules alike touch the same; `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its
+    own queue and of others."""
 
     cause: Cause
     equivalence: tuple[object, ...]
+    reaches: Callable[[str], bool]
     touches: Callable[[Running], bool]
     shield: Callable[[Running], Shield | None]
-    may_lose: Callable[[str, Demand | None], bool]
-    rank: Callable[[str], tuple[float, ...]]
+    may_lose: Callable[[str, Demand | None], bool] = _always
+    rank: Callable[[str], tuple[float, ...]] = _level
     side: Callable[[str], str] = str
     takes_surplus: bool = True
     keeps_first: bool = False
     is_mixed: bool = False
-    within: str = ""
 
     def ranked(self, queues: Iterable[str]) -> tuple[float, ...]:
         """The rank of several: of the one least above its share."""
@@ -70,10 +77,12 @@ def rules_for(workload: Workload, pool: str, cycle: Cycle) -> list[EvictionRule]
     preempt = [_preempt(workload, pool, cycle)] if cycle.lowest(workload.queue) < workload.priority else []
     if not cycle.accounts(workload, pool):
         return [*found, *preempt]
+    is_entitled = over_share(workload, pool, cycle) is None
+    if not is_entitled and not preempt:
+        return found
     reclaim = _reclaim(workload, pool, cycle)
-    entitled = [] if over_share(workload, pool, cycle) else [reclaim]
     both = [_both(one, reclaim, lambda: not over_share(workload, pool, cycle)) for one in preempt]
-    return [*found, *entitled, *preempt, *both]
+    return [*found, *([reclaim] if is_entitled else ()), *preempt, *both]
 
 
 def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:
@@ -82,52 +91,41 @@ def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:
     def touches(one: Running) -> bool:
         return one.backfilled_for == workload.key
 
-    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), touches, _unshielded, _always, _level)
-
-
-def _always(*_: object) -> bool:
-    return True
+    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), _always, touches, _unshielded)
 
 
 def _unshielded(one: Running) -> Shield | None:
     return None
 
 
-def _level(queue: str) -> tuple[float, ...]:
-    return ()
-
-
 def _move(cycle: Cycle) -> EvictionRule:
     """Preemptible workloads of any queues that allow it; nothing is shrunk."""
 
-    def touches(one: Running) -> bool:
-        return cycle.consolidates(one.workload.queue)
-
     def shield(one: Running) -> Shield | None:
-        least: float = cycle.tree.inherited(one.workload.queue, attrgetter("min_runtime"), MIN_RUNTIME)
-        return young(one, least, cycle)
+        return young(one, cycle.tree.inherited(one.workload.queue, "min_runtime", MIN_RUNTIME), cycle)
 
-    return EvictionRule(Cause.CONSOLIDATED, (), touches, shield, _always, _level, takes_surplus=False)
+    return EvictionRule(Cause.CONSOLIDATED, (), cycle.consolidates, _always, shield, takes_surplus=False)
 
 
 def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     """The same queue, strictly lower priority, and behind it if both waited; it needs no share."""
     is_within = within_guaranteed(workload, pool, cycle)
 
+    least = cycle.tree.inherited(workload.queue, "preempt_min_runtime", 0.0)
+
+    def reaches(queue: str) -> bool:
+        return queue == workload.queue
+
     def touches(one: Running) -> bool:
-        victim = one.workload
-        if victim.queue != workload.queue or victim.priority >= workload.priority:
-            return False
-        return precedes(workload, victim, cycle.tree)
+        return one.workload.priority < workload.priority and precedes(workload, one.workload, cycle.tree)
 
     def shield(one: Running) -> Shield | None:
-        least: float = cycle.tree.inherited(one.workload.queue, attrgetter("preempt_min_runtime"), 0.0)
         return young(one, least, cycle) or (None if is_within else worn(one, cycle))
 
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     equivalence = workload.queue, workload.priority, place, is_within
-    return EvictionRule(Cause.PREEMPTED, equivalence, touches, shield, _always, _level, within=workload.queue)
+    return EvictionRule(Cause.PREEMPTED, equivalence, reaches, touches, shield)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
@@ -141,8 +139,8 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
             rivals[queue] = _rival(branch, queue, pool, cycle, 0.0 if is_within else MIN_RUNTIME)
         return rivals[queue]
 
-    def touches(one: Running) -> bool:
-        return rival(one.workload.queue) is not None
+    def reaches(queue: str) -> bool:
+        return rival(queue) is not None
 
     def shield(one: Running) -> Shield | None:
         other = rival(one.workload.queue)
@@ -173,17 +171,20 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         return other.theirs[0].queue.name if other else queue
 
     equivalence = workload.queue, id(workload.podsets), is_within
-    return EvictionRule(Cause.RECLAIMED, equivalence, touches, shield, may_lose, rank, side)
+    return EvictionRule(Cause.RECLAIMED, equivalence, reaches, _always, shield, may_lose, rank, side)
 
 
 def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[], bool]) -> EvictionRule:
     """Lower priorities of its queue first; once it is within its share without them, what others owe."""
 
+    def reaches(queue: str) -> bool:
+        return preempt.reaches(queue) or reclaim.reaches(queue)
+
     def touches(one: Running) -> bool:
-        return preempt.touches(one) or reclaim.touches(one)
+        return reclaim.reaches(one.workload.queue) or preempt.touches(one)
 
     def shield(one: Running) -> Shield | None:
-        return preempt.shield(one) if preempt.touches(one) else reclaim.shield(one)
+        return preempt.shield(one) if preempt.reaches(one.workload.queue) else reclaim.shield(one)
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         is_own, has_started = queue == reclaim.equivalence[0], last is not None
@@ -192,8 +193,8 @@ def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[]
     def rank(queue: str) -> tuple[float, ...]:
         return () if queue == reclaim.equivalence[0] else reclaim.rank(queue)
 
-    equivalence = preempt.equivalence, reclaim.equivalence
-    return EvictionRule(Cause.PREEMPTED, equivalence, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
+    key = preempt.equivalence, reclaim.equivalence
+    return EvictionRule(Cause.PREEMPTED, key, reaches, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) ->
     if other is None or sides is None or not own(sides[1], pool):
         return None
     way = [own(at, pool) for at in reversed(other.line[: other.line.index(sides[1]) + 1])]
-    least: float = cycle.tree.inherited(sides[1].queue.name, attrgetter("min_runtime"), usual)
+    least: float = cycle.tree.inherited(sides[1].queue.name, "min_runtime", usual)
     return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
 
@@ -307,7 +308,7 @@ def young(one: Running, least: float, cycle: Cycle) -> Shield | None:
 def worn(one: Running, cycle: Cycle) -> Shield | None:
     """The evictions that a workload bears in a day, if it had as many."""
     recent = [past.time for past in one.workload.evictions if past.reason in TAKEN and cycle.now - past.time < DAY]
-    if len(recent) < cycle.tree.inherited(one.workload.queue, attrgetter("max_evictions"), MAX_EVICTIONS):
+    if len(recent) < cycle.tree.inherited(one.workload.queue, "max_evictions", MAX_EVICTIONS):
         return None
     until = min(recent) + DAY if recent else None
     if until:
@@ -336,7 +337,7 @@ def full_bucket(name: str, cycle: Cycle) -> Shield | None:
 
 def pauses(one: Running, cycle: Cycle) -> bool:
     """Whether it is paused when it has to give way: its queue says so, and it runs whole on one node that can."""
-    return bool(cycle.tree.inherited(one.workload.queue, attrgetter("pauses"), False)) and can_pause(one, cycle)
+    return bool(cycle.tree.inherited(one.workload.queue, "pauses", False)) and can_pause(one, cycle)
 
 
 def can_pause(one: Running, cycle: Cycle) -> bool:

@@ -12,23 +12,22 @@ from .elastic import extend, idle
 from .eligibility import over_limit
 from .eviction_rules import can_pause
 from .labels import repels
-from .memo import ByWorkload, remember
-from .model import Admission, Running
+from .model import Running
 from .moves import find_new_place
 from .plan import Cause, Ending, Evict, Finish, Verdict
 from .snapshot import Snapshot
 
 PATIENCE = 60.0
 """Seconds in which lost pods must find a place, and a victim be gone after its grace."""
-MOST_SOUND = 1 << 16
-"""Admissions of which it is remembered whether their nodes are in use."""
 
 
 def release(cycle: Cycle) -> None:
     """Time limits, suspensions, drains, lost nodes and pods, windows that open, dependencies that failed."""
+    usable = cycle.snapshot.memo.of(UsableNodes, cycle.snapshot)
     for one in cycle.snapshot.running:
-        if one.is_leaving or _goes_on(one, cycle):
-            continue
+        is_sound = one.workload.is_active and not one.lost and usable.issuperset(one.admission.nodes)
+        if one.is_leaving or (is_sound and cycle.is_endless(one.workload)):
+            continue  # most are so
         if (verdict := _stop(one, cycle)) is not None:
             cycle.say(verdict)
             moves_to = verdict.admission if isinstance(verdict, Evict) else None
@@ -59,26 +58,11 @@ def _fail_dependents(cycle: Cycle) -> None:
                 failed.append(key)
 
 
-def _goes_on(one: Running, cycle: Cycle) -> bool:
-    """Whether nothing at all stands against it, which is so for most: looked at once more only where it is not."""
-    workload = one.workload
-    if one.lost or not workload.is_active or not cycle.is_endless(workload):
-        return False
-    return _is_sound(one.admission, cycle.snapshot)
+class UsableNodes(set[str]):
+    """Names of the nodes in use; kept as long as the nodes stay as they are."""
 
-
-class Sound(ByWorkload[int, tuple[Admission, bool]]):
-    """Whether all nodes of an admission are in use, by its identity."""
-
-
-def _is_sound(admission: Admission, snapshot: Snapshot) -> bool:
-    """Whether all its nodes are there and in use; remembered as long as the nodes stay."""
-    known = snapshot.memo.of(Sound).get(id(admission))
-    if known is None:
-        rows = [snapshot.row_of.get(name) for name in admission.nodes]
-        is_sound = all(row is not None and bool(snapshot.is_usable[row]) for row in rows)
-        known = remember(snapshot.memo.of(Sound), id(admission), (admission, is_sound), MOST_SOUND)
-    return known[1]
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(node.name for node, is_usable in zip(snapshot.nodes, snapshot.is_usable.tolist()) if is_usable)
 
 
 def _stop(one: Running, cycle: Cycle) -> Verdict | None:

@@ -104,7 +104,7 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
     """How long it runs, as far as can be trusted: by its limit, by what was learned, else by what its queue expects;
     infinite where nothing is known."""
     limit, learned = tree.time_limit(workload), tree.learned.quantile(workload, 0.5)
-    usual: float | None = tree.inherited(workload.queue, attrgetter("expected_runtime"), None)
+    usual: float | None = tree.inherited(workload.queue, "expected_runtime", None)
     trusted = min((value for value in (limit, learned) if value is not None), default=usual)
     return inf if trusted is None else max(trusted, workload.expected_runtime or usual or 0.0)
 
@@ -156,7 +156,7 @@ def laxity(workload: Workload, tree: QueueTree) -> float:
 
 def is_aged(workload: Workload, tree: QueueTree) -> bool:
     """It has waited longer than `maxWait` of its queue."""
-    longest: float = tree.inherited(workload.queue, attrgetter("max_wait"), inf)
+    longest: float = tree.inherited(workload.queue, "max_wait", inf)
     return tree.snapshot.now - workload.submitted >= longest
 
 

@@ -8,11 +8,11 @@ Amounts are Python ints.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from math import log
 from operator import attrgetter
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .memo import remember
 from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
@@ -123,6 +123,7 @@ class QueueTree:
         self.memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._amounts: dict[tuple[int, tuple[int, ...], int], dict[str, int]] = {}
         self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
+        self._settings: dict[tuple[str, str], object] = {}  # by queue and setting, None where no queue sets it
         self._allowed: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self._grow()
         self._fill()
@@ -283,7 +284,7 @@ class QueueTree:
         """The limit that is enforced: its own or the queue's default, and never more than the strictest maximum."""
         if workload.queue not in self._limits:
             path = self.branches[workload.queue].path if workload.queue in self.branches else ()
-            default = self.inherited(workload.queue, lambda queue: queue.default_time_limit, None)
+            default = self.inherited(workload.queue, "default_time_limit", None)
             bounds = [one.queue.max_time_limit for one in path if one.queue.max_time_limit is not None]
             self._limits[workload.queue] = default, min(bounds, default=None)
         default, most = self._limits[workload.queue]
@@ -304,10 +305,15 @@ class QueueTree:
         """Whether what the queue holds counts in the queue of that name."""
         return queue in self.branches and any(at.queue.name == name for at in self.branches[queue].path)
 
-    def inherited(self, queue: str, of: Callable[[Queue], Inherited | None], default: Inherited) -> Inherited:
-        """The nearest queue's word on a setting, its own first."""
-        path = self.branches[queue].path if queue in self.branches else ()
-        return next((value for one in path if (value := of(one.queue)) is not None), default)
+    def inherited(self, queue: str, setting: str, default: Inherited) -> Inherited:
+        """A setting of the queue, else of the nearest queue above it that sets it."""
+        key = queue, setting
+        if key not in self._settings:
+            path = self.branches[queue].path if queue in self.branches else ()
+            values = (getattr(one.queue, setting) for one in path)
+            self._settings[key] = next((value for value in values if value is not None), None)
+        found = self._settings[key]
+        return default if found is None else cast(Inherited, found)
 
     # What queues are due
 

@@ -376,7 +376,7 @@ def _copy(amounts: dict[At, list[int]]) -> dict[At, list[int]]:
 def dearest_first(candidates: Iterable[Candidate]) -> list[Running]:
     """The workloads among them that are taken whole, in the order in which they are moved."""
     cores = [one for one in candidates if one.pod is None and not one.victim.lost]
-    return [one.victim.one for one in sorted(cores, key=attrgetter("number"), reverse=True)]
+    return [one.victim.one for one in sorted(cores, key=attrgetter("order"), reverse=True)]
 
 
 def shift(left: list[int], by: Room, times: int) -> None:

@@ -147,7 +147,7 @@ class Runtimes:
         return 0 if expects else DARK
 
     def _expected(self, workload: Workload) -> float | None:
-        return self._tree.inherited(workload.queue, lambda queue: queue.expected_runtime, None)
+        return self._tree.inherited(workload.queue, "expected_runtime", None)
 
     def stretch(self, workload: Workload) -> float:
         """Of the wait until p90, in its queue."""
