@@ -238,7 +238,8 @@ def test_a_request_that_makes_no_sense_is_refused_with_its_path():
 
 
 def pod(owner=None, **spec):
-    group = {"ReplicaSet": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"}.get(owner, "batch/v1")
+    group = {"ReplicaSet": "apps/v1", "DaemonSet": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2",
+             "Workflow": "argoproj.io/v1alpha1"}.get(owner, "batch/v1")  # fmt: skip
     refs = [{"apiVersion": group, "kind": owner, "name": "o", "controller": True}] if owner else []
     meta = {"name": "p", "labels": {"fairway.dev/queue": "q"}, "ownerReferences": refs}
     return {"metadata": meta, "spec": {"containers": [{"name": "c"}], **spec}}
@@ -268,9 +269,16 @@ def test_a_pod_of_a_job_is_only_steered():
 
 @pytest.mark.parametrize("left", [pod("DaemonSet"), pod(nodeName="n1"), pod(schedulerName="other")])
 def test_pods_that_are_not_ours_to_place_are_not_gated(left):
-    new = let_in("Pod", left, group="")
+    new = let_in("Pod", left, group="", user="system:serviceaccount:kube-system:daemon-set-controller")
     assert "schedulingGates" not in new["spec"]
     assert new["spec"].get("schedulerName") != "fairway"
+
+
+@pytest.mark.parametrize("owner", ["Workflow", "DaemonSet"])
+def test_no_owner_that_a_user_names_takes_a_pod_past_the_queue(owner):
+    new = let_in("Pod", pod(owner), group="")
+    assert new["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+    assert new["metadata"]["annotations"] == {"fairway.dev/user": "ann"}
 
 
 GPU = [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]

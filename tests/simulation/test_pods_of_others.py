@@ -52,3 +52,17 @@ def test_a_pod_waits_until_others_removed_their_gate() -> None:
 
     reason, message = play(story, node("n1"))
     assert reason == "SchedulingGated" and "example.com/wait" in message
+
+
+def test_a_pod_of_a_kind_that_fairway_does_not_know_is_a_workload_of_its_own() -> None:
+    async def story(world: World) -> tuple[list[str], Any]:
+        await world.client.create(kinds.SECRETS, {"metadata": {"name": "flow", "namespace": "default"}})
+        uid = (await world.client.get(Ref(kinds.SECRETS, "flow", "default")))["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Secret", "name": "flow", "uid": uid, "controller": True}
+        await world.apply(*(pod(name, cpu=cpu, ownerReferences=[owner]) for name, cpu in (("a", "3"), ("b", "2"))))
+        await world.until(lambda: world.is_in("pod-a", "Running"))
+        await world.until(lambda: world.is_in("pod-b", "Pending"))
+        return [it["spec"]["schedulerName"] for it in await world.pods()], (await world.workload("pod-b"))["status"]
+
+    schedulers, waits = play(story, node("n1"))
+    assert schedulers == ["fairway", "fairway"] and waits["reason"] == "NoRoom"

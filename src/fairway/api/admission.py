@@ -252,15 +252,15 @@ def _keep_user(template: Thing, owner: Thing, review: Review) -> None:
 
 
 def _pod(review: Review) -> None:
-    """A pod of nobody, or of one of many, waits at a gate; one of an admitted owner only has its scheduler."""
+    """A pod of an admitted owner only has its scheduler; any other waits at a gate, but those of DaemonSets."""
     new, refs = review.new, part(review.new, "metadata").get("ownerReferences")
     kinds = {kind_of(one) for one in dicts(refs) if one.get("controller")}
     whole = owners.owner_of(decode({"metadata": cleaned(part(new, "metadata"))}, PodObject).metadata)
-    if kinds <= owners.GATED:
+    if whole and whole[:2] in owners.OWNERS and not kinds <= owners.GATED:
+        _gate(new) if _waits_at_gates(whole[:2]) else _steer(new)
+    elif kinds != {("apps", "DaemonSet")} or not review.user.startswith(CONTROLLERS):
         _claim(new, ("metadata", "annotations", USER), review)
         _gate(new)
-    elif whole and whole[:2] in owners.OWNERS:
-        _gate(new) if _waits_at_gates(whole[:2]) else _steer(new)
 
 
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:

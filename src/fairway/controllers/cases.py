@@ -31,7 +31,6 @@ from fairway.api.objects import (
     PodSpec,
 )
 from fairway.api.owners import (
-    GATED,
     GROUPS,
     OWNERS,
     WORDS,
@@ -268,10 +267,12 @@ def _is_going(pod: PodObject | None) -> bool:
 
 
 def _name(pod: PodObject, top: Named | None) -> str:
-    if top is None or top[:2] in GATED:
+    """Of its Workload: one of its own where nothing of a known kind stands above it."""
+    row = OWNERS.get(top[:2]) if top else None
+    if top is None or row is None:
         return name_of("Pod", pod.metadata.name if top else group_of(pod.metadata, pod.spec) or pod.metadata.name)
-    name, row = name_of(word_of(top), top[2]), OWNERS.get(top[:2])
-    return f"{name}-{pod.metadata.labels.get(row.group, '')}" if row and row.group else name
+    name = name_of(word_of(top), top[2])
+    return f"{name}-{pod.metadata.labels.get(row.group, '')}" if row.group else name
 
 
 def group_kind(kind: Kind) -> tuple[str, str]:
