@@ -88,6 +88,7 @@ LONG, SHORT = (9 * HOUR, 30.0), (10.0, 30.0)
 LEARNED = Ledger(runtimes=((("", ""), Sketch((SHORT, LONG))), (("", "long"), Sketch((LONG,))),
                            (("", "short"), Sketch((SHORT,)))))  # fmt: skip
 """GPUs are taken for 9 hours by one workload, on the mean over their time."""
+HALVES = node("n", 2), node("m", 2), node("k", 2), queue("q", ledger=LEARNED)
 FRESH = tuple(one(f"short-{at}", count=2, submitted=NOW - 10 + at) for at in range(1, 4))
 
 WITHIN = table(
@@ -111,6 +112,12 @@ WITHIN = table(
     ("before that it does not",
      [node("n", 2), node("m", 2), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 17.9 * HOUR),
       *FRESH], {"long-1": "NoRoom", "short-1": "m+n"}),
+    ("nor before it where those that run have taken their GPUs for longer, on the mean over their GPU-time",
+     [*HALVES, runs(job("r", gpus=1), "k", since=NOW - 10 * HOUR), one("long-1", count=2, submitted=NOW - 18.1 * HOUR),
+      *FRESH], {"long-1": "NoRoom", "short-1": "m+n"}),
+    ("what has just started alters nothing of that",
+     [*HALVES, runs(job("r", gpus=1), "k", since=NOW - 10 * HOUR), runs(job("s", gpus=1), "k", since=NOW),
+      one("long-1", count=2, submitted=NOW - 18.1 * HOUR), *FRESH], {"long-1": "NoRoom", "short-1": "m+n"}),
     ("nor does a gang that a node could hold",
      [node("n", 4), queue("q", ledger=LEARNED), one("long-1", count=2, submitted=NOW - 18.1 * HOUR), *FRESH],
      {"long-1": "NoRoom", "short-1": "n*2"}),

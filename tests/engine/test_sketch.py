@@ -1,4 +1,6 @@
-"""Runtimes seen: quantiles within five per cent, merging without loss, back-off to wider groups."""
+"""Runtimes seen: quantiles within five per cent, back-off to wider groups."""
+
+from functools import reduce
 
 import numpy as np
 from hypothesis import given, settings
@@ -17,7 +19,6 @@ from fairway.engine.runtimes import (
     job_family,
     known_group,
     learn,
-    merge,
 )
 from fairway.engine.state import snapshot_of
 
@@ -35,18 +36,8 @@ def test_a_quantile_is_within_five_per_cent(runtimes: list[float], part: float) 
     assert found is not None and abs(found / exact - 1) <= 0.051
 
 
-@settings(deadline=None)
-@given(st.lists(seconds, max_size=30), st.lists(seconds, max_size=30))
-def test_merging_is_the_same_as_adding_all(first: list[float], second: list[float]) -> None:
-    def sketch_of(values: list[float]) -> Sketch:
-        return merge([add(Sketch(), value) for value in values])
-
-    assert merge([sketch_of(first), sketch_of(second)]) == sketch_of(first + second)
-
-
 def test_what_has_already_run_counts_only_the_longer_ones() -> None:
-    sketch = merge([add(Sketch(), value) for value in (10, 10, 10, 1000)])
-    lengths = Lengths(sketch)
+    lengths = Lengths(reduce(add, (10, 10, 10, 1000), Sketch()))
     assert lengths.quantile(0.5) < 11
     assert lengths.quantile(0.5, beyond=60) > 900
     assert lengths.quantile(0.5, beyond=5000) is None
@@ -119,7 +110,7 @@ def test_the_hours_longest_past_are_forgotten_first() -> None:
 
 
 def test_a_year_takes_no_more_bins_than_a_status_can_hold() -> None:
-    sketch = merge([add(Sketch(), float(value)) for value in np.geomspace(1, 3.15e7, 20_000)])
+    sketch = reduce(add, np.geomspace(1, 3.15e7, 20_000).tolist(), Sketch())
     assert len(sketch.points) <= 185
 
 
@@ -129,14 +120,14 @@ def test_a_name_is_known_again_under_another_number() -> None:
 
 
 def test_those_that_run_still_count_as_longer_than_they_are_old() -> None:
-    ended = merge([add(Sketch(), value) for value in (10, 20, 30, 40)])
+    ended = reduce(add, (10, 20, 30, 40), Sketch())
     lengths = Lengths(ended, ages=[25, 1000, 1000, 1000])
     assert lengths.quantile(0.2) == Lengths(ended).quantile(0.5)  # the second of eight, the first of four after it
     assert lengths.quantile(0.9) > 40 and lengths.quantile(0.9, beyond=1000) > 2000
 
 
 def test_without_those_that_run_still_nothing_is_longer_than_what_was_seen() -> None:
-    lengths = Lengths(merge([add(Sketch(), value) for value in (10, 20, 30)]))
+    lengths = Lengths(reduce(add, (10, 20, 30), Sketch()))
     assert lengths.quantile(1.0) == lengths.seconds[-1]
 
 

@@ -1,9 +1,9 @@
 """Runtimes seen, as a distribution small enough to live in an object's status.
 
 A histogram over bins that grow by a tenth (DDSketch: Masson, Rim, Lee, VLDB 2019): a quantile is off by at most 5 %,
-two sketches merge by adding their bins, and a second to a year take 181 of them. What is asked of it are quantiles, of
-all runtimes or of those longer than what has already run. Those that run still are known to be longer than they are
-old; where they are told, the estimate is Kaplan and Meier's (1958), without which the past looks too short.
+and a second to a year take 181 of them. What is asked of it are quantiles, of all runtimes or of those longer than what
+has already run. Those that run still are known to be longer than they are old; where they are told, the estimate is
+Kaplan and Meier's (1958), without which the past looks too short.
 
 Runtimes are learned per (user, name) of a queue. Where fewer than ENOUGH were seen the question goes to a wider group:
 the user's, then the queue's; name and queue are also told apart by how many GPUs are asked for, for big gangs run
@@ -61,15 +61,6 @@ def _less(weight: float) -> float:
     return round(weight * KEEP, 3)
 
 
-def merge(sketches: Iterable[Sketch]) -> Sketch:
-    """All of them in one; the order does not matter."""
-    bins: dict[float, float] = {}
-    for sketch in sketches:
-        for seconds, weight in sketch.points:
-            bins[seconds] = bins.get(seconds, 0.0) + weight
-    return Sketch(tuple(sorted(bins.items())))
-
-
 def _centre(seconds: float) -> float:
     """The middle of the bin that `seconds` falls into; under a second all is one bin."""
     bin = max(0, ceil(log(max(seconds, 1.0)) / GROWTH))
@@ -106,6 +97,12 @@ class Lengths:
         if rest < 1e-9:
             return None
         return max(beyond, self.seconds[-1]) * (1 - log(1 - max(0.0, wanted - self.upto[-1]) / rest))
+
+
+def _mean_over_time(seconds: Iterable[tuple[float, float]]) -> float:
+    """The mean of so many seconds, each with a weight, over all of these seconds; 0 where there are none."""
+    weighted = [(one * weight, one) for one, weight in seconds]
+    return sum(work * one for work, one in weighted) / max(1.0, sum(work for work, _ in weighted))
 
 
 def learn(runtimes: Runtimes, workload: Workload, seconds: float) -> dict[Group, Sketch]:
@@ -219,15 +216,18 @@ class Learned:
         return {name: dict(queue.ledger.runtimes) for name, queue in queues.items() if queue.ledger.runtimes}
 
     @cached_property
-    def _ages(self) -> dict[tuple[str, Group], list[float]]:
-        """Of those that run, by queue and group: for how many seconds they have."""
+    def _running(self) -> tuple[dict[tuple[str, Group], list[float]], dict[str, list[tuple[float, float]]]]:
+        """For how many seconds the running workloads have run: by queue and group; and by queue, with their GPUs."""
         ages: defaultdict[tuple[str, Group], list[float]] = defaultdict(list)
+        held: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         now, runtimes = self._snapshot.now, self._runtimes
         for one in self._snapshot.running:
             if one.admitted_at is not None and (queue := one.workload.queue) in runtimes:
-                for group in self.runtime_group(one.workload).groups[: self.aged]:
-                    ages[queue, group].append(now - one.admitted_at)
-        return ages
+                (groups, gpus), age = self.runtime_group(one.workload), now - one.admitted_at
+                held[queue].append((age, gpus))
+                for group in groups[: self.aged]:
+                    ages[queue, group].append(age)
+        return ages, held
 
     def quantile(self, workload: Workload, part: float, beyond: float = 0.0) -> float | None:
         """The runtime that `part` of its kind, of those longer than `beyond` seconds, do not exceed; None where nothing
@@ -236,11 +236,11 @@ class Learned:
         return known.lengths.quantile(part, max(beyond, known.least)) if known else None
 
     def span(self, queue: str) -> float:
-        """Seconds that a workload of the queue runs, on the mean over the time that its workloads run; 0 where nothing
-        was learned."""
-        points = self._runtimes.get(queue, {}).get(("", ""), Sketch()).points
-        whole = sum(weight * seconds for seconds, weight in points)
-        return sum(weight * seconds**2 for seconds, weight in points) / max(1.0, whole)
+        """Seconds that one workload of the queue takes its GPUs, on the mean over the time that they are taken; 0 where
+        nothing was learned. It is the longer of two means: over the runtimes of workloads that ended, which are mostly
+        short ones, and over the GPU-time that the running ones have had so far."""
+        ended = self._runtimes.get(queue, {}).get(("", ""), Sketch()).points
+        return max(_mean_over_time(ended), _mean_over_time(self._running[1].get(queue, ())))
 
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""
@@ -293,8 +293,8 @@ class Learned:
         runtimes, group = self._runtimes[queue], known_group(self._runtimes[queue], names)
         if group not in runtimes:
             return None
-        batch = self._ages.get((queue, names[0])) if group != names[0] else None
-        lengths = self._ready(runtimes[group], self._ages.get((queue, group), ()))
+        batch = self._running[0].get((queue, names[0])) if group != names[0] else None
+        lengths = self._ready(runtimes[group], self._running[0].get((queue, group), ()))
         return Known(group, lengths, median(batch) if batch else 0.0)
 
     def _ready(self, sketch: Sketch, ages: Sequence[float]) -> Lengths:
