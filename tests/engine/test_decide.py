@@ -3,8 +3,11 @@
 import gc
 
 from builders import job, node, plan_of, queue, runs, told, world
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
-from fairway.engine import FAIRWAY, decide, snapshot_of
+from fairway.engine import FAIRWAY, Admit, decide, snapshot_of, turns
+from fairway.referee import check
 
 
 def test_a_gang_starts_whole_or_not_at_all() -> None:
@@ -35,3 +38,25 @@ def test_what_a_decision_made_of_a_long_line_is_gone_with_its_plan() -> None:
         assert gc.collect() < len(waiting)
     finally:
         gc.enable()
+
+
+leaves = some.lists(some.tuples(some.sampled_from(["", "p", "s"]), some.sampled_from([None, 0, 2, 5]),
+                                some.sampled_from([None, 7, 40]), some.integers(0, 1)), min_size=1, max_size=5)
+lines = some.lists(some.tuples(some.integers(0, 4), some.sampled_from([1, 1, 1, 2])), min_size=20, max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(leaves=leaves, lines=lines)
+def test_a_batch_starts_what_would_be_started_one_after_the_other(leaves, lines) -> None:
+    """`turns` decides one workload after the other."""
+    parents = queue("p", 6), queue("s", None, 20)
+    queues = [queue(f"q{at}", owed, most, parent=parent, priority=priority)
+              for at, (parent, owed, most, priority) in enumerate(leaves)]
+    jobs = [job(f"j{at:03d}", f"q{which % len(queues)}", gpus=gpus, submitted=at // 3)
+            for at, (which, gpus) in enumerate(sorted(lines, key=lambda one: one[1]))]
+    snapshot = snapshot_of(world(*(node(f"n{at}", 4) for at in range(20)), *parents, *queues, *jobs))
+    plan = decide(snapshot, FAIRWAY)
+    assert not check(snapshot, plan)
+    asked = list(turns(snapshot, FAIRWAY))
+    decided = [(one.workload, isinstance(one, Admit)) for one in plan.verdicts]
+    assert [key for key, starts in decided if starts] == [key for key, starts in asked if starts]

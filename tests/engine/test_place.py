@@ -22,7 +22,7 @@ from fairway.engine.model import (
     Toleration,
     amounts,
 )
-from fairway.engine.place import FEW, Ask, place, room
+from fairway.engine.place import Ask, cache_of, place, place_gang, room, slots_of
 from fairway.engine.state import snapshot_of
 
 
@@ -287,24 +287,38 @@ sizes = some.lists(some.tuples(some.integers(0, 4), some.integers(0, 6)), min_si
 @settings(max_examples=60, deadline=None)
 @given(steps=steps, sizes=sizes, strategy=some.sampled_from(["Binpack", "Spread"]))
 def test_the_short_way_of_single_pods_ends_where_the_long_way_does(steps, sizes, strategy):
-    """Classes in any order, with pods that go away in between: always the best node with room. Of so many nodes a fresh
-    draft makes no ranking before it is asked twice."""
+    """Classes in any order, with pods that go away in between: always the best node with room."""
     jobs = [job(f"j{i}", gpus=gpus, cpu=cpu) for i, (gpus, cpu) in enumerate(sizes)]
     nodes = [node(f"n{i}", (0, 2, 4, 4, 3)[i % 5], cpu=6 + i % 3, chooser=("Kubelet", "Scheduler")[i % 2])
              for i in range(12)]
-    nodes += [node(f"small{i}", cpu=0, memory=0, pods=0) for i in range(FEW)]
     snapshot = snapshot_of(world(*nodes, *jobs, pools=(Pool("default", strategy=strategy),)))
     draft, running = Draft(snapshot), []
     for step, (which, starts) in enumerate(steps):
         thing = jobs[which % len(jobs)]
         found = place(draft, Ask(thing, (1,)), "default")
-        assert found == place(Draft(_now(draft)), Ask(thing, (1,)), "default")
+        assert found == place_gang(cache_of(Draft(_now(draft))), Ask(thing, (1,)), "default")
         if found and starts:
             admission = Admission("default", found)
             draft.start(type(thing)(f"ns/r{step}", "q", thing.podsets), admission)
             running.append((thing, admission))
         elif running and not starts:
             _give_back(draft, *running.pop())
+
+
+@settings(max_examples=60, deadline=None)
+@given(taken=steps, sizes=sizes, count=some.integers(2, 40), strategy=some.sampled_from(["Binpack", "Spread"]))
+def test_places_taken_at_once_are_those_taken_one_after_the_other(taken, sizes, count, strategy):
+    jobs = [job(f"j{i}", gpus=gpus, cpu=cpu) for i, (gpus, cpu) in enumerate(sizes)]
+    nodes = [node(f"n{i}", (0, 2, 4, 4, 3)[i % 5], cpu=6 + i % 3, chooser=("Kubelet", "Scheduler")[i % 2])
+             for i in range(12)]
+    snapshot = snapshot_of(world(*nodes, *jobs, pools=(Pool("default", strategy=strategy),)))
+    drafts = Draft(snapshot), Draft(snapshot)
+    for which, _ in taken[:10]:
+        for draft in drafts:
+            slots_of(draft, Ask(jobs[which % len(jobs)], (1,)), "default").take(1)
+    at_once, singly = (slots_of(draft, Ask(jobs[0], (1,)), "default") for draft in drafts)
+    assert at_once.take(count) == [admission for _ in range(count) for admission in singly.take(1)]
+    assert (drafts[0].free == drafts[1].free).all() and (drafts[0].device_free == drafts[1].device_free).all()
 
 
 def _now(draft):

@@ -14,16 +14,9 @@ from .eligibility import delay, over_guaranteed, over_limit, refusal
 from .eviction_rules import full_bucket, over_share, rules_for
 from .explain import explain
 from .model import CPU, GPU, Workload
-from .plan import RANK, Admit, Cause, Facts, Reason, Verdict, Wait, Why
+from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .queueing import is_aged
 from .quota import Account, Demand
-from .stream import Stream, Streams, is_quiet, may_stream
-
-
-def start_alike(workload: Workload, cycle: Cycle) -> Admit | None:
-    """Start it as the one like it was started before, where nothing but places can differ."""
-    stream = cycle.memo.of(Streams).get((workload.queue, id(workload.podsets)))
-    return stream.admit(workload) if stream is not None and is_quiet(cycle) else None
 
 
 def admit(workload: Workload, cycle: Cycle) -> Attempt:
@@ -34,10 +27,7 @@ def admit(workload: Workload, cycle: Cycle) -> Attempt:
     found = cycle.find(workload, pools) if pools else None
     if found is None:
         return Attempt(workload, pools, whys)
-    verdict = cycle.start(workload, *found)
-    if len(pools) == 1 and may_stream(workload, cycle):
-        cycle.memo.of(Streams)[workload.queue, id(workload.podsets)] = Stream(workload, verdict.admission, cycle)
-    return Attempt(workload, pools, whys, verdict)
+    return Attempt(workload, pools, whys, cycle.start(workload, *found))
 
 
 def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple[Why, ...]]:
@@ -98,8 +88,6 @@ def wait(attempt: Attempt, cycle: Cycle) -> Wait:
 
 def _room_for(workload: Workload, pools: tuple[str, ...], cycle: Cycle) -> Why:
     """What room says; looked into once for all that ask for the same while nothing is written."""
-    if cycle.draft.repeats:
-        cycle.draft.flush()
     key = id(workload.podsets), workload.topology, workload.excluded_nodes, workload.paused, pools, len(cycle.draft.log)
     if key not in cycle.told:
         cycle.told[key] = explain(cycle.draft, cycle.ask(workload, cycle.least(workload)), pools)

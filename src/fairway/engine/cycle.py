@@ -66,7 +66,6 @@ class Cycle:
         self.tries = MOST_HOLD_TRIES
         self._plain: dict[str, bool] = {}
         self._lowest: dict[str, float] = {}
-        self._elastic: dict[int, bool] = {}
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
@@ -135,12 +134,6 @@ class Cycle:
         podsets, lost = one.workload.podsets, dict(one.lost if one.workload.key not in self.verdicts else ())
         counts = counts_of(podsets, one.admission)
         return tuple([count + lost.get(podset.name, 0) for count, podset in zip(counts, podsets)]) if lost else counts
-
-    def is_elastic(self, workload: Workload) -> bool:
-        found = self._elastic.get(id(workload.podsets))
-        if found is None:
-            found = self._elastic[id(workload.podsets)] = any(podset.is_elastic for podset in workload.podsets)
-        return found
 
     def ask(self, workload: Workload, counts: tuple[int, ...], beside: Admission | None = None) -> Ask:
         return Ask(workload, counts, self.allowed(self.shunned(workload)), beside, self.policy.strategy)
@@ -213,10 +206,8 @@ class Cycle:
         return self.tree.ledgers(workload.queue, pool)
 
     def start(self, workload: Workload, pool: str, placed: Placements) -> Admit:
-        """It gets these places; places alike are one value. What it takes of the room of a hold is at its own risk."""
-        draft = self.draft
-        last = draft.last
-        admission = last if last.podsets is placed and last.pool == pool else Admission(pool, placed)
+        """It gets these places. What it takes of the room of a hold is at its own risk."""
+        draft, admission = self.draft, Admission(pool, placed)
         risks = self.timeline.stay(workload, admission) if self.timeline.windows else ""
         draft.start(workload, admission)
         after = draft.waits_for(workload.podsets, admission) if draft.later else ()

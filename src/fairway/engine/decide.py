@@ -7,7 +7,8 @@ hold keeps later ones out of room that is promised. What each step means stands 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .admit import admit, follow, hold, start_alike, wait
+from .admit import admit, follow, hold, wait
+from .batch import Batch
 from .cycle import Attempt, Cycle
 from .elastic import grow
 from .eligibility import bound
@@ -24,8 +25,10 @@ def decide(snapshot: Snapshot, policy: Policy) -> Plan:
     """One verdict for each pending and each running workload; same input, equal plan; the input is not changed."""
     cycle = Cycle(snapshot, policy)
     lines, lost = _begin(cycle)
-    for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
-        cycle.verdicts[workload.key] = start_alike(workload, cycle) or _verdict(admit(workload, cycle), cycle)
+    batch = Batch(cycle, order := Order(cycle.draft, lines, cycle.wish))
+    for workload in order.in_order(cycle.draft.started):
+        cycle.verdicts[workload.key] = _verdict(admit(workload, cycle), cycle)
+        batch.follow(workload)
     for workload in lost:
         cycle.say(wait(admit(workload, cycle), cycle))  # no queue takes it
     grow(cycle)  # elastic workloads into what is left or lent, one pod at a time
@@ -38,8 +41,7 @@ def turns(snapshot: Snapshot, policy: Policy) -> Iterator[tuple[str, bool]]:
     cycle = Cycle(snapshot, policy)
     lines, _ = _begin(cycle)
     for workload in Order(cycle.draft, lines, cycle.wish).in_order(cycle.draft.started):
-        attempt = Attempt(workload, verdict=start_alike(workload, cycle))
-        attempt = attempt if attempt.verdict else admit(workload, cycle)
+        attempt = admit(workload, cycle)
         yield workload.key, attempt.verdict is not None and not attempt.verdict.after
         cycle.verdicts[workload.key] = _verdict(attempt, cycle)
 

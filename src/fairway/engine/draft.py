@@ -3,9 +3,8 @@
 `free` and `device_free` are the room now: what leaves holds it until gone, what is promised holds it already, so it may
 be negative where both do. `later` is the room once all that leaves is gone, a draft like this one; None while nothing
 leaves. What starts is charged to both, what leaves is given back to `later` only; a place found in `later` but not now
-waits for that. A run of the same admission is only counted (`repeats`) and written when it is read: alike
-workloads cost one write a node. Every write of a row is in the log, undone ones too, so that a stale cache is never
-taken for fresh. Changes inside `trial()` are undone unless kept; trials nest.
+waits for that. Every write of a row is in the log, undone ones too, so that a stale cache is never taken for fresh.
+Changes inside `trial()` are undone unless kept; trials nest.
 """
 
 from collections import Counter
@@ -26,7 +25,6 @@ from .quota import QueueTree
 from .resources import DEVICE, counts_of, device_memory, frozen, memory_of, shared, taken
 from .snapshot import Columns, Snapshot
 
-NOWHERE = Admission("", ())
 Room = Sequence[int]
 """Of one node: amounts by resource, and behind them milli-GPU by device slot, or no more where no device is told."""
 PodsAt = tuple[PodClass, int, int, tuple[tuple[int, ...], ...]]
@@ -51,8 +49,6 @@ class Draft:
         self.started: dict[str, tuple[Workload, Admission]] = now.started if now else {}
         self.shrunk: dict[str, Admission] = {}  # what lost pods in this draft, and what it had
         self.later: Draft | None = None
-        self.repeats = 0
-        self.last = NOWHERE
         self.exits: dict[int, set[str]] = {}  # row → keys of those that leave it, or leave some of it
         self._strange: dict[str, tuple[PodClass, int]] = {}  # pods of others that leave
         self.log: list[int] = []  # rows in the order written
@@ -60,12 +56,10 @@ class Draft:
         self.memo = Memo()  # what placement found out about this draft
         self.residents: dict[PodClass, Counter[int]] | None = None  # pods of a class by row, if the snapshot is social
         self.groups: dict[tuple[int, int], Counter[str]] = {}  # held of a NUMA group, by row and group, where told
-        self._free = (now or snapshot).free.copy()
-        self._cells = self._free.data  # the same, for one cell at a time
-        self._device_free = (now or snapshot).device_free.copy()
-        self.last_podsets: tuple[PodSet, ...] = ()
-        self._vectors: dict[tuple[int, int], Columns] = {}
-        self._needs: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self.free: Columns = (now or snapshot).free.copy()  # int64[resource, node]
+        self._cells = self.free.data  # the same, for one cell at a time
+        self.device_free: Columns = (now or snapshot).device_free.copy()  # int64[node, slot], milli-GPU; -1: none
+        self._known: dict[tuple[int, int], tuple[Columns, list[tuple[int, int]]]] = {}  # what pods take
         self._lists: dict[tuple[int, int, int], list[int]] = {}
         self._memory = {pool.name: memory for pool, memory in zip(snapshot.pools, snapshot.gpu_memory)}
         self._undo: list[Callable[[], object]] = []
@@ -78,38 +72,24 @@ class Draft:
             if now.residents is not None:
                 self.residents = {pod: counts.copy() for pod, counts in now.residents.items()}
 
-    @property
-    def free(self) -> Columns:
-        """int64[resource, node]: what is free in each node."""
-        if self.repeats:
-            self.flush()
-        return self._free
-
-    @property
-    def device_free(self) -> Columns:
-        """int64[node, device slot]: milli-GPU free in each device, -1 where there is none."""
-        if self.repeats:
-            self.flush()
-        return self._device_free
-
     # Changes
 
-    def start(self, workload: Workload, admission: Admission, *, is_charged: bool = False) -> None:
-        """It holds its places from now on. `is_charged`: its queue has been told already."""
+    def start(self, workload: Workload, admission: Admission) -> None:
+        """It holds its places from now on."""
         self.started[workload.key] = workload, admission
-        if admission is self.last and workload.podsets is self.last_podsets and not self._depth and not self.later:
-            self.repeats += 1
-            if not is_charged:
-                self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), 1)
-            return
-        if is_charged:
-            self._charge(workload.podsets, admission, 1)
-        else:
-            self._both(workload, admission, 1)
-        if self._depth:
-            self._undo.append(lambda: self.started.pop(workload.key))
-        else:
-            self.last, self.last_podsets = admission, workload.podsets
+        self._both(workload, admission, 1)
+        self.note(lambda: self.started.pop(workload.key))
+
+    def start_placed(self, workloads: list[Workload], admissions: list[Admission]) -> None:
+        """Workloads of one pod are started, as far as there are admissions; their places are charged already."""
+        first, times = dict[tuple[str, int], Workload](), Counter[tuple[str, int]]()
+        for workload, admission in zip(workloads, admissions):
+            self.started[workload.key] = workload, admission
+            first[kind := (workload.queue, id(workload.podsets))] = workload
+            times[kind] += 1
+        for kind, workload in first.items():
+            self.tree.charge(workload, admissions[0].pool, (1,), times[kind])
+            self.tree.touched.add(workload.queue)
 
     def leave(self, key: str, moves_to: Admission | None = None) -> None:
         """It is told to go: its room is free later; the place it moves to is taken at once."""
@@ -145,7 +125,7 @@ class Draft:
         return True
 
     def _keep(self, view: "Draft", held: tuple[PodSet, ...], admission: Admission, times: int) -> None:
-        view._charge(held, admission, times)
+        view.charge(held, admission, times)
         self.note(lambda: self._keep(view, held, admission, -times))
 
     def move(self, key: str, admission: Admission) -> None:
@@ -220,14 +200,14 @@ class Draft:
             self._undo.append(undo)
 
     def _both(self, workload: Workload, admission: Admission, times: int) -> None:
-        self._charge(workload.podsets, admission, times)
+        self.charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         if self.later:
-            self.later._charge(workload.podsets, admission, times)
+            self.later.charge(workload.podsets, admission, times)
         self.note(lambda: self._both(workload, admission, -times))
 
     def _only_later(self, workload: Workload, admission: Admission, times: int) -> None:
-        self.ahead()._charge(workload.podsets, admission, times)
+        self.ahead().charge(workload.podsets, admission, times)
         self.tree.charge(workload, admission.pool, counts_of(workload.podsets, admission), times)
         self.note(lambda: self._only_later(workload, admission, -times))
 
@@ -253,7 +233,7 @@ class Draft:
         waits, memory = self.repelled_by(podsets, admission), self._memory.get(admission.pool, 0)
         for pod, row, _, devices in self._shares(podsets, admission):
             if self.exits.get(row):
-                is_short = self.free[self._vector(pod, memory) > 0, row] < 0
+                is_short = self.free[self._takes(pod, memory)[0] > 0, row] < 0
                 if is_short.any() or (any(devices) and (self.device_free[row] < -1).any()):
                     waits |= self.exits[row]
         return tuple(sorted(key for key in waits if not self._remains(key)))
@@ -309,16 +289,8 @@ class Draft:
 
     # Columns
 
-    def flush(self) -> None:
-        """Write what was only counted."""
-        times, self.repeats = self.repeats, 0
-        self._charge(self.last_podsets, self.last, times)
-
-    def _charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
+    def charge(self, podsets: tuple[PodSet, ...], admission: Admission, times: int) -> None:
         """Take what an admission holds, so many times; give it back if `times` is negative."""
-        if self.repeats:
-            self.flush()
-        self.last = NOWHERE
         memory = self._memory.get(admission.pool, 0)
         for pod, row, count, devices in self._shares(podsets, admission):
             self._write(pod, row, count * times, memory)
@@ -335,7 +307,7 @@ class Draft:
 
     def room(self, row: int) -> Room:
         """What is free of a node, in all its device slots."""
-        return *self.free[:, row].tolist(), *self._device_free[row].tolist()
+        return *self.free[:, row].tolist(), *self.device_free[row].tolist()
 
     def has_room(self, row: int, amounts: Room) -> bool:
         """Whether a node has so much of all that is asked for."""
@@ -343,18 +315,18 @@ class Draft:
 
     def footprint(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Columns]:
         """int64[resource + device slot] by row: what an admission holds."""
-        found, slots = self.holdings(podsets, admission), self._device_free.shape[1]
+        found, slots = self.holdings(podsets, admission), self.device_free.shape[1]
         none, whole = [0] * slots, len(self.snapshot.resources) + slots
         return {row: np.array(one if len(one) == whole else [*one, *none], np.int64) for row, one in found.items()}
 
     def holdings(self, podsets: tuple[PodSet, ...], admission: Admission) -> dict[int, Room]:
         """The same as lists, which alike pods may share: they are not to be written."""
         memory, held = self._memory.get(admission.pool, 0), dict[int, Room]()
-        columns, slots = len(self.snapshot.resources), self._device_free.shape[1]
+        columns, slots = len(self.snapshot.resources), self.device_free.shape[1]
         for pod, row, count, devices in self._shares(podsets, admission):
             key = id(pod), memory, count
             if key not in self._lists:
-                self._lists[key] = (self._vector(pod, memory) * count).tolist()
+                self._lists[key] = (self._takes(pod, memory)[0] * count).tolist()
             amounts = self._lists[key] + [0] * slots if devices else self._lists[key]
             for one in devices:
                 for slot, part in self._slots(pod, row, one, memory):
@@ -378,7 +350,7 @@ class Draft:
         memory = self._memory.get(pool, 0)
         total = np.zeros(len(self.snapshot.resources), np.int64)
         for podset, count in zip(podsets, counts):
-            total += self._vector(podset.pod, memory) * count
+            total += self._takes(podset.pod, memory)[0] * count
         return total
 
     def cover(self, row: int, left: Columns) -> None:
@@ -395,20 +367,19 @@ class Draft:
         self.log.append(row)
         self.returns += 1
 
-    def _vector(self, pod: PodClass, memory: int) -> Columns:
-        vector = self._vectors.get((id(pod), memory))
-        if vector is None:
+    def _takes(self, pod: PodClass, memory: int) -> tuple[Columns, list[tuple[int, int]]]:
+        """int64[resource]: what a pod takes; and the columns and amounts that are not 0."""
+        known = self._known.get((id(pod), memory))
+        if known is None:
             takes = taken(pod, memory)
             vector = np.array([takes.get(name, 0) for name in self.snapshot.resources], np.int64)
-            self._vectors[id(pod), memory] = vector
-        return vector
+            known = vector, [(at, more) for at, more in enumerate(vector.tolist()) if more]
+            self._known[id(pod), memory] = known
+        return known
 
     def _write(self, pod: PodClass, row: int, count: int, memory: int) -> None:
-        key, cells = (id(pod), memory), self._cells
-        if key not in self._needs:
-            self._needs[key] = [(at, more) for at, more in enumerate(self._vector(pod, memory).tolist()) if more]
-        for column, amount in self._needs[key]:
-            cells[column, row] -= amount * count
+        for column, amount in self._takes(pod, memory)[1]:
+            self._cells[column, row] -= amount * count
         self.log.append(row)
         self.returns += count < 0
         if self.residents is not None:
@@ -418,13 +389,13 @@ class Draft:
         """Device slots that a pod takes of a node, and the part of each."""
         part = shared(pod, memory) or DEVICE
         for slot, device in enumerate(self.snapshot.nodes[row].devices):
-            if device.index in devices and self._device_free[row, slot] != -1:
+            if device.index in devices and self.device_free[row, slot] != -1:
                 yield slot, part
 
     def _write_devices(self, pod: PodClass, row: int, devices: tuple[int, ...], times: int, memory: int) -> None:
         node = self.snapshot.nodes[row]
         for slot, part in self._slots(pod, row, devices, memory):
-            self._device_free[row, slot] -= part * times
+            self.device_free[row, slot] -= part * times
             if node.numa and node.devices[slot].index == devices[0]:
                 held = self.groups.setdefault((row, node.devices[slot].numa), Counter())
                 held.update({name: amount * times for name, amount in pod.requests})
@@ -437,23 +408,23 @@ class Draft:
             self.residents = {}
         elif not has_groups(self.snapshot):
             return
-        free, device_free = self._free.copy(), self._device_free.copy()
+        free, device_free = self.free.copy(), self.device_free.copy()
         for one in self.snapshot.running:
-            self._charge(one.workload.podsets, one.admission, 1)
-            self._charge(one.workload.podsets, one.moves_to or NOWHERE, 1)
+            for admission in filter(None, (one.admission, one.moves_to)):
+                self.charge(one.workload.podsets, admission, 1)
         for pod in self.snapshot.pods:
             if (row := self.snapshot.row_of.get(pod.node)) is not None:
                 self._write(pod.pod, row, 1, 0)
-        self._free[:], self._device_free[:] = free, device_free
+        self.free[:], self.device_free[:] = free, device_free
 
     def _show_out(self) -> None:
         """What is leaving already holds its room now and not later."""
         for one in self.snapshot.running:
             if one.is_leaving:
                 self._exit(one.workload.key, one.admission)
-                self.ahead()._charge(one.workload.podsets, one.admission, -1)
+                self.ahead().charge(one.workload.podsets, one.admission, -1)
                 if one.is_pausing:
-                    self.ahead()._charge(*_kept(one), 1)
+                    self.ahead().charge(*_kept(one), 1)
         for pod in self.snapshot.pods:
             if pod.is_leaving and (row := self.snapshot.row_of.get(pod.node)) is not None:
                 pool = self.snapshot.pool_of[row]

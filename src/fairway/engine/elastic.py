@@ -178,9 +178,9 @@ def grow(cycle: Cycle) -> None:
     """Elastic workloads into what is left, one pod at a time, the queues in their order."""
     lines, stuck, draft = dict[str, Growth](), Stuck(), cycle.draft
     workloads = [*map(attrgetter("workload"), draft.running.values()), *map(itemgetter(0), draft.started.values())]
-    if not any(map(cycle.is_elastic, dict(zip(map(id, map(attrgetter("podsets"), workloads)), workloads)).values())):
-        return
-    for workload in filter(cycle.is_elastic, workloads):
+    kinds = {id(one.podsets): one.podsets for one in workloads}
+    elastic = {key for key, podsets in kinds.items() if any(podset.is_elastic for podset in podsets)}
+    for workload in [one for one in workloads if id(one.podsets) in elastic] if elastic else ():
         may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)
         if may_grow and refusal(workload, cycle) is None:
             lines.setdefault(workload.queue, Growth(stuck, cycle)).enter(workload)

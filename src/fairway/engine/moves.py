@@ -77,8 +77,6 @@ def reserve_idle(spoken: Spoken, pool: str, needs: Iterable[tuple[int, int]], cy
 
 def _idle(cycle: Cycle) -> Idle:
     idle, draft = cycle.memo.of(Idle), cycle.draft
-    if draft.repeats:
-        draft.flush()
     if idle.written != len(draft.log):
         idle.sums.clear()
         idle.places.clear()

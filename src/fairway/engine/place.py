@@ -6,9 +6,8 @@ places first; a topology of the whole workload is a region in which all of them 
 first node with room in the order of scores (`Slots`), which means the same at less cost. The draft is not changed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from heapq import heapify, heapreplace
 from itertools import chain, islice
 from typing import NamedTuple
@@ -18,7 +17,6 @@ import numpy as np
 from .devices import choose, room_of, shared_room
 from .draft import Draft
 from .feasibility import Counts, Piece, Rows, Shape, labels_of, open_nodes, pick, pool_row
-from .memo import remember
 from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
 from .placement_cache import Overlay, PlacementCache, Ranking, Slots
 from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
@@ -29,8 +27,6 @@ from .topology import DomainTree, Wanted, domain_rooms, domains_of, lay, levels_
 
 ANYWHERE = Topology()
 _NOTHING = np.zeros(0, np.int64)
-FEW = 256
-"""Nodes that are sorted at once; more only when they are asked for again."""
 MOST_MEETINGS = 16
 """Domains in which podsets that must meet are tried."""
 Placements = tuple[PodSetPlacement, ...]
@@ -79,8 +75,8 @@ def place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
     cache = cache_of(draft)
     if _is_short(cache, ask, pool):
         return None
-    run = _run(cache, ask, pool)
-    return _gang(cache, ask, pool) if run is None else run.next()
+    slots = slots_of(draft, ask, pool)
+    return place_gang(cache, ask, pool) if slots is None else slots.next()
 
 
 def _frozen_place(draft: Draft, ask: Ask, pool: str) -> Placements | None:
@@ -105,15 +101,9 @@ def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
     return False
 
 
-def again(draft: Draft, ask: Ask, pool: str) -> Callable[[], Placements | None]:
-    """`place` for an ask that comes again and again, looked up once."""
-    run = _run(cache_of(draft), ask, pool)
-    return partial(place, draft, ask, pool) if run is None else run.next
-
-
-def _run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
-    """The short way for a class of single pods, once its nodes are asked for again; None where places depend on more
-    than a linear score and room."""
+def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:
+    """The places of a class of single pods; None where they depend on more than a linear score and room."""
+    cache = cache_of(draft)
     workload, counts = ask.workload, ask.counts
     wide = workload.topology
     if workload.paused or len(counts) != 1 or counts[0] != 1 or wide.required or wide.preferred or wide.segments:
@@ -138,16 +128,13 @@ def _new_run(cache: PlacementCache, ask: Ask, pool: str) -> Slots | None:
     nodes = pod.node_selector, pod.affinity, pod.volumes, pod.tolerations, pod.preferences
     key = pool, id(ask.allowed), nodes, shape.request.packed, strategy
     if key not in cache.rankings:
-        if len(snapshot.nodes) > FEW and key not in cache.met:
-            remember(cache.met, key, ask.allowed)
-            return None
         mask = open_nodes(snapshot, pod, pool)
         score = linear(snapshot, shape, -1.0 if strategy == "Binpack" else 1.0)
         cache.rankings[key] = Ranking(cache.draft, mask if ask.allowed is None else mask & ask.allowed, score)
     return Slots(cache.rankings[key], shape, ask.workload.podsets, ask.allowed)
 
 
-def _gang(cache: PlacementCache, ask: Ask, pool: str) -> Placements | None:
+def place_gang(cache: PlacementCache, ask: Ask, pool: str) -> Placements | None:
     snapshot, row = cache.draft.snapshot, pool_row(cache.draft.snapshot, pool)
     if row < 0:
         return None

@@ -17,9 +17,9 @@ import numpy as np
 
 from .devices import choose, room_of
 from .draft import Draft
-from .feasibility import Counts, Piece, Rows, Shape, chooses, feasible, pool_row, request_of
+from .feasibility import Counts, Piece, Rows, Shape, feasible, pool_row, request_of
 from .memo import remember
-from .model import NodeShare, PodClass, PodSet, PodSetPlacement
+from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .pod_affinity import looks_beside
 from .resources import DEVICE
 from .scoring import (
@@ -50,7 +50,6 @@ class PlacementCache:
         self.masks: dict[tuple[int, str], Mask] = {}
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Slots] = {}
-        self.met: dict[object, Mask | None] = {}  # nodes asked for once; the key tells the mask by identity
         self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
         self._values: dict[tuple[int, str, str], tuple[Values, int]] = {}
         self._spare: dict[tuple[str, int], tuple[int, int]] = {}  # with how often room had come back by then
@@ -120,9 +119,7 @@ class PlacementCache:
                 yield from repeat(self.shape(podset.pod, pool), podset.count)
 
     def _changed(self, seen: int) -> Rows:
-        """Rows written since; what was only counted is written first."""
-        if self.draft.repeats:
-            self.draft.flush()
+        """Rows written since."""
         return np.array(sorted(set(self.draft.log[seen:])), np.intp)
 
     def standing(self) -> Mapping[PodClass, Counts]:
@@ -162,8 +159,7 @@ class Ranking:
         self.base: list[float] = (-linear.base).tolist()
         self.least = min(self.base, default=0.0)
         self.is_inside: list[bool] = mask.tolist()
-        self.made: dict[str, dict[int, tuple[PodSetPlacement, ...]]] = {}  # one pod on a row, by the podset's name
-        self.epoch = 0
+        self.epoch, self.most = 0, max(LONG, int(np.count_nonzero(mask)) // LONG)
         self._sort()
 
     def _sort(self) -> None:
@@ -182,8 +178,6 @@ class Ranking:
 
     def follow(self) -> None:
         """Take in what changed."""
-        if self.draft.repeats:
-            self.draft.flush()
         log, moved, key_of = self.draft.log, self.moved, self.key_of
         if self.seen == len(log):
             return
@@ -197,13 +191,13 @@ class Ranking:
         self.seen = len(log)
         while self.head < len(self.rows) and self.rows[self.head] in key_of:
             self.head += 1
-        if len(moved) > max(LONG, len(self.rows) // LONG):
+        if len(moved) > self.most:
             self._sort()
 
 
 class Slots:
-    """A class of single pods on its way through a ranking. Where it came to last stays the best place while nothing but
-    its own pods changed the draft: they make the node fuller, and so better."""
+    """A class of single pods on its way through a ranking. It remembers up to where there is no room for
+    it."""
 
     def __init__(self, ranking: Ranking, shape: Shape, podsets: tuple[PodSet, ...], allowed: Mask | None) -> None:
         """`podsets` and `allowed` are told by identity and so kept."""
@@ -213,46 +207,43 @@ class Slots:
         # When packing, what sorts before the bound has less free than is asked for, if anything is.
         is_bound = self.packs and shape.request.size > 0
         self.bound = ranking.least - ranking.linear.slope * shape.request.size if is_bound else -np.inf, -1
-        self.at, self.epoch, self.seen = 0, 0, -1
-        self.left: int | None = None  # pods for which the place found is good, once it is asked
-        self.row: int | None = None
-        self.found: tuple[PodSetPlacement, ...] | None = None
-        self.made = ranking.made.setdefault(podsets[0].name, {})
+        self.at, self.epoch = 0, 0
 
     def next(self) -> tuple[PodSetPlacement, ...] | None:
         """The best place for one more pod."""
-        draft = self.ranking.draft
-        written = len(draft.log) - self.seen
-        if written == 1 and self.packs:
-            is_own = draft.last.podsets is self.found and draft.last_podsets is self.podsets
-            if is_own and draft.repeats + 1 < (self.left or self._count()):
-                return self.found
-        elif not written and not draft.repeats:
-            return self.found
-        return self._seek()
-
-    def _count(self) -> int:
-        """Pods that the place found had room for. Nothing but one of them was written since."""
-        if self.row is None or self.shape.request.devices:
-            return 0
-        free = self.ranking.free
-        self.left = 1 + min(free[column, self.row] // amount for column, amount in self.needs)
-        return self.left
-
-    def _seek(self) -> tuple[PodSetPlacement, ...] | None:
-        self.row, draft = self._first(), self.ranking.draft
-        self.seen, self.left, self.found = len(draft.log), None, None
-        if self.row is None:
+        draft, row = self.ranking.draft, self._first()
+        if row is None:
             return None
-        if self.shape.request.devices and chooses(draft.snapshot.nodes[self.row]):
-            share = choose(draft, self.shape, self.row, count=1)
-            self.found = (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
-            return self.found
-        self.found = self.made.get(self.row)
-        if self.found is None:
-            share = NodeShare(draft.snapshot.nodes[self.row].name, 1)
-            self.found = self.made[self.row] = (PodSetPlacement(self.podsets[0].name, (share,)),)
-        return self.found
+        share = choose(draft, self.shape, row, count=1)
+        return (PodSetPlacement(self.podsets[0].name, (share,)),) if share else None
+
+    def take(self, count: int) -> list[Admission]:
+        """Charges the places of so many workloads more, one after the other, as far as there is room; their
+        admissions."""
+        draft, pool, name = self.ranking.draft, self.shape.pool, self.podsets[0].name
+        if count == 1:
+            if (placed := self.next()) is None:
+                return []
+            draft.charge(self.podsets, admission := Admission(pool, placed), 1)
+            return [admission]
+        used, turns, pods = np.unique(self._many(count), return_inverse=True, return_counts=True)
+        chosen = (choose(draft, self.shape, row, count=times) for row, times in zip(used.tolist(), pods.tolist()))
+        shares = tuple(share for share in chosen if share is not None)
+        draft.charge(self.podsets, Admission(pool, (PodSetPlacement(name, shares),)), 1)
+        each = [_each(pool, name, share) for share in shares]
+        return [next(each[at]) for at in turns.tolist()]
+
+    def _many(self, count: int) -> Rows:
+        """The row of each of so many pods more."""
+        ranking, size = self.ranking, self.shape.request.size
+        free, (base, column, slope) = ranking.draft.free, ranking.linear
+        rooms = np.minimum(np.where(ranking.mask, room_of(ranking.draft, self.shape, ...), 0), count)
+        if self.packs:  # a node that took one is the best for the next
+            rows = np.argsort(-base - slope * free[column], kind="stable")
+            return np.repeat(rows, rooms[rows])[:count]
+        rows, nth = np.repeat(np.arange(len(rooms)), rooms), np.arange(rooms.sum())
+        nth -= np.repeat(np.cumsum(rooms) - rooms, rooms)
+        return rows[np.argsort(-base[rows] - slope * (free[column, rows] - nth * size), kind="stable")][:count]
 
     def _first(self) -> int | None:
         """The row of the first node with room."""
@@ -296,6 +287,13 @@ class Slots:
             devices = self.ranking.draft.device_free[row].tolist()
             return not devices or devices[0] < 0 or devices.count(DEVICE) >= self.shape.request.devices
         return True
+
+
+def _each(pool: str, name: str, share: NodeShare) -> Iterator[Admission]:
+    """The admission of each pod by itself: one value, unless devices tell them apart."""
+    ones = [NodeShare(share.node, 1, (own,)) for own in share.devices] or [NodeShare(share.node, 1)]
+    admissions = [Admission(pool, (PodSetPlacement(name, (one,)),)) for one in ones]
+    return iter(admissions) if share.devices else repeat(admissions[0])
 
 
 class Overlay:
@@ -347,10 +345,6 @@ class Overlay:
             slots = [slot for slot, device in enumerate(devices) if device.index in indices]
             self.device_free[row, slots] -= shape.request.share or DEVICE
             if self.snapshot.nodes[row].numa:
-                self._hold(shape.pod, (row, devices[slots[0]].numa))
-
-    def _hold(self, pod: PodClass, group: tuple[int, int]) -> None:
-        """Count a pod in a NUMA group."""
-        held = Counter(self.groups.get(group, {}))
-        held.update(dict(pod.requests))
-        self.groups = {**self.groups, group: held}
+                group = row, devices[slots[0]].numa
+                held = Counter(self.groups.get(group)) + Counter(dict(shape.pod.requests))
+                self.groups = {**self.groups, group: held}

@@ -191,6 +191,13 @@ class PendingQueue:
             self._skip()
         return self.waiting[self.at] if self.at < self.count else None
 
+    def advance(self, count: int) -> Workload | None:
+        """So many more were started; the next."""
+        self.at += count
+        if self.blocked:
+            self._skip()
+        return self.head()
+
     def _block(self, head: Workload) -> None:
         """The head got no start: a strict queue ends here, another passes over the equivalents of the head."""
         if self.stands(head, is_strict=self.is_strict):
@@ -287,7 +294,7 @@ class Order:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
-        self._top = QueueNode(None, None)
+        self.top = QueueNode(None, None)
         self._nodes: dict[str, QueueNode] = {}
         for name, line in sorted(lines.items()):
             node = self._node(self._tree.branches[name])
@@ -297,7 +304,7 @@ class Order:
 
     def in_order(self, started: Container[str]) -> Iterator[Workload]:
         """What is next, given all verdicts so far; `started`: keys of what got what it asked for."""
-        touched, top = self._tree.touched, self._top
+        touched, top = self._tree.touched, self.top
         try:
             while top.head is not None:
                 node = top
@@ -321,7 +328,7 @@ class Order:
         """The node of a queue, made with those of its ancestors."""
         name = branch.queue.name
         if name not in self._nodes:
-            parent = self._node(branch.line[1]) if len(branch.line) > 1 else self._top
+            parent = self._node(branch.line[1]) if len(branch.line) > 1 else self.top
             self._nodes[name] = parent.children[name] = QueueNode(branch, parent)
         return self._nodes[name]
 

@@ -8,10 +8,10 @@ kept unless it is kept there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import TypeVar
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from .quota import Account, Demand
 from .resources import DEVICE
 from .snapshot import Mask
 
-At = TypeVar("At")
 OnNode = tuple[int, Offer, Request]
 """A node, what makes room there, and what is requested in all."""
 
@@ -218,7 +217,7 @@ class Search:
     def _cheaper(self, node: OnNode, one_by_one: Callable[[], bool]) -> bool:
         """Take what makes room for all pods on one node, or, if that is no dearer, for one after the other: a gang may
         need fewer victims where its pods are together."""
-        begun, before = len(self.taken), (_copy(self._planned), _copy(self._spoken), set(self._moved))
+        begun, before = len(self.taken), (deepcopy(self._planned), deepcopy(self._spoken), set(self._moved))
         is_covered, single = one_by_one(), self.taken[begun:]
         after, moved = (self._planned, self._spoken, self._moved), self._moved
         for candidate in reversed(single):
@@ -367,10 +366,6 @@ class Search:
         if not devices or devices[0] == -1:
             return True
         return sum(1 for room in devices if room >= DEVICE) >= request.devices
-
-
-def _copy(amounts: dict[At, list[int]]) -> dict[At, list[int]]:
-    return {at: list(each) for at, each in amounts.items()}
 
 
 def dearest_first(candidates: Iterable[Candidate]) -> list[Running]:

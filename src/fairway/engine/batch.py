@@ -1,0 +1,147 @@
+"""A batch: workloads of one pod that come next, started in one go in idle room.
+
+What it means is `admit`, one workload after the other. The difference, for speed: what comes next is known beforehand
+where only one queue has workloads left, and where those of all queues are alike: starts alike only make the key of a
+queue larger, so their order is a merge, sorted at once. Limits are summed up, and the places of workloads alike are a
+list. A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
+"""
+
+from collections import Counter
+from itertools import groupby, islice
+from operator import attrgetter
+
+import numpy as np
+
+from .cycle import Cycle
+from .feasibility import Rows
+from .model import Admission, Workload
+from .place import slots_of
+from .placement_cache import Slots
+from .plan import Admit
+from .queueing import NO_SHARE, Order, PendingQueue, QueueNode
+from .quota import Account
+from .scoring import Values
+
+FEWEST_STARTS, MOST_STARTS, MOST_AHEAD = 8, 256, 4096
+"""Starts in a row behind which a batch is tried, at first and at most, and workloads of a queue in it."""
+SAME_START = attrgetter(
+    "queue", "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind",
+    "topology", "paused")
+"""What a start in idle room that is not kept depends on, beside the podsets."""
+
+
+def is_simple(workload: Workload, cycle: Cycle) -> bool:
+    """Whether it needs no more than quota and a place for one pod, in the one pool that it may use."""
+    is_single = len(workload.podsets) == 1 and workload.podsets[0].min_count == 1
+    return is_single and workload.preemptible and cycle.is_plain(workload) and len(cycle.pools_of(workload)) == 1
+
+
+class Batch:
+    """What comes behind a workload that has just started (`first`), told of each turn. After `enough` starts in a row a
+    batch is tried; if it is short, twice as many are awaited before the next. `leaves`: the queues in which the next
+    wait, what waits in each, and where they begin."""
+
+    def __init__(self, cycle: Cycle, order: Order) -> None:
+        self.cycle, self.order = cycle, order
+        self.row, self.enough, self.leaves = 0, FEWEST_STARTS, list[tuple[QueueNode, PendingQueue, int]]()
+
+    def follow(self, first: Workload) -> None:
+        """Start what comes next, if there have been enough."""
+        cycle = self.cycle
+        is_quiet = cycle.draft.later is None and not cycle.timeline.windows
+        is_start = is_quiet and isinstance(cycle.verdicts[first.key], Admit) and is_simple(first, cycle)
+        self.row = self.row + 1 if is_start else 0
+        if self.row >= self.enough:
+            self.first, self.pools, self.leaves = first, cycle.pools_of(first), []
+            started = self._start()
+            self.row, self.enough = 0, FEWEST_STARTS if started > self.enough else min(2 * self.enough, MOST_STARTS)
+
+    def _start(self) -> int:
+        """How many more were started."""
+        draft, pool, admissions = self.cycle.draft, self.pools[0], list[Admission]()
+        turns, _ = self._ahead(self.order.top, is_alone=True)
+        heads = [islice(line.waiting, at, None) for _, line, at in self.leaves]
+        workloads = [next(heads[leaf]) for leaf in turns.tolist()]
+        del workloads[self._within_limits(workloads) :]
+        slots: dict[int, Slots | None] = {}
+        for key, those in groupby(workloads, lambda one: id(one.podsets)):
+            alike = list(those)
+            if key not in slots:
+                slots[key] = slots_of(draft, self.cycle.ask(alike[0], (1,)), pool)
+            found = one.take(len(alike)) if (one := slots[key]) else []
+            admissions += found
+            if len(found) < len(alike):
+                break
+        draft.start_placed(workloads, admissions)
+        for workload, admission in zip(workloads, admissions):
+            self.cycle.verdicts[workload.key] = Admit(workload.key, admission)
+        for leaf, times in Counter(turns[: len(admissions)].tolist()).items():
+            node, line, _ = self.leaves[leaf]
+            node.head = line.advance(times)
+        return len(admissions)
+
+    def _ahead(self, node: QueueNode, *, is_alone: bool) -> tuple[Rows, bool]:
+        """The leaves that come next, by number, as long as that is known; whether others come behind."""
+        if isinstance(node.line, PendingQueue):
+            return self._like(node, node.line, is_alone=is_alone)
+        children = [child for _, child in sorted(node.children.items()) if child.head is not None]
+        parts = [(child, *self._ahead(child, is_alone=is_alone and len(children) == 1)) for child in children]
+        if len(parts) == 1:
+            return parts[0][1:]
+        if any(is_open and not len(leaves) for _, leaves, is_open in parts):
+            return np.zeros(0, np.intp), True
+        keys = np.concatenate([_keys(child, len(leaves)) for child, leaves, _ in parts], axis=1)
+        order = np.lexsort(keys[::-1])  # of equals the first by name
+        ends = np.cumsum([len(leaves) for _, leaves, _ in parts]) - 1
+        last = [int(np.flatnonzero(order == end)[0]) for end, (_, _, is_open) in zip(ends, parts) if is_open]
+        merged = np.concatenate([leaves for _, leaves, _ in parts])[order]
+        return (merged[: min(last) + 1], True) if last else (merged, False)
+
+    def _like(self, node: QueueNode, line: PendingQueue, *, is_alone: bool) -> tuple[Rows, bool]:
+        """A leaf, as often as its next are like the first, or, if it is alone, of single pods at least; whether others
+        come behind."""
+        at, count, podsets, blocked = line.at + (node.head is self.first), 0, self.first.podsets, line.blocked
+        alike, simple = (node.branch and node.branch.queue.name, *SAME_START(self.first)[1:]), dict[int, bool]()
+        for one in islice(line.waiting, at, at + MOST_AHEAD):
+            if SAME_START(one) != alike or (blocked and line.equivalence.of(one)[1] in blocked):
+                break
+            if (key := id(one.podsets)) not in simple:
+                is_open = is_simple(one, self.cycle) and self.cycle.pools_of(one) == self.pools
+                simple[key] = is_open and (is_alone or one.podsets is podsets)
+            if not simple[key]:
+                break
+            count += 1
+        self.leaves.append((node, line, at))
+        return np.full(count, len(self.leaves) - 1), at + count < line.count
+
+    def _within_limits(self, workloads: list[Workload]) -> int:
+        """How many of these, from the first on, no limit forbids."""
+        cycle, pool, count = self.cycle, self.pools[0], len(workloads)
+        below: dict[Account, set[str]] = {}
+        for queue in {one.queue for one in workloads}:
+            for account in cycle.tree.ledgers(queue, pool):
+                below.setdefault(account, set()).add(queue)
+        for account in [one for one in below if one.limit]:
+            asked = [cycle.asked(one, pool) if one.queue in below[account] else {} for one in workloads]
+            for resource, limit in account.limit.items():
+                more = np.array([amounts.get(resource, 0) for amounts in asked], np.int64)
+                over = (more > 0) & (account.held[resource] + np.cumsum(more) > limit)
+                count = min([count, *np.flatnonzero(over)[:1].tolist()])
+        return count
+
+
+def _keys(node: QueueNode, count: int) -> Values:
+    """float64[key, start]: what `Order` compares, the name apart, before each of so many starts alike."""
+    keys, starts = np.zeros((8, count)), np.arange(count)
+    for held, resource, more, share, owed in node.terms:
+        now = held[resource] + more * starts
+        due, then = max(share, owed), now + more
+        keys[0] += now > share
+        keys[1] += then > owed
+        keys[3] += not share and more > 0
+        keys[4:6] = np.maximum(keys[4:6], (then / due, now / due) if due else (then * NO_SHARE, now * NO_SHARE))
+    keys[:4] = keys[:4] > 0
+    assert node.branch is not None
+    queue = node.branch.queue
+    keys[2], keys[6], keys[7] = -queue.priority, node.size, queue.created
+    return keys
