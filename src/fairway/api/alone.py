@@ -6,11 +6,15 @@ was told of. What binding writes on it tells it from a pod that has a Workload: 
 own. What it used is charged when it is over; `fairway.dev/charged` on it says that this was done.
 """
 
+from functools import lru_cache
+
+import msgspec
 from msgspec.structs import replace
 
 from . import conditions as words
 from . import objects, owners
 from .forms.batch import MAIN
+from .names import name_of
 from .objects import (
     ACTIVE,
     ASSIGNED,
@@ -26,14 +30,17 @@ from .objects import (
     SCHEDULER,
     Condition,
     Metadata,
+    OwnerReference,
     PodObject,
     PodTemplate,
 )
 from .pods import is_disrupted, is_lost
-from .types import AdmissionStatus, NodePods, PodSetNodes, PodSetSpec, WorkloadObject, WorkloadStatus
+from .types import AdmissionStatus, NodePods, PodSetNodes, PodSetSpec, WorkloadObject, WorkloadSpec, WorkloadStatus
 from .workloads import condition
 
 NOTIFY = f"{objects.GROUP}/notify"
+TOLD = frozenset((ASSIGNED, ATTEMPT, CHARGED, POOL, objects.IDLE_SINCE))
+"""Annotations that say nothing of what it asks for."""
 
 
 def is_plain(pod: PodObject) -> bool:
@@ -44,6 +51,11 @@ def is_plain(pod: PodObject) -> bool:
     is_ours = pod.spec.scheduler_name == SCHEDULER or any(one.name == GATE for one in pod.spec.scheduling_gates)
     is_wordless = is_active and NOTIFY not in meta.annotations
     return QUEUE in meta.labels and is_ours and is_wordless and not owners.group_of(meta, pod.spec)
+
+
+def is_alone(said: WorkloadObject) -> bool:
+    """Whether it is read off its pod, and written nowhere."""
+    return not said.metadata.resource_version
 
 
 def is_its_own(pod: PodObject) -> bool:
@@ -63,24 +75,36 @@ def workload_of_pod(pod: PodObject) -> WorkloadObject | None:
     is_bound = is_its_own(pod)
     if not is_bound and (pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or not is_plain(pod)):
         return None
-    made, meta = owners.pod(pod), pod.metadata
+    meta, spec = pod.metadata, _wanted(_likeness(pod))
     gone = meta.deletion_timestamp if not is_disrupted(pod.status) else None
     is_owed = is_bound and CHARGED not in meta.annotations
-    about = replace(
-        made.metadata, uid=meta.uid, deletion_timestamp=gone, finalizers=(FINALIZER,) if is_owed else (),
-        deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
+    about = Metadata(
+        name_of("Pod", meta.name), meta.namespace, meta.uid, creation_timestamp=meta.creation_timestamp,
+        deletion_timestamp=gone, deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
+        owner_references=(OwnerReference("Pod", meta.name, meta.uid, "v1", controller=True),),
+        finalizers=(FINALIZER,) if is_owed else (),
     )  # fmt: skip
-    named = made.spec.priority_class_name or pod.spec.priority_class_name
-    podsets = (PodSetSpec(MAIN, 1, template=_template(pod)),)
-    spec = replace(made.spec, pod_sets=podsets, priority_class_name=named)
-    return replace(made, metadata=about, spec=spec, status=_status(pod) if is_bound else WorkloadStatus())
+    return WorkloadObject(about, spec, _status(pod) if is_bound else WorkloadStatus())
 
 
-def _template(pod: PodObject) -> PodTemplate:
-    """What it asks for, without what tells it from others: pods alike are read once."""
+def _likeness(pod: PodObject) -> bytes:
+    """What it asks for, without what tells it from others, as the volume of its token has a name of its own: pods
+    alike are read once, and share what they mean."""
     meta = pod.metadata
-    notes = {key: text for key, text in meta.annotations.items() if key in (FRACTION, GPU_MEMORY)}
-    return PodTemplate(Metadata(labels=meta.labels, annotations=notes), replace(pod.spec, node_name=""))
+    notes = {key: text for key, text in meta.annotations.items() if key.startswith(owners.PREFIX) and key not in TOLD}
+    claims = tuple(one for one in pod.spec.volumes if one.persistent_volume_claim.claim_name)
+    spec = replace(pod.spec, node_name="", volumes=claims)
+    return msgspec.json.encode(PodObject(Metadata(labels=meta.labels, annotations=notes), spec))
+
+
+@lru_cache(maxsize=1024)
+def _wanted(likeness: bytes) -> WorkloadSpec:
+    like = msgspec.json.decode(likeness, type=PodObject)
+    made, notes = owners.pod(like).spec, like.metadata.annotations
+    shared = {key: text for key, text in notes.items() if key in (FRACTION, GPU_MEMORY)}
+    template = PodTemplate(replace(like.metadata, annotations=shared), like.spec)
+    named = made.priority_class_name or like.spec.priority_class_name
+    return replace(made, pod_sets=(PodSetSpec(MAIN, 1, template=template),), priority_class_name=named)
 
 
 def _status(pod: PodObject) -> WorkloadStatus:

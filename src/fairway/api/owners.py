@@ -251,12 +251,6 @@ def owner_of(meta: objects.Metadata) -> tuple[str, str, str] | None:
     return (*LABELS[label], labels[label]) if label else (*kind_of(ref), ref.name)
 
 
-def is_part(meta: objects.Metadata) -> bool:
-    """Whether something that is queued as a whole controls it."""
-    owner = controller_of(meta)
-    return owner is not None and kind_of(owner) in OWNERS
-
-
 def group_of(meta: objects.Metadata, spec: objects.PodSpec | None = None) -> str:
     """The name of the gang a bare pod is in; "" for none."""
     if own := meta.labels.get(objects.GROUP_NAME, ""):

@@ -172,6 +172,11 @@ def priority_class(spec: types.WorkloadSpec, default: str) -> str:
     return next(named, "" if any(pod.priority is not None for pod in pods) else default)
 
 
+def podsets_of(said: types.WorkloadObject) -> tuple[engine.PodSet, ...]:
+    """What its pods ask for, without their surroundings."""
+    return _podsets(said.spec, said.metadata.namespace, Reading())
+
+
 def _podsets(spec: types.WorkloadSpec, namespace: str, reading: Reading) -> tuple[engine.PodSet, ...]:
     if not spec.pod_sets:
         raise Malformed("absent; at least one podset is needed", "spec.podSets")
@@ -313,8 +318,12 @@ def _placement(said: types.PodSetNodes) -> engine.PodSetPlacement:
     return engine.PodSetPlacement(said.name, tuple(one for one in nodes if one.count))
 
 
+def pods_of(said: types.NodePods) -> int:
+    return len(said.devices) or 1 if said.count is None else said.count
+
+
 def _node_share(said: types.NodePods) -> engine.NodeShare:
-    count = len(said.devices) or 1 if said.count is None else said.count
+    count = pods_of(said)
     if said.devices and len(said.devices) != count:
         raise Malformed(f"found those of {len(said.devices)} pods; those of count, {count}, are allowed", "devices")
     return engine.NodeShare(said.node, count, said.devices)

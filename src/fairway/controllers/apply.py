@@ -16,6 +16,7 @@ from math import inf
 from typing import TypeGuard
 
 from fairway.api import conditions
+from fairway.api.alone import is_alone
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.engine import (
@@ -43,7 +44,7 @@ from .means import Means
 from .pause import Pauses
 from .status import Said, holds, since
 from .waits import Waits
-from .workloads import Life, gpus_of, is_alone, served
+from .workloads import Life, gpus_of, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class Writer:
         self._decided: dict[str, Decided] = {}
         self._after: defaultdict[str, list[Decided]] = defaultdict(list)
         self.waits = Waits(means, tend=self.agenda.note, is_decided=self._decided.__contains__)
+
+    def note(self, key: str) -> None:
+        """Something happened to a workload: it gets a turn, unless there is nothing to do."""
+        if not self.life.rests(key):
+            self.agenda.note(key)
 
     @property
     def is_writing(self) -> bool:
@@ -177,7 +183,7 @@ class Writer:
             await self._carry_out(key, decided)
         else:
             await self.waits.tell_first(key)
-        return await self.life.tend(self.means.cases.case(key))
+        return None if self.life.rests(key) else await self.life.tend(self.means.cases.case(key))
 
     async def _carry_out(self, key: str, decided: Decided) -> None:
         started = self.means.now()

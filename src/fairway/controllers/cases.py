@@ -95,6 +95,10 @@ class Cases:
             self.lost_since.setdefault(key, now)
         return key
 
+    def has_moved(self, pod: PodObject) -> bool:
+        """Whether a pod that is known is of another workload than it was."""
+        return self._keys.get(pod.metadata.uid) not in (None, self.key_of_pod(pod))
+
     def came(self, key: str, seen: Object | None) -> None:
         """Remembers the version at which an owner was first seen: its place among those of the same second."""
         if seen is None:
@@ -141,10 +145,20 @@ class Cases:
 
     def _dated(self, key: str, read: WorkloadObject) -> WorkloadObject:
         """With what its own object would say, too."""
-        meta, name = read.metadata, priority_class(read.spec, default_class(self.view.classes))
-        notes = {SUBMITTED: time_text(self.submitted(key, meta.creation_timestamp, now=0.0))}
-        spec = replace(read.spec, priority_class_name=name)
+        meta, spec, known = read.metadata, read.spec, self.view.workloads.get(key)
+        if known is not None and known.metadata.uid == meta.uid:
+            notes = known.metadata.annotations  # when it was made does not change
+        else:
+            notes = {SUBMITTED: time_text(self.submitted(key, meta.creation_timestamp, now=0.0))}
+        if (name := priority_class(spec, default_class(self.view.classes))) != spec.priority_class_name:
+            spec = replace(spec, priority_class_name=name)
         return replace(read, metadata=replace(meta, annotations=notes), spec=spec)
+
+    def is_strange(self, key: str) -> bool:
+        """Whether all pods under a key are left to other schedulers, and no owner that is queued as a whole has it."""
+        pods = self.pods_of.get(key, {}).values()
+        is_whole = key.partition("/")[2].partition("-")[0] in WORDS
+        return not is_whole and not any(map(_is_left_to_us, pods))
 
     def priority(self, key: str) -> int:
         """Of a workload that no decision knows yet, as far as its owner tells at a glance: what is made first."""

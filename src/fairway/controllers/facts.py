@@ -19,6 +19,7 @@ from itertools import chain
 from typing import TypeVar
 
 from fairway.api import nodes, pods, queues, workloads
+from fairway.api.alone import is_alone
 from fairway.api.names import PARTING
 from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject
 from fairway.api.owners import GROUPS, OWNERS
@@ -83,9 +84,6 @@ class Facts:
             self._tell(name, key, self._read(key, read, new) if new else None)
             if isinstance(seen, DisruptionBudgetObject) and seen.spec.selector:
                 self._select(pods.selectable(pods.selector(seen.spec.selector)))
-        elif isinstance(seen, PodObject):
-            self._stale.add(self.cases.key_of_pod(seen))
-            self._select(pods.selected_by(seen))
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             self._stale.update(self.cases.moved(kind, seen))
         elif kind == kinds.WORKLOADS:
@@ -96,6 +94,11 @@ class Facts:
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
         if kind == kinds.QUEUES and new is None:
             self._tell("Queue", key, None)
+
+    def note_pod(self, key: str, seen: PodObject) -> None:
+        """A pod of the workload changed."""
+        self._stale.add(key)
+        self._select(pods.selected_by(seen))
 
     def _select(self, *found: Iterable[pods.Selected]) -> None:
         """Read anew the pods with generated labels that no selector read before."""
@@ -179,7 +182,7 @@ class Facts:
         if fact is None:
             self.promises.pop(key, None)
             self.refusals.pop(key, None)
-        parting = self._settle_parting(key, fact)
+        parting = self._settle_parting(key, fact, said)
         held = _nodes_of(fact) if isinstance(fact, Running) else frozenset()
         before, now = self._foreign.pop(key, set()), {}
         pause = self._read(key, workloads.pause, said) if said else None
@@ -194,14 +197,15 @@ class Facts:
             self._foreign[key] = set(now)
         self._tell("Workload", key, fact)
 
-    def _settle_parting(self, key: str, fact: Fact | None) -> list[PodObject]:
+    def _settle_parting(self, key: str, fact: Fact | None, said: WorkloadObject | None) -> list[PodObject]:
         """The pods of a running workload that have no place in it, told anew once its admission is what was planned; of
-        one that is over all that are on nodes yet."""
+        one that is over all that are on nodes yet. A pod that is its own Workload is in its place."""
         if isinstance(fact, Ended) and (left := self._left_behind(key)):
             self._shrinks.pop(key, None)
             self._part(left, left.admission.podsets)
             return [pod for pod in self._pods(key) if holds_room(pod)]
-        if not isinstance(fact, Running) or fact.is_leaving or fact.is_promised:
+        is_settled = isinstance(fact, Running) and not fact.is_leaving and not fact.is_promised
+        if not isinstance(fact, Running) or not is_settled or (said and is_alone(said)):
             self._shrinks.pop(key, None)
             self._parting.pop(key, None)
             self._tell("Workload", key + PARTING, None)
@@ -241,11 +245,12 @@ class Facts:
         self._tell("Workload", key, self._parting.get(one.workload.key))
 
     def _fact(self, key: str, said: WorkloadObject, reading: workloads.Reading) -> Fact | None:
-        case = self.cases.case(key)
-        outcome = case.owner.outcome() if case.owner else None
-        is_done = isinstance(case.owner, JobOwner) and case.owner.is_done(case.pods)
-        if (outcome or is_done) and said.metadata.deletion_timestamp is None:
-            return Ended(key, outcome.succeeded if outcome else True)
+        if not is_alone(said):
+            case = self.cases.case(key)
+            outcome = case.owner.outcome() if case.owner else None
+            is_done = isinstance(case.owner, JobOwner) and case.owner.is_done(case.pods)
+            if (outcome or is_done) and said.metadata.deletion_timestamp is None:
+                return Ended(key, outcome.succeeded if outcome else True)
         fact = workloads.fact(said, reading)
         if isinstance(fact, Running):
             return self._standing(key, fact)
@@ -255,15 +260,15 @@ class Facts:
         """A promise that this process did not make is none: who leaves for it is not known, so it is decided anew."""
         if not fact.is_promised or fact.is_leaving:
             self.promises.pop(key, None)
-            lost = self.cases.lost_since.get(key) if fact.lost else None
-            return replace(fact, lost_since=lost)
+            return replace(fact, lost_since=self.cases.lost_since.get(key)) if fact.lost else fact
         promised, after = self.promises.get(key, (None, ()))
         is_known = fact.admission.is_same(promised)
         return replace(fact, waits_for=after) if is_known else self._waiting(key, fact.workload)
 
     def _waiting(self, key: str, fact: Workload) -> Workload:
         gates = pods.gates(self._pods(key))
-        fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after), gates=gates)
+        if gates or fact.after:
+            fact = replace(fact, after=tuple(self.names.meant(one, key) for one in fact.after), gates=gates)
         if refusal := self.refusals.get(key):
             return replace(fact, backs_off_until=max(refusal.until, fact.backs_off_until or 0.0), refused=refusal.why)
         return fact

@@ -26,6 +26,10 @@ class Names:
 
     def note(self, key: str, old: WorkloadObject | None, new: WorkloadObject | None) -> set[str]:
         """A Workload came, went or changed; the keys of those who asked for what it is or was called."""
+        is_suspended = new is not None and not new.spec.may_run and not is_over(new.status)
+        has_turned = is_suspended != (key in self._suspended)
+        if old and new and not has_turned and old.metadata.owner_references == new.metadata.owner_references:
+            return set()
         before, now = _names(old and old.metadata), _names(new and new.metadata)
         is_cancelled = old is not None and new is None and not is_over(old.status)
         for name in before ^ now:
@@ -37,8 +41,7 @@ class Names:
                 del self._keys[name]
         while len(self._cancelled) > MOST_GONE:
             del self._cancelled[next(iter(self._cancelled))]
-        is_suspended = new is not None and not new.spec.may_run and not is_over(new.status)
-        turned = before | now if is_suspended != (key in self._suspended) else before ^ now
+        turned = before | now if has_turned else before ^ now
         (self._suspended.add if is_suspended else self._suspended.discard)(key)
         return {asker for name in turned for asker in self._askers.pop(name, ())}
 

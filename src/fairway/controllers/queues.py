@@ -37,6 +37,8 @@ from fairway.engine import (
     Queue,
     Snapshot,
     amounts,
+    counted,
+    counts_of,
     invalid_parent,
     learn,
 )
@@ -270,11 +272,16 @@ def summed(snapshot: Snapshot, own: Mapping[tuple[str, ...], int]) -> Counter[tu
 
 def usage_of(snapshot: Snapshot) -> Mapping[Cell, int]:
     """What each queue holds, with all below it; of its paused workloads the memory."""
-    held: Counter[tuple[str, ...]] = Counter()
+    alike: Counter[tuple[str, str, int, tuple[int, ...]]] = Counter()  # podsets alike are one object
+    podsets = {id(one.workload.podsets): one.workload.podsets for one in snapshot.running}
     for one in snapshot.running:
-        for resource, amount in held_by(one.workload, one.admission).items():
+        asked = one.workload.podsets
+        alike[one.workload.queue, one.admission.pool, id(asked), counts_of(asked, one.admission)] += 1
+    held: Counter[tuple[str, ...]] = Counter()
+    for (queue, pool, shape, counts), number in alike.items():
+        for resource, amount in counted(podsets[shape], counts, 0).items():
             if resource != PODS and amount:
-                held[one.workload.queue, one.admission.pool, resource] += amount
+                held[queue, pool, resource] += amount * number
     for pod in snapshot.pods:
         if pod.pause and (row := snapshot.row_of.get(pod.node)) is not None and snapshot.pool_of[row] >= 0:
             pool = snapshot.pools[snapshot.pool_of[row]].name

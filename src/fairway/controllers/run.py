@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import structs
 
 from fairway import LEASE
+from fairway.api.alone import is_alone
 from fairway.api.objects import FINALIZER, NamespaceObject, Object, PodObject, PriorityClassObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
@@ -54,7 +55,6 @@ from .scheduler import Scheduler
 from .status import Said, finish, holds, is_over, since
 from .view import View
 from .webhook import Address, Door
-from .workloads import is_alone
 
 RECORDINGS = 20
 LATE_SECONDS = 10.0  # a line that is this late may be lost in a crash
@@ -166,21 +166,21 @@ class Control:
         seen = new or old
         assert seen is not None
         means = self._means
-        if isinstance(old, PodObject) and isinstance(new, PodObject):
-            keys = self._cases.key_of_pod(old), self._cases.key_of_pod(new)
-            if keys[0] != keys[1]:
+        if isinstance(seen, PodObject):
+            if isinstance(old, PodObject) and isinstance(new, PodObject) and self._cases.has_moved(new):
                 self._changed(kind, old, None)  # it is of another workload now
                 old = None
-        if isinstance(seen, PodObject):
             key = self._cases.note(old, new, now=means.now())  # type: ignore[arg-type]
-            self._writer.agenda.note(key)
             self._stands(key)
             if isinstance(old, PodObject) and holds_room(old) and not (new and holds_room(new)):
                 self._scheduler.freed.set()
             self._idle.note(self._view.workloads.get(key))
             if key in self._view.workloads:
                 self._log(pod_failed(old, new, key))  # type: ignore[arg-type]
-        elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
+            means.facts.note_pod(key, seen)
+            means.wake()
+            return
+        if group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             for key in self._cases.moved(kind, seen):
                 self._writer.agenda.note(key)
             if group_kind(kind) in OWNERS:
@@ -205,7 +205,12 @@ class Control:
         means.wake()
 
     def _stands(self, key: str) -> None:
-        """A workload may be another now: its object, or the pod that it is."""
+        """A workload may be another now: its object, or the pod that it is; it gets a turn."""
+        self._see(key)
+        self._writer.note(key)
+
+    def _see(self, key: str) -> None:
+        """Keeps what a workload is now, and tells those that need to know."""
         means, known = self._means, self._view.workloads
         old, new = known.get(key), self._cases.workload(key)
         if old == new:
@@ -219,7 +224,6 @@ class Control:
         assert seen is not None
         if is_alone(seen):
             self._count(old, new)
-        self._writer.agenda.note(key)
         self._notices.note(seen)
         self._idle.note(new)
         self._accounts.note(old, new)

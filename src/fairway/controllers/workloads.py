@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fairway.api import conditions
-from fairway.api.alone import is_its_own, is_plain
+from fairway.api.alone import is_alone, is_its_own, is_plain
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
 from fairway.api.objects import (
@@ -43,7 +43,7 @@ from fairway.api.pods import is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, key_of, priority_class, workload
+from fairway.api.workloads import Reading, admission, key_of, pods_of, podsets_of, priority_class, workload
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.events import About
@@ -90,6 +90,17 @@ class Life:
     pauses: Pauses
     _resumed: dict[str, str] = field(default_factory=dict)  # by key, the version of a Job
     _lacking: dict[str, str] = field(default_factory=dict)  # by key, what was told of a group that is not whole
+
+    def rests(self, key: str) -> bool:
+        """Whether `tend` would do nothing, as for most pods: those of others, and those that are their own Workload
+        while all goes well."""
+        said, pods = self.means.view.workloads.get(key), self.means.cases.pods_of.get(key, {}).values()
+        if not pods or any(map(is_released, pods)):
+            return False
+        if said is None:
+            return self.means.cases.is_strange(key)
+        goes_well = (is_plain(pod) and not is_over(pod) and pod.metadata.deletion_timestamp is None for pod in pods)
+        return is_alone(said) and all(goes_well)
 
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
@@ -319,8 +330,8 @@ class Life:
             await self._cut(case.key, left)
             return self.means.now() + SETTLE_SECONDS
         uid = said.metadata.uid
-        is_alone = not any(is_of_others(pod, uid) for pod in case.pods)
-        if not is_alone and not (moved := adopted(placed, value, case.pods, uid)).is_same(placed):
+        is_shared = any(is_of_others(pod, uid) for pod in case.pods)
+        if is_shared and not (moved := adopted(placed, value, case.pods, uid)).is_same(placed):
             await self._cut(case.key, moved)
             return self.means.now() + SETTLE_SECONDS
         if (again := await self._count_lost(case, placed, owner)) is not None:
@@ -522,11 +533,6 @@ def _began(key: str, pods: Iterable[PodObject]) -> Iterator[tuple[str, str]]:
             yield BEGAN, pod.metadata.uid
 
 
-def is_alone(said: WorkloadObject) -> bool:
-    """Whether it is read off its pod, and written nowhere."""
-    return not said.metadata.resource_version
-
-
 def is_replica(owner: OwnerReference) -> bool:
     """Whether a workload of this owner is a replica, which may go though the owner stays."""
     return kind_of(owner) in OWNERS and OWNERS[kind_of(owner)].group != ""
@@ -548,8 +554,11 @@ def held_by(value: Workload, placed: Admission) -> dict[str, int]:
 
 def held_of(said: WorkloadObject) -> dict[str, int]:
     """What it holds now, in base units by resource."""
-    value, held = value_of(said), said.status.admission
-    return held_by(value, admission(held, value)) if held else {}
+    if said.status.admission is None:
+        return {}
+    placed = {part.name: sum(map(pods_of, part.nodes)) for part in said.status.admission.pod_sets}
+    podsets = podsets_of(said)
+    return counted(podsets, [placed.get(one.name, 0) for one in podsets], 0)
 
 
 def gpus_of(said: WorkloadObject) -> float:
