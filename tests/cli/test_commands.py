@@ -501,3 +501,17 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
 
 def test_the_cluster_of_a_machine_is_not_taken_apart(machine: Machine) -> None:
     assert "this is the cluster of `fairway up`; `fairway down` stops it" in machine.run("uninstall", "--yes", status=2)
+
+
+def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    words = [sys.executable, "-P", "-m", "fairway", "ls"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_that_is_ignored_as_after_nohup_stays_ignored(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos._exit(7)\n")
+    words = ["sh", "-c", 'trap "" INT; exec "$0" -P -m fairway ls', sys.executable]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (7, "")

@@ -74,7 +74,7 @@ def _kubeconfig(told: Told) -> dict[str, Any]:
     plugin = {
         "apiVersion": EXEC_VERSION, "interactiveMode": "Never", "provideClusterInfo": False,
         "command": sys.executable,  # -P: nothing of the folder in which kubectl runs is imported
-        "args": ["-P", "-m", "fairway.cli.main", *LOGIN], "env": environ,
+        "args": ["-P", "-m", "fairway", *LOGIN], "env": environ,
     }  # fmt: skip
     authority = base64.b64encode(told.authority.encode()).decode()
     return {
