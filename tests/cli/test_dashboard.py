@@ -61,12 +61,12 @@ def _load(machine: Machine) -> None:
     (machine.folder / "objects.yaml").write_text(OBJECTS)
     machine.kubectl("apply", "-f", str(machine.folder / "objects.yaml"))
     long, short = ("--time-limit", "10m", "--", "sleep", "300"), ("--time-limit", "3s", "--", "sleep", "2")
-    machine.run("submit", "-q", "--queue", "vision", "--gpus", "2", "--name", "first", *long)
+    machine.run("submit", "--quiet", "--queue", "vision", "--gpus", "2", "--name", "first", *long)
     machine.until("first", "Running")
-    machine.run("submit", "-q", "--queue", "vision", "--gpus", "2", "--name", "urgent", "--priority", "high", *short)
-    machine.run("submit", "-q", "--queue", "vision", "--gpus", "2", "--name", "next", "--priority", "high", *short)
+    machine.run("submit", "--quiet", "-q", "vision", "--gpus", "2", "--name", "urgent", "--priority", "high", *short)
+    machine.run("submit", "--quiet", "--queue", "vision", "--gpus", "2", "--name", "next", "--priority", "high", *short)
     machine.until("next", "Succeeded")
-    machine.run("submit", "-q", "--queue", "vision", "--gpus", "1", "--name", "last", *long)
+    machine.run("submit", "--quiet", "--queue", "vision", "--gpus", "1", "--name", "last", *long)
 
 
 def asked(address: str, query: str) -> list[object]:

@@ -213,7 +213,7 @@ def test_a_submission_says_where_it_starts_or_why_it_waits(machine: Machine) -> 
 
 
 def test_for_scripts_only_the_name_is_printed(machine: Machine) -> None:
-    assert machine.run("submit", "-q", "--name", "alone", "--", "true") == "alone\n"
+    assert machine.run("submit", "--quiet", "--name", "alone", "--", "true") == "alone\n"
     assert machine.run("submit", "-o", "name", "--name", "alone-2", "--", "true") == "alone-2\n"
 
 

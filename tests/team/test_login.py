@@ -66,7 +66,7 @@ def anns(team: Box) -> str:
     secret = {"metadata": {"name": "key"}, "stringData": {"word": "sesame"}}
     assert team.ask("ann", ["POST", f"/api/v1/namespaces/{space}/secrets", secret])[0][0] == 201
     program = ["sh", "-c", "echo hello; sleep 600"]
-    team.run("ann", "fairway", "submit", "-q", "--name", "long", "--cpus", "0.1", "--", *program)
+    team.run("ann", "fairway", "submit", "--quiet", "--name", "long", "--cpus", "0.1", "--", *program)
     team.run("ann", "fairway", "wait", "--for", "started", "long")
     return space
 
@@ -100,7 +100,7 @@ def test_no_user_reads_the_logs_of_another_by_a_uid_or_a_path(team: Box, anns: s
     uid = workload["metadata"]["uid"]
     while team.ask("ann", ["GET", f"{kept.format(anns, 'long')}/log"]) != [(200, "hello\n")]:
         assert "running" in team.run("ann", "fairway", "ls")
-    team.run("bob", "fairway", "submit", "-q", "--name", "own", "--cpus", "0.1", "--", "sleep", "600")
+    team.run("bob", "fairway", "submit", "--quiet", "--name", "own", "--cpus", "0.1", "--", "sleep", "600")
     own, dots = kept.format(team.name("bob"), "own"), "..%2F..%2F"
     paths = [f"{own}/log?uid={uid}", f"{own}/attempts?uid={uid}", f"{own}/log?uid={dots}{anns}%2Fjob-long%2F{uid}",
              f"{own}/log?uid={dots}{dots}{dots}..{team.home('bob')}".replace("..%2F/", "..%2F")]
@@ -219,11 +219,11 @@ def test_commands_work_for_a_plain_user(team: Box, anns: str, command: str) -> N
 
 
 def test_what_a_user_may_not_read_is_worked_out_without_the_names_of_others(team: Box) -> None:
-    team.run("eve", "fairway", "submit", "-q", "--name", "hers", "--gpus", "3", "--cpus", "0.1", "--", "sleep", "600")
+    team.run("eve", "fairway", "submit", "--name", "hers", "--gpus", "3", "--cpus", "0.1", "--", "sleep", "600")
     team.run("eve", "fairway", "wait", "--for", "started", "hers")
     said = team.run("ann", "fairway", "submit", "--dry-run", "--gpus", "4", "--cpus", "0.1", "--", "true")
     assert "needs 4 GPUs" in said and "1 workload of queue speech" in said
-    team.run("ann", "fairway", "submit", "-q", "--name", "four", "--gpus", "4", "--cpus", "0.1", "--", "true")
+    team.run("ann", "fairway", "submit", "--quiet", "--name", "four", "--gpus", "4", "--cpus", "0.1", "--", "true")
     why = team.run("ann", "fairway", "why", "four")
     assert "1 workload of queue speech" in why and "with 1 GPU it would start now" in why
     said += why

@@ -25,7 +25,7 @@ _OPTIONS = (
                  help="What workers do when their number changes; default: restart."),
     click.option("--cpus", metavar="N", help="CPUs of each worker; default: 1."),
     click.option("--memory", metavar="SIZE", help="Memory of each worker, e.g. 32Gi."),
-    click.option("--queue", metavar="QUEUE", help="The queue; default: the namespace's, else default."),
+    click.option("-q", "--queue", metavar="QUEUE", help="The queue; default: the namespace's, else default."),
     click.option("--priority", metavar="CLASS", help="A PriorityClass."),
     click.option("--preemptible/--no-preemptible", default=None, help="Whether it may be stopped for other work."),
     click.option("--image", metavar="IMAGE", help="A container image; needed on a real cluster."),
@@ -52,7 +52,7 @@ _OPTIONS = (
     click.option("--ignore-unsupported", is_flag=True, help="Leave out #SBATCH lines that mean nothing here."),
     click.option("--watch", is_flag=True, help="Show its queue, live, until it runs."),
     click.option("--dry-run", is_flag=True, help="Say when and where it would start, and what it would evict."),
-    click.option("-q", "--quiet", is_flag=True, help="Print its name alone, at once; as -o name."),
+    click.option("--quiet", is_flag=True, help="Print its name alone, at once; as -o name."),
     click.option("-o", "--output", type=click.Choice(OUTPUTS), default="table", show_default=True, help="The format."),
 )
 
