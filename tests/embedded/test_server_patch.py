@@ -1,5 +1,7 @@
 """Strategic merge: keyed lists, and the directives that kubectl writes."""
 
+import asyncio
+
 import pytest
 from inprocess import MAPS, MERGE, Api
 
@@ -75,3 +77,14 @@ async def test_what_was_never_applied_has_managers_from_its_first_apply_on(api: 
     thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"y": "1"}}
     applied = await api.ok("PATCH", f"{MAPS}/a", thing, "application/apply-patch+yaml", fieldManager="one")
     assert [each["manager"] for each in applied["metadata"]["managedFields"]] == ["one", "before-first-apply"]
+
+
+async def test_a_large_apply_in_yaml_holds_up_no_other_request(api: Api) -> None:
+    data = "".join(f"  k{number}: value {number}\n" for number in range(30_000))
+    thing = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{data}".encode()
+    media = "application/apply-patch+yaml"
+    applied = asyncio.create_task(api.ok("PATCH", f"{MAPS}/a", thing, media, fieldManager="one"))
+    await asyncio.sleep(0)
+    assert await api.names(MAPS) == []
+    assert not applied.done()
+    assert len((await applied)["data"]) == 30_000

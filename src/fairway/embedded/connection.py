@@ -31,8 +31,7 @@ TRIM_AFTER = 100  # closed connections
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`idle_seconds` bounds keep-alive and the head of a request; `write_seconds` how long a client may not read,
-    unless it reads a log."""
+    """`idle_seconds`: for keep-alive and a request's head; `write_seconds`: without reading, but of a log."""
 
     connections: int = 512
     handshake_seconds: float = 10.0

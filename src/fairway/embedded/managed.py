@@ -58,8 +58,7 @@ Managers = dict[Manager, tuple[str, AbstractSet[Path]]]
 
 
 def applied(schema: Schema, old: Thing | None, config: Thing, who: Manager, *, now: float, force: bool) -> Thing:
-    """The object that `config` makes of `old`, with its managers. Failure 409 where it says otherwise than others, but
-    not by `force`."""
+    """The object that `config` makes of `old`, with its managers. 409 where others say otherwise, unless `force`."""
     own, at = _of(who, fields(schema, config)), time_text(int(now))
     if old is None:
         return _with(config, {who: (at, own)})

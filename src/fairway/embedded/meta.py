@@ -97,5 +97,4 @@ def _name_faults(resource: Resource, name: str) -> Iterator[Cause]:
         if not LABEL.fullmatch(name):
             yield wrong("metadata.name", name, SAY_LABEL if len(name) <= 63 else "must be no more than 63 characters")
     elif not SUBDOMAIN.fullmatch(name):
-        yield wrong("metadata.name", name,
-                    SAY_SUBDOMAIN if len(name) <= 253 else "must be no more than 253 characters")
+        yield wrong("metadata.name", name, SAY_SUBDOMAIN if len(name) <= 253 else "must be no more than 253 characters")

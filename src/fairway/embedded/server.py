@@ -20,7 +20,7 @@ from fairway.embedded.access.authenticate import Authenticator, identify, known,
 from fairway.embedded.access.identity import ACCOUNT, ADMIN, Identity
 from fairway.embedded.access.tokens import ISSUER, Tokens
 from fairway.embedded.budgets import keep_counts
-from fairway.embedded.call import Call, read
+from fairway.embedded.call import APPLY_YAML, Call, read
 from fairway.embedded.collect import Collector
 from fairway.embedded.database import Full
 from fairway.embedded.discovery import discover
@@ -28,6 +28,7 @@ from fairway.embedded.disk import usage
 from fairway.embedded.errors import Failure, bad_request, method_not_allowed, no_such_path
 from fairway.embedded.forward import tunnel
 from fairway.embedded.gate import CONTROLLER
+from fairway.embedded.patch import configuration
 from fairway.embedded.registry import Registry, Write
 from fairway.embedded.store import TooLarge, encode
 from fairway.kube.transport import Request, Response, Transport
@@ -45,8 +46,7 @@ _STREAMS: Mapping[str, logs.Verb] = {
 }
 
 Verb = Callable[[Registry, Call], Response]
-_ONE: Mapping[str, Verb] = {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch,
-                            "DELETE": writing.delete}
+_ONE: Mapping[str, Verb] = {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch, "DELETE": writing.delete}
 _MANY: Mapping[str, Verb] = {"GET": reading.list_, "POST": writing.create, "DELETE": writing.delete_collection}
 _PARTS: Mapping[str, Mapping[str, Verb]] = {
     "status": {"GET": reading.get, "PUT": writing.update, "PATCH": writing.patch},
@@ -80,8 +80,7 @@ class Server:
         await roles.begin(self.registry)
 
     async def tend(self) -> None:
-        """Runs as a task until the store closes: what goes with what is gone, the counts of budgets, and the rules that
-        roles gather."""
+        """Until the store closes: removes dependents of what is gone, counts for budgets, gathers rules of roles."""
         async with asyncio.TaskGroup() as group:
             group.create_task(Collector(self.registry).run())
             group.create_task(keep_counts(self.registry))
@@ -135,6 +134,9 @@ class Server:
         if call.method in ("GET", "POST") and (stream := _STREAMS.get(f"{call.resource.name}/{call.subresource}")):
             return await stream(self.registry, call, self.kubelet)
         verb = _verb(call)
+        if (call.method, call.media) == ("PATCH", APPLY_YAML):  # on a thread a large one holds up no other request
+            said = await self.registry.clock.in_thread(partial(configuration, request.body))
+            call = replace(call, request=replace(request, body=encode(said)))
         if call.method == "GET":
             return sight.narrowed(self.registry.access, call, verb(self.registry, call))
         async with self._lane(who.name):
@@ -166,7 +168,7 @@ class Server:
         return response
 
     async def _check_disk(self, call: Call) -> None:
-        """Refuses what would grow on a full disk: objects of people, and what controllers make of them by the dozen."""
+        """Refuses what grows on a full disk: objects of people, and of controllers GROWING."""
         if not _is_controller(call.user) or call.resource.name in GROWING:
             folder = await self.registry.store.full_disk()
             if folder is not None:
