@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from inprocess import MAPS, Api, api, config
 from test_up import client_of, is_running, run_pod, start
@@ -15,12 +16,15 @@ from test_up import client_of, is_running, run_pod, start
 from fairway.clock import Clock
 from fairway.embedded.database import Database
 from fairway.embedded.disk import RESERVE_BYTES, usage
+from fairway.embedded.gate import CONTROLLER
 from fairway.embedded.up import UpError, down
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request
 
 MAPS_KIND = kinds.Kind("ConfigMap", "configmaps", "v1")
+EVENTS = "/api/v1/namespaces/default/events"
 KIB = 1 << 10
 
 
@@ -73,6 +77,25 @@ async def test_on_a_full_disk_objects_are_changed_and_deleted_and_none_is_made(s
     names = await again.names(MAPS)
     assert "after" in names and "old0" not in names
     await again.store.close()
+
+
+async def test_on_a_full_disk_the_record_of_a_cancelled_workload_is_kept_and_no_other_event(small_disk: Path):
+    server = await made(small_disk)
+    fill(small_disk / "junk")
+    for number in range(500):
+        if (await server.ask("POST", MAPS, config(f"new{number}") | {"data": {"x": "y" * 20_000}}))[0] == 507:
+            break
+    ask = server.server.spoken_by(CONTROLLER)
+
+    async def told(reason: str) -> int:
+        about = {"kind": "Workload", "name": "job-a", "namespace": "default"}
+        event = {"metadata": {"name": reason.lower()}, "involvedObject": about, "reason": reason}
+        headers = {"content-type": "application/json"}
+        return (await ask(Request("POST", EVENTS, (), headers, msgspec.json.encode(event)))).status
+
+    assert (await told("Admitted"), await told("Cancelled")) == (507, 201)
+    assert await server.names(EVENTS) == ["cancelled"]
+    await server.store.close()
 
 
 async def ended(client: Client, pod: Ref) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from fairway.api.objects import CANCELLED
 from fairway.embedded import attach, execute, logs, metrics, reading, scale, subresources, writing
 from fairway.embedded.access import accounts, reviews, roles, sight
 from fairway.embedded.access.ask import asked
@@ -35,6 +36,7 @@ from fairway.kube.transport import Request, Response, Transport
 
 _SYSTEM = f"{ACCOUNT}kube-system:"
 GROWING = ("pods", "events", "events.events.k8s.io")
+RECORD = encode(CANCELLED)  # the reason of an event that lists of what ended need
 SEATS = 2  # writes of controllers at once while a person's is under way; each commit serves as many
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -168,8 +170,8 @@ class Server:
         return response
 
     async def _check_disk(self, call: Call) -> None:
-        """Refuses what grows on a full disk: objects of people, and of controllers GROWING."""
-        if not _is_controller(call.user) or call.resource.name in GROWING:
+        """Refuses what grows on a full disk: objects of people, and of controllers GROWING, but no record of an end."""
+        if not _is_controller(call.user) or (call.resource.name in GROWING and RECORD not in call.request.body):
             folder = await self.registry.store.full_disk()
             if folder is not None:
                 raise Failure(507, "InsufficientStorage", "the disk is full and nothing new is created; delete jobs or "
