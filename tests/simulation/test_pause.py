@@ -212,6 +212,21 @@ def test_a_pause_is_not_lost_whichever_write_the_controllers_are_killed_at(to_di
         play(fatal, to_disk=to_disk)
 
 
+@pytest.mark.parametrize(("gpus", "seconds"), [(0, 30), (2, 190)])
+def test_the_more_gpu_memory_moves_the_longer_may_a_pause_take(gpus: int, seconds: int) -> None:
+    async def story(world: World) -> None:
+        await begun(world, job("train", seconds=1000, gpus=gpus), "job-train")
+        world.dead.add("n1")
+        await world.annotate("train", paused="true")
+        await world.clock.sleep(seconds - 2)
+        assert not await world.says_reason("job-train", "NotPaused")
+        await world.until(lambda: world.says_reason("job-train", "NotPaused"), seconds=5)
+        message = (await world.workload("job-train"))["status"]["message"]
+        assert f"its processes did not freeze within {seconds} s" in message
+
+    tell(story, able(cpu=2, gpus=4, labels={"nvidia.com/gpu.memory": "81920"}), queue={})
+
+
 # To disk, while memory is short
 
 

@@ -170,9 +170,7 @@ def is_released(pod: PodObject) -> bool:
     return RELEASED in pod.metadata.annotations
 
 
-def _settled(
-    placement: PodSetPlacement, pods: Sequence[PodObject]
-) -> tuple[list[Place | None], list[PodObject]]:
+def _settled(placement: PodSetPlacement, pods: Sequence[PodObject]) -> tuple[list[Place | None], list[PodObject]]:
     """The places, those taken out, and the pods on nodes without one. Who stays and came first is first served."""
     free: list[Place | None] = list(places(placement))
     held = sorted(filter(holds_room, _in_turn(pods)), key=lambda pod: pod.metadata.deletion_timestamp is not None)
@@ -250,9 +248,7 @@ async def remove(client: Client, pods: Iterable[PodObject]) -> None:
             await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
 
 
-async def take_back(
-    client: Client, pods: Iterable[PodObject], workload: str, found_by: Iterable[str] = ()
-) -> None:
+async def take_back(client: Client, pods: Iterable[PodObject], workload: str, found_by: Iterable[str] = ()) -> None:
     """Removes surplus pods of a Workload. Their Job counts no failure of them; what else owns them hears that they go
     for the cluster's sake. `found_by`: as of `release`."""
     for pod in pods:

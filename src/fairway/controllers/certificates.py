@@ -96,8 +96,7 @@ class Certificates:
         return held
 
     async def _renew(self, secret: Thing | None, held: Served | None, names: list[str]) -> Served:
-        """Written over what was seen: of two replicas one is refused, and reads what the other wrote at its next
-        look."""
+        """Writes over what was seen: of two replicas one is refused, and reads at its next look what is there."""
         made = make(names, now=self.client.clock.now(), days=DAYS)
         if held:
             made = Served(made.authority + _first(held.authority), made.certificate, made.key)

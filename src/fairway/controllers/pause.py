@@ -15,6 +15,7 @@ on the workload needs memory to resume. Where a pod cannot be written, the workl
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fairway.api.nodes import devices
 from fairway.api.objects import FREEZE, FROZEN, NOT_SAVED, ON_DISK, SAVE, Condition, PodObject
 from fairway.api.pods import is_frozen, why_frozen
 from fairway.api.quantities import duration, time, time_text
@@ -29,7 +30,8 @@ from .means import Means
 from .status import Said, holds
 
 CANNOT = "CannotFreeze"
-PATIENCE = 30.0  # seconds in which all pods are frozen
+PATIENCE, COPIED_BYTES = 30.0, 1 << 30
+"""Seconds in which all pods are frozen, and one more for so much GPU memory: a PCIe link carries several times that."""
 SETTLE_SECONDS = 1.0
 
 
@@ -72,7 +74,14 @@ class Pauses:
                 memory = "written to disk; their memory is free" if paused.disk else "they keep their memory"
                 self._tell(case, "Paused", f"its processes are frozen on {pods[0].spec.node_name}; {memory}")
             return now + SETTLE_SECONDS
-        return time(paused.since) + PATIENCE
+        return time(paused.since) + self._patience(paused)
+
+    def _patience(self, paused: PausedStatus) -> float:
+        """Seconds in which it freezes; more where much GPU memory moves to the memory of its node."""
+        held = [(it.node, sum(map(len, it.devices))) for one in paused.admission.pod_sets for it in one.nodes]
+        nodes = [(self.means.view.nodes[name], count) for name, count in held if name in self.means.view.nodes]
+        moved = sum(each.memory for node, count in nodes for each in devices(node, count, ())[:count])
+        return PATIENCE + moved / COPIED_BYTES
 
     async def _mind_disk(self, case: Case, said: WorkloadObject, pods: list[PodObject]) -> None:
         """The next step of one at rest to disk; one that went there with its machine takes the same steps."""
@@ -96,7 +105,7 @@ class Pauses:
         refused = [found.message for pod in pods if (found := _told(pod)) and found.reason == CANNOT]
         placed = sum(it.count or 0 for one in paused.admission.pod_sets for it in one.nodes)
         here = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-        is_late = now >= time(paused.since) + PATIENCE
+        patience = self._patience(paused)
         if not said.spec.active:
             return "it was suspended"
         if paused.until and now >= time(paused.until):
@@ -107,8 +116,8 @@ class Pauses:
             return f"another workload needs its memory, and {unsaved[0]}"
         if not here or len(here) < min(case.owner.wanted(), placed) or not self._is_there(here[0].spec.node_name):
             return "its processes are gone"
-        if is_leaving and is_late and not all(is_frozen(pod.status) for pod in here):
-            return f"its processes did not freeze within {PATIENCE:.0f} s"
+        if is_leaving and now >= time(paused.since) + patience and not all(is_frozen(pod.status) for pod in here):
+            return f"its processes did not freeze within {patience:.0f} s"
         return ""
 
     def _is_there(self, name: str) -> bool:

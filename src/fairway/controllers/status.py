@@ -82,9 +82,7 @@ def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool =
     """What cannot start as things are is foretold no start."""
     phase, forecast = "Pending" if is_active else off(status).phase, None if said.reason in NEVER else status.forecast
     phase = "Paused" if status.paused else phase
-    return replace(
-        status, phase=phase, reason=said.reason, message=said.message, position=position, forecast=forecast
-    )
+    return replace(status, phase=phase, reason=said.reason, message=said.message, position=position, forecast=forecast)
 
 
 def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:

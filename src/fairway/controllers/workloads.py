@@ -237,8 +237,7 @@ class Life:
         return replace(said, spec=replace(said.spec, priority_class_name=name))
 
     async def _orphaned(self, case: Case, said: WorkloadObject) -> None:
-        """Its owner is gone, unless its user wrote it. Where nobody collects, we do; but never a bare pod that is being
-        made again."""
+        """Its owner is gone, or its user wrote it. Deletes the former, but no bare pod that is being made again."""
         is_between = holds(said.status, "Evicted") and said.status.admission is not None
         if is_between and not said.metadata.owner_references and MANIFESTS in said.metadata.annotations:
             await remake(self.means.client, said, ())
