@@ -165,7 +165,9 @@ async def test_what_a_user_tries_against_another_is_in_vain(team: Team):
     await team.client.create(SECRETS, {"metadata": meta, "stringData": {"k": "hidden"}})
     mounts = [{"name": "key", "mountPath": "/fairway-secret"}, {"name": "scratch", "mountPath": "/fairway-scratch"}]
     env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}]
-    script = f"cat /fairway-secret/k > /fairway-scratch/copy; cp /fairway-scratch/copy ~/private; echo done; {SLEEP}"
+    shared = f"fairway-{os.getpid()}"  # in /dev/shm, as programs make what they share among their processes
+    copies = f"(umask 077; cp /fairway-scratch/copy /dev/shm/{shared}); cp /fairway-scratch/copy ~/private"
+    script = f"cat /fairway-secret/k > /fairway-scratch/copy; {copies}; echo done; {SLEEP}"
     pod = await team.run(
         team.ann, "victim", script, container={"volumeMounts": mounts, "env": env},
         volumes=[{"name": "key", "secret": {"secretName": "key"}}, {"name": "scratch", "emptyDir": {}}],
@@ -185,6 +187,8 @@ async def test_what_a_user_tries_against_another_is_in_vain(team: Team):
         "the folder of all pods": f"ls {team.box.folder}",
         "a secret volume on disk": f"cat {volumes}/key/k",
         "a secret volume where it is mounted": f"cat /fairway-secret/k /proc/{process.pid}/root/fairway-secret/k",
+        "shared memory": f"cat /dev/shm/{shared}",
+        "the name of shared memory": f"rm /dev/shm/{shared} || mv /dev/shm/{shared} /dev/shm/{shared}-thief",
         "an emptyDir": f"cat {volumes}/scratch/copy /proc/{process.pid}/root/fairway-scratch/copy",
         "the environment": f"cat /proc/{process.pid}/environ",
         "memory": f"dd if=/proc/{process.pid}/mem bs=1 count=1",
@@ -200,6 +204,19 @@ async def test_what_a_user_tries_against_another_is_in_vain(team: Team):
     attempts = "\n".join(f"if ({command}) > /dev/null 2>&1; then echo '{what}'; fi" for what, command in tries.items())
     assert await team.said(team.bob, "thief", attempts) == ""
     assert await team.said(team.ann, "self", f"cat ~/private; kill -0 {process.pid} && echo may") == "hiddenmay\n"
+    assert await team.said(team.ann, "end", f"cat /dev/shm/{shared}; rm /dev/shm/{shared}") == "hidden"
+
+
+async def test_fairway_listens_on_no_abstract_socket_which_any_user_could_reach(team: Team):
+    pod = await team.run(team.ann, "listens", f"echo done; {SLEEP}")
+    await team.container(team.ann, "listens", "running")
+    process = team.process(pod)
+    numbers = set[str]()
+    for pid in (os.getpid(), process.ppid(), process.pid):
+        names = (os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink())
+        numbers |= {name[len("socket:[") : -1] for name in names if name.startswith("socket:[")}
+    sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    assert [each[7] for each in sockets if each[6] in numbers and each[7:] and each[7][0] == "@"] == []
 
 
 @pytest.mark.parametrize("sort", ["", "DirectoryOrCreate", "FileOrCreate"])
