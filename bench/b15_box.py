@@ -6,9 +6,9 @@ wait for the whole machine: how fast they are submitted, what commands, a cycle 
 successor starts, what cancelling 500 costs), `cycle` (the CPU of deciding and checking alone, when the first of as many
 has gone and runtimes were learned), `explained` (the CPU of finding what would help twelve gangs that wait for 30
 nodes), `team` (what `ls` costs one of ten users, each in a namespace with 500 jobs), `memory` (what the cluster holds
-as jobs come, end and are removed) and `pause` (how soon after a job is frozen the one runs that it gives way to, and
-how soon it goes on when that has ended). BENCH_JOBS stands in for 5,000 and for
-10,000. A run is valid if every command and job did what it was asked and no plan was refused. Where something else uses
+after each wave of jobs that came, ended and are removed, and whether it still grows) and `pause` (how soon after a job
+is frozen the one runs that it gives way to, and how soon it goes on when that has ended). BENCH_JOBS stands in for
+5,000. A run is valid if every command and job did what it was asked and no plan was refused. Where something else uses
 the machine, figures in seconds tell of that as well; the CPU beside them does not.
 """
 
@@ -53,7 +53,7 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.policies import PRESETS
 from fairway.referee import check
 
-ONE_SECOND, WAITING, FINISHED, GANGS = 400, 5_000, 10_000, 12
+ONE_SECOND, WAITING, GANGS, WAVES = 400, 5_000, 12, 5
 USERS = 1_000
 TEAM, EACH = 10, 500
 SWEEPS = 10
@@ -251,17 +251,18 @@ def _runs(at: int, node: str, queue: str) -> Running:
 
 
 async def memory(rounds: int) -> AsyncIterator[Figure]:
-    """Memory over jobs that end and are removed, in waves of a fifth each: after the first wave, and what each thousand
-    after it adds; at last what is left of as many as four waves that are queued at once."""
-    count, held = many(FINISHED), []
+    """Memory after each wave of jobs that end and are removed, and what each thousand adds in the second half of them:
+    what has a bound has reached it by then. At last what is left of two waves that are queued at once."""
+    each, held = max(1, many(WAITING) // WAVES), list[float]()
     async with box() as it:
-        for first in range(0, count, count // 5):
-            held.append(await _after(it, range(first, first + count // 5)))
-        peak = await _after(it, range(count, count + count // 5 * 4))
-        yield _sound(it, f"memory after {count // 5} jobs", held[:1], MIB)
-        more = (held[-1] - held[0]) / (0.8 * count / 1000)
-        yield _sound(it, f"each 1,000 of {count} more", [more], MIB, 1)
-        yield _sound(it, f"memory after {count // 5 * 4} at once", [peak], MIB)
+        for first in range(0, each * WAVES, each):
+            held.append(await _after(it, range(first, first + each)))
+            yield _sound(it, f"memory after {first + each} jobs", held[-1:], MIB)
+        half = WAVES // 2
+        more = 1000 * (held[-1] - held[half]) / (each * (WAVES - 1 - half))
+        yield _sound(it, f"each 1,000 more after {each * (half + 1)}", [more], MIB, 1)
+        peak = await _after(it, range(each * WAVES, each * (WAVES + 2)))
+        yield _sound(it, f"memory after {each * 2} at once", [peak], MIB)
 
 
 async def _after(it: Box, numbers: range) -> float:

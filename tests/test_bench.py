@@ -97,6 +97,16 @@ def test_the_parts_of_the_box_run_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(one.is_valid and one.value > 0 for one in figures)
 
 
+@pytest.mark.soak
+def test_memory_is_told_after_each_wave_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_PARTS", "memory")
+    monkeypatch.setenv("BENCH_JOBS", "10")
+    figures = list(b15_box.run(1))
+    waves = [f"B15 memory after {count} jobs" for count in (2, 4, 6, 8, 10)]
+    assert [one.name for one in figures] == [*waves, "B15 each 1,000 more after 6", "B15 memory after 4 at once"]
+    assert all(one.is_valid for one in figures)
+
+
 def write(folder: Path, name: str, jobs: int = 12) -> None:
     """A trace of four nodes in one pool, on which more is asked for than there is."""
     sized = ((at, 1 + at % 3) for at in range(jobs))
