@@ -56,7 +56,7 @@ def faded(sketch: Sketch) -> Sketch:
     return Sketch(tuple([(seconds, _less(weight)) for seconds, weight in sketch.points if weight > FAINT]))
 
 
-@lru_cache(1 << 16)
+@lru_cache(1 << 12)
 def _less(weight: float) -> float:
     return round(weight * KEEP, 3)
 
