@@ -5,7 +5,7 @@ from builders import job, node, pod, runs
 from places import draft_of, has, other, within
 
 from fairway.engine.explain import explain
-from fairway.engine.model import PodClass, PodSet, Pool, amounts
+from fairway.engine.model import Expression, PodClass, PodSet, Pool, amounts
 from fairway.engine.place import Ask, place
 from fairway.engine.plan import Facts, Reason
 
@@ -42,6 +42,15 @@ def test_what_no_node_holds_never_fits():
     assert why(job("a", gpus=9), node("n1", 8), node("n2", 8))[0] == Reason.NEVER_FITS
     assert why(job("a", gpus=4, count=5), node("n1", 8), node("n2", 8))[0] == Reason.NEVER_FITS
     assert why(job("a", gpus=1, pod={"node_selector": (("disk", "ssd"),)}), node("n1", 8))[0] == Reason.NEVER_FITS
+
+
+def test_of_several_pools_one_whose_nodes_take_the_pods_tells_why_it_never_fits():
+    pools = [Pool(name, (Expression("pool", "In", (name,)),)) for name in ("a100", "h100")]
+    nodes = [node(f"{one.name}-1", 8, labels={"pool": one.name}) for one in pools]
+    thing = job("a", gpus=9, pod={"node_selector": (("pool", "h100"),)})
+    draft = draft_of(*nodes, thing, pools=tuple(pools))
+    reason, facts = explain(draft, Ask(thing, (1,)), ("a100", "h100"))
+    assert (reason, facts.pool, facts.most_free) == (Reason.NEVER_FITS, "h100", 8000)
 
 
 def test_a_node_that_is_out_of_use_may_come_back():

@@ -62,14 +62,14 @@ def _in_place(draft: Draft, workload: Workload, there: Admission) -> Why:
     usual = GPU if asked.get(GPU) else CPU
     resource = next((name for name in TOLD if asked.get(name, 0) > free[name]), usual)
     blocking = [key for key, one in draft.running.items() if not there.nodes.isdisjoint(one.admission.nodes)]
-    needed = asked.get(resource, 0)
-    missing = max(0, needed - free[resource]) or None
+    missing = max(0, (needed := asked.get(resource, 0)) - free[resource]) or None
     return Reason.NO_ROOM, Facts(resource, needed, missing=missing, pool=there.pool, blocking=tuple(sorted(blocking)))
 
 
 def _closest(draft: Draft, ask: Ask, pools: Sequence[str]) -> Why:
-    told = [_in_pool(draft, ask, pool) for pool in pools]
-    return max(told, key=lambda one: RANK[one[0]], default=(Reason.NEVER_FITS, Facts(detail="no pool")))
+    """Of pools for the same reason, one with nodes that its pods may use."""
+    told = [_in_pool(draft, ask, pool) for pool in pools] or [(Reason.NEVER_FITS, Facts(detail="no pool"))]
+    return max(told, key=lambda one: (RANK[one[0]], one[1].most_free is not None))
 
 
 def could_hold(draft: Draft, ask: Ask, pools: Sequence[str]) -> bool:
