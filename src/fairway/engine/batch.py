@@ -6,7 +6,7 @@ queue larger, so their order is a merge, sorted at once. Limits are summed up, a
 list. A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -116,17 +116,20 @@ class Batch:
 
     def _within_limits(self, workloads: list[Workload]) -> int:
         """How many of these, from the first on, no limit forbids."""
-        cycle, pool, count = self.cycle, self.pools[0], len(workloads)
-        below: dict[Account, set[str]] = {}
-        for queue in {one.queue for one in workloads}:
-            for account in cycle.tree.ledgers(queue, pool):
-                below.setdefault(account, set()).add(queue)
-        for account in [one for one in below if one.limit]:
-            asked = [cycle.asked(one, pool) if one.queue in below[account] else {} for one in workloads]
+        tree, pool, count = self.cycle.tree, self.pools[0], len(workloads)
+        by_queue, rows = defaultdict[str, list[int]](list), defaultdict[Account, list[int]](list)
+        for row, one in enumerate(workloads):
+            by_queue[one.queue].append(row)
+        for queue, own in by_queue.items():
+            for account in tree.ledgers(queue, pool):
+                rows[account] += own if account.limit else ()
+        asked = {key: self.cycle.asked(one, pool) for key, one in {id(one.podsets): one for one in workloads}.items()}
+        for account, own in rows.items():
+            own.sort()
             for resource, limit in account.limit.items():
-                more = np.array([amounts.get(resource, 0) for amounts in asked], np.int64)
-                over = (more > 0) & (account.held[resource] + np.cumsum(more) > limit)
-                count = min([count, *np.flatnonzero(over)[:1].tolist()])
+                more = np.array([asked[id(workloads[row].podsets)].get(resource, 0) for row in own], np.int64)
+                over = np.flatnonzero((more > 0) & (account.held[resource] + np.cumsum(more) > limit))
+                count = min([count, *(own[at] for at in over[:1].tolist())])
         return count
 
 

@@ -82,7 +82,7 @@ class Cycle:
         for window in self.timeline.windows:
             self.wake(window.since)
             self.wake(window.until)
-        if any(queue.max_wait is not None for queue in self.snapshot.queues.values()):
+        if self.tree.has_max_wait:
             for one in self.snapshot.pending:
                 self.wake(one.submitted + self.tree.inherited(one.queue, "max_wait", inf))
 

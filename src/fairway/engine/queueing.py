@@ -288,9 +288,7 @@ Asks = Callable[[Workload], tuple[str, Demand]]
 class Order:
     """The heads of lines, one after the other, as the keys of their queues have it."""
 
-    def __init__(
-        self, draft: Draft, lines: Mapping[str, Queued], asks: Asks, *, is_steady: bool = True
-    ) -> None:
+    def __init__(self, draft: Draft, lines: Mapping[str, Queued], asks: Asks, *, is_steady: bool = True) -> None:
         """`is_steady`: workloads with the same podsets ask for the same."""
         self._tree, self._asks, self._is_steady = draft.tree, asks, is_steady
         self._has_pools = any(branch.queue.pools for branch in self._tree.branches.values())
@@ -441,7 +439,7 @@ def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:
         waiting.sort(key=tree.policy.ordering)
     else:
         ORDERS.get(order, by_priority)(waiting, tree)
-    if any(queue.max_wait is not None for queue in tree.snapshot.queues.values()):
+    if tree.has_max_wait:
         waiting.sort(key=lambda one: not is_aged(one, tree))
 
 

@@ -125,6 +125,7 @@ class QueueTree:
         self._limits: dict[str, tuple[float | None, float | None]] = {}  # default and strictest maximum, by queue
         self._settings: dict[tuple[str, str], object] = {}  # by queue and setting, None where no queue sets it
         self._allowed: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self.has_max_wait = any(queue.max_wait is not None for queue in snapshot.queues.values())
         self._grow()
         self._fill()
         self._divide(self.roots, self._dealt, dict.fromkeys(self._dealt, frozenset()))

@@ -237,9 +237,7 @@ class State:
                 return replace(running, admission=admission, waits_for=after, lost=(), lost_since=None)
             case Evict(admission=admission) if running:
                 saves = verdict.saves
-                return replace(
-                    running, is_leaving=True, is_pausing=verdict.pauses, is_saving=saves, moves_to=admission
-                )
+                return replace(running, is_leaving=True, is_pausing=verdict.pauses, is_saving=saves, moves_to=admission)
             case Resize(admission=admission) if running:
                 return replace(running, admission=admission, lost=(), lost_since=None)
             case Finish() if running:
