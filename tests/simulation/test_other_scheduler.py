@@ -73,6 +73,30 @@ def test_a_job_whose_pods_are_bound_before_its_turn_is_admitted_where_they_run()
     assert play(story, node("n1"), node("n2")) == ([{"node": "n1", "count": 2}], {"n1"}, "Adopted", True)
 
 
+def test_what_ran_before_fairway_came_is_adopted_before_anything_is_decided_about_it() -> None:
+    clock, sizes = VirtualClock(START), {"a": 1, "b": 2, "c": 1}
+
+    async def run() -> tuple[set[str], bool]:
+        async with cluster(clock, seeded(1), node("n1"), node("n2"), has_door=False) as world:
+            other = asyncio.create_task(bind_all(world, ["n1", "n2"]))
+            for name, size in sizes.items():
+                await world.apply(job(name, seconds=600, labels=LABELS, parallelism=size, completions=size))
+
+            async def ran() -> set[str]:
+                up = {it["metadata"]["uid"] for it in await world.pods() if it["status"].get("phase") == "Running"}
+                return up if len(up) == sum(sizes.values()) else set()
+
+            before = await world.until(ran)
+            world.start()
+            for name in sizes:
+                await world.until(lambda name=name: world.is_in(f"job-{name}", "Running"))
+            told = {(await conditions(world, f"job-{name}"))["Admitted"] for name in sizes}
+            other.cancel()
+            return told, await ran() == before
+
+    assert clock.run(run()) == ({"Adopted"}, True)
+
+
 def test_what_is_bound_to_a_full_node_counts_there_and_nothing_else_stops() -> None:
     async def story(world: World) -> list[Any]:
         await world.apply(*(job(name, seconds=30, cpu="3", labels=LABELS, backoffLimit=0) for name in "ab"))

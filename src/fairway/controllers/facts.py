@@ -30,7 +30,7 @@ from fairway.engine import Admission, Ended, Fact, Gone, PodSetPlacement, Runnin
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind
 
-from .bind import by_podset, holds_room, less, packed, place_of, strays
+from .bind import by_podset, holds_room, is_of_others, less, packed, place_of, strays
 from .cases import Cases, group_kind
 from .names import Names
 from .owner import JobOwner
@@ -254,7 +254,15 @@ class Facts:
         fact = workloads.fact(said, reading)
         if isinstance(fact, Running):
             return self._standing(key, fact)
-        return self._waiting(key, fact) if isinstance(fact, Workload) else fact
+        if not isinstance(fact, Workload):
+            return fact
+        return None if fact.is_active and self._is_bound(key, said) else self._waiting(key, fact)
+
+    def _is_bound(self, key: str, said: WorkloadObject) -> bool:
+        """Whether another scheduler bound pods of what waits: it is adopted or stopped before it is decided."""
+        theirs = (it for it in self._pods(key) if is_of_others(it, said.metadata.uid))
+        is_out = not (said.status.admission or said.status.paused)
+        return is_out and any(it.spec.node_name in self.view.nodes for it in theirs)
 
     def _standing(self, key: str, fact: Running) -> Running | Workload:
         """A promise that this process did not make is none: who leaves for it is not known, so it is decided anew."""
