@@ -252,17 +252,21 @@ async def test_rights_are_asked_once_for_all_namespaces_and_then_kept() -> None:
     assert reviews.count("Bearer ann") == 4
 
 
-async def test_operations_name_full_disks_and_each_line_has_a_section_in_the_runbook() -> None:
+async def test_operations_name_full_disks_and_each_line_leads_to_its_section_of_the_runbook() -> None:
     bad = node("n2")
     bad["status"]["conditions"].append({"type": "DiskPressure", "status": "True", "message": "3 GiB left"})
     late = workload("a/job-slow", "q", status={"reason": "Refused", "message": "a rule refused it"})
     async with board(node("n1", unschedulable=True), bad, queue("q"), late, lease(0.0)) as shown:
         text = await shown.page("/operations")
+        named = set(re.findall(r'href="/runbook\?section=([\w-]+)"', text))
+        advice = {it: await shown.page(f"/runbook?section={it}") for it in named}
+        whole = await shown.page("/runbook")
     for part in ("cordoned", "3 GiB left", "refused plan", "no decisions", "kubectl describe node n2"):
         assert part in text
     sections = {re.sub(r" ", "-", it.lower()) for it in re.findall(r"^## (.+)$", RUNBOOK.read_text(), re.MULTILINE)}
-    named = set(re.findall(r"runbook\.md#([\w-]+)", text))
-    assert len(named) >= 4 and named <= sections
+    assert len(named) >= 4 and all(text.count("<h2>") == 1 for text in advice.values())
+    assert set(re.findall(r'<h2><a href="/runbook\?section=([\w-]+)">', whole)) == sections
+    assert "<code>kubectl uncordon NODE</code>" in advice["unhealthy-nodes"]
     alerts = re.findall(r"alert: (\w+)", ALERTS.read_text())
     assert alerts and re.findall(r"runbook\.md#(\w+)", ALERTS.read_text()) == [it.lower() for it in alerts]
     assert {it.lower() for it in alerts} <= sections

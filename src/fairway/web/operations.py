@@ -1,8 +1,11 @@
-"""The view Operations: what is wrong, and what changed since a while ago; each with the line that looks closer."""
+"""The view Operations: what is wrong, and what changed since a while ago; each with the line that looks closer, and the
+section of the runbook. The runbook is a view of its own, so its links work wherever the page is served."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from heapq import nsmallest
+from importlib.resources import files
 from operator import attrgetter
 
 from .floor import NO_POOL, rows
@@ -61,6 +64,21 @@ def page(world: World, ask: Ask) -> Page:
     return drawn("operations", "Operations", facts, values, ask.before)
 
 
+def runbook(world: World, ask: Ask) -> Page:
+    """One section of the runbook, or all."""
+    section = ask.get("section")
+    facts = {"sections": {it: said for it, said in _sections().items() if section in ("", it)}, "is_whole": not section}
+    return drawn("runbook", "Runbook", facts, {})
+
+
+@cache
+def _sections() -> dict[str, tuple[str, str]]:
+    """Titles and texts of docs/start/runbook.md, by the words that its anchors have."""
+    _, *parts = (files("fairway.web") / "runbook.md").read_text().split("\n## ")
+    pairs = (it.split("\n", 1) for it in parts)
+    return {title.lower().replace(" ", "-"): (title, text) for title, text in pairs}
+
+
 def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
     is_fine, says = deciding(world, ask.now)
     if is_fine is False:
@@ -73,7 +91,7 @@ def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
     for row in sorted(rows(world), key=attrgetter("name")) if ask.sight.sees_nodes else ():
         name, line, link = row.name, f"kubectl describe node {row.name}", f"/now?q={row.name}"
         if row.problem not in ("", NO_POOL):
-            yield Trouble("node", name, link, None, row.problem, line, "unhealthy-nodes")
+            yield Trouble("node closed", name, link, None, row.problem, line, "unhealthy-nodes")
         for one in nodes[name].status.conditions:
             if one.type in PRESSURES and one.status == "True":
                 page = "disk" if one.type == "DiskPressure" else "unhealthy-nodes"

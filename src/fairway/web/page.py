@@ -19,6 +19,7 @@ from fairway.api.usage import hours
 
 from .access import Sight
 
+CODE, LINK = re.compile(r"`([^`]+)`"), re.compile(r"\[([^]]+)\]\([^)]+\)")
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 WINDOW = 200
 """Rows of a list that are sent at once."""
@@ -123,8 +124,8 @@ def _templates() -> Environment:
         loader=PackageLoader("fairway.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {"span": span, "number": number, "moment": time_text, "timed": timed,
-                      "hours": hours}  # fmt: skip
+    made.filters |= {"span": span, "number": number, "moment": time_text, "timed": timed, "hours": hours,
+                      "marked": marked}  # fmt: skip
     return made
 
 
@@ -146,3 +147,8 @@ def number(value: float) -> str:
 def timed(text: str) -> Markup:
     """A sentence whose timestamps a browser writes in its local time."""
     return Markup(STAMP.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(text))))
+
+
+def marked(text: str) -> Markup:
+    """A paragraph of Markdown: its code as such, of its links the words."""
+    return Markup(CODE.sub(r"<code>\1</code>", LINK.sub(r"\1", str(escape(text)))))

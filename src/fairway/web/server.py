@@ -41,8 +41,9 @@ STATIC = {"fairway.css": "text/css", "fairway.js": "text/javascript", "icon.svg"
 VIEWS = {
     "now": now.page, "waiting": waiting.page, "queues": queues.page, "timeline": timeline.page,
     "operations": operations.page, "usage": usage.page, "submit": submit.page, "workload": workload_page.page,
+    "runbook": operations.runbook,
 }  # fmt: skip
-MENU = [(name, name.capitalize()) for name in VIEWS if name != "workload"]
+MENU = [(name, name.capitalize()) for name in VIEWS if name not in ("workload", "runbook")]
 STOP_SECONDS = 0.5
 Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
 
