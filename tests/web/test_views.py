@@ -44,6 +44,33 @@ async def test_now_says_in_which_pools_the_free_gpus_are() -> None:
     assert "10 of 10 GPUs are free (8 in h100, 2 in rest) while" in page
 
 
+async def test_now_says_of_each_pool_which_waiting_workloads_ask_for_its_free_gpus() -> None:
+    def pool(name: str) -> dict[str, Any]:
+        spec = {"nodeSelector": {"matchLabels": {"pool": name}}}
+        return {"kind": "NodePool", "metadata": {"name": name}, "spec": spec}
+
+    def asks(name: str, **wishes: Any) -> dict[str, Any]:
+        it = workload(f"nlp/job-{name}", "nlp", 9, status=WAITS)
+        it["spec"]["podSets"][0]["template"]["spec"] |= wishes
+        return it
+
+    def term(*values: str) -> dict[str, Any]:
+        one = {"matchExpressions": [{"key": "pool", "operator": "In", "values": list(values)}]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [one]}}}
+
+    names = ("a100", "h100", "l40")
+    nodes = {name: node(f"{name}-1") for name in names}
+    for name, it in nodes.items():
+        it["metadata"]["labels"]["pool"] = name
+    things = *map(pool, names), *nodes.values(), queue("nlp")
+    waits = asks("big", nodeSelector={"pool": "h100"}), asks("wide", affinity=term("h100", "l40"))
+    async with board(*things, *waits) as shown:
+        page = await shown.page("/now")
+    heads = dict(re.findall(r"<h2><span>(\w+)</span>.*?8 free(.*?)</small>", page, re.DOTALL))
+    assert heads["a100"] == ", no waiting workload asks for them"
+    assert ">big</a> (NoRoom) and 1 more" in heads["h100"] and ">wide</a> (NoRoom)</b>" in heads["l40"]
+
+
 async def test_now_says_that_nothing_decides_when_the_lease_is_not_renewed() -> None:
     async with board(node("n1"), lease(time.time() - 100)) as shown:
         page = await shown.page("/now")

@@ -4,13 +4,14 @@ Its first lines say whether Fairway decides, and which GPUs are free while workl
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
 from fairway.api.quantities import Malformed, time
+from fairway.engine import Selector, selects
 
 from .ends import End, Ends
 from .floor import Block, Holder, Row, rows
@@ -23,8 +24,13 @@ NODES, MAPPED = 120, 24
 which each GPU is a cell."""
 MOST_POOLS = 4
 """Pools with free GPUs that are named."""
+LOOKED_AT = 50
+"""Nodes of a pool whose labels are compared with what waiting workloads ask for; those of a pool are alike."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
+
+Crowds = Mapping[tuple[str, tuple[Selector, ...], tuple[str, ...]], list[Workload]]
+"""Workloads that wait for GPUs, by the reason, the labels and the pools that they ask for."""
 
 SORTS = {"": attrgetter("pool", "domain"), "free": lambda row: (row.pool, -row.free, row.name)}
 
@@ -56,18 +62,23 @@ def page(world: World, ask: Ask) -> Page:
     found.sort(key=SORTS.get(ask.get("sort"), SORTS[""]))
     part = window(ask, found, NODES)
     shown: Sequence[Row] = part["items"]
-    pools = [(pool, _sums([it for it in found if it.pool == pool])) for pool, _ in groupby(shown, attrgetter("pool"))]
-    sums, ends, least = _sums(found), Ends(world, ask.now), _least(world)
+    sums, ends, crowds = _sums(found), Ends(world, ask.now), _crowds(world)
+    least = min((gpus for them in crowds.values() for it in them for *_, gpus in it.podsets if gpus), default=0.0)
+    pools = []
+    for pool, _ in groupby(shown, attrgetter("pool")):
+        own = [it for it in found if it.pool == pool]
+        labels = [world.nodes[it.name].metadata.labels for it in islice(filter(attrgetter("free"), own), LOOKED_AT)]
+        pools.append((pool, _sums(own), *_asking(pool, labels, crowds, ask)))
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
         "controller": world.controller,
-        "idle": idle(world, ask, found), "queues": queue_choices(world), "denied": world.denied,
+        "idle": idle(found, crowds, ask), "now": ask.now, "queues": queue_choices(world), "denied": world.denied,
         "mapped": [(pool, len(list(them))) for pool, them in groupby(found, attrgetter("pool"))]
         if len(found) > MAPPED else [],
     }  # fmt: skip
     lists = {
         f"pool{at}": {it.name: _node(it, ask, ends, least) for it in shown if it.pool == pool}
-        for at, (pool, _) in enumerate(pools)
+        for at, (pool, *_) in enumerate(pools)
     }
     made = drawn("now", "Now", facts, lists, ask.before)
     return replace(made, lists={**made.lists, "map": {it.name: it.cells for it in found}}) if facts["mapped"] else made
@@ -94,21 +105,37 @@ def deciding(world: World, now: float) -> tuple[bool | None, str]:
     return True, "Fairway decides"
 
 
-def idle(world: World, ask: Ask, found: Iterable[Row]) -> dict[str, Any]:
+def idle(found: Iterable[Row], crowds: Crowds, ask: Ask) -> dict[str, Any]:
     """The GPUs that are free while workloads wait for some, in which pools; and reasons with the workloads that each
     stops."""
     where: Counter[str] = Counter()
     for row in found:
         where[row.pool] += row.free
-    waits = [it for it in world.workloads.values() if it.state == "waiting" and it.asked]
     reasons: defaultdict[str, list[Workload]] = defaultdict(list)
-    for it in waits:
-        reasons[it.reason or "not decided yet"].append(it)
+    for (reason, *_), them in crowds.items():
+        reasons[reason] += them
     most = sorted(reasons.items(), key=lambda it: -len(it[1]))
-    told = [(reason, len(them), first := _first(them, ask), first and first.starts(ask.now)) for reason, them in most]
     pools = [f"{free} in {pool}" for pool, free in where.most_common(MOST_POOLS) if free] if len(where) > 1 else []
-    sums = {"free": where.total(), "waits": len(waits), "asked": sum(it.asked for it in waits)}
-    return sums | {"where": pools, "reasons": told}
+    sums = {"free": where.total(), "waits": sum(map(len, reasons.values()))}
+    sums["asked"] = sum(it.asked for them in reasons.values() for it in them)
+    return sums | {"where": pools, "reasons": [(reason, len(them), _first(them, ask)) for reason, them in most]}
+
+
+def _crowds(world: World) -> Crowds:
+    found: defaultdict[tuple[str, tuple[Selector, ...], tuple[str, ...]], list[Workload]] = defaultdict(list)
+    for it in world.workloads.values():
+        if it.state == "waiting" and it.asked:
+            found[it.reason or "not decided yet", it.selects, it.pools].append(it)
+    return found
+
+
+def _asking(pool: str, labels: Sequence[Mapping[str, str]], crowds: Crowds, ask: Ask) -> tuple[int, Workload | None]:
+    """How many workloads wait and ask for nodes of the pool, of which these have free GPUs; and the next of them."""
+    them = [
+        it for (_, either, pools), alike in crowds.items() if not pools or pool in pools
+        if not either or any(selects(one, each) for one in either for each in labels) for it in alike
+    ]  # fmt: skip
+    return len(them), _first(them, ask)
 
 
 def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:
@@ -117,23 +144,13 @@ def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:
     return min(seen, key=lambda it: (it.position, it.since or 0.0, it.key), default=None)
 
 
-def _least(world: World) -> float:
-    """The fewest GPUs that a pod of a waiting workload asks for; 0 where none waits for some."""
-    waits = (it for it in world.workloads.values() if it.state == "waiting")
-    return min((gpus for it in waits for _, _, gpus in it.podsets if gpus), default=0.0)
-
-
 def _node(row: Row, ask: Ask, ends: Ends, least: float) -> Node:
     def shown(holders: Iterable[Holder]) -> tuple[Shown, ...]:
-        return tuple(_shown(it, ask, ends) for it in holders)
+        pairs = ((one.it, ask.sight.sees(one.it.namespace), one.part) for one in holders)
+        return tuple(Shown(it if seen else None, it.queue, it.state, part, ends.of(it)) for it, seen, part in pairs)
 
     blocks = tuple((block, shown(block.holders)) for block in row.blocks)
     return Node(row, blocks, shown(row.others), least if 0 < row.free < least else 0.0)
-
-
-def _shown(holder: Holder, ask: Ask, ends: Ends) -> Shown:
-    it = holder.it
-    return Shown(it if ask.sight.sees(it.namespace) else None, it.queue, it.state, holder.part, ends.of(it))
 
 
 def _chosen(ask: Ask) -> Callable[[Row], bool]:

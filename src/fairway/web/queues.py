@@ -13,6 +13,7 @@ from fairway.api import types
 from fairway.api.quantities import Malformed, duration, exact, format, parse, time
 from fairway.engine import DEVICE, GPU
 
+from . import floor
 from .page import Ask, Page, drawn
 from .workload import OVER
 from .world import World, lines_above
@@ -70,7 +71,7 @@ class Row:
 
 
 def page(world: World, ask: Ask) -> Page:
-    tallies, capacity = _tallies(world, ask), _capacity(world)
+    tallies, capacity = _tallies(world, ask), sum(it.gpus for it in floor.rows(world))
     seen = world.queues.keys() if ask.sight.sees_queues else _seen(world, ask)
     tree = [one for one in _tree(world.queues) if one[0] in seen]
     named = {name: _row(said, depth, tallies[name], capacity) for name, said, depth in tree}
@@ -125,15 +126,6 @@ def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
             elif it.shares and ask.sight.sees(it.namespace):
                 tally.users[it.user or "?"] += held
     return found
-
-
-def _capacity(world: World) -> float:
-    """GPUs of all nodes."""
-    total = 0
-    for node in world.nodes.values():
-        with suppress(Malformed):
-            total += parse(node.status.allocatable.get(GPU, 0), GPU)
-    return total / DEVICE
 
 
 def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> Row:

@@ -4,9 +4,10 @@ Times are seconds since the epoch, None where they are not known. An object that
 can be read of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from fairway import engine
 from fairway.api import types
@@ -59,7 +60,8 @@ class Eviction:
 class Workload:
     """`name`: what people call it. `since`: when it entered its state. `shares`: where it runs, or is about to.
     `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
-    `groups`: by which runs alike are known. `kept`: from when on room is kept for it."""
+    `groups`: by which runs alike are known. `kept`: from when on room is kept for it. `selects`: of which one a node's
+    labels must satisfy, empty for any; `pools`: those that it names."""
 
     key: str
     name: str
@@ -87,6 +89,8 @@ class Workload:
     owners: tuple[tuple[str, str, str], ...] = ()
     podsets: tuple[tuple[str, int, float], ...] = ()
     groups: tuple[Group, ...] = ()
+    selects: tuple[engine.Selector, ...] = ()
+    pools: tuple[str, ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -148,7 +152,15 @@ def workload(said: types.WorkloadObject) -> Workload:
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
         podsets=tuple((it.name, it.count, each.get(it.name, 0.0)) for it in spec.pod_sets),
         groups=groups(value) if value else (),
+        selects=_selects(value.podsets[0].pod) if value and value.podsets else (),
+        pools=value.pools if value else (),
     )
+
+
+def _selects(pod: engine.PodClass) -> tuple[engine.Selector, ...]:
+    """The labels that a pod asks a node to have, by each term of its affinity."""
+    plain = tuple(engine.Expression(key, "In", (label,)) for key, label in pod.node_selector)
+    return tuple((*plain, *it.expressions) for it in pod.affinity) or ((plain,) if plain else ())
 
 
 def _called(meta: Metadata) -> str:
@@ -191,13 +203,10 @@ def _shares(placed: types.AdmissionStatus, each: dict[str, float]) -> Iterator[S
             yield Share(on.node, pods, pods * each.get(part.name, 0.0), devices)
 
 
-def _moment(text: str | None) -> float | None:
+def _known(read: Callable[[str], float], text: str | None) -> float | None:
     with suppress(Malformed):
-        return time(text) if text else None
+        return read(text) if text else None
     return None
 
 
-def _seconds(text: str) -> float | None:
-    with suppress(Malformed):
-        return duration(text) if text else None
-    return None
+_moment, _seconds = partial(_known, time), partial(_known, duration)
