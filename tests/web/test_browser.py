@@ -1,5 +1,6 @@
 """The page in a real browser: every view at two widths and in two themes, by keyboard alone, and as things change."""
 
+import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -276,6 +277,43 @@ async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
         await page.wait_for_selector("#tried:has-text('It is made')")
         made = await shown.client.list(Selection(kinds.JOBS))
         assert [it["metadata"]["labels"]["fairway.dev/queue"] for it in made] == ["nlp"] and page.faults == []
+
+
+DROP = """([where, ...texts]) => {
+    const held = new DataTransfer(), options = {dataTransfer: held, bubbles: true, cancelable: true};
+    texts.forEach((text, at) => held.items.add(new File([text], `${at}.yaml`)));
+    document.querySelector(where).dispatchEvent(new DragEvent("drop", options));
+}"""
+
+
+def manifest(name: str) -> str:
+    meta = {"name": name, "labels": {"fairway.dev/queue": "nlp"}}
+    return json.dumps(JOB | {"apiVersion": "batch/v1", "metadata": meta})
+
+
+async def test_manifests_dropped_anywhere_on_the_view_are_tried_each_time() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit")
+        await page.wait_for_selector("#tried")
+        await page.evaluate(DROP, ["#tried", manifest("one"), manifest("two")])
+        await page.wait_for_selector("#tried:has-text('job/one'):has-text('job/two')")
+        await page.evaluate(DROP, ["header", manifest("three")])
+        await page.wait_for_selector("#tried:has-text('job/three')")
+        assert "job/one" not in await page.locator("#tried").inner_text()
+        assert await shown.client.list(Selection(kinds.JOBS)) == [] and page.faults == []
+
+
+async def test_a_dropped_manifest_that_got_no_answer_is_tried_again_after_the_cut() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit", script=CUT)
+        await page.wait_for_selector("#tried")
+        await page.evaluate("cut()")
+        await page.evaluate(DROP, ["#tried", manifest("late")])
+        await page.wait_for_selector("form :text('it is tried again once there is an answer')")
+        assert await page.locator("[data-make]").is_disabled()
+        await page.evaluate("isCut = false")
+        await page.wait_for_selector("#tried:has-text('job/late')")
+        assert await page.locator("[data-make]").is_enabled()
 
 
 async def test_a_map_of_many_nodes_is_walked_by_keyboard_and_follows_changes() -> None:

@@ -10,7 +10,7 @@ const MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const MINUTES = new Intl.DateTimeFormat([], MINUTE), SECONDS = new Intl.DateTimeFormat([], {...MINUTE, second: "2-digit"});
 const DAYS = new Intl.DateTimeFormat([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: {}, changed: []};
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "";
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null;
 
 // Who looks
 
@@ -107,6 +107,7 @@ function take(text) {
   if (fields.event === "refused") return refuse(content.message);
   if (fields.event !== "beat") draw(content, fields.event === "page");
   if (fields.id) last = fields.id;
+  if (untried?.isConnected) attempt(untried, true);
   tell();
 }
 
@@ -514,33 +515,32 @@ async function send(asked, button) {
       countChosen();
       return dialog.close();
     }
-    words.textContent = failed;
-    words.className = "bad";
+    Object.assign(words, {textContent: failed, className: "bad"});
   } catch (error) { words.textContent = error.message; }
   button.disabled = false;
 }
 
-// Submitting: what is tried is what is made; a change asks for a new trial
+// Submitting: what is tried is what is made; a change asks for a new trial; one without an answer is repeated
 
 async function attempt(form, isTrial) {
   const words = form.querySelector("[role=status]"), fields = form.elements, [tryIt, make] = form.querySelectorAll("button");
   const asked = {...Object.fromEntries(new FormData(form)), try: isTrial};
   if (!isTrial) asked.command = "";
-  words.className = "";
-  words.textContent = isTrial ? "trying" : "sending";
+  untried = null;
+  Object.assign(words, {className: "", textContent: isTrial ? "trying" : "sending"});
   tryIt.disabled = make.disabled = true;
   try {
     const answer = await ask("/submit", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
     const told = await answer.json();
-    words.textContent = told.message || "";
-    words.className = told.message ? "bad" : "";
+    if (answer.status === 503) throw new Error(told.message);
+    Object.assign(words, {textContent: told.message || "", className: told.message ? "bad" : ""});
     if (answer.ok) {
       fields.manifest.value = told.manifest;
       ONE("tried").replaceChildren(parsed(told.html));
     }
     make.disabled = !(answer.ok && isTrial && told.is_fit);
     if (!make.disabled) make.focus();
-  } catch (error) { words.textContent = error.message; }
+  } catch (error) { untried = isTrial && form; words.textContent = error.message + (untried ? "; it is tried again once there is an answer" : ""); }
   tryIt.disabled = false;
 }
 
@@ -549,13 +549,14 @@ main.addEventListener("input", event => {
   if (form) form.querySelector("[data-make]").disabled = true;
   if (form && event.target.name === "manifest") form.elements.command.value = "";
 });
-main.addEventListener("dragover", event => { if (event.target.closest("[data-submit]")) event.preventDefault(); });
-main.addEventListener("drop", async event => {
-  const form = event.target.closest("[data-submit]"), file = event.dataTransfer?.files[0];
-  if (!form || !file) return;
+const desk = () => main.querySelector("[data-submit]");
+document.addEventListener("dragover", event => { if (desk()) event.preventDefault(); });
+document.addEventListener("drop", async event => {
+  const form = desk(), files = [...event.dataTransfer.files];
+  if (!form || !files.length) return;
   event.preventDefault();
   form.elements.command.value = "";
-  form.elements.manifest.value = await file.text();
+  form.elements.manifest.value = (await Promise.all(files.map(it => it.text()))).join("\n---\n");
   attempt(form, true);
 });
 
