@@ -166,7 +166,8 @@ class CandidateSet:
         self.by_row: defaultdict[int, list[Candidate]] = defaultdict(list)
         self.prices: dict[tuple[object, ...], tuple[Prices, int]] = {}
         self.shielded: list[tuple[Running, Shield]] = []  # those that may not be stopped, and why
-        for one in chain.from_iterable(map(cycle.running, filter(rule.reaches, cycle.ran))):
+        self.reached = rule.queues()
+        for one in chain.from_iterable(map(cycle.running, self.reached)):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
             if is_there and not is_completed and rule.touches(one) and not young(one, 0.0, cycle):
@@ -343,6 +344,13 @@ class CandidateSet:
 
 class CandidateSets(dict[tuple[object, ...], CandidateSet]):
     """Those of a cycle, by rule and pool."""
+
+    def of(self, rule: EvictionRule, pool: str, cycle: Cycle) -> CandidateSet:
+        """The same until the rule reaches one more queue."""
+        key = rule.cause, rule.equivalence, pool
+        if key not in self or not set(rule.queues()).issubset(self[key].reached):
+            self[key] = CandidateSet(rule, pool, cycle)
+        return self[key]
 
 
 def pods_of(placement: PodSetPlacement) -> Iterator[tuple[PodAt, NodeShare]]:

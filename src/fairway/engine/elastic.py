@@ -68,7 +68,8 @@ class Surplus:
         cycle, pool, one = self._cycle, self._cycle.admission(workload).pool, self._alone(workload, counts)
         for rule in rules_for(one, pool, cycle) if workload.key in cycle.draft.running and self._tries else ():
             is_right = rule.cause in (Cause.RECLAIMED, Cause.PREEMPTED) and not rule.is_mixed
-            if is_right and (candidates := self._candidates(rule, pool)).all:
+            candidates = self._candidates(rule, pool) if is_right else None
+            if candidates and (candidates.all or workload.key in self.changed.values()):
                 self._tries -= 1
                 search = Search(candidates, one, self._others(workload))
                 if (placed := self._take(search, workload, counts)) is not None:
@@ -88,14 +89,10 @@ class Surplus:
         return replace(workload, podsets=self._pods[key], preemptible=True)
 
     def _candidates(self, rule: EvictionRule, pool: str) -> CandidateSet:
-        key = "surplus", rule.cause, rule.equivalence, pool
-        sets = self._cycle.memo.of(CandidateSets)
-        if key not in sets:
-            before = rule.touches
-            touches = lambda one: one.workload.key not in self._decided and before(one)  # noqa: E731
-            rule = replace(rule, touches=touches, shield=lambda _: ("", None), keeps_first=True)
-            sets[key] = CandidateSet(rule, pool, self._cycle)
-        return sets[key]
+        before, equivalence = rule.touches, ("surplus", *rule.equivalence)
+        touches = lambda one: one.workload.key not in self._decided and before(one)  # noqa: E731
+        rule = replace(rule, equivalence=equivalence, touches=touches, shield=lambda _: ("", None), keeps_first=True)
+        return self._cycle.memo.of(CandidateSets).of(rule, pool, self._cycle)
 
     def _take(self, search: Search, workload: Workload, counts: tuple[int, ...]) -> Placements | None:
         """A place in what is taken or was given before, if that and what is idle is all it needs."""

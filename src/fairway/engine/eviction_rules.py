@@ -12,6 +12,7 @@ stopped, not from giving back surplus. Nothing is chosen here.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 
 from .cycle import Cycle
@@ -40,17 +41,17 @@ def _level(queue: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRule:
-    """`reaches`: whether it may take from a queue; `touches`: whether from a workload of such a queue, as things stood
-    at the start; `shield`: what keeps it from being stopped, so that only its surplus may go; `may_lose`: whether a
-    queue may lose a workload now, or, with amounts, could have lost those as the last, now that the asking one has
-    started; `rank`: a queue and those above it by how far they are above their share, from the common ancestor down,
-    the most first; `side`: the queue that is judged when one of these loses, at the level under the common ancestor;
-    `equivalence`: rules alike touch the same; `keeps_first`: of surplus only the last ranks; `is_mixed`: both of its
-    own queue and of others."""
+    """`queues`: those from which it could take, as things are; `touches`: whether it may take a workload of such a
+    queue, as things stood at the start; `shield`: what keeps it from being stopped, so that only its surplus may go;
+    `may_lose`: whether a queue may lose a workload now, or, with amounts, could have lost those as the last, now that
+    the asking one has started; `rank`: a queue and those above it by how far they are above their share, from the
+    common ancestor down, the most first; `side`: the queue that is judged when one of these loses, at the level under
+    the common ancestor; `equivalence`: rules alike touch the same; `keeps_first`: of surplus only the last ranks;
+    `is_mixed`: both of its own queue and of others."""
 
     cause: Cause
     equivalence: tuple[object, ...]
-    reaches: Callable[[str], bool]
+    queues: Callable[[], list[str]]
     touches: Callable[[Running], bool]
     shield: Callable[[Running], Shield | None]
     may_lose: Callable[[str, Demand | None], bool] = _always
@@ -91,7 +92,7 @@ def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:
     def touches(one: Running) -> bool:
         return one.backfilled_for == workload.key
 
-    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), _always, touches, _unshielded)
+    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), lambda: list(cycle.ran), touches, _unshielded)
 
 
 def _unshielded(one: Running) -> Shield | None:
@@ -104,7 +105,10 @@ def _move(cycle: Cycle) -> EvictionRule:
     def shield(one: Running) -> Shield | None:
         return young(one, cycle.tree.inherited(one.workload.queue, "min_runtime", MIN_RUNTIME), cycle)
 
-    return EvictionRule(Cause.CONSOLIDATED, (), cycle.consolidates, _always, shield, takes_surplus=False)
+    def queues() -> list[str]:
+        return list(filter(cycle.consolidates, cycle.ran))
+
+    return EvictionRule(Cause.CONSOLIDATED, (), queues, _always, shield, takes_surplus=False)
 
 
 def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
@@ -112,9 +116,6 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     is_within = within_guaranteed(workload, pool, cycle)
 
     least = cycle.tree.inherited(workload.queue, "preempt_min_runtime", 0.0)
-
-    def reaches(queue: str) -> bool:
-        return queue == workload.queue
 
     def touches(one: Running) -> bool:
         return one.workload.priority < workload.priority and precedes(workload, one.workload, cycle.tree)
@@ -125,33 +126,29 @@ def _preempt(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     is_ranked = cycle.tree.branches[workload.queue].queue.order == "Priority"
     place = is_aged(workload, cycle.tree) if is_ranked else workload.key
     equivalence = workload.queue, workload.priority, place, is_within
-    return EvictionRule(Cause.PREEMPTED, equivalence, reaches, touches, shield)
+    queues = [workload.queue] if workload.queue in cycle.ran else []
+    return EvictionRule(Cause.PREEMPTED, equivalence, lambda: queues, touches, shield)
 
 
 def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
     """Another queue, judged at the level under the lowest common ancestor."""
     branch, asked = cycle.tree.branches[workload.queue], cycle.asked(workload, pool)
     is_within = within_guaranteed(workload, pool, cycle)
-    rivals = cycle.memo.of(Rivals)[workload.queue, pool, is_within]
 
-    def rival(queue: str) -> Rival | None:
-        if queue not in rivals:
-            rivals[queue] = _rival(branch, queue, pool, cycle, 0.0 if is_within else MIN_RUNTIME)
-        return rivals[queue]
+    @cache
+    def rival(queue: str) -> Rival:
+        return _rival(branch, queue, pool, cycle, 0.0 if is_within else MIN_RUNTIME)
 
-    def reaches(queue: str) -> bool:
-        return rival(queue) is not None
+    def queues() -> list[str]:
+        return cycle.memo.of(Borrowers, cycle).of(branch, pool)
 
     def shield(one: Running) -> Shield | None:
-        other = rival(one.workload.queue)
-        assert other is not None
-        return young(one, other.least, cycle) or (None if is_within else worn(one, cycle))
+        return young(one, rival(one.workload.queue).least, cycle) or (None if is_within else worn(one, cycle))
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it."""
         other, more, lost = rival(queue), asked if last is None else {}, last or {}
-        assert other is not None
         is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
             one.keeps_within(one.guaranteed, more) for one in other.mine
         )
@@ -163,38 +160,64 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         return False
 
     def rank(queue: str) -> tuple[float, ...]:
-        other = rival(queue)
-        return tuple(-saturation(accounts) for accounts in other.way) if other else ()
+        return tuple(-saturation(accounts) for accounts in rival(queue).way)
 
     def side(queue: str) -> str:
-        other = rival(queue)
-        return other.theirs[0].queue.name if other else queue
+        return queue if queue == workload.queue else rival(queue).theirs[0].queue.name
 
     equivalence = workload.queue, id(workload.podsets), is_within
-    return EvictionRule(Cause.RECLAIMED, equivalence, reaches, _always, shield, may_lose, rank, side)
+    return EvictionRule(Cause.RECLAIMED, equivalence, queues, _always, shield, may_lose, rank, side)
 
 
 def _both(preempt: EvictionRule, reclaim: EvictionRule, is_entitled: Callable[[], bool]) -> EvictionRule:
     """Lower priorities of its queue first; once it is within its share without them, what others owe."""
+    mine = reclaim.equivalence[0]
 
-    def reaches(queue: str) -> bool:
-        return preempt.reaches(queue) or reclaim.reaches(queue)
+    def queues() -> list[str]:
+        return [*preempt.queues(), *reclaim.queues()]
 
     def touches(one: Running) -> bool:
-        return reclaim.reaches(one.workload.queue) or preempt.touches(one)
+        return one.workload.queue != mine or preempt.touches(one)
 
     def shield(one: Running) -> Shield | None:
-        return preempt.shield(one) if preempt.reaches(one.workload.queue) else reclaim.shield(one)
+        return preempt.shield(one) if one.workload.queue == mine else reclaim.shield(one)
 
     def may_lose(queue: str, last: Demand | None) -> bool:
-        is_own, has_started = queue == reclaim.equivalence[0], last is not None
-        return is_own or ((has_started or is_entitled()) and reclaim.may_lose(queue, last))
+        return queue == mine or ((last is not None or is_entitled()) and reclaim.may_lose(queue, last))
 
     def rank(queue: str) -> tuple[float, ...]:
-        return () if queue == reclaim.equivalence[0] else reclaim.rank(queue)
+        return () if queue == mine else reclaim.rank(queue)
 
     key = preempt.equivalence, reclaim.equivalence
-    return EvictionRule(Cause.PREEMPTED, key, reaches, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
+    return EvictionRule(Cause.PREEMPTED, key, queues, touches, shield, may_lose, rank, reclaim.side, is_mixed=True)
+
+
+class Borrowers:
+    """The queues that ran at the start, by each queue above them, and the queues of a level, by that above it."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._below, self._levels = defaultdict[str, list[str]](list), defaultdict[str, dict[str, Branch]](dict)
+        self._rows = {queue: row for row, queue in enumerate(cycle.ran)}
+        for queue in self._rows:
+            for at in cycle.tree.branches[queue].line if queue in cycle.tree.branches else ():
+                self._below[at.queue.name].append(queue)
+                self._levels[_above(at)][at.queue.name] = at
+
+    def of(self, branch: Branch, pool: str) -> list[str]:
+        """Those that hold something that a queue could take back now: at the level under the common ancestor more is
+        held than is guaranteed. Victims only make that less."""
+        found = list[str]()
+        for at in branch.line:
+            for name, other in self._levels[_above(at)].items():
+                accounts = own(other, pool) if other is not at else []
+                if not all(one.keeps_within(one.guaranteed, {}) for one in accounts):
+                    found += self._below[name]
+        return sorted(found, key=self._rows.__getitem__)
+
+
+def _above(branch: Branch) -> str:
+    """The nearest queue above that has quotas, "" for none."""
+    return branch.line[1].queue.name if len(branch.line) > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,20 +231,10 @@ class Rival:
     least: float
 
 
-class Rivals(defaultdict[tuple[str, str, bool], dict[str, Rival | None]]):
-    """Those of a cycle, by asking queue, pool, and whether it stays within its guarantee; then by their own queue."""
-
-    def __init__(self) -> None:
-        super().__init__(dict)
-
-
-def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) -> Rival | None:
-    """None where nothing is to be taken back: the same queue, none, or an ungoverned one. `usual`: the minRuntime where
-    no queue sets one."""
-    other = cycle.tree.branches.get(queue)
-    sides = branch.below(other) if other is not None and other.path and other is not branch else None
-    if other is None or sides is None or not own(sides[1], pool):
-        return None
+def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) -> Rival:
+    """`usual`: the minRuntime where no queue sets one."""
+    other = cycle.tree.branches[queue]
+    sides = branch.below(other)
     way = [own(at, pool) for at in reversed(other.line[: other.line.index(sides[1]) + 1])]
     least: float = cycle.tree.inherited(sides[1].queue.name, "min_runtime", usual)
     return Rival(own(sides[0], pool), own(sides[1], pool), way, least)

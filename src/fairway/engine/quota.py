@@ -88,11 +88,9 @@ class Branch:
         """It holds workloads, and none of its path has a condition for them but quota."""
         return bool(self.path) and not self.children and all(_is_open(one.queue) for one in self.path)
 
-    def below(self, other: "Branch") -> tuple["Branch", "Branch"] | None:
-        """The level under the lowest common ancestor, here and there; None within one line of descent."""
-        mine, theirs = self.line[::-1], other.line[::-1]
-        pairs = ((here, there) for here, there in zip(mine, theirs) if here is not there)
-        return next(pairs, None)
+    def below(self, other: "Branch") -> tuple["Branch", "Branch"]:
+        """The level under the lowest common ancestor, here and there, of two that are not in one line of descent."""
+        return next(pair for pair in zip(self.line[::-1], other.line[::-1]) if pair[0] is not pair[1])
 
 
 def invalid_parent(name: str, queues: Mapping[str, Queue]) -> tuple[str, str] | None:

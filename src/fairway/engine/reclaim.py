@@ -47,13 +47,9 @@ def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
         for rule in rules_for(workload, pool, cycle):
             if (rule.cause is Cause.CONSOLIDATED and is_limited) or (rule.is_mixed and not givers):
                 continue
-            may_lose = (rule.may_lose(queue, None) for queue in cycle.ran if rule.reaches(queue))
-            if rule.cause is Cause.RECLAIMED and not any(may_lose):
+            if rule.cause is Cause.RECLAIMED and not any(rule.may_lose(queue, None) for queue in rule.queues()):
                 continue  # no queue may lose anything: known before any candidate is looked at
-            key = rule.cause, rule.equivalence, pool
-            sets = cycle.memo.of(CandidateSets)
-            if (candidates := sets.get(key)) is None:
-                candidates = sets[key] = CandidateSet(rule, pool, cycle)
+            candidates = cycle.memo.of(CandidateSets).of(rule, pool, cycle)
             givers = candidates.queues
             if len(givers) > rule.is_mixed and (verdict := _take(candidates, workload)) is not None:
                 return verdict
