@@ -85,11 +85,12 @@ class Batch:
         if isinstance(node.line, PendingQueue):
             return self._like(node, node.line, is_alone=is_alone)
         children = [child for _, child in sorted(node.children.items()) if child.head is not None]
-        parts = [(child, *self._ahead(child, is_alone=is_alone and len(children) == 1)) for child in children]
-        if len(parts) == 1:
-            return parts[0][1:]
-        if any(is_open and not len(leaves) for _, leaves, is_open in parts):
-            return np.zeros(0, np.intp), True
+        parts = list[tuple[QueueNode, Rows, bool]]()
+        for child in children:
+            leaves, is_open = self._ahead(child, is_alone=is_alone and len(children) == 1)
+            if len(children) == 1 or (is_open and not len(leaves)):
+                return leaves, is_open  # if it is not known what comes next there, it is not known what comes next
+            parts.append((child, leaves, is_open))
         keys = np.concatenate([_keys(child, len(leaves)) for child, leaves, _ in parts], axis=1)
         order = np.lexsort(keys[::-1])  # of equals the first by name
         ends = np.cumsum([len(leaves) for _, leaves, _ in parts]) - 1
