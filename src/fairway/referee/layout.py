@@ -21,6 +21,7 @@ from fairway.engine import (
     Mask,
     NodeShare,
     PodClass,
+    PodSet,
     Snapshot,
     Workload,
     shared,
@@ -57,17 +58,14 @@ class Layout:
 
     def __init__(self, snapshot: Snapshot, items: Sequence[Item]) -> None:
         self.snapshot, self.items = snapshot, items
-        self.forms: list[Item] = []
         self.kinds: list[tuple[PodClass, str]] = []
         self.shares: list[NodeShare] = []
         self.odd: set[int] = set()
-        seen, form_of = dict[tuple[int, int], int](), list[int]()
-        for item in items:
-            form = seen.setdefault((id(item[0].podsets), id(item[1])), len(self.forms))
-            if form == len(self.forms):
-                self.forms.append(item)
-            form_of.append(form)
-        self.form_of = np.array(form_of, np.int64)
+        seen = dict[tuple[int, int], int]()
+        numbers = [seen.setdefault((id(item[0].podsets), id(item[1])), len(seen)) for item in items]
+        self.form_of = np.array(numbers, np.int64)
+        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(self.form_of), prepend=-1))
+        self.forms = [items[at] for at in firsts.tolist()]
         self.form, self.kind, self.row, self.count, self.given = self._entries()
         takes = [taken(pod, memory_of(snapshot, pool)) for pod, pool in self.kinds]
         needs = [[one.get(name, 0) for name in snapshot.resources] for one in takes]
@@ -96,6 +94,11 @@ class Layout:
                 if not podset.min_count <= held <= podset.count:
                     self.odd.add(form)
         return np.array(entries, np.int64).reshape(-1, 5).T
+
+    @cached_property
+    def podsets(self) -> list[tuple[PodSet, ...]]:
+        """Those of all items, alike ones once."""
+        return list({id(form[0].podsets): form[0].podsets for form in self.forms}.values())
 
     @cached_property
     def members(self) -> list[list[int]]:

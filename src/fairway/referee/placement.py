@@ -188,8 +188,8 @@ def misaligned(node: Node, pod: PodClass, own: Sequence[int], idle: Collection[i
 
 
 def topologies(view: PlanView) -> Found:
-    snapshot, alike = view.snapshot, {id(form[0].podsets): form[0].podsets for form in view.laid.forms}
-    bound = {key for key, podsets in alike.items()
+    snapshot = view.snapshot
+    bound = {id(podsets) for podsets in view.laid.podsets
              if any(one.topology.required or one.topology.segments for one in podsets)}
     for item in view.starts if bound else view.special:
         if (item[0].topology.required or id(item[0].podsets) in bound) and item.role != "told":

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cached_property
+from itertools import groupby
 from typing import TypeVar, cast
 
 import numpy as np
@@ -52,8 +53,9 @@ class PlanView:
         self.snapshot, self.plan = snapshot, plan
         self.verdicts = {verdict.workload: verdict for verdict in plan.verdicts}
         self._by_kind: dict[type[Verdict], list[Verdict]] = defaultdict(list)
-        for verdict in self.verdicts.values():
-            self._by_kind[type(verdict)].append(verdict)
+        runs = [(kind, list(those)) for kind, those in groupby(self.verdicts.values(), type)]
+        for kind, those in runs:
+            self._by_kind[kind] += those
         self.waiting = {workload.key: workload for workload in snapshot.pending}
         self.running = {one.workload.key: one for one in snapshot.running}
         self.starts: list[Item] = []
@@ -65,16 +67,14 @@ class PlanView:
         givers: dict[str, tuple[str, ...]] = {}
         for resize in self.of(Resize):
             givers[resize.beneficiary] = (*givers.get(resize.beneficiary, ()), resize.workload)
-        for verdict in self.verdicts.values():
-            if isinstance(verdict, (Keep, Wait)):
-                continue
-            key = verdict.workload
-            stands = self.running.get(key)
-            if isinstance(verdict, Admit):
-                if (workload := self.waiting.get(key)) is not None:
-                    self.starts.append(Item(workload, verdict.admission, "new", verdict.after))
-            elif stands and not stands.is_leaving:
-                self._change(stands, verdict, givers.get(key, ()))
+        for kind, those in runs:
+            if kind is Admit:
+                self.starts += [Item(self.waiting[one.workload], one.admission, "new", one.after)
+                                for one in cast(list[Admit], those) if one.workload in self.waiting]  # fmt: skip
+            for verdict in those if kind in (Evict, Finish, Resize) else ():
+                stands = self.running.get(verdict.workload)
+                if stands and not stands.is_leaving:
+                    self._change(stands, cast(Evict | Finish | Resize, verdict), givers.get(verdict.workload, ()))
 
     def _go_on(self, one: Running) -> None:
         """What was leaving leaves; what was promised starts."""
@@ -85,13 +85,6 @@ class PlanView:
                 self.starts.append(Item(one.workload, one.moves_to, "told", (one.workload.key,)))
         elif isinstance(verdict := self.verdicts.get(one.workload.key), Admit):
             self.starts.append(Item(one.workload, verdict.admission, "told", verdict.after))
-
-    @cached_property
-    def unready(self) -> set[str]:
-        """Keys of waiting workloads with a scheduling gate, or with a claim that is not ready."""
-        podsets = {id(one.podsets): one.podsets for one in self.waiting.values()}
-        unready = {key for key, those in podsets.items() if any(podset.pod.unready for podset in those)}
-        return {key for key, one in self.waiting.items() if one.gates or id(one.podsets) in unready}
 
     @cached_property
     def stands(self) -> list[Item]:
@@ -129,7 +122,7 @@ class PlanView:
     def special(self) -> list[Item]:
         """Starts whose workload sets conditions of its own, beyond its podsets' and its queue's."""
         return [
-            item for item in self.starts if item[3] or (its := item[0]).after or its.pools
+            item for item in self.starts if item[3] or (its := item[0]).after or its.pools or its.gates
             or its.backs_off_until is not None or not its.is_active or its.topology.required
         ]
 
@@ -187,6 +180,13 @@ class PlanView:
     @cached_property
     def parents(self) -> set[str]:
         return {queue.parent for queue in self.snapshot.queues.values()}
+
+    @cached_property
+    def governing(self) -> set[str]:
+        """Queues with a quota of anything in a pool that is there; without any a parent is transparent."""
+        known = {"*", *(pool.name for pool in self.snapshot.pools)}
+        return {name for name, queue in self.snapshot.queues.items()
+                if any(one.pool in known and (one.guaranteed or one.limit) for one in queue.quotas)}  # fmt: skip
 
     def path(self, workload: Workload) -> Path:
         return self.paths.get(workload.queue, ())

@@ -50,23 +50,22 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 
 def doors(view: PlanView) -> Found:
     is_odd = not open_queues(view).issuperset(item[0].queue for item in view.starts)
-    is_odd |= bool(view.unready)
+    is_odd |= any(podset.pod.unready for podset in chain(*view.laid.podsets))
     for item in view.starts if is_odd else view.special:
         if item.role == "new" and (why := refusal(view, item[0]) or ("" if item[0].is_active else "inactive")):
             yield item.key, why
 
 
 def reasons(view: PlanView) -> Found:
-    opened, waiting, unready = open_queues(view), view.waiting, view.unready
-    odd = {key for key, one in waiting.items()
-           if one.backs_off_until is not None or one.after or one.queue not in opened or key in unready}  # fmt: skip
+    opened, waiting = open_queues(view), view.waiting
     for wait in view.of(Wait):
-        key, told = wait.workload, wait.reason
-        asker = waiting.get(key) if told in CERTAIN or key in odd else None
-        if asker and asker.is_active and not asker.refused:
-            why = refusal(view, asker) if key in odd else None
-            if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
-                yield key, f"{told}, but {why}"
+        told, asker = wait.reason, waiting.get(wait.workload)
+        if asker is None or not asker.is_active or asker.refused:
+            continue
+        is_odd = asker.backs_off_until is not None or asker.after or asker.queue not in opened or stopped(asker)
+        why = refusal(view, asker) if is_odd else None
+        if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
+            yield asker.key, f"{told}, but {why}"
 
 
 def open_queues(view: PlanView) -> set[str]:
@@ -161,12 +160,6 @@ class Books:
         for (_, pool), those in groups.items():
             total += self.count(laid.items[those[0]].workload, pool, laid.counted[laid.form_of[those]].sum(axis=0))
         return total
-
-
-def governs(view: PlanView, queue: Queue) -> bool:
-    """Whether it has a quota of anything in a pool that is there; without any a parent is transparent."""
-    known = {"*", *(pool.name for pool in view.snapshot.pools)}
-    return any(one.pool in known and (one.guaranteed or one.limit) for one in queue.quotas)
 
 
 def live_of(snapshot: Snapshot, mask: Mask) -> Columns:
@@ -290,7 +283,7 @@ def invalid_share(view: PlanView) -> str:
     is_wrong = (books.share < 0) | (books.share > np.minimum(asked, np.maximum(books.limit, books.owed)))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for row, (queue, pool, resource) in enumerate(books.names):
-        owners = (one.name for one in view.paths[queue][1:] if governs(view, one))  # other parents are transparent
+        owners = (one.name for one in view.paths[queue][1:] if one.name in view.governing)
         groups[next(owners, ""), pool, resource].append(row)
     for (parent, pool, resource), rows in groups.items():
         around = ("*",) if pool != "*" else tuple(one.name for one in snapshot.pools if len(snapshot.pools) == 1)

@@ -17,7 +17,7 @@ from fairway.engine import GPU, Cause, Columns, Evict, NodeShare, PodSetPlacemen
 
 from .layout import Item, Layout
 from .plan_view import DAY, PlanView, inherited
-from .queues import Books, governs, invalid_share
+from .queues import Books, invalid_share
 
 MIN_RUNTIME, MAX_EVICTIONS, HOUR = 600.0, 6, 3600.0
 FOR_ANOTHER = (Cause.PREEMPTED, Cause.RECLAIMED, Cause.CONSOLIDATED, Cause.HOLD_TAKEN)
@@ -71,6 +71,7 @@ class VictimRules:
         self.laid = Layout(view.snapshot, [*self.starts, *view.leaves])
         self.books, self.left, self.invalid_share = Books(view), view.free.copy(), invalid_share(view)
         self.parts: dict[int, Columns] = {}
+        self.nothing = np.zeros_like(self.books.held)
         self.leaves = {item.key: at for at, item in enumerate(self.laid.items) if at >= len(self.starts)}
         self.ahead = {item.key: at for at, item in reversed(list(enumerate(self.starts)))}
         self.evicted: dict[str, float] = {}  # milli-GPU in the token bucket of each pool
@@ -116,7 +117,7 @@ class VictimRules:
     def gone(self, victims: Sequence[int]) -> Columns:
         """int64[row]: what counts of victims: what they have, or take with them, maybe fewer pods, where they move."""
         found = (self.part(self.moved.get(self.laid.items[at].key, at)) for at in victims)
-        return sum(found, np.zeros_like(self.books.held))
+        return sum(found, self.nothing)
 
     def _take(self, at: int, sign: int) -> None:
         """Take the item's room, or give it back."""
@@ -180,8 +181,9 @@ class VictimRules:
         """Whether the taker's queue, or one above it, stays within what it is guaranteed of all that it asks for, once
         the victims are gone; one that grows, with its first pod more."""
         part, books = self._asked(at), self.books
-        is_over = (part > 0) & (books.held + part - self.gone(victims) > books.owed)
-        return bool(set(books.queue[part > 0]) - set(books.queue[is_over]))
+        is_asked = part > 0
+        is_over = is_asked & (books.held + part - self.gone(victims) > books.owed)
+        return bool(set(books.queue[is_asked]) - set(books.queue[is_over])) if is_over.any() else bool(is_asked.any())
 
     def _asked(self, at: int) -> Columns:
         """int64[row]: what counts when it is asked whether others may be taken for it."""
@@ -240,10 +242,10 @@ class VictimRules:
             yield item.key, "Entitled", "beyond its share"
         due = books.owed if self.is_within(at, victims) else np.maximum(books.owed, books.share)
         branches: dict[str, list[int]] = defaultdict(list)
+        theirs = self.view.governing - {queue.name for queue in self.view.path(item.workload)}
         for one in reclaimed:
-            theirs = [queue.name for queue in self.view.path(self.laid.items[one].workload)
-                      if queue not in self.view.path(item.workload) and governs(self.view, queue)]
-            branches[theirs[-1] if theirs else ""].append(one)
+            names = [queue.name for queue in self.view.path(self.laid.items[one].workload)]
+            branches[next((name for name in reversed(names) if name in theirs), "")].append(one)
         for branch, lost in branches.items():
             is_above = books.held - self.gone(lost) + np.maximum.reduce([*map(self.part, lost)]) > due
             if not is_above[books.queue == branch].any():
