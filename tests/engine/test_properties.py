@@ -230,3 +230,19 @@ def test_no_promise_of_a_hold_is_broken(depth: int) -> None:
                 assert step.now <= promised.get(wait.workload, step.now), (seed, wait)
                 if wait.starts_at is not None:
                     promised.setdefault(wait.workload, wait.starts_at)
+
+
+def test_what_waits_is_listed_by_submission_in_whatever_order_it_was_seen() -> None:
+    rng = random.Random(1)
+    state, here = state_of(world(nodes=[node("n1")], queues=[queue("q")])), dict[str, Workload]()
+    for number in range(300):
+        one = replace(job(f"j{rng.randrange(60)}", "q"), submitted=float(rng.choice((number, rng.randrange(300)))))
+        is_known = one.key in here
+        here[one.key] = replace(one, submitted=here[one.key].submitted) if is_known else one
+        state.observe(here[one.key])
+        if not rng.randrange(4):
+            state.observe(Gone("Workload", one.key))
+            del here[one.key]
+        if not rng.randrange(3):
+            waiting = state.snapshot(NOW).pending
+            assert waiting == tuple(sorted(here.values(), key=lambda it: (it.submitted, it.key)))

@@ -42,6 +42,7 @@ from .resources import DEVICE, capacity_of, columns, device_memory, shared, take
 from .snapshot import Columns, Mask, Snapshot
 
 DEFAULT_POOL = Pool("default")
+TURN = attrgetter("submitted", "key")
 MOST_SHAPES = 1 << 17
 """Shapes remembered; past it they are forgotten, which costs sharing and nothing else."""
 
@@ -299,7 +300,8 @@ class State:
                     self._charge(node, key, charge)
             case Workload():
                 self._ended.pop(key, None)
-                self._is_in_order &= key in self._pending
+                last = next(reversed(self._pending.values()), fact)
+                self._is_in_order &= key in self._pending or TURN(last) <= TURN(fact)
                 self._pending[key] = self._shared(fact)
             case _:
                 self._pending.pop(key, None)
@@ -409,7 +411,7 @@ class State:
                 self._write(name, row)
         self._dirty.clear()
         if not self._is_in_order:
-            waiting = sorted(self._pending.values(), key=attrgetter("submitted", "key"))
+            waiting = sorted(self._pending.values(), key=TURN)
             self._pending, self._is_in_order = {one.key: one for one in waiting}, True
         layout = self._layout
         return Snapshot(
