@@ -199,6 +199,7 @@ def test_a_group_that_is_removed_loses_its_queue_at_once(team: Box) -> None:
 
 def test_a_namespace_is_not_inherited_with_a_name(team: Box) -> None:
     """A user who is removed, and another of the same name: the uid tells them apart."""
+    team.run("eve", "fairway", "login")
     space = f"/api/v1/namespaces/{team.name('eve')}"
     owner = {"metadata": {"annotations": {"fairway.dev/uid": "4711"}}}
     assert team.ask("sue", ["PATCH", space, owner])[0][0] == 200
