@@ -4,8 +4,10 @@ Each function gives the reason and its facts, or None. They are asked in the ord
 user claims is held against the strictest ancestor. Room, holds and victims are not looked at here.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 
 from .cycle import Cycle
 from .model import GPU, Queue, Workload
@@ -144,10 +146,12 @@ def bound(branch: Branch, cycle: Cycle) -> float:
     return total
 
 
-def over_limit(accounts: tuple[Account, ...], asked: Demand) -> Why | None:
-    """The first of the queue and its ancestors whose limit it would break."""
+def over_limit(
+    accounts: tuple[Account, ...], asked: Demand, of: Callable[[Account], Demand] = attrgetter("limit")
+) -> Why | None:
+    """The first of the queue and its ancestors whose limit, or other bound, it would break."""
     for account in accounts:
-        for resource, limit in account.limit.items():
+        for resource, limit in of(account).items():
             more = asked.get(resource, 0)
             if more and account.held[resource] + more > limit:
                 return Reason.OVER_LIMIT, _above(account, resource, more, (account.held[resource], limit))

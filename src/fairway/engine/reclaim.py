@@ -5,6 +5,8 @@ needed. The dearest are spared first; what fits elsewhere is moved, which takes 
 looks at the whole change. If anything fails the draft is as before.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +21,15 @@ from .moves import find_new_place
 from .place import Placements, place
 from .plan import Admit, Cause, Evict, Resize, Verdict
 from .pod_affinity import bound_to_itself
+from .quota import Account, Demand
 from .resources import counts_of
 from .search import Search
 from .snapshot import Mask
 
 MOST_TRIES = {Cause.CONSOLIDATED: 8, Cause.RECLAIMED: 4}
 """Times that a rule is tried with other victims."""
+LIMITS, SHARES = attrgetter("limit"), attrgetter("share")
+"""What its queue and those above it must keep to."""
 MOST_SPARED = 8
 """Victims to spare for which other places are sought."""
 
@@ -52,10 +57,12 @@ def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
 
 
 class Way(NamedTuple):
-    """How a rule is tried: `barred` workloads are not taken; with `largest_last` victims are taken in the order in
-    which queues can lose most, `was_last` if that was tried. `stuck`: victims that are not tried again."""
+    """How a rule is tried: `barred` workloads are not taken; queues above the workload keep within `bounds`; with
+    `largest_last` victims are taken in the order in which queues can lose most, `was_last` if that was tried. `stuck`:
+    victims that are not tried again."""
 
     barred: frozenset[str] = frozenset()
+    bounds: Callable[[Account], Demand] = LIMITS
     largest_last: bool = False
     was_last: bool = False
     stuck: frozenset[str] = frozenset()
@@ -82,7 +89,7 @@ def _try(candidates: CandidateSet, workload: Workload, way: Way) -> Verdict | Wa
     search, cycle = Search(candidates, workload, way.barred, largest_last=way.largest_last), candidates.cycle
     hopeless = cycle.hopeless.copy()
     with cycle.draft.trial() as trial:
-        admission = _admission(search)
+        admission = _admission(search, way.bounds)
         if admission is not None and is_fair(search):
             trial.keep()
             return _settle(search, admission)
@@ -93,14 +100,15 @@ def _try(candidates: CandidateSet, workload: Workload, way: Way) -> Verdict | Wa
 
 
 def _other_way(search: Search, way: Way, *, is_placed: bool) -> Way:
-    """Where small victims used up what their queues may lose, large ones go; else what cannot be moved, or was the
-    cheapest, is not tried again."""
-    stuck = way.stuck
-    if not way.largest_last:
+    """Where a queue above the workload would be too saturated, its own branch gives first; where small victims used up
+    what their queues may lose, large ones go; else what cannot be moved, or was the cheapest, is not tried again."""
+    cause, stuck = search.candidates.rule.cause, way.stuck
+    if way.bounds is LIMITS and not way.largest_last:
         stuck = frozenset(_stuck(search) if is_placed else {candidate.key for candidate in search.taken[:1]})
-    is_reclaim = search.candidates.rule.cause is Cause.RECLAIMED
-    if not is_placed and is_reclaim and search.is_spent and not way.was_last:
-        return way._replace(largest_last=True, was_last=True, stuck=stuck)
+    if is_placed and cause is not Cause.CONSOLIDATED and way.bounds is LIMITS:
+        return way._replace(bounds=SHARES, stuck=stuck)
+    if not is_placed and cause is Cause.RECLAIMED and search.is_spent and not way.was_last:
+        return way._replace(bounds=LIMITS, largest_last=True, was_last=True, stuck=stuck)
     return Way(way.barred | stuck, was_last=way.was_last)
 
 
@@ -113,9 +121,9 @@ def _stuck(search: Search) -> set[str]:
     return _over_budget([candidate.victim.one for candidate in search.taken], search.cycle)
 
 
-def _admission(search: Search) -> Admission | None:
+def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission | None:
     """Start it in the room of as few victims as it takes, moving those that fit elsewhere."""
-    if not search.unlock() or (placed := _placed(search)) is None:
+    if not search.unlock() or not search.unlock(bounds) or (placed := _placed(search)) is None:
         return None
     admission = Admission(search.candidates.pool, placed)
     search.cycle.draft.start(search.workload, admission)

@@ -25,6 +25,7 @@ from .moves import Spoken, movable, reserve_idle, speak_for
 from .place import cache_of, room
 from .plan import Cause
 from .pod_affinity import bound_to_itself, leans_on, near
+from .quota import Account, Demand
 from .resources import DEVICE
 from .snapshot import Mask
 
@@ -96,15 +97,15 @@ class Search:
         self.taken.clear()
         self.candidates.prices.clear()
 
-    def unlock(self) -> bool:
-        """Take from those under the same limit until none stands in the way."""
+    def unlock(self, of: Callable[[Account], Demand] = attrgetter("limit")) -> bool:
+        """Take from those under the same limit, or other bound, until none stands in the way."""
         accounts = self.cycle.accounts(self.workload, self.candidates.pool)
         asked = self.cycle.asked(self.workload, self.candidates.pool)
-        why = over_limit(accounts, asked)
+        why = over_limit(accounts, asked, of)
         for one in self.candidates.in_turn(self.candidates.all) if why else ():
             if why and one.counted.get(why[1].resource) and self.cycle.tree.is_under(one.queue, why[1].queue):
                 self.take((one,))
-                why = over_limit(accounts, asked)
+                why = over_limit(accounts, asked, of)
         return why is None
 
     def cover(self) -> bool:
