@@ -53,6 +53,12 @@ def test_of_several_pools_one_whose_nodes_take_the_pods_tells_why_it_never_fits(
     assert (reason, facts.pool, facts.most_free) == (Reason.NEVER_FITS, "h100", 8000)
 
 
+def test_a_device_held_twice_is_there_when_its_holders_are_gone():
+    goes = runs(job("u", gpus=1), "n1", devices=((0,),), is_leaving=True)
+    comes = runs(job("v", gpus=1), "n1", devices=((0,),), is_promised=True, waits_for=("ns/u",))
+    assert why(job("a", pod={"gpu_fraction": 500}), node("n1", 1), goes, comes)[0] == Reason.NO_ROOM
+
+
 def test_a_node_that_is_out_of_use_may_come_back():
     assert why(job("a", gpus=1), node("n1", 8, is_unschedulable=True))[0] == Reason.NO_ROOM
     assert why(job("a", gpus=1), node("n1", 8, is_leaving=True))[0] == Reason.NEVER_FITS

@@ -14,7 +14,7 @@ import numpy as np
 from .census import census, room_for
 from .devices import device_room
 from .draft import Draft
-from .feasibility import Counts, Request, Shape, count_room, labels_of, open_nodes, pool_row
+from .feasibility import Counts, Request, Shape, chooses, count_room, labels_of, open_nodes, pool_row
 from .labels import STATE
 from .memo import MOST_KEPT, Memo, remember
 from .model import CPU, GPU, MEMORY, PODS, Admission, Node, Workload
@@ -120,13 +120,13 @@ def _emptied(draft: Draft) -> Draft:
     key = snapshot.resources, snapshot.is_social
     if memo.emptied is None or memo.emptied[0] != key or len(cache_of(memo.emptied[1]).shapes) > MOST_KEPT:
         devices = np.full_like(snapshot.device_free, -1)
-        for row in np.flatnonzero((snapshot.device_free >= 0).any(axis=1)):
+        for row in [row for row, node in enumerate(snapshot.nodes) if chooses(node)]:
             whole = [DEVICE * (one.is_healthy and not one.is_partitioned) for one in snapshot.nodes[row].devices]
             devices[row, : len(whole)] = whole
         stays = np.array([not node.is_leaving for node in snapshot.nodes], np.bool_)
         nodes = tuple(_recovered(node) for node in snapshot.nodes)
         free = replace(snapshot, nodes=nodes, free=snapshot.capacity, device_free=devices, is_usable=stays, running=(),
-                       pods=(), pending=(), queues={}, memo=Memo())
+                       tallies=(), pods=(), pending=(), queues={}, memo=Memo())
         memo.emptied = free.memo.of(Explained).emptied = key, Draft(free)
     return memo.emptied[1]
 
