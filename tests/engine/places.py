@@ -1,10 +1,12 @@
 """Where a workload would be placed, in a word: `n1*2 n2` per podset, podsets apart by ` | `, None if nowhere."""
 
+import numpy as np
 from builders import world
+from numpy.typing import NDArray
 
 from fairway.engine.draft import Draft
 from fairway.engine.model import Expression, NodeShare, Pod, PodClass, Pool, Term, Topology, Workload
-from fairway.engine.place import Ask, place
+from fairway.engine.place import Ask, cache_of, place
 from fairway.engine.state import snapshot_of
 
 
@@ -20,6 +22,12 @@ def placed(workload: Workload, *things, pool="default", counts=None, ask=None, *
     ask = {"counts": counts or tuple(podset.count for podset in workload.podsets), **(ask or {})}
     found = place(draft, Ask(workload, **ask), pool)
     return None if found is None else " | ".join(" ".join(map(word, podset.nodes)) for podset in found)
+
+
+def room(draft: Draft, pod: PodClass, pool: str) -> NDArray[np.int64]:
+    """Pods of the class that each node could take now."""
+    cache = cache_of(draft)
+    return cache.room(cache.shape(pod, pool))
 
 
 def word(share: NodeShare) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 from builders import GIB, job, node, pod, runs
-from places import devices_of, draft_of, placed
+from places import devices_of, draft_of, placed, room
 
 from fairway.engine.model import Admission, Device, Numa, PodSet, amounts
-from fairway.engine.place import Ask, place, room
+from fairway.engine.place import Ask, place
 
 
 def grouped(*groups: int, nvlink=True, **fields):

@@ -5,7 +5,7 @@ import pytest
 from builders import GIB, job, milli, node, pod, runs, world
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from places import draft_of, has, other, placed, term
+from places import draft_of, has, other, placed, room, term
 
 from fairway.engine.draft import Draft
 from fairway.engine.feasibility import feasible
@@ -22,7 +22,7 @@ from fairway.engine.model import (
     Toleration,
     amounts,
 )
-from fairway.engine.place import Ask, cache_of, place, place_gang, room, slots_of
+from fairway.engine.place import Ask, cache_of, place, place_gang, slots_of
 from fairway.engine.state import snapshot_of
 
 

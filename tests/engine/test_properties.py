@@ -18,7 +18,7 @@ from fairway.engine.labels import required
 from fairway.engine.model import Gone, Node, PodSet, Topology, Workload, World
 from fairway.engine.plan import Admit, Evict, Finish, Keep, Plan, Reason, Resize, Wait
 from fairway.engine.snapshot import Snapshot
-from fairway.engine.state import snapshot_of, state_of
+from fairway.engine.state import snapshot_of, state_of, world_of
 from fairway.outlook.forward import Forward
 from fairway.outlook.whatif import what_if
 from fairway.referee import check
@@ -73,7 +73,7 @@ def image(snapshot: Snapshot) -> tuple[object, ...]:
 
 def is_repeatable(world: World, plan: Plan) -> None:
     """The same input, written down again, gives an equal plan; so does a state that has seen other decisions, whatever
-    it remembers of them."""
+    it remembers of them, and one that is written down after it has acted on the plan."""
     assert decide(snapshot_of(replace(world)), Policy()) == plan
     state = state_of(world)
     assert decide(state.snapshot(world.now), Policy()) == decide(state.snapshot(world.now), Policy()) == plan
@@ -83,6 +83,9 @@ def is_repeatable(world: World, plan: Plan) -> None:
     state.observe(*some)
     again = decide(state.snapshot(world.now), Policy())
     assert {one.workload: one for one in again.verdicts} == {one.workload: one for one in plan.verdicts}
+    state.assume(plan)
+    acted = state.snapshot(world.now)
+    assert decide(acted, Policy()) == decide(snapshot_of(world_of(acted)), Policy())
 
 
 def never_is_never(world: World, plan: Plan) -> None:

@@ -35,10 +35,6 @@ def _always(*_: object) -> bool:
     return True
 
 
-def _level(queue: str) -> tuple[float, ...]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class EvictionRule:
     """`queues`: those from which it could take, as things are; `touches`: whether it may take a workload of such a
@@ -55,7 +51,7 @@ class EvictionRule:
     touches: Callable[[Running], bool]
     shield: Callable[[Running], Shield | None]
     may_lose: Callable[[str, Demand | None], bool] = _always
-    rank: Callable[[str], tuple[float, ...]] = _level
+    rank: Callable[[str], tuple[float, ...]] = lambda _: ()
     side: Callable[[str], str] = str
     takes_surplus: bool = True
     keeps_first: bool = False
@@ -92,11 +88,7 @@ def _take_back(workload: Workload, cycle: Cycle) -> EvictionRule:
     def touches(one: Running) -> bool:
         return one.backfilled_for == workload.key
 
-    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), lambda: list(cycle.ran), touches, _unshielded)
-
-
-def _unshielded(one: Running) -> Shield | None:
-    return None
+    return EvictionRule(Cause.HOLD_TAKEN, (workload.key,), lambda: list(cycle.ran), touches, lambda _: None)
 
 
 def _move(cycle: Cycle) -> EvictionRule:

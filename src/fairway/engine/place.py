@@ -17,7 +17,7 @@ import numpy as np
 from .devices import choose, room_of, shared_room
 from .draft import Draft
 from .feasibility import Counts, Piece, Rows, Shape, labels_of, open_nodes, pick, pool_row
-from .model import Admission, NodeShare, PodClass, PodSetPlacement, Topology, Workload
+from .model import Admission, NodeShare, PodSetPlacement, Topology, Workload
 from .placement_cache import Overlay, PlacementCache, Ranking, Slots
 from .pod_affinity import admits, apart, attracts, bears, bound_to_itself, is_drawn, likes, looks_beside
 from .resources import DEVICE
@@ -55,12 +55,6 @@ class Part(NamedTuple):
     strategy: str
     anchors: Rows | None
     whole: int
-
-
-def room(draft: Draft, pod: PodClass, pool: str) -> Counts:
-    """int64[node]: pods of the class that each node could take now, devices included. Not to be written."""
-    cache = cache_of(draft)
-    return cache.room(cache.shape(pod, pool))
 
 
 def cache_of(draft: Draft) -> PlacementCache:
@@ -104,8 +98,7 @@ def _is_short(cache: PlacementCache, ask: Ask, pool: str) -> bool:
 def slots_of(draft: Draft, ask: Ask, pool: str) -> Slots | None:
     """The places of a class of single pods; None where they depend on more than a linear score and room."""
     cache = cache_of(draft)
-    workload, counts = ask.workload, ask.counts
-    wide = workload.topology
+    workload, counts, wide = ask.workload, ask.counts, ask.workload.topology
     if workload.paused or len(counts) != 1 or counts[0] != 1 or wide.required or wide.preferred or wide.segments:
         return None
     key = id(workload.podsets), pool, id(ask.allowed), workload.kind, ask.strategy

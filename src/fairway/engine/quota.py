@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 from .memo import remember
 from .model import GPU, MEMORY, Decayed, PodSet, Queue, Share, Workload
 from .policy import Policy
-from .resources import DEVICE, UNIT, counted, counts_of, memory_of, slices
+from .resources import DEVICE, UNIT, counted, memory_of, slices
 from .runtimes import Learned
 from .snapshot import Columns, Mask, Snapshot
 
@@ -185,9 +185,7 @@ class QueueTree:
 
     def charge(self, workload: Workload, pool: str, counts: tuple[int, ...], times: int) -> None:
         """Count so many pods in the queue and its ancestors; `times` -1 takes them back."""
-        branch = self.branches.get(workload.queue)
-        accounts = branch.ledgers.get(pool, ()) if branch else ()
-        if not accounts:
+        if not (accounts := self.ledgers(workload.queue, pool)):
             return
         self.touched.add(workload.queue)
         amounts = self.amounts(workload.podsets, counts, pool)
@@ -204,31 +202,24 @@ class QueueTree:
 
     def keep(self, queue: str, pool: str, memory: int) -> None:
         """Count so many bytes that a paused workload holds in the queue and its ancestors; below zero takes it back."""
-        branch = self.branches.get(queue)
-        for account in branch.ledgers.get(pool, ()) if branch else ():
+        for account in self.ledgers(queue, pool):
             if MEMORY in account.resources:
                 account.held[MEMORY] += memory
                 self.touched.add(queue)
 
     def exceeds_limit(self, queue: str, pool: str) -> bool:
         """Whether the queue, or one above it, holds more of a resource than its limit in that pool."""
-        branch = self.branches.get(queue)
-        accounts = branch.ledgers.get(pool, ()) if branch else ()
+        accounts = self.ledgers(queue, pool)
         return any(one.held[name] > limit for one in accounts for name, limit in one.limit.items())
 
     def _fill(self) -> None:
         """Count what runs, what is promised and what waits and could start, were there room."""
         governed = {name for name, branch in self.branches.items() if any(branch.ledgers.values())}
         asking = {name for name in governed if all(at.queue.stop == "None" for at in self.branches[name].path)}
-        short: list[tuple[Workload, str, tuple[int, ...]]] = []
+        tallies = [one for one in self.snapshot.tallies if one.workload.queue in governed]
+        for workload, pool, counts, times in tallies:
+            self.charge(workload, pool, counts, times)
         for one in self.snapshot.running if governed else ():
-            admission = one.moves_to if one.is_leaving else one.admission
-            if admission is not None:
-                counts = counts_of(one.workload.podsets, admission)
-                self.charge(one.workload, admission.pool, counts, 1)
-                missing = tuple(podset.count - count for podset, count in zip(one.workload.podsets, counts))
-                if any(missing) and one.workload.queue in asking:
-                    short.append((one.workload, admission.pool, missing))
             if one.is_pausing and not one.is_saving:
                 self.keep(one.workload.queue, one.admission.pool, memory_of(one.workload.podsets, one.admission))
         for pod in self.snapshot.pods if governed else ():
@@ -238,8 +229,10 @@ class QueueTree:
         for branch in self.branches.values():
             for account in branch.accounts.values():
                 account.demand = account.held.copy()
-        for workload, pool, missing in short:
-            self._wait(workload.queue, (pool,), workload, missing)
+        for workload, pool, counts, times in tallies:
+            missing = tuple(podset.count - count for podset, count in zip(workload.podsets, counts))
+            if any(missing) and workload.queue in asking:
+                self._wait(workload.queue, (pool,), workload, missing, times)
         pending = self.snapshot.pending if governed else ()
         podsets = list(map(attrgetter("podsets"), pending))
         sample = dict(zip(map(id, podsets), pending))
@@ -249,13 +242,11 @@ class QueueTree:
                 full = tuple(podset.count for podset in sample[alike].podsets)
                 self._wait(queue, self.pools_of(queue, pools), sample[alike], full, count)
 
-    def _wait(
-        self, queue: str, pools: tuple[str, ...], workload: Workload, counts: tuple[int, ...], times: int = 1
-    ) -> None:
+    def _wait(self, queue: str, pools: tuple[str, ...], one: Workload, counts: tuple[int, ...], times: int) -> None:
         """What waits is asked of every pool it may go to, and once of all together; of the queues above only as far as
         the limits below let it start."""
         for name in (ALL, *pools) if pools else ():
-            amounts = self.amounts(workload.podsets, counts, pools[0] if name == ALL else name)
+            amounts = self.amounts(one.podsets, counts, pools[0] if name == ALL else name)
             more = {resource: amount * times for resource, amount in amounts.items()}
             for account in (at.accounts[name] for at in self.branches[queue].path if name in at.accounts):
                 for resource in account.resources:

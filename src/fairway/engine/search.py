@@ -22,7 +22,7 @@ from .eviction_rules import full_bucket
 from .feasibility import Request, Shape, feasible
 from .model import PodClass, Running, Workload
 from .moves import Spoken, movable, reserve_idle, speak_for
-from .place import cache_of, room
+from .place import cache_of
 from .plan import Cause
 from .pod_affinity import bound_to_itself, leans_on, near
 from .quota import Account, Demand
@@ -258,7 +258,7 @@ class Search:
     def _use_free(self, shape: Shape, mask: Mask, count: int) -> int:
         """Plan its pods into room that is free; how many of them have a place there."""
         given = 0
-        rooms = np.where(mask, room(self._ahead, shape.pod, self.candidates.pool), 0)
+        rooms = np.where(mask, cache_of(self._ahead).room(shape), 0)
         for row in np.flatnonzero(rooms).tolist():
             for _ in range(min(int(rooms[row]), count - given)):
                 if row in self._planned and not self._fits(shape.request, self._left(row)):

@@ -9,6 +9,7 @@ or is leaving, here and by pods of others; where a pod's devices are not known o
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +21,23 @@ Columns = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
+class Tally(NamedTuple):
+    """Running workloads that quotas count alike: one, its pool and pods by podset (once moved, if it is), how many."""
+
+    workload: Workload
+    pool: str
+    counts: tuple[int, ...]
+    times: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """`capacity`, `free`, `outside`: int64[resource, node], base units; `outside` is what pods of others hold.
     `device_free`: int64[node, device slot], milli-GPU free in each device, -1 where there is none or others choose it;
     slot i is `nodes[row].devices[i]`. `pool_of`: int32[node], row of `pools`, -1 outside all. `is_usable`: ready,
     schedulable, not draining, not leaving. `gpu_memory`: bytes of the smallest GPU of each pool, 0 if unknown.
-    `is_social`: some pod looks at the pods beside it (affinity, spread, host ports). `alters_at`: when, by time alone,
-    a policy's view of it becomes another."""
+    `tallies`: what `running` holds, alike ones together. `is_social`: some pod looks at the pods beside it (affinity,
+    spread, host ports). `alters_at`: when, by time alone, a policy's view of it becomes another."""
 
     now: float
     resources: tuple[str, ...]
@@ -44,6 +54,7 @@ class Snapshot:
     queues: Mapping[str, Queue]
     pending: tuple[Workload, ...]
     running: tuple[Running, ...]
+    tallies: tuple[Tally, ...]
     pods: tuple[Pod, ...]
     reservations: tuple[Reservation, ...]
     disruptions: tuple[Disruption, ...]

@@ -38,8 +38,8 @@ from .model import (
     World,
 )
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
-from .resources import DEVICE, capacity_of, columns, device_memory, shared, taken
-from .snapshot import Columns, Mask, Snapshot
+from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, taken
+from .snapshot import Columns, Mask, Snapshot, Tally
 
 DEFAULT_POOL = Pool("default")
 TURN = attrgetter("submitted", "key")
@@ -131,6 +131,7 @@ class State:
         self._pending: dict[str, Workload] = {}
         self._is_in_order = True  # what waits, by submission and key
         self._running: dict[str, Running] = {}
+        self._tallies: dict[object, Tally] = {}
         self._ended: dict[str, Ended] = {}
         self._told: dict[str, Workload | Running | Ended | None] = {}
         self._shapes: dict[tuple[PodSet, ...], tuple[PodSet, ...]] = {}
@@ -287,27 +288,36 @@ class State:
     def _set(self, key: str, fact: Workload | Running | Ended | None) -> None:
         """One key, one place: pending, running or ended."""
         if (before := self._running.pop(key, None)) is not None:
+            self._tally(before, -1)
             for node, _ in charges(before):
                 self._on[node].pop(key, None)
                 self._dirty.add(node)
+        self._ended.pop(key, None)
+        if not isinstance(fact, Workload):
+            self._pending.pop(key, None)
         match fact:
             case Running():
-                self._pending.pop(key, None)
-                self._ended.pop(key, None)
                 workload = self._shared(fact.workload)
                 self._running[key] = running = fact if workload is fact.workload else replace(fact, workload=workload)
+                self._tally(running, 1)
                 for node, charge in charges(running):
                     self._charge(node, key, charge)
             case Workload():
-                self._ended.pop(key, None)
                 last = next(reversed(self._pending.values()), fact)
                 self._is_in_order &= key in self._pending or TURN(last) <= TURN(fact)
                 self._pending[key] = self._shared(fact)
-            case _:
-                self._pending.pop(key, None)
-                self._ended.pop(key, None)
-                if fact is not None:
-                    self._ended[key] = fact
+            case Ended():
+                self._ended[key] = fact
+
+    def _tally(self, one: Running, times: int) -> None:
+        """Count it with those that count alike in quotas; what leaves counts no more, what moves where it goes."""
+        workload, admission = one.workload, one.moves_to if one.is_leaving else one.admission
+        if admission is not None:
+            counts = counts_of(workload.podsets, admission)
+            key = workload.queue, id(workload.podsets), workload.preemptible, admission.pool, counts
+            known = self._tallies.pop(key, None)
+            if total := times + (known.times if known else 0):
+                self._tallies[key] = Tally(workload, admission.pool, counts, total)
 
     def _shared(self, workload: Workload) -> Workload:
         """The same workload; podsets alike are one object, so that a class is told by identity."""
@@ -430,6 +440,7 @@ class State:
             queues=dict(self._queues),
             pending=tuple(self._pending.values()),
             running=tuple(self._running.values()),
+            tallies=tuple(self._tallies.values()),
             pods=tuple(self._pods.values()),
             reservations=tuple(self._reservations.values()),
             disruptions=tuple(self._disruptions.values()),
