@@ -5,6 +5,7 @@ authorizer would, and refuses what it does not allow.
 """
 
 import json
+import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import click
 import inprocess
 
 from fairway import NAMESPACE
 from fairway.api.crds import crds
 from fairway.api.quantities import time_text
+from fairway.cli.main import cli
 from fairway.clock import Clock
 from fairway.embedded.access.identity import AUTHENTICATED, MASTERS, Identity
 from fairway.embedded.team.rights import BINDINGS, USERS, binding, shared
@@ -73,6 +76,14 @@ def workload(key: str, queue: str, gpus: int = 1, **said: Any) -> Thing:
 def lease(renewed: float, namespace: str = "fairway-system") -> Thing:
     spec = {"holderIdentity": "one", "renewTime": time_text(renewed), "leaseDurationSeconds": 15}
     return {"kind": "Lease", "metadata": {"name": "fairway-controller", "namespace": namespace}, "spec": spec}
+
+
+def understood(line: str) -> None:
+    """Raises click's UsageError where the command line does not fit the command that it names."""
+    name, *words = shlex.split(line.removeprefix("kubectl ").removeprefix("fairway "))
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None, line
+    command.make_context(name, words)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from board import LINK, Board, board, lease, node, queue, workload
+from board import LINK, Board, board, lease, node, queue, understood, workload
 
 from fairway.cli.desk import desk
 from fairway.kube import kinds
@@ -150,7 +150,7 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
         await page.locator("[data-many=suspend]").focus()
         await page.keyboard.press("Enter")
         said = await page.locator("dialog").inner_text()
-        assert "kubectl fairway -n vision suspend workload/job-wait-1 workload/job-wait-3" in said
+        assert "kubectl fairway suspend -n vision workload/job-wait-1 workload/job-wait-3" in said
         await reach(page, "suspend")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog:not([open])", state="attached")
@@ -168,7 +168,10 @@ async def test_the_kubectl_lines_for_several_namespaces_all_name_the_chosen_queu
         await page.locator("[data-many=queue]").click()
         line = await page.locator("dialog [data-line]").inner_text()
         queue = await page.locator("dialog select").input_value()
-    assert line.count(f"modify --queue {queue} workload/") == 2 and "VALUE" not in line
+    assert {f"modify --queue {queue} -n {space} workload/" in line for space in ("nlp", "vision")} == {True}
+    assert "VALUE" not in line
+    for each in line.splitlines():
+        understood(each)
 
 
 async def reach(page: Any, text: str) -> None:

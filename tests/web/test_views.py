@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board import NOW, board, lease, node, queue, workload
+from board import NOW, board, lease, node, queue, understood, workload
 
 from fairway.api.accounts import HOUR_UNITS
 from fairway.api.quantities import time_text
@@ -151,7 +151,7 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     async with board(node("n1", unschedulable=True), queue("nlp"), it) as shown:
         page = await shown.page("/operations")
     assert "Fairway does not decide" in page and "kubectl describe node n1" in page and "refused plan" in page
-    assert "kubectl fairway -n nlp why workload/job-a" in page and "Reclaimed for job-b of queue vision" in page
+    assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for job-b of queue vision" in page
 
 
 def usage_day(queue: str, *, status: dict[str, Any], parents: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -206,6 +206,17 @@ async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/timeline")
     assert " for job-b</small>" in page and "evicted <time" in page
+
+
+@pytest.mark.parametrize("view", ["/operations", "/usage", "/workload/nlp/job-a"])
+async def test_the_command_lines_of_a_view_are_understood(view: str) -> None:
+    it = workload("nlp/job-a", "nlp", 1, status={"reason": "Refused", "message": "struck"})
+    async with board(node("n1"), queue("nlp"), it) as shown:
+        page = await shown.page(view)
+    lines = re.findall(r"<code>((?:kubectl )?fairway [^<]+)</code>", page)
+    assert lines
+    for line in lines:
+        understood(line)
 
 
 @pytest.mark.parametrize("view", ["/now", "/waiting", "/workload/nlp/job-a"])

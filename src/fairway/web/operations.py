@@ -111,8 +111,7 @@ def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
 
 
 def _of(it: Workload, what: str, says: str, command: str, page: str) -> Trouble:
-    line = f"kubectl fairway -n {it.namespace} {command} {it.command_name}"
-    return Trouble(what, it.name, f"/workload/{it.key}", it.since, says, line, page)
+    return Trouble(what, it.name, f"/workload/{it.key}", it.since, says, it.line(command), page)
 
 
 def _last(it: Workload) -> float:

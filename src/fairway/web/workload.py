@@ -109,10 +109,9 @@ class Workload:
     def held(self) -> float:
         return sum(share.gpus for share in self.shares)
 
-    @property
-    def command_name(self) -> str:
-        """What names it on the command line beyond doubt."""
-        return f"workload/{self.key.partition('/')[2]}"
+    def line(self, command: str) -> str:
+        """The command for it, which names it beyond doubt."""
+        return f"kubectl fairway {command} -n {self.namespace} workload/{self.key.partition('/')[2]}"
 
 
 def workload(said: types.WorkloadObject) -> Workload:

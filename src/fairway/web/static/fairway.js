@@ -476,7 +476,7 @@ function proposeMany(action) {
   dialog.querySelector("h2").textContent = `${action === "queue" ? "Move" : action[0].toUpperCase() + action.slice(1)} ${keys.length} workloads?`;
   dialog.querySelector("p").textContent = keys.map(key => key.split("/")[1]).join(", ") + ({cancel: ". None of them runs: no work is lost, only their places.", suspend: ". None of them runs: no work is lost; each keeps its place."}[action] || "");
   const verb = action === "queue" ? "modify --queue VALUE" : action;
-  dialog.querySelector("pre").dataset.line = Object.entries(spaces).map(([space, them]) => `kubectl fairway -n ${space} ${verb} ${them.map(key => `workload/${key.split("/")[1]}`).join(" ")}`).join("\n");
+  dialog.querySelector("pre").dataset.line = Object.entries(spaces).map(([space, them]) => `kubectl fairway ${verb} -n ${space} ${them.map(key => `workload/${key.split("/")[1]}`).join(" ")}`).join("\n");
   confirm(action, keys);
 }
 
