@@ -34,6 +34,26 @@ async def test_now_says_which_gpus_are_free_while_workloads_wait_and_why() -> No
     assert "Fairway decides" in page
 
 
+@pytest.mark.parametrize("view", ["/now", "/waiting", "/timeline"])
+async def test_a_queue_that_is_chosen_stands_for_all_below_it(view: str) -> None:
+    things = node("n1"), queue("all"), queue("nlp", parent="all"), queue("other"), lease(time.time())
+    runs = workload("nlp/job-mine", "nlp", 3, at="n1[0,1,2]"), workload("x/job-theirs", "other", 1, at="n1[3]")
+    forecast = {"p50": in_hours(1), "p90": in_hours(2)}
+    waits = [workload(f"nlp/job-{name}", name, 8, status=WAITS | {"forecast": forecast}) for name in ("nlp", "other")]
+    async with board(*things, *runs, *waits) as shown:
+        page, none = await shown.page(f"{view}?queue=all"), await shown.page(f"{view}?queue=none")
+    assert '<option value="all" selected>' in page and 'href="/workload/nlp/job-nlp"' in page
+    assert view == "/now" or "job-other" not in page
+    assert "job-mine" not in none.partition("<form")[2]
+
+
+async def test_the_first_lines_of_now_are_of_all_nodes_whichever_are_chosen() -> None:
+    things = node("n1"), node("n2", unschedulable=True), queue("nlp"), lease(time.time())
+    async with board(*things, workload("nlp/job-big", "nlp", 16, status=WAITS)) as shown:
+        page = await shown.page("/now?show=problem")
+    assert "8 of 16 GPUs are free while" in page and "of 16 GPUs held on 2 nodes" in page
+
+
 async def test_now_says_in_which_pools_the_free_gpus_are() -> None:
     chosen = {"nodeSelector": {"matchLabels": {"fairway.dev/devices": "Scheduler"}}}
     specs = {"h100": chosen, "rest": {}}

@@ -23,10 +23,6 @@ ACTIONS = {
 }
 
 
-class Unable(Exception):
-    """The action makes no sense: one line, what to do instead."""
-
-
 def offered(it: Workload) -> list[str]:
     """The actions that make sense for it now."""
     if it.state in OVER or it.state == "cancelling":
@@ -59,34 +55,30 @@ def line(it: Workload, action: str, value: str) -> str:
 
 
 async def act(world: World, sight: Sight, client: Client, asked: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Does one action to each workload that is named; what became of each, in words."""
-    action, value = str(asked.get("action")), str(asked.get("value") or "")
-    told = []
-    for key in asked.get("workloads") or ():
-        it = world.workloads.get(str(key))
+    """Does one action to each workload that is named; of each the error, where there is one."""
+    action, value, told = str(asked.get("action")), str(asked.get("value") or ""), []
+    for key in map(str, asked.get("workloads") or ()):
+        it = world.workloads.get(key)
         try:
-            if it is None or not sight.sees(it.namespace):
-                raise Unable(f"{key}: no such workload")
-            await _one(client, it, action, value)
-            told.append({"workload": it.key, "done": f"{it.name}: {action} is sent"})
-        except Unable as error:
-            told.append({"workload": str(key), "error": str(error)})
-        except ApiError as error:
-            told.append({"workload": str(key), "error": f"{key}: {error.message or error}"})
+            error = await _one(client, it, action, value) if it and sight.sees(it.namespace) else "no such workload"
+        except ApiError as refused:
+            error = refused.message or str(refused)
+        told.append({"workload": key} | ({"error": f"{key}: {error}"} if error else {}))
     return told
 
 
-async def _one(client: Client, it: Workload, action: str, value: str) -> None:
+async def _one(client: Client, it: Workload, action: str, value: str) -> str:
+    """Why the action cannot be done to it; "" where it is."""
     if action not in offered(it):
-        raise Unable(f"{it.name} is {it.state}: {action} cannot be done to it now")
+        return f"it is {it.state}: {action} cannot be done to it now"
     if action in ("priority", "queue") and not value:
-        raise Unable(f"{action}: no value is given")
+        return f"{action}: no value is given"
     owners = [Ref(Kind(kind, f"{kind.lower()}s", version), name, it.namespace) for version, kind, name in it.owners]
     own = ref(WORKLOADS, it.key)
     if action == "cancel":
         for one in owners or [own]:
             await client.delete(one)
-        return
+        return ""
     active = action == "resume"
     meta = {
         "queue": {"labels": {"fairway.dev/queue": value}},
@@ -96,3 +88,4 @@ async def _one(client: Client, it: Workload, action: str, value: str) -> None:
         await client.patch(one, {"metadata": meta})
     if not owners:
         await client.patch(own, {"spec": {"active": active, "paused": False}})
+    return ""

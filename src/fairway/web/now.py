@@ -17,7 +17,7 @@ from .ends import End, Ends
 from .floor import Block, Holder, Row, rows
 from .page import Ask, Page, drawn, window
 from .workload import Workload
-from .world import World
+from .world import World, lines_above
 
 NODES, MAPPED = 120, 24
 """Nodes that are shown at once, since a row says more than one of a table; and more than so many have a map as well, on
@@ -58,11 +58,13 @@ class Node:
 
 
 def page(world: World, ask: Ask) -> Page:
-    found = list(filter(_chosen(ask), rows(world)))
+    sight = ask.sight
+    every = [it for it in rows(world) if sight.sees_nodes or any(sight.sees(one.it.namespace) for one in it.holders)]
+    found = list(filter(_chosen(world, ask), every))
     found.sort(key=SORTS.get(ask.get("sort"), SORTS[""]))
     part = window(ask, found, NODES)
     shown: Sequence[Row] = part["items"]
-    sums, ends, crowds = _sums(found), Ends(world, ask.now), _crowds(world)
+    ends, crowds = Ends(world, ask.now), _crowds(world)
     least = min((gpus for them in crowds.values() for it in them for *_, gpus in it.podsets if gpus), default=0.0)
     pools = []
     for pool, _ in groupby(shown, attrgetter("pool")):
@@ -70,9 +72,9 @@ def page(world: World, ask: Ask) -> Page:
         labels = [world.nodes[it.name].metadata.labels for it in islice(filter(attrgetter("free"), own), LOOKED_AT)]
         pools.append((pool, _sums(own), *_asking(pool, labels, crowds, ask)))
     facts = {
-        "ask": ask, "part": part, "pools": pools, "sums": sums, "deciding": deciding(world, ask.now),
+        "ask": ask, "part": part, "pools": pools, "sums": _sums(every), "deciding": deciding(world, ask.now),
         "controller": world.controller,
-        "idle": idle(found, crowds, ask), "now": ask.now, "queues": queue_choices(world), "denied": world.denied,
+        "idle": idle(every, crowds, ask), "now": ask.now, "queues": queue_choices(world), "denied": world.denied,
         "mapped": [(pool, len(list(them))) for pool, them in groupby(found, attrgetter("pool"))]
         if len(found) > MAPPED else [],
     }  # fmt: skip
@@ -85,8 +87,16 @@ def page(world: World, ask: Ask) -> Page:
 
 
 def queue_choices(world: World) -> list[tuple[str, str]]:
-    """For a filter: the queues that have workloads."""
-    return [("", "all queues"), *((name, name) for name in sorted({it.queue for it in world.workloads.values()}))]
+    """For a filter: the queues that have workloads, and those above them."""
+    named = {it.queue for it in world.workloads.values()}
+    names = sorted({above for name in named for above in lines_above(name, world.queues)})
+    return [("", "all queues"), *zip(names, names)]
+
+
+def within(world: World, queue: str) -> Callable[[str], bool]:
+    """Whether a queue is that one or below it; every queue is where none is asked for."""
+    below = {queue, *(name for name in world.queues if queue in lines_above(name, world.queues))}
+    return below.__contains__ if queue else lambda _: True
 
 
 def deciding(world: World, now: float) -> tuple[bool | None, str]:
@@ -153,15 +163,14 @@ def _node(row: Row, ask: Ask, ends: Ends, least: float) -> Node:
     return Node(row, blocks, shown(row.others), least if 0 < row.free < least else 0.0)
 
 
-def _chosen(ask: Ask) -> Callable[[Row], bool]:
-    """Whether the viewer may see a node, and the filters take it: a queue, free GPUs or a problem, a text. Only what is
-    chosen is asked of each of thousands."""
-    text, queue, show, sight = ask.get("q").lower(), ask.get("queue"), ask.get("show"), ask.sight
+def _chosen(world: World, ask: Ask) -> Callable[[Row], bool]:
+    """Whether the filters take a node: a queue, free GPUs or a problem, a text. Only what is chosen is asked of each of
+    thousands."""
+    text, queue, show = ask.get("q").lower(), ask.get("queue"), ask.get("show")
     tests: list[Callable[[Row], bool]] = []
-    if not sight.sees_nodes:
-        tests.append(lambda row: any(sight.sees(it.it.namespace) for it in row.holders))
     if queue:
-        tests.append(lambda row: any(it.it.queue == queue for it in row.holders))
+        is_within = within(world, queue)
+        tests.append(lambda row: any(is_within(it.it.queue) for it in row.holders))
     if show in ("free", "problem"):
         tests.append(lambda row: row.free > 0 if show == "free" else bool(row.problem))
     if text:

@@ -17,7 +17,7 @@ from fairway.api.queues import reservation
 from fairway.engine import Reservation
 
 from .ends import End, Ends
-from .now import queue_choices
+from .now import queue_choices, within
 from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .workload_page import beneficiary, taken
@@ -101,8 +101,8 @@ def page(world: World, ask: Ask) -> Page:
     axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
     scene = Scene(world, replace(ask, now=now), axis, Ends(world, now), taken(world, ask.sight), by)
     on: defaultdict[str, list[Workload]] = defaultdict(list)
-    queue = ask.get("queue")
-    them = (it for it in world.workloads.values() if queue in ("", it.queue) and _is_in_sight(it, scene))
+    is_chosen = within(world, ask.get("queue"))
+    them = (it for it in world.workloads.values() if is_chosen(it.queue) and _is_in_sight(it, scene))
     for it in sorted(them, key=_order):
         for key in _keys(it, scene):
             on[key].append(it)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .act import leaves
-from .now import queue_choices
+from .now import queue_choices, within
 from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .world import World
@@ -32,7 +32,7 @@ SORTS: dict[str, Callable[[Workload, float], Any]] = {
 
 def page(world: World, ask: Ask) -> Page:
     waits = [it for it in world.workloads.values() if it.state in ("waiting", "paused", "suspended")]
-    found, order = list(filter(_chosen(ask), waits)), SORTS.get(ask.get("sort"), SORTS[""])
+    found, order = list(filter(_chosen(world, ask), waits)), SORTS.get(ask.get("sort"), SORTS[""])
     found.sort(key=lambda it: (it.state == "suspended", order(it, ask.now), it.key))
     reasons = Counter(it.reason for it in waits if it.state != "suspended" and it.reason)
     part = window(ask, found)
@@ -46,10 +46,10 @@ def page(world: World, ask: Ask) -> Page:
     return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in rows}}, ask.before)
 
 
-def _chosen(ask: Ask) -> Callable[[Workload], bool]:
-    text, queue, reason, sight = ask.get("q").lower(), ask.get("queue"), ask.get("reason"), ask.sight
+def _chosen(world: World, ask: Ask) -> Callable[[Workload], bool]:
+    text, reason, sight, is_within = ask.get("q").lower(), ask.get("reason"), ask.sight, within(world, ask.get("queue"))
 
     def is_named(it: Workload) -> bool:
         return sight.sees(it.namespace) and any(text in name.lower() for name in (it.name, it.user, it.namespace))
 
-    return lambda it: queue in ("", it.queue) and reason in ("", it.reason) and (not text or is_named(it))
+    return lambda it: is_within(it.queue) and reason in ("", it.reason) and (not text or is_named(it))
