@@ -260,10 +260,12 @@ async def test_without_a_token_the_page_asks_for_one() -> None:
         page = await (await chrome.new_context()).new_page()
         await page.goto(f"{shown.address}/now")
         await page.wait_for_selector("#login")
+        dot = "getComputedStyle(document.getElementById('as-of'), '::before').content"
+        assert await page.evaluate(dot) == '"○ "' and "`" not in await page.locator("#login").inner_text()
         await page.keyboard.type("ann")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("article.node")
-        assert "ann" not in page.url
+        assert await page.evaluate(dot) == '"● "' and "ann" not in page.url
 
 
 async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:

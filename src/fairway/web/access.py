@@ -76,7 +76,7 @@ class Access:
         if known is not None and known.until > now and self._world.namespaces.keys() <= known.asked:
             return known
         if not shown:
-            raise Refused("no token: open the link that `fairway dashboard` prints, or paste a token of yours")
+            raise Refused("The page needs a token.")
         own = self._world.client
         client = own if self._is_own(shown) else Client(_with(self._bare, shown), own.clock, own.chance)
         try:
@@ -86,9 +86,7 @@ class Access:
             sight = await self._sight(client, asked)
         except ApiError as error:
             self._viewers.pop(key, None)
-            old = "it is not that of the link which `fairway dashboard` printed last, and " if self._token else ""
-            why = error.message or error.status
-            raise Refused(f"this token is not good: {old}the API server says: {why}") from error
+            raise Refused(f"The API server does not accept this token: {error.message or error.status}.") from error
         if len(self._viewers) >= MOST_VIEWERS:
             self._viewers.pop(min(self._viewers, key=lambda it: self._viewers[it].until))
         found = self._viewers[key] = Viewer(user, client, sight, now + FRESH_SECONDS, asked)

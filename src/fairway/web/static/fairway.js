@@ -39,9 +39,10 @@ async function known() {
 
 function refuse(why) {
   stop();
-  main.hidden = true;
   login.hidden = false;
   ONE("login-why").textContent = why;
+  main.hidden = banner.hidden = true;
+  document.body.classList.add("stale");
   asOf.textContent = "not connected";
   login.elements.token.focus();
 }
@@ -111,7 +112,7 @@ function take(text) {
   tell();
 }
 
-const tell = () => { asOf.textContent = `as of ${clock(new Date(at), true)}`; };
+const tell = () => { document.body.classList.remove("stale"); asOf.textContent = `as of ${clock(new Date(at), true)}`; };
 
 function warn() {
   const isLate = heard > 0 && Date.now() - heard > LATE;
