@@ -138,9 +138,27 @@ async def test_waiting_says_place_reason_and_when_it_starts() -> None:
     async with board(queue("nlp"), it) as shown:
         page = await shown.page("/waiting")
         other = await shown.page("/waiting?reason=OverLimit")
-    assert 'data-name="place">3</td>' in page and "NoRoom" in page
+    assert 'data-name="position">3</td>' in page and "NoRoom" in page
     assert WAITS["message"] in page and "rough" in page and "2999" in page
     assert "job-big" not in other and "Nothing waits" in other
+
+
+async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom() -> None:
+    said = {"Suspended": "", "Paused": "paused by its user"}
+    states = [{"phase": phase, "reason": "Suspended", "message": message} for phase, message in said.items()]
+    off = [workload(f"nlp/job-{it['phase'].lower()}", "nlp", 2, status=it) for it in states]
+    async with board(queue("nlp"), workload("nlp/job-a", "nlp", 1, status=WAITS), *off) as shown:
+        page = await shown.page("/waiting")
+    assert "1 workload for 1 GPU; 2 paused or suspended" in page and "<b>Suspended</b>" not in page
+    assert "by its user, until it is resumed" in page and "paused by its user" in page
+
+
+async def test_a_workload_that_can_never_start_is_not_said_to_have_a_start_that_is_not_known_yet() -> None:
+    status = {"reason": "NeverFits", "message": "it would not fit if nothing else ran"}
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-big", "nlp", 16, status=status)) as shown:
+        for view in ("/now", "/waiting", "/workload/nlp/job-big"):
+            page = await shown.page(view)
+            assert "never, as things are" in page and "not known yet" not in page
 
 
 async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_budget() -> None:

@@ -40,7 +40,7 @@ def page(world: World, ask: Ask) -> Page:
     rows = [Row(it.key if seen else world.mask(it.key), it, seen, it.starts(ask.now)) for it, seen in told]
     facts = {
         "ask": ask, "part": part, "leaves": leaves(world),
-        "queues": queue_choices(world), "asked": sum(it.asked for it in found),
+        "queues": queue_choices(world), "waits": [it.asked for it in found if it.state == "waiting"],
         "reasons": [("", "all reasons"), *((it, f"{it} ({count})") for it, count in reasons.most_common())],
     }  # fmt: skip
     return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in rows}}, ask.before)
