@@ -81,6 +81,26 @@ async def test_every_view_fits_its_window_and_has_no_fault(width: int, theme: st
             await page.context.close()
 
 
+LONG = "a-name-that-is-as-long-as-names-of-sweeps-over-many-settings-are-7"
+WIDER = """() => [...document.querySelectorAll("main *")].filter(it => !it.closest("pre, svg, select")
+    && it.scrollWidth > it.clientWidth + 1 && it.clientWidth && getComputedStyle(it).display != "inline")
+    .map(it => `${it.tagName}.${it.className} ${it.innerText}`)"""
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+async def test_long_names_are_shown_whole_and_lie_over_nothing(width: int) -> None:
+    user = "carlotta.von-und-zu-lichtenstein@research.example.com"
+    forecast = {"p50": "2999-11-23T14:20:00Z"}
+    waits = {"reason": "DependencyPending", "message": "it comes after x", "forecast": forecast}
+    held = [workload(f"nlp/job-{at}-{LONG}", "nlp", 1, at=f"n1[{at}]", user=user) for at in range(3)]
+    things = *held, workload(f"nlp/job-{LONG}", "nlp", 1, user=user, status=waits)
+    async with board(node("n1"), queue("nlp", 2), lease(0.0), *things) as shown, browser() as chrome:
+        for view in ("/now", "/waiting", "/queues", "/timeline", "/operations", f"/workload/nlp/job-{LONG}"):
+            page = await opened(shown, chrome, view, width=width)
+            assert await page.evaluate(WIDER) == [], view
+            await page.context.close()
+
+
 async def test_a_change_is_shown_without_reloading_and_focus_and_order_stay() -> None:
     async with board(*THINGS) as shown, browser() as chrome:
         page = await opened(shown, chrome, "/waiting?sort=since")
