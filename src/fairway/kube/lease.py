@@ -5,7 +5,7 @@ others take over a whole term after they last saw the lease change, by their own
 long as clocks run at the same speed; they need not agree on the time, and may be set at will. The same identity renews
 at once: a restart on one machine waits for nobody. Leaving in order gives the lease up, and the next one, which looks
 every second, takes it; a crash lets it run out. The lease also says until when a holder has worked, which one that took
-it and crashed before it began has not.
+it and crashed before it began has not. Kubernetes reads times of a lease with six digits of the second only.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Election:
     async def begin(self, **notes: str) -> None:
         """Notes on the lease that its holder works from now on. Not to have noted it harms nothing."""
         self._works = True
-        said = {WORKED: _moment(self.client.clock.now()), **notes}
+        said = {WORKED: micro_time(self.client.clock.now()), **notes}
         with suppress(ApiError, OSError):
             await self.client.patch(self.lease, {"metadata": {"annotations": said}})
 
@@ -87,7 +87,7 @@ class Election:
         if self.is_leader():
             self._renewed = float("-inf")
             with suppress(ApiError, OSError):
-                worked = {WORKED: _moment(self.client.clock.now())} if self._works else {}
+                worked = {WORKED: micro_time(self.client.clock.now())} if self._works else {}
                 change = {"metadata": {"annotations": worked}, "spec": {"holderIdentity": ""}}
                 await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, change))
 
@@ -120,7 +120,7 @@ class Election:
     def _object(self, now: float, found: _Lease) -> dict[str, object]:
         before = found.spec
         ours = before.holder_identity == self.identity
-        moment = _moment(now)
+        moment = micro_time(now)
         spec = _Spec(
             holder_identity=self.identity,
             lease_duration_seconds=round(self.term),
@@ -140,5 +140,5 @@ class Election:
         }
 
 
-def _moment(now: float) -> str:
+def micro_time(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

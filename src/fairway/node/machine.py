@@ -30,15 +30,15 @@ from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
+from fairway.kube.lease import micro_time
 from fairway.kube.manifest import Unreadable, load
 
 from .cards import Card, capacity_of, cards, labels_of, notes_of
 
-GPU, PODS = "nvidia.com/gpu", 110
+GPU, PODS, CARDS = "nvidia.com/gpu", 110, "fairway.dev/cards"
 LEASE_NAMESPACE, LEASE_SECONDS, RENEW_SECONDS = "kube-node-lease", 40, 10.0
 FAKE_MODEL, FAKE_BYTES, FAKE_GROUP = "Fairway-Fake-80GB", 80 << 30, 4
 OWN_LABEL = re.compile(r"(nvidia|amd)\.com/gpu\..*|fairway\.dev/devices")
-CARDS = "fairway.dev/cards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ async def beat(client: Client, name: str) -> None:
 
     async def renew(_: str) -> float:
         now = client.clock.now()
-        spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": time_text(now)}
+        spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time(now)}
         try:
             await client.patch(place, {"spec": spec})
         except ApiError as error:
