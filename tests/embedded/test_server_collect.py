@@ -211,6 +211,27 @@ def test_of_too_many_events_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -
     virtually(scenario)
 
 
+@pytest.mark.parametrize("path, thing, status", [
+    (PODS, pod, {"phase": "Succeeded"}),
+    (JOBS, job, {"conditions": [{"type": "Failed", "status": "True"}]}),
+])
+def test_of_too_many_that_are_over_the_last_are_kept(
+    path: str, thing: Callable[[str], Thing], status: Thing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "MOST_OVER", 2)
+    monkeypatch.setattr(collect, "ROUND", 2)
+
+    async def scenario(api: Api) -> None:
+        for name in "abcdef":
+            await api.ok("POST", path, thing(name))
+        for name in "fbdca":
+            await api.ok("PATCH", f"{path}/{name}/status", {"status": status}, MERGE)
+            await api.registry.clock.sleep(1)
+        assert await api.names(path) == ["a", "c", "d", "e"]
+
+    virtually(scenario)
+
+
 def test_events_live_an_hour() -> None:
     async def scenario(api: Api) -> None:
         events = "/api/v1/namespaces/default/events"

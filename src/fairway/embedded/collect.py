@@ -3,16 +3,18 @@
 The collector follows the store's log and keeps who owns whom. Rules: an object whose owners are all gone is deleted; an
 owner deleted in the foreground waits for the dependents that block it; one whose dependents are orphaned first loses
 their references; a namespace ends when it is empty, a definition when it has no objects; events live an hour (a day
-where one is the record of a cancelled workload), and the last MOST_EVENTS are kept. A namespace gets its service
-account. Owners of a kind that is not served count as there: nothing is known of them.
+where one is the record of a cancelled workload), and the last MOST_EVENTS are kept. Of Jobs and of pods that are over
+the last MOST_OVER are kept, whatever their ttl: memory is bounded. A namespace gets its service account. Owners of a
+kind that is not served count as there: nothing is known of them.
 It is written as looks at single objects, each of which does what is due now and may be repeated; a look that was in
 vain (no room on disk) is taken again.
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -28,9 +30,10 @@ from fairway.embedded.registry import Registry, Thing, Write
 from fairway.embedded.store import Compacted, Entry, Event, Key
 
 EVENT_SECONDS, RECORD_SECONDS, SWEEP_SECONDS, RETRY_SECONDS = 3600.0, 86_400.0, 60.0, 1.0
-MOST_EVENTS = 5_000  # of the API, of those for people
+MOST_EVENTS, MOST_OVER = 5_000, 10_000  # of the API, of those for people; of Jobs and of pods
 ROUND = 500  # objects touched between two commits, so that requests get their turn
 _EVENTS = ("events", "events.events.k8s.io")
+ENDS = frozenset({"Complete", "Succeeded", "Failed"})  # conditions of Jobs, phases of pods
 _USER = controller("collector")
 _BACKGROUND = Options(propagation="Background")
 
@@ -74,6 +77,7 @@ class Collector:
         self._dependents: dict[str, set[Key]] = {}  # by their owner's uid
         self._owners: dict[Key, list[_Owner]] = {}
         self._due: dict[Key, None] = {}
+        self._over: dict[str, dict[Key, None]] = {}  # by their resource, those first that were over first
         self._position = 0
 
     async def run(self) -> None:
@@ -81,7 +85,7 @@ class Collector:
         self._begin()
         while not self._store.closed:
             self._follow()
-            self._drop_first_events()
+            self._drop_first()
             if self._clock.now() >= swept + SWEEP_SECONDS:
                 swept = self._clock.now()
                 self._drop_old_events(swept)
@@ -96,7 +100,7 @@ class Collector:
     # -- following the log
 
     def _begin(self) -> None:
-        self._dependents, self._owners = {}, {}
+        self._dependents, self._owners, self._over = {}, {}, {"jobs.batch": {}, "pods": {}}
         self._position = self._store.revision
         for resource in self._registry.catalog:
             for place, entry in self._store.objects(resource.name).items():
@@ -122,6 +126,8 @@ class Collector:
             self._due[key] = None
         if meta.deletion_timestamp or key.resource == "namespaces":
             self._due[key] = None
+        if key.resource in self._over and _is_over(msgspec.json.decode(value).get("status") or {}):
+            self._over[key.resource][key] = None
 
     def _own(self, key: Key, owners: list[_Owner]) -> None:
         for owner in self._owners.pop(key, ()):
@@ -134,6 +140,7 @@ class Collector:
     def _forget(self, event: Event) -> None:
         """What may be due now that this object is gone: its dependents, its owners, its namespace, its kind."""
         key = event.key
+        self._over.get(key.resource, {}).pop(key, None)
         self._due |= dict.fromkeys(self._dependents.pop(_read(event.value).metadata.uid, ()))
         self._due |= dict.fromkeys(filter(None, (self._key_of(owner, key) for owner in self._owners.get(key, ()))))
         self._own(key, [])
@@ -167,7 +174,7 @@ class Collector:
                 self._furnish(key.name)
             keepers = {owner.uid for owner in meta.owner_references if self._is_there(owner, key)}
             if keepers and len(keepers) < len(meta.owner_references):
-                self._disown(resource, entry, keepers)
+                self._strip(resource, entry, "ownerReferences", lambda it: it["uid"] in keepers)
             elif meta.owner_references and not keepers:
                 self._delete(resource, entry)
         elif key.resource == "namespaces":
@@ -198,12 +205,12 @@ class Collector:
     def _delete(self, resource: Resource, entry: Entry) -> None:
         delete(self._registry, msgspec.json.decode(entry.value), how=_BACKGROUND, write=_write(resource))
 
-    def _delete_all(self, resource: Resource, places: Iterable[tuple[str, str]]) -> bool:
+    def _delete_all(self, name: str, places: Iterable[tuple[str, str]]) -> bool:
         """Deletes a round of those that are not being deleted yet; whether there were any at all."""
-        count, there = 0, False
+        resource, count, there = self._registry.catalog.stored(name), 0, False
         for place in places:
-            entry = self._store.latest(Key(resource.name, *place))
-            if entry is not None and count < ROUND:
+            entry = self._store.latest(Key(name, *place))
+            if entry is not None and resource is not None and count < ROUND:
                 there = True
                 if not _read(entry.value).metadata.deletion_timestamp:
                     self._delete(resource, entry)
@@ -214,15 +221,15 @@ class Collector:
         for key in tuple(self._dependents.get(uid, ())):
             entry, kind = self._store.latest(key), self._registry.catalog.stored(key.resource)
             if entry is not None and kind is not None:
-                owners = _read(entry.value).metadata.owner_references
-                self._disown(kind, entry, {each.uid for each in owners} - {uid})
-        self._release(resource, owner, ORPHAN)
+                self._strip(kind, entry, "ownerReferences", lambda it: it["uid"] != uid)
+        self._strip(resource, owner, "finalizers", lambda it: it != ORPHAN)
 
-    def _disown(self, resource: Resource, entry: Entry, keepers: set[str]) -> None:
-        """Takes away the references to all but the `keepers`."""
+    def _strip(self, resource: Resource, entry: Entry, name: str, keeps: Callable[[Any], bool]) -> None:
+        """Takes the other items out of that field of its metadata."""
         thing = msgspec.json.decode(entry.value)
-        rest = [each for each in thing["metadata"]["ownerReferences"] if each["uid"] in keepers]
-        self._registry.replace(_with(thing, "ownerReferences", rest), _write(resource))
+        if rest := [each for each in thing["metadata"].pop(name, ()) if keeps(each)]:
+            thing["metadata"][name] = rest
+        self._registry.replace(thing, _write(resource))
 
     def _wait_for_dependents(self, resource: Resource, owner: Entry, uid: str) -> None:
         blocked = False
@@ -235,25 +242,19 @@ class Collector:
                 if not meta.deletion_timestamp and not any(self._is_there(each, key) for each in meta.owner_references):
                     self._delete(kind, entry)
         if not blocked:
-            self._release(resource, owner, FOREGROUND)
-
-    def _release(self, resource: Resource, entry: Entry, finalizer: str) -> None:
-        thing = msgspec.json.decode(entry.value)
-        rest = [each for each in thing["metadata"].get("finalizers", ()) if each != finalizer]
-        self._registry.replace(_with(thing, "finalizers", rest), _write(resource))
+            self._strip(resource, owner, "finalizers", lambda it: it != FOREGROUND)
 
     def _furnish(self, namespace: str) -> None:
         accounts = self._registry.catalog.stored("serviceaccounts")
         if accounts is not None and self._store.latest(Key("serviceaccounts", namespace, "default")) is None:
-            thing: Thing = {"metadata": {"name": "default", "namespace": namespace}}
-            self._registry.create(thing, _write(accounts))
+            self._registry.create({"metadata": {"name": "default", "namespace": namespace}}, _write(accounts))
 
     def _empty(self, key: Key, entry: Entry) -> None:
         there = False
         for resource in self._registry.catalog:
             if resource.kind.namespaced:
                 places = [place for place in self._store.objects(resource.name) if place[0] == key.name]
-                there = self._delete_all(resource, places) or there
+                there = self._delete_all(resource.name, places) or there
         if not there:
             thing, namespaces = msgspec.json.decode(entry.value), self._registry.catalog.stored("namespaces")
             thing["spec"]["finalizers"] = []
@@ -261,27 +262,33 @@ class Collector:
                 self._registry.replace(thing, _write(namespaces))
 
     def _clear(self, key: Key, entry: Entry) -> None:
-        resource, definitions = self._registry.catalog.stored(key.name), self._registry.catalog.stored(CRDS)
-        there = resource is not None and self._delete_all(resource, list(self._store.objects(key.name)))
+        definitions = self._registry.catalog.stored(CRDS)
+        there = self._delete_all(key.name, list(self._store.objects(key.name)))
         if not there and definitions is not None:
-            self._release(definitions, entry, crd.FINALIZER)
+            self._strip(definitions, entry, "finalizers", lambda it: it != crd.FINALIZER)
 
-    def _drop_first_events(self) -> None:
-        """Of too many the first that were made: short jobs make thousands within an hour."""
+    def _drop_first(self) -> None:
+        """Of too many the first that were made, or were over: short jobs make thousands within an hour."""
         for name in _EVENTS:
-            resource, places = self._registry.catalog.stored(name), self._store.objects(name)
-            if resource is not None and len(places) >= MOST_EVENTS + ROUND:
+            places = self._store.objects(name)
+            if len(places) >= MOST_EVENTS + ROUND:
                 others = (place for place, entry in places.items() if not _is_record(_read_event(entry.value)))
-                self._delete_all(resource, list(islice(others, ROUND)) or list(islice(places, ROUND)))
+                self._delete_all(name, list(islice(others, ROUND)) or list(islice(places, ROUND)))
+        for name, over in self._over.items():
+            if len(over) >= MOST_OVER + ROUND:
+                self._delete_all(name, (key[1:] for key in over))
 
     def _drop_old_events(self, now: float) -> None:
         """A round at a time: a minute brings fewer, and what is left is there at the next."""
         for name in _EVENTS:
-            resource = self._registry.catalog.stored(name)
-            old = [place for place, entry in self._store.objects(name).items()
-                   if _is_old(_read_event(entry.value), now)]
-            if resource is not None:
-                self._delete_all(resource, old)
+            events = self._store.objects(name).items()
+            self._delete_all(name, [place for place, entry in events if _is_old(_read_event(entry.value), now)])
+
+
+def _is_over(status: Thing) -> bool:
+    """Whether a Job or a pod is."""
+    conditions = (it.get("type") for it in status.get("conditions") or () if it.get("status") == "True")
+    return not ENDS.isdisjoint((status.get("phase"), *conditions))
 
 
 def _is_record(event: _Event) -> bool:
@@ -298,14 +305,6 @@ def _last_seen(event: _Event) -> float:
         return time(event.last_timestamp or event.event_time or event.metadata.creation_timestamp)
     except Malformed:  # of the client's making
         return time(event.metadata.creation_timestamp)
-
-
-def _with(thing: Thing, name: str, rest: list[object]) -> Thing:
-    """The object with `rest` as that field of its metadata."""
-    thing["metadata"].pop(name, None)
-    if rest:
-        thing["metadata"][name] = rest
-    return thing
 
 
 def _write(resource: Resource) -> Write:
