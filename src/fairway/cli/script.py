@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from .main import Problem
+from .main import Problem, told
 from .sbatch import Import, imported, ours
 
 HEADER_BYTES, SCRIPT_BYTES = 65_536, 100_000
@@ -113,9 +113,9 @@ class Submit(click.Command):
             if [word for word in own if word == "--" or not word]:
                 raise Problem(f"{script.path}: its header holds more than options")
             ctx.params.clear()
-            rest = super().parse_args(ctx, [*own, *given])
+            with told(click.UsageError, by=f"{script.path}: "):
+                rest = super().parse_args(ctx, [*own, *given])
             if ctx.params["command"] != command:
-                extra = " ".join(own)
-                raise Problem(f"{script.path}: the options in its header cannot be read: {extra}")
+                raise Problem(f"{script.path}: the options in its header cannot be read: {' '.join(own)}")
         ctx.params["script"] = script
         return rest
