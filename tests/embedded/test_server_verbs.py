@@ -174,6 +174,7 @@ async def test_paths_and_methods_that_are_not_served(api: Api) -> None:
     await api.ok("POST", PODS, pod("a"))
     for part in ("proxy", "portforward"):
         assert (await api.no(501, "POST", f"{PODS}/a/{part}"))["reason"] == "NotImplemented"
+    assert "kubectl exec" in (await api.no(501, "PATCH", f"{PODS}/a/ephemeralcontainers", {}))["message"]
     assert "does not run" in (await api.no(400, "POST", f"{PODS}/a/attach"))["message"]
     await api.no(415, "POST", MAPS, config("a"), "text/html")
     await api.no(406, "GET", MAPS, accept="application/vnd.kubernetes.protobuf")

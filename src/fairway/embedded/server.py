@@ -229,7 +229,7 @@ def _verb(call: Call) -> Verb:
         if not call.name and method in ("POST", "DELETE") and kind.namespaced and not call.namespace:
             raise method_not_allowed()
     elif call.subresource in _LATER and kind.plural == "pods":
-        raise Failure(501, "NotImplemented", f"{call.subresource} is not served: pods are processes of this machine")
+        raise Failure(501, "NotImplemented", f"{call.subresource}: not served; `kubectl exec` runs a program in a pod")
     elif call.subresource in kind.subresources:
         verbs = _PARTS.get(call.subresource, {})
     else:
