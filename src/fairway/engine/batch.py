@@ -72,9 +72,10 @@ class Batch:
             admissions += found
             if len(found) < len(alike):
                 break
+        del workloads[len(admissions) :]
         draft.start_placed(workloads, admissions)
-        for workload, admission in zip(workloads, admissions):
-            self.cycle.verdicts[workload.key] = Admit(workload.key, admission)
+        keys = [workload.key for workload in workloads]
+        self.cycle.verdicts.update(zip(keys, map(Admit, keys, admissions)))
         for leaf, times in Counter(turns[: len(admissions)].tolist()).items():
             node, line, _ = self.leaves[leaf]
             node.head = line.advance(times)
@@ -118,15 +119,15 @@ class Batch:
     def _within_limits(self, workloads: list[Workload]) -> int:
         """How many of these, from the first on, no limit forbids."""
         tree, pool, count = self.cycle.tree, self.pools[0], len(workloads)
-        by_queue, rows = defaultdict[str, list[int]](list), defaultdict[Account, list[int]](list)
+        queues, rows = {one.queue for one in workloads}, defaultdict[Account, list[int]](list)
+        limited = {queue: [one for one in tree.ledgers(queue, pool) if one.limit] for queue in queues}
+        if not any(limited.values()):
+            return count
         for row, one in enumerate(workloads):
-            by_queue[one.queue].append(row)
-        for queue, own in by_queue.items():
-            for account in tree.ledgers(queue, pool):
-                rows[account] += own if account.limit else ()
+            for account in limited[one.queue]:
+                rows[account].append(row)
         asked = {key: self.cycle.asked(one, pool) for key, one in {id(one.podsets): one for one in workloads}.items()}
         for account, own in rows.items():
-            own.sort()
             for resource, limit in account.limit.items():
                 more = np.array([asked[id(workloads[row].podsets)].get(resource, 0) for row in own], np.int64)
                 over = np.flatnonzero((more > 0) & (account.held[resource] + np.cumsum(more) > limit))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import product, zip_longest
+from operator import attrgetter
 
 import numpy as np
 
@@ -81,15 +82,13 @@ class Draft:
         self.note(lambda: self.started.pop(workload.key))
 
     def start_placed(self, workloads: list[Workload], admissions: list[Admission]) -> None:
-        """Workloads of one pod are started, as far as there are admissions; their places are charged already."""
-        first, times = dict[tuple[str, int], Workload](), Counter[tuple[str, int]]()
-        for workload, admission in zip(workloads, admissions):
-            self.started[workload.key] = workload, admission
-            first[kind := (workload.queue, id(workload.podsets))] = workload
-            times[kind] += 1
-        for kind, workload in first.items():
-            self.tree.charge(workload, admissions[0].pool, (1,), times[kind])
-            self.tree.touched.add(workload.queue)
+        """Workloads of one pod are started; their places are charged already."""
+        self.started.update(zip(map(attrgetter("key"), workloads), zip(workloads, admissions)))
+        kinds = list(zip(map(attrgetter("queue"), workloads), map(id, map(attrgetter("podsets"), workloads))))
+        last = dict(zip(kinds, workloads))
+        for kind, times in Counter(kinds).items():
+            self.tree.charge(last[kind], admissions[0].pool, (1,), times)
+            self.tree.touched.add(kind[0])
 
     def leave(self, key: str, moves_to: Admission | None = None) -> None:
         """It is told to go: its room is free later; the place it moves to is taken at once."""

@@ -175,7 +175,7 @@ def grow(cycle: Cycle) -> None:
     """Elastic workloads into what is left, one pod at a time, the queues in their order."""
     lines, stuck, draft = dict[str, Growth](), Stuck(), cycle.draft
     workloads = [*map(attrgetter("workload"), draft.running.values()), *map(itemgetter(0), draft.started.values())]
-    kinds = {id(one.podsets): one.podsets for one in workloads}
+    kinds = {id(podsets): podsets for podsets in map(attrgetter("podsets"), workloads)}
     elastic = {key for key, podsets in kinds.items() if any(podset.is_elastic for podset in podsets)}
     for workload in [one for one in workloads if id(one.podsets) in elastic] if elastic else ():
         may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)

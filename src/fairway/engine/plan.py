@@ -180,9 +180,10 @@ class Facts:
 Why = tuple[Reason, Facts]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Admit:
-    """Start the workload there, when all in `after` are gone."""
+    """Start the workload there, when all in `after` are gone. A value that nothing changes, as all verdicts; a frozen
+    one takes four times as long to make, and a plan may have thousands."""
 
     workload: str
     admission: Admission
@@ -192,8 +193,7 @@ class Admit:
 
 @dataclass(slots=True)
 class Wait:
-    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`. A value that nothing changes,
-    as all verdicts; a frozen one takes four times as long to make, and a plan may have thousands."""
+    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`. Not frozen, as `Admit`."""
 
     workload: str
     reason: Reason

@@ -24,7 +24,7 @@ from .quota import ALL, Branch, Demand, QueueTree
 from .resources import DEVICE
 from .runtimes import RuntimeGroup, job_family
 from .scoring import Values
-from .snapshot import largest_node
+from .snapshot import TURN, largest_node
 
 NO_SHARE = 1e9
 """What is held without any entitlement weighs so much more than what is held with one."""
@@ -418,7 +418,7 @@ def _joined(leaves: Mapping[str, list[Workload]], tree: QueueTree) -> dict[str, 
     for name in sorted(leaves):
         pools = next((at.queue.pools for at in tree.branches[name].path if at.queue.pools), ())
         lines[first.setdefault(pools, name)] += leaves[name]
-    return lines
+    return {name: sorted(line, key=TURN) for name, line in lines.items()}
 
 
 def positions(lines: Mapping[str, PendingQueue], started: Container[str]) -> dict[str, int]:
@@ -433,8 +433,8 @@ def positions(lines: Mapping[str, PendingQueue], started: Container[str]) -> dic
 
 
 def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:
-    """By submission and name, then as the policy, else the queue says, then those that have waited too long first."""
-    waiting.sort(key=attrgetter("submitted", "key"))  # as it is in a snapshot: nothing is to be moved
+    """What stands by submission and name, as in a snapshot: as the policy, else the queue says, then those that have
+    waited too long first."""
     if tree.policy.ordering:
         waiting.sort(key=tree.policy.ordering)
     else:
@@ -445,6 +445,6 @@ def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:
 
 def precedes(one: Workload, other: Workload, tree: QueueTree) -> bool:
     """Whether it would be the first of the two if both waited in its line."""
-    pair = [one, other]
+    pair = sorted((one, other), key=TURN)
     sort(pair, tree.branches[one.queue].queue.order, tree)
     return pair[0] is one

@@ -9,6 +9,7 @@ or is leaving, here and by pods of others; where a pod's devices are not known o
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from .memo import Memo
 from .model import GPU, Disruption, Ended, Node, Pod, Pool, Queue, Reservation, Running, Workload
 
+TURN = attrgetter("submitted", "key")  # the order of what waits
 Columns = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -39,10 +38,9 @@ from .model import (
 )
 from .plan import Admit, Evict, Finish, Keep, Plan, Resize, Verdict, Wait
 from .resources import DEVICE, capacity_of, columns, counts_of, device_memory, shared, taken
-from .snapshot import Columns, Mask, Snapshot, Tally
+from .snapshot import TURN, Columns, Mask, Snapshot, Tally
 
 DEFAULT_POOL = Pool("default")
-TURN = attrgetter("submitted", "key")
 MOST_SHAPES = 1 << 17
 """Shapes remembered; past it they are forgotten, which costs sharing and nothing else."""
 
