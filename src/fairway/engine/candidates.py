@@ -51,8 +51,8 @@ class Victim:
     def __init__(self, one: Running, cycle: Cycle) -> None:
         self.one = one
         podsets, counts = one.workload.podsets, counts_of(one.workload.podsets, one.admission)
-        spare = ((podset.name, count - podset.min_count) for podset, count in zip(podsets, counts))
-        self.surplus = {name: more for name, more in spare if more > 0}
+        self.surplus = {podset.name: count - podset.min_count for podset, count in zip(podsets, counts)
+                        if count > podset.min_count}  # fmt: skip
         self.amounts = cycle.tree.amounts(podsets, counts, one.admission.pool)
         self.cost = cost(one, self.amounts, cycle)
         self.rows = cycle.draft.holdings(podsets, one.admission)
@@ -60,7 +60,7 @@ class Victim:
         self.lost: set[PodAt] = set()
         self.core = Candidate(self, None, self.rows, self.amounts, self.budgets)
         self.pods = {at.name: [self._pod(*each, cycle) for each in pods_of(at)] for at in one.admission.podsets
-                     if at.name in self.surplus}  # fmt: skip
+                     if at.name in self.surplus} if self.surplus else {}  # fmt: skip
 
     def _pod(self, pod: PodAt, share: NodeShare, cycle: Cycle) -> "Candidate":
         podsets, pool = self.one.workload.podsets, self.one.admission.pool
@@ -75,12 +75,6 @@ class Victim:
 
 class Victims(dict[str, Victim]):
     """Those of a cycle, by key."""
-
-
-def victim_of(one: Running, cycle: Cycle) -> Victim:
-    """The same value throughout a cycle."""
-    victims, key = cycle.memo.of(Victims), one.workload.key
-    return victims.get(key) or victims.setdefault(key, Victim(one, cycle))
 
 
 class Candidate:
@@ -167,11 +161,13 @@ class CandidateSet:
         self.prices: dict[tuple[object, ...], tuple[Prices, int]] = {}
         self.shielded: list[tuple[Running, Shield]] = []  # those that may not be stopped, and why
         self.reached = rule.queues()
+        victims = cycle.memo.of(Victims)
         for one in chain.from_iterable(map(cycle.running, self.reached)):
             is_there = one.admission.pool == pool and not one.is_leaving and not one.is_promised
             is_completed = one.lost and one.workload.key in cycle.verdicts  # it got its lost pods back in this plan
             if is_there and not is_completed and rule.touches(one) and not young(one, 0.0, cycle):
-                self._enter(victim_of(one, cycle))
+                key = one.workload.key
+                self._enter(victims.get(key) or victims.setdefault(key, Victim(one, cycle)))
         self.all.sort(key=attrgetter("order"))
         self.queues = {candidate.queue for candidate in self.all}
         self.alike: defaultdict[int, list[Running]] = defaultdict(list)

@@ -129,7 +129,11 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
 
     @cache
     def rival(queue: str) -> Rival:
-        return _rival(branch, queue, pool, cycle, 0.0 if is_within else MIN_RUNTIME)
+        other = cycle.tree.branches[queue]
+        mine, theirs = branch.below(other)
+        way = [own(at, pool) for at in reversed(other.line[: other.line.index(theirs) + 1])]
+        least = cycle.tree.inherited(theirs.queue.name, "min_runtime", 0.0 if is_within else MIN_RUNTIME)
+        return Rival(own(mine, pool), own(theirs, pool), governs(mine, pool, asked), way, least)
 
     def queues() -> list[str]:
         return cycle.memo.of(Borrowers, cycle).of(branch, pool)
@@ -141,9 +145,7 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
         before losing it."""
         other, more, lost = rival(queue), asked if last is None else {}, last or {}
-        is_owed = any(asked.get(resource) for one in other.mine for resource in one.resources) and all(
-            one.keeps_within(one.guaranteed, more) for one in other.mine
-        )
+        is_owed = other.is_asked and all(one.keeps_within(one.guaranteed, more) for one in other.mine)
         for account in other.theirs:
             for resource in account.resources:
                 due = account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource)
@@ -215,21 +217,14 @@ def _above(branch: Branch) -> str:
 @dataclass(frozen=True, slots=True)
 class Rival:
     """Another queue, as seen from the asking one. `mine`, `theirs`: the accounts at the level under the lowest common
-    ancestor; `way`: from there down to the queue; `least`: how long what runs there must have run."""
+    ancestor; `is_asked`: what is requested is governed in `mine`; `way`: from there down to the queue; `least`: how
+    long what runs there must have run."""
 
     mine: list[Account]
     theirs: list[Account]
+    is_asked: bool
     way: list[list[Account]]
     least: float
-
-
-def _rival(branch: Branch, queue: str, pool: str, cycle: Cycle, usual: float) -> Rival:
-    """`usual`: the minRuntime where no queue sets one."""
-    other = cycle.tree.branches[queue]
-    sides = branch.below(other)
-    way = [own(at, pool) for at in reversed(other.line[: other.line.index(sides[1]) + 1])]
-    least: float = cycle.tree.inherited(sides[1].queue.name, "min_runtime", usual)
-    return Rival(own(sides[0], pool), own(sides[1], pool), way, least)
 
 
 def over_share(workload: Workload, pool: str, cycle: Cycle, *, has_started: bool = False) -> Facts | None:

@@ -293,17 +293,18 @@ class Search:
         if self._fits(request, left):
             return FREE
         there = [candidate for candidate in candidates.by_row[row] if self._is_allowed(candidate)]
-        sets = [self._picked(request, row, (there,))]
+        sets = [self._picked(request, row, (there,), left.copy())]
         if not sets[0]:
             return None
         moved = self._movable(there, row)
         if moved and len(sets[0]) < len(there):
             goes = [one for one in there if one.pod is None and one.key in moved]
-            sets += [self._picked(request, row, (goes, [one for one in there if one not in goes]))]
+            rest = [one for one in there if one not in goes]
+            sets += [self._picked(request, row, (goes, rest), left.copy())]
         if len(sets[0]) > 1 or len(sets) > 1:
             loses = {queue: candidates.rule.may_lose(queue, None) for queue in {candidate.queue for candidate in there}}
             cores = (one for one in there if one.pod is None and loses[one.queue])
-            sets += [[one] for one in cores if self._fits(request, self._left(row), candidates.gives(one, row))]
+            sets += [[one] for one in cores if self._fits(request, left, candidates.gives(one, row))]
         offers = [candidates.priced(one, self._movable(one, row) if moved else moved) for one in sets if one]
         return min(offers, key=self._rank)
 
@@ -314,10 +315,11 @@ class Search:
             return set()
         return movable(dearest_first(candidates), row, self.cycle, self._spoken)
 
-    def _picked(self, request: Request, row: int, lines: Iterable[list[Candidate]]) -> list[Candidate]:
+    def _picked(
+        self, request: Request, row: int, lines: Iterable[list[Candidate]], left: list[int]
+    ) -> list[Candidate]:
         """The first of these that make room on a node for one more pod, without those not needed; none if they do not
-        suffice. All of a line come before the next."""
-        left = self._left(row)
+        suffice. All of a line come before the next. `left` changes."""
         picked = self._pick(request, row, lines, left)
         return self._needed(request, left, picked, row) if picked else []
 
@@ -346,21 +348,19 @@ class Search:
         """Without those, the dearest first, that would not have been necessary on this node."""
         for candidate in reversed(picked[:-1]):
             gives = self.candidates.gives(candidate, row)
-            shift(left, gives, -1)
-            others = [one for one in picked if one is not candidate] if self._fits(request, left) else []
+            others = [one for one in picked if one is not candidate] if self._fits(request, left, gives, -1) else []
             if others and (not self.candidates.rule.is_mixed or self.candidates.may_take_all(others)):
                 picked = others
-            else:
-                shift(left, gives, 1)
+                shift(left, gives, -1)
         return picked
 
-    def _fits(self, request: Request, left: list[int], more: Room = ()) -> bool:
+    def _fits(self, request: Request, left: list[int], more: Room = (), times: int = 1) -> bool:
         """Whether one more pod has room, with so much more; devices are looked at where they are told apart."""
-        shift(left, more, 1)
         for column, amount in zip(request.columns, request.amounts):
-            if left[column] < amount:
+            if left[column] + (more[column] * times if more else 0) < amount:
                 return False
-        devices = left[self._columns :] if request.share or request.devices else ()
+        devices = left[self._columns :] if request.share or request.devices else []
+        shift(devices, more[self._columns :], times)
         if request.share:
             return any(room >= request.share for room in devices)
         if not devices or devices[0] == -1:
