@@ -152,7 +152,7 @@ async def test_a_workload_is_cancelled_by_keyboard_alone_after_saying_what_is_lo
         await reach(page, "cancel")
         await page.keyboard.press("Enter")
         said = await page.locator("dialog").inner_text()
-        assert "its place on 3 GPUs" in said and "kubectl -n nlp delete job/train" in said
+        assert "Cancel train?" in said and "its place on 3 GPUs" in said and "kubectl -n nlp delete job/train" in said
         await reach(page, "delete it")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog:not([open])", state="attached")
@@ -167,10 +167,12 @@ async def test_several_workloads_are_suspended_at_once_by_keyboard() -> None:
             await page.locator(f"input[value='vision/job-wait-{at}']").focus()
             await page.keyboard.press("Space")
         await page.wait_for_selector("#many:has-text('2 chosen')")
+        assert await page.locator("[data-many=resume]").is_disabled()
         await page.locator("[data-many=suspend]").focus()
         await page.keyboard.press("Enter")
         said = await page.locator("dialog").inner_text()
         assert "kubectl fairway suspend -n vision workload/job-wait-1 workload/job-wait-3" in said
+        assert "Suspend 2 workloads?" in said and "wait-1, wait-3." in said
         await reach(page, "suspend")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog:not([open])", state="attached")

@@ -22,10 +22,9 @@ from .world import World, lines_above
 NODES, MAPPED = 120, 24
 """Nodes that are shown at once, since a row says more than one of a table; and more than so many have a map as well, on
 which each GPU is a cell."""
-MOST_POOLS = 4
-"""Pools with free GPUs that are named."""
-LOOKED_AT = 50
-"""Nodes of a pool whose labels are compared with what waiting workloads ask for; those of a pool are alike."""
+MOST_POOLS, LOOKED_AT = 4, 50
+"""Pools with free GPUs that are named; nodes of a pool whose labels are compared with what waiting workloads ask for,
+since those of a pool are alike."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
 

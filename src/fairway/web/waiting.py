@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .act import leaves
+from .act import leaves, offered
 from .now import queue_choices, within
 from .page import Ask, Page, drawn, window
 from .workload import Workload
@@ -20,6 +20,11 @@ class Row:
     it: Workload
     is_seen: bool
     starts: tuple[str, float | None, float | None]
+
+    @property
+    def can(self) -> str:
+        """The actions that make sense."""
+        return " ".join(offered(self.it))
 
 
 SORTS: dict[str, Callable[[Workload, float], Any]] = {

@@ -22,8 +22,7 @@ from fairway.engine import Group, gpus_of, groups
 
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
-    "Paused": "paused",
-    "Succeeded": "finished", "Failed": "failed",
+    "Paused": "paused", "Succeeded": "finished", "Failed": "failed",
 }  # fmt: skip
 OVER = ("finished", "failed")
 GONE_SECONDS = 60.0

@@ -117,7 +117,7 @@ const tell = () => { document.body.classList.remove("stale"); asOf.textContent =
 function warn() {
   const isLate = heard > 0 && Date.now() - heard > LATE;
   const text = trouble ? `${trouble}; if it stays so, fairway dashboard prints a new link` : "nothing was heard from the dashboard, or by it from the API server";
-  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate || ("many" in it.dataset && !chosen().length); });
+  document.querySelectorAll("button[data-act], button[data-many]").forEach(it => { it.disabled = isLate || ("many" in it.dataset && !isOffered(it.dataset.many)); });
   document.body.classList.toggle("stale", isLate || Boolean(trouble && !heard));
   banner.hidden = !(isLate || (trouble && !heard));
   banner.textContent = heard ? `Not live: this page is as of ${clock(new Date(at), true)}; ${text}. Trying again; actions are off.` : `Cannot connect: ${text}. Trying again.`;
@@ -474,19 +474,19 @@ function propose(action) {
 function proposeMany(action) {
   const keys = chosen(), spaces = Object.groupBy(keys, key => key.split("/")[0]);
   dialog.innerHTML = `<h2 id="dialog-title"></h2><p></p>${action === "queue" ? ONE("leaves").innerHTML : ""}<p>The same on the command line:</p><pre data-line></pre>`;
-  dialog.querySelector("h2").textContent = `${action === "queue" ? "Move" : action[0].toUpperCase() + action.slice(1)} ${keys.length} workloads?`;
-  dialog.querySelector("p").textContent = keys.map(key => key.split("/")[1]).join(", ") + ({cancel: ". None of them runs: no work is lost, only their places.", suspend: ". None of them runs: no work is lost; each keeps its place."}[action] || "");
+  dialog.querySelector("h2").textContent = `${action === "queue" ? "Move" : action[0].toUpperCase() + action.slice(1)} ${keys.length} workload${keys.length > 1 ? "s" : ""}?`;
+  dialog.querySelector("p").textContent = checked().map(it => it.dataset.called).join(", ") + ({cancel: ". None of them runs: no work is lost, only their places.", suspend: ". None of them runs: no work is lost; each keeps its place."}[action] || "");
   const verb = action === "queue" ? "modify --queue VALUE" : action;
   dialog.querySelector("pre").dataset.line = Object.entries(spaces).map(([space, them]) => `kubectl fairway ${verb} -n ${space} ${them.map(key => `workload/${key.split("/")[1]}`).join(" ")}`).join("\n");
   confirm(action, keys);
 }
 
-const chosen = () => [...main.querySelectorAll("input[name=chosen]:checked")].map(it => it.value);
+const checked = () => [...main.querySelectorAll("input[name=chosen]:checked")], chosen = () => checked().map(it => it.value);
+const isOffered = action => checked().length && checked().every(it => it.dataset.can.split(" ").includes(action));
 
 function countChosen() {
   const bar = ONE("many"), count = chosen().length;
-  if (!bar) return;
-  bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "Choose workloads to";
+  if (bar) bar.querySelector("[role=status]").textContent = count ? `${count} chosen:` : "Choose workloads to";
   warn();
 }
 
@@ -512,7 +512,7 @@ async function send(asked, button) {
     const answer = await ask("/act", {method: "POST", headers: {"content-type": "application/json"}, body: JSON.stringify(asked)});
     const told = await answer.json(), failed = told.message || told.done?.filter(it => it.error).map(it => it.error).join("; ");
     if (!failed) {
-      for (const it of main.querySelectorAll("input[name=chosen]:checked")) it.checked = false;
+      for (const it of checked()) it.checked = false;
       countChosen();
       return dialog.close();
     }
