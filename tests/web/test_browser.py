@@ -302,8 +302,23 @@ async def test_a_form_is_tried_and_submitted_by_keyboard() -> None:
         assert "python train.py" in await page.locator("[name=manifest]").input_value()
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#tried:has-text('It is made')")
+        (key,) = [await it.get_attribute("href") for it in await page.locator("#tried a").all()]
+        await shown.put(workload(key.removeprefix("/workload/"), "nlp"))
+        await page.locator("#tried a").click()
+        await page.wait_for_selector("h1:has-text('train-')")
         made = await shown.client.list(Selection(kinds.JOBS))
         assert [it["metadata"]["labels"]["fairway.dev/queue"] for it in made] == ["nlp"] and page.faults == []
+
+
+async def test_a_trial_that_is_refused_leaves_no_answer_of_an_earlier_one() -> None:
+    async with board(*THINGS, desk=desk()) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/submit?queue=nlp&namespace=nlp")
+        for gpus, said in (("1", "#tried:has-text('It would start now')"), ("many", "form :text('no number of GPUs')")):
+            await page.locator("[name=command]").fill("python train.py")
+            await page.locator("[name=gpus]").fill(gpus)
+            await page.locator("[data-try]").click()
+            await page.wait_for_selector(said)
+        assert await page.locator("#tried").inner_text() == "" and await page.locator("[data-make]").is_disabled()
 
 
 DROP = """([where, ...texts]) => {

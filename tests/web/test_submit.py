@@ -39,7 +39,8 @@ async def test_a_trial_says_why_it_would_wait_and_what_cannot_be_made() -> None:
     async with board(NODE, NLP, workload("nlp/job-a", "nlp", 4, at="n1[0,1,2,3]"), desk=desk()) as shown:
         _, tried = await sent(shown, **FORM)
         assert "It would wait" in tried["html"] and "with 0 GPUs" not in tried["html"]
-        assert (await sent(shown, **FORM | {"gpus": "x"}))[1]["message"].startswith("--gpus: 'x'")
+        assert (await sent(shown, **FORM | {"gpus": "x"}))[1]["message"].startswith("gpus: 'x'")
+        assert (await sent(shown, **{"try": True}))[1]["message"].startswith("give a command, or a manifest")
         status, told = await sent(shown, manifest="kind: Deployment\napiVersion: apps/v1", **{"try": True})
         assert status == 400 and "Job, Pod" in told["message"]
 

@@ -43,7 +43,7 @@ async def _job(client: Client, form: Mapping[str, str], namespace: str) -> dict[
         amend(made, order)
         program.finish(made, order)
     except (Problem, click.ClickException) as error:
-        raise Unfit(error.format_message()) from error
+        raise Unfit(error.format_message().removeprefix("--")) from error
     return made
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from fairway.api.names import name_of
 from fairway.api.objects import QUEUE
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -25,8 +26,7 @@ from .world import World
 
 Thing = dict[str, Any]
 KINDS = {"Job": kinds.JOBS, "Pod": kinds.PODS}
-QUEUEING = ("Job", "Pod", "JobSet", "PyTorchJob", "RayCluster")
-MOST_OBJECTS = 20
+QUEUEING, MOST_OBJECTS = ("Job", "Pod", "JobSet", "PyTorchJob", "RayCluster"), 20
 
 
 class Unfit(Exception):
@@ -74,7 +74,7 @@ def _things(manifest: str, space: str, queue: str) -> Iterator[Thing]:
     except Unreadable as error:
         raise Unfit(str(error)) from error
     if not 0 < len(found) <= MOST_OBJECTS:
-        raise Unfit(f"manifest: holds {len(found)} objects; 1 to {MOST_OBJECTS} are allowed, or give a command")
+        raise Unfit(f"give a command, or a manifest of 1 to {MOST_OBJECTS} objects; this one has {len(found)}")
     for thing in found:
         if not isinstance(thing, dict) or thing.get("kind") not in QUEUEING or not thing.get("apiVersion"):
             raise Unfit(f"manifest: apiVersion and kind of each object are needed; {', '.join(QUEUEING)} queue")
@@ -97,5 +97,5 @@ async def _one(world: World, desk: Desk, viewer: Viewer, thing: Thing, *, is_tri
     kind = KINDS.get(name) or Kind(name, f"{name.lower()}s", str(thing["apiVersion"]))
     if is_trial and name == "Job":
         return {"name": _called(thing), "answer": await desk.answer(viewer.client, world.client, thing)}
-    made = await viewer.client.create(kind, thing, namespace=space, dry_run=is_trial)
-    return {"name": f"{name.lower()}/{made['metadata']['name']}", "space": space}
+    made = (await viewer.client.create(kind, thing, namespace=space, dry_run=is_trial))["metadata"]["name"]
+    return {"name": f"{name.lower()}/{made}", "key": f"{space}/{name_of(name, made)}"}

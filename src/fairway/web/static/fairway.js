@@ -535,10 +535,8 @@ async function attempt(form, isTrial) {
     const told = await answer.json();
     if (answer.status === 503) throw new Error(told.message);
     Object.assign(words, {textContent: told.message || "", className: told.message ? "bad" : ""});
-    if (answer.ok) {
-      fields.manifest.value = told.manifest;
-      ONE("tried").replaceChildren(parsed(told.html));
-    }
+    if (answer.ok) fields.manifest.value = told.manifest;
+    ONE("tried").replaceChildren(parsed(told.html || ""));
     make.disabled = !(answer.ok && isTrial && told.is_fit);
     if (!make.disabled) make.focus();
   } catch (error) { untried = isTrial && form; words.textContent = error.message + (untried ? "; it is tried again once there is an answer" : ""); }
