@@ -230,6 +230,33 @@ async def test_now_names_the_gpus_that_are_held_and_on_which_nothing_computes() 
     assert "idle: GPU 1, 2<" in page and "2 of them idle" in page
 
 
+async def test_what_failed_and_is_started_again_is_called_retrying_as_on_the_command_line() -> None:
+    it = workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")
+    it["status"] |= {"reason": "Retrying", "message": "exit code 1; attempt 2 of 3 starts at 12:00"}
+    async with board(node("n1"), queue("nlp"), it) as shown:
+        page, now = await shown.page("/workload/nlp/job-a"), await shown.page("/now")
+    assert '<span class="state retrying">' in page and "attempt 2 of 3" in page
+    assert "<em>retrying</em>" in now and "5 of 8 free" in now
+
+
+async def test_an_end_that_is_known_to_the_minute_is_one_moment() -> None:
+    alike = {"user": "", "name": "", "points": [[900.0, 9.0]]}
+    learned = queue("nlp") | {"status": {"runtimes": [alike]}}
+    async with board(node("n1"), learned, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
+        page = await shown.page("/workload/nlp/job-a")
+    assert re.search(r"ends ~ <time datetime=\S+</time></span>", page)
+
+
+async def test_what_has_not_run_yet_names_no_attempt_and_no_use() -> None:
+    ended = {"type": "Finished", "status": "True", "reason": "ExitCode3", "message": "", "lastTransitionTime": NOW}
+    over = {"phase": "Failed", "attempt": 1, "attained": 0.1, "reason": "ExitCode3", "message": "failed: exit code 3",
+            "conditions": [ended]}  # fmt: skip
+    them = workload("nlp/job-a", "nlp", 1, status=WAITS), workload("nlp/job-b", "nlp", 1, status=over)
+    async with board(node("n1"), queue("nlp"), *them) as shown:
+        waits, failed = [await shown.page(f"/workload/nlp/job-{it}") for it in "ab"]
+    assert "<dd>none yet</dd>" in waits and "<dd>failed: exit code 3</dd>" in failed and "GPU-hours used" not in failed
+
+
 async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     history = [{"time": "2026-11-23T11:00:00Z", "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})

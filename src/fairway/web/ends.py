@@ -48,12 +48,9 @@ class Ends:
         return self._limits[queue]
 
     def _learned(self, it: Workload) -> tuple[float | None, float | None]:
-        said = self._world.queues.get(it.queue)
-        if said is None or not said.status.runtimes or it.began is None:
-            return None, None
         runtimes = self._of_queue(it.queue)
         group = known_group(runtimes, it.groups)
-        if group not in runtimes:
+        if it.began is None or group not in runtimes:
             return None, None
         lengths = self._lengths.setdefault((it.queue, group), Lengths(runtimes[group]))
         found = [lengths.quantile(part, max(0.0, self._now - it.began)) for part in (0.5, 0.9)]
@@ -62,6 +59,7 @@ class Ends:
 
     def _of_queue(self, queue: str) -> Mapping[tuple[str, str], Sketch]:
         if queue not in self._runtimes:
-            said = self._world.queues[queue].status.runtimes
-            self._runtimes[queue] = {(it.user, it.name): Sketch(it.points) for it in said if it.points}
+            said = self._world.queues.get(queue)
+            runtimes = said.status.runtimes if said else ()
+            self._runtimes[queue] = {(it.user, it.name): Sketch(it.points) for it in runtimes if it.points}
         return self._runtimes[queue]

@@ -27,7 +27,7 @@ STATES = {
 OVER = ("finished", "failed")
 GONE_SECONDS = 60.0
 """How long after its latest time a forecast is not shown any more: a new one is on its way."""
-HOLDS = ("running", "starting", "stopping")
+HOLDS = ("running", "retrying", "starting", "stopping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +172,14 @@ def _state(said: types.WorkloadObject) -> str:
     state = STATES.get(said.status.phase, "waiting")
     if said.metadata.deletion_timestamp and state not in OVER:
         return "cancelling"
+    if state in ("running", "starting") and said.status.reason == "Retrying":
+        return "retrying"
     is_leaving = state in ("waiting", "paused", "suspended") and said.status.admission and _turned(said, "Evicted")
     return "stopping" if is_leaving else state
 
 
 def _since(said: types.WorkloadObject, state: str) -> float | None:
-    kinds = {"running": "Running", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
+    kinds = {"running": "Running", "retrying": "Admitted", "starting": "Admitted"} | dict.fromkeys(OVER, "Finished")
     meta = said.metadata
     submitted = _moment(meta.annotations.get(SUBMITTED)) or _moment(meta.creation_timestamp)
     return _turned(said, kinds.get(state, "Evicted")) or submitted

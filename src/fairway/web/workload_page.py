@@ -19,7 +19,7 @@ from .access import Sight
 from .act import ACTIONS, leaves, line, offered
 from .ends import Ends
 from .page import Ask, Page, drawn, fragment
-from .workload import OVER, Eviction, Workload
+from .workload import HOLDS, OVER, Eviction, Workload
 from .world import World
 
 MOST_EVENTS, HOUR = 50, 3600.0
@@ -74,7 +74,7 @@ def _uses(world: World, it: Workload) -> tuple[int, list[str]]:
 
 def _lost(it: Workload, now: float) -> tuple[float, float | None] | None:
     """GPU-hours of work that stopping it now would lose, and since when; None where nothing runs."""
-    if it.state not in ("running", "starting") or it.since is None:
+    if it.state not in HOLDS[:-1] or it.since is None:
         return None
     since = max(it.since, it.saved or 0.0)
     return it.held * max(0.0, now - since) / HOUR, since
