@@ -69,6 +69,30 @@ async def opened(
     return page
 
 
+FAINT = """() => {
+    const parts = text => text.match(/[\\d.]+/g).map(Number);
+    const light = text => parts(text).slice(0, 3).map(it => it / 255)
+        .map(it => it <= .03928 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4)
+        .reduce((sum, it, at) => sum + it * [.2126, .7152, .0722][at], .05);
+    const ratio = (one, other) => { const [a, b] = [light(one), light(other)]; return Math.max(a, b) / Math.min(a, b); };
+    const behind = it => it && (parts(getComputedStyle(it).backgroundColor)[3] ?? 1) ? getComputedStyle(it).backgroundColor
+        : behind(it.parentElement);
+    const faint = [];
+    for (const it of document.querySelectorAll("body *")) {
+        if (!it.checkVisibility({opacityProperty: true}) || it.disabled || it.closest("svg, canvas")) continue;
+        const style = getComputedStyle(it), name = `${it.tagName}.${it.className} ${it.innerText}`;
+        const hasText = [...it.childNodes].some(one => one.nodeType === 3 && one.data.trim());
+        if (hasText && ratio(style.color, behind(it)) < 4.5) faint.push(`text of ${name}`);
+        const isField = it.matches("input:not([type=checkbox]), select, textarea, button");
+        if (isField && ratio(style.borderTopColor, behind(it.parentElement)) < 3) faint.push(`edge of ${name}`);
+        const hint = it.placeholder && getComputedStyle(it, "::placeholder");
+        if (hint && (hint.opacity < 1 || ratio(hint.color, behind(it)) < 4.5)) faint.push(`hint of ${name}`);
+    }
+    return faint;
+}"""
+"""Texts and edges of fields with less contrast than WCAG 2.2 asks for (1.4.3, 1.4.11)."""
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 375])
 async def test_every_view_fits_its_window_and_has_no_fault(width: int, theme: str) -> None:
@@ -77,6 +101,7 @@ async def test_every_view_fits_its_window_and_has_no_fault(width: int, theme: st
             page = await opened(shown, chrome, view, width=width, theme=theme)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
             assert await page.evaluate("scrollY") == 0 and "token" not in page.url
+            assert await page.evaluate(FAINT) == [], view
             assert page.faults == []
             await page.context.close()
 
