@@ -74,9 +74,12 @@ FAINT = """() => {
     const light = text => parts(text).slice(0, 3).map(it => it / 255)
         .map(it => it <= .03928 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4)
         .reduce((sum, it, at) => sum + it * [.2126, .7152, .0722][at], .05);
-    const ratio = (one, other) => { const [a, b] = [light(one), light(other)]; return Math.max(a, b) / Math.min(a, b); };
-    const behind = it => it && (parts(getComputedStyle(it).backgroundColor)[3] ?? 1) ? getComputedStyle(it).backgroundColor
-        : behind(it.parentElement);
+    const ratio = (one, other) => {
+        const [a, b] = [light(one), light(other)];
+        return Math.max(a, b) / Math.min(a, b);
+    };
+    const behind = it => it && (parts(getComputedStyle(it).backgroundColor)[3] ?? 1)
+        ? getComputedStyle(it).backgroundColor : behind(it.parentElement);
     const faint = [];
     for (const it of document.querySelectorAll("body *")) {
         if (!it.checkVisibility({opacityProperty: true}) || it.disabled || it.closest("svg, canvas")) continue;
