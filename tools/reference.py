@@ -72,7 +72,7 @@ REASONS = {
         "Make the claim, or correct its name.",
     ),
     Reason.CLAIM_UNBOUND: (
-        "A PersistentVolumeClaim of its pods has no volume, and does not wait for a consumer.",
+        "A PersistentVolumeClaim of its pods has no volume; none that is free would do, and its class makes none.",
         "`kubectl describe persistentvolumeclaim NAME`.",
     ),
     Reason.BUDGET_SPENT: (

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from fairway.api.alone import workload_of_pod
-from fairway.api.objects import ATTEMPT, POOL, QUEUE, SCHEDULER, Claim, Metadata, PodObject, PodSpec, Volume
+from fairway.api.objects import ATTEMPT, POOL, QUEUE, SCHEDULER, Metadata, PodObject, PodSpec, Volume, VolumeUse
 from fairway.api.types import WorkloadSpec
 
 
@@ -28,7 +28,7 @@ def test_pods_alike_share_what_they_ask_for_whatever_the_volumes_of_their_tokens
 
 
 def test_what_a_pod_claims_is_of_that_pod_alone():
-    first, second = (with_volumes(pod(name), Volume("data", Claim(f"claim-{name}"))) for name in "ab")
+    first, second = (with_volumes(pod(name), Volume("data", VolumeUse(f"claim-{name}"))) for name in "ab")
     assert asked(first).pod_sets != asked(second).pod_sets
 
 

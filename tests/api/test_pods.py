@@ -4,7 +4,7 @@ import pytest
 
 from fairway.api.decode import decode
 from fairway.api.objects import PodObject, PodTemplate
-from fairway.api.pods import Surroundings, VolumeClaim, foreign, pod_class, requests_of
+from fairway.api.pods import Surroundings, foreign, pod_class, requests_of
 from fairway.api.quantities import Malformed
 from fairway.engine.labels import selects
 from fairway.engine.model import Expression, PodAffinity, Preference, Spread, Term, Toleration
@@ -208,16 +208,6 @@ def test_a_spread_without_a_selector_counts_nobody():
     assert not selects(found.selector, {"app": "x"})
     (everybody,) = read({"topologySpreadConstraints": [{**said, "labelSelector": {}}]}).spread
     assert selects(everybody.selector, {"app": "x"})
-
-
-def test_a_claim_brings_the_affinity_of_its_volume():
-    bound = (Term((Expression("zone", "In", ("a",)),)),)
-    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}]
-    claim = VolumeClaim(bound, is_exclusive=True)
-    found = read({"volumes": volumes}, Surroundings({"ns/data": claim}))
-    assert (found.volumes, found.exclusive, found.unready) == ((bound,), ("ns/data",), ())
-    assert read({"volumes": volumes}, Surroundings({})).unready == (("ClaimMissing", "data"),)
-    assert read({"volumes": volumes}, Surroundings(None)).unready == ()
 
 
 def test_a_foreign_pod_takes_room_only_on_a_node_and_while_it_lives():

@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -505,8 +506,9 @@ def test_the_cluster_of_a_machine_is_not_taken_apart(machine: Machine) -> None:
 
 def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    words = [sys.executable, "-P", "-m", "fairway", "ls"]
-    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    answers = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # it is ignored where the tests run after `nohup`
+    words, around = [sys.executable, "-P", "-m", "fairway", "ls"], {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, env=around, capture_output=True, text=True, preexec_fn=answers)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 

@@ -4,6 +4,7 @@ import ssl
 
 from access import Grant, granted, needed
 from simworld import World, cluster, job, node, pod, priority
+from test_storage import LOCAL, MADE, claim, using, volume
 
 from fairway import NAMESPACE
 from fairway.cli.manifests import manifests, ref_of
@@ -55,6 +56,10 @@ async def story(world: World) -> set[Grant]:
     await world.until(lambda: world.is_in("job-many", "Running"))
     await world.apply(job("rush", cpu="2", seconds=20, pod={"priorityClassName": "high"}))
     await world.until(lambda: world.is_in("job-rush", "Running"))  # the elastic job shrinks
+    await world.apply(LOCAL, MADE, volume("v", "n1", key="kubernetes.io/hostname"))
+    await world.apply(claim("given", "local"), claim("made", "made"))
+    await world.apply(using("stores", "given", "made"))
+    await world.until(lambda: world.is_in("pod-stores", "Running"))
     month = {"apiVersion": "fairway.dev/v1alpha1", "kind": "UsageMonth", "metadata": {"name": "2026-12"}, "spec": {}}
     await world.client.create(kinds.USAGE_MONTHS, month)
     course = {"queue": "nobody", "nodes": ["gone"], "start": "2027-02-01T12:00:00Z", "duration": "2h"}

@@ -120,11 +120,14 @@ def test_the_function_named_for_each_rule_exists_and_says_what_it_does() -> None
     assert silent == []
 
 
+NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
 def docstring(module: str, path: list[str]) -> str:
     """Of a function or method; "" where there is none of that name, or it has none."""
     found: list[ast.stmt] = TREES[module].body
     for name in path:
-        nodes = [one for one in found if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == name]
+        nodes = [one for one in found if isinstance(one, NAMED) and one.name == name]
         if not nodes:
             return ""
         found = nodes[0].body

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from access import Grant, granted
 from plane import FAIRWAY, Plane, Thing, control_plane, missing, node, nodes, until
+from test_local_volumes import ASKS, LOCAL, MADE, cleared, using, volume
 
 from fairway.clock import Chance, Clock
 from fairway.controllers.run import run
@@ -188,6 +189,7 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
                   "duration": "1h"}  # fmt: skip
         reservation = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "later"}}
         await admin.create(kinds.RESERVATIONS, {**reservation, "spec": window})
+        await _stores(admin)
         certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
         await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew
 
@@ -199,6 +201,21 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
     used = set(audited(plane))
     assert {one for one, code in used if code == 403} == set()
     assert ({one for one, _ in used} - may - PARKS, may - {one for one, _ in used}) == (set(), set())
+
+
+async def _stores(admin: Client) -> None:
+    """One claim is given a free volume, another the node to make one on."""
+    (first, *_) = await admin.list(Selection(kinds.NODES))
+    await admin.create(kinds.VOLUMES, volume("free", first["metadata"]["name"]))
+    for kind in (LOCAL, MADE):
+        name = kind["metadata"]["name"]
+        await admin.create(kinds.STORAGE_CLASSES, kind)
+        spec = {**ASKS, "storageClassName": name}
+        await admin.create(kinds.CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        await admin.create(kinds.PODS, using(f"with-{name}", {"persistentVolumeClaim": {"claimName": name}}))
+    for name in ("with-local", "with-made"):
+        await until(lambda name=name: _runs(admin, name))
+    await cleared(admin)
 
 
 async def _holds(client: Client, name: str, count: int) -> bool:

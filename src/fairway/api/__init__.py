@@ -2,4 +2,4 @@
 
 __all__ = ["accounts", "admission", "alone", "conditions", "crds", "decode", "ends", "forms", "indexes",
            "ledger", "names", "nodes", "objects", "owners", "pods", "quantities", "queues", "scalars",
-           "team", "types", "usage", "workloads"]  # fmt: skip
+           "team", "types", "usage", "volumes", "workloads"]  # fmt: skip

@@ -33,9 +33,12 @@ from .objects import (
     OwnerReference,
     PodObject,
     PodTemplate,
+    Volume,
+    VolumeUse,
 )
 from .pods import is_disrupted, is_lost
 from .types import AdmissionStatus, NodePods, PodSetNodes, PodSetSpec, WorkloadObject, WorkloadSpec, WorkloadStatus
+from .volumes import claims_of
 from .workloads import condition
 
 NOTIFY = f"{objects.GROUP}/notify"
@@ -92,7 +95,7 @@ def _likeness(pod: PodObject) -> bytes:
     alike are read once, and share what they mean."""
     meta = pod.metadata
     notes = {key: text for key, text in meta.annotations.items() if key.startswith(owners.PREFIX) and key not in TOLD}
-    claims = tuple(one for one in pod.spec.volumes if one.persistent_volume_claim.claim_name)
+    claims = tuple(Volume(persistent_volume_claim=VolumeUse(name)) for name, _ in claims_of(pod))
     spec = replace(pod.spec, node_name="", volumes=claims)
     return msgspec.json.encode(PodObject(Metadata(labels=meta.labels, annotations=notes), spec))
 

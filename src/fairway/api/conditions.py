@@ -478,8 +478,9 @@ def adopted(pods: Sequence[PodObject]) -> str:
 
 
 def crowded_out(node: str) -> tuple[str, str]:
-    """The reason and the words where another scheduler took the room of a workload before its pods came."""
-    return Cause.PODS_LOST, f"another scheduler filled {node} before its pods came; it keeps its place in the queue"
+    """The reason and the words where others took the room, or the volumes, of a workload before its pods came."""
+    words = f"others took its room or volumes on {node} before its pods came; it keeps its place in the queue"
+    return Cause.PODS_LOST, words
 
 
 def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:

@@ -167,13 +167,36 @@ class Container(Part, frozen=True):
     restart_policy: str = ""
 
 
-class Claim(Part, frozen=True):
+class VolumeUse(Part, frozen=True):
     claim_name: str = ""
+
+
+class ClaimSpec(Part, frozen=True):
+    volume_name: str = ""
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    resources: Resources = Resources()
+    selector: LabelSelector = LabelSelector()
+
+    def labels(self) -> tuple[Expression, ...]:
+        """What the labels of its volume must satisfy."""
+        exact = tuple(Expression(key, "In", (value,)) for key, value in self.selector.match_labels.items())
+        return exact + self.selector.match_expressions
+
+
+class ClaimTemplate(Part, frozen=True):
+    spec: ClaimSpec = ClaimSpec()
+
+
+class Ephemeral(Part, frozen=True):
+    volume_claim_template: ClaimTemplate = ClaimTemplate()
 
 
 class Volume(Part, frozen=True):
     name: str = ""
-    persistent_volume_claim: Claim = Claim()
+    persistent_volume_claim: VolumeUse = VolumeUse()
+    ephemeral: Ephemeral | None = None
 
 
 class Gate(Part, frozen=True):
@@ -386,31 +409,66 @@ class NodeTopologyObject(Object, frozen=True):
     zones: tuple[Zone, ...] = ()
 
 
-class ClaimSpec(Part, frozen=True):
-    volume_name: str = ""
-    storage_class_name: str = ""
-    access_modes: tuple[str, ...] = ()
+class VolumeStatus(Part, frozen=True):
+    """Of a volume or a claim."""
+
+    phase: str = ""
 
 
 class ClaimObject(Object, frozen=True):
     """A PersistentVolumeClaim."""
 
     spec: ClaimSpec = ClaimSpec()
+    status: VolumeStatus = VolumeStatus()
 
 
 class VolumeAffinity(Part, frozen=True):
     required: NodeSelector = NodeSelector()
 
 
+class ClaimRef(Part, frozen=True):
+    """The claim that a volume is for. `uid`: empty while it was only named."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+    def means(self, claim: Metadata) -> bool:
+        is_named = bool(self.name) and (self.namespace, self.name) == (claim.namespace, claim.name)
+        return is_named and self.uid in ("", claim.uid)
+
+
 class VolumeSpec(Part, frozen=True):
     node_affinity: VolumeAffinity = VolumeAffinity()
-
-
-class StorageClassObject(Object, frozen=True):
-    volume_binding_mode: str = "Immediate"
+    capacity: dict[str, Quantity] = {}
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    claim_ref: ClaimRef = ClaimRef()
 
 
 class VolumeObject(Object, frozen=True):
     """A PersistentVolume."""
 
     spec: VolumeSpec = VolumeSpec()
+    status: VolumeStatus = VolumeStatus()
+
+    def is_like(self, claim: ClaimSpec) -> bool:
+        """Whether it is of the class and the mode that a claim asks for."""
+        own = self.spec.storage_class_name, self.spec.volume_mode
+        return own == (claim.storage_class_name, claim.volume_mode)
+
+
+class TopologyLabel(Part, frozen=True):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Part, frozen=True):
+    match_label_expressions: tuple[TopologyLabel, ...] = ()
+
+
+class StorageClassObject(Object, frozen=True):
+    volume_binding_mode: str = "Immediate"
+    provisioner: str = ""
+    allowed_topologies: tuple[TopologyTerm, ...] = ()

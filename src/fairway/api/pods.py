@@ -14,10 +14,11 @@ from math import floor
 import msgspec
 
 from fairway import engine
-from fairway.engine import Reason, selects
+from fairway.engine import selects
 
 from . import objects
 from .quantities import LARGEST, Malformed, Quantity, exact, format, parse, shown, within
+from .volumes import NAME_FIELD, Storage, VolumeClaim, node_term, terms
 
 GENERATED = (
     "batch.kubernetes.io/", "controller-uid", "job-name", "pod-template-hash", "controller-revision-hash",
@@ -25,7 +26,6 @@ GENERATED = (
     "trainer.kubeflow.org/", "ray.io/", "leaderworkerset.sigs.k8s.io/", "volcano.sh/", "sparkoperator.k8s.io/",
     "workload.codeflare.dev/", "spark-role", "spark-app-selector", "spark-exec-id", "notebook-name",
 )  # fmt: skip
-NAME_FIELD = "metadata.name"
 NOBODY: engine.Selector = (engine.Expression("", "In"),)
 """What an absent selector selects, where an empty one selects everybody."""
 LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
@@ -36,24 +36,10 @@ Selected = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeClaim:
-    """A PersistentVolumeClaim. `reach`: the node affinity of its volume; `unready`: the Reason for which no pod can use
-    it yet; `is_exclusive`: ReadWriteOncePod."""
-
-    reach: tuple[engine.Term, ...] = ()
-    unready: str = ""
-    is_exclusive: bool = False
-
-
-MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
-
-
-@dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Claims by "namespace/name", None where they are not known; labels of namespaces; generated labels that selectors
-    read."""
+    """Claims and volumes, None where they are not known; labels of namespaces; generated labels that selectors read."""
 
-    claims: Mapping[str, VolumeClaim] | None = None
+    storage: Storage | None = None
     namespaces: Mapping[str, Labels] = field(default_factory=dict)
     selected: frozenset[Selected] = frozenset()
 
@@ -78,7 +64,7 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
             raise Malformed(f"spec.{name} has {count} terms, and at most {most} are read")
     spread = tuple(_spread(part, meta.labels) for part in spec.topology_spread_constraints)
     read = {*around.selected, *_selected(near, spread)}
-    claims = dict(_claims(spec, namespace, around))
+    claims = dict(around.storage.of(template, namespace) if around.storage else ())
     return engine.PodClass(
         namespace=namespace,
         requests=tuple(one for one in asked if one[0] != engine.GPU) if fraction or memory else asked,
@@ -86,7 +72,7 @@ def pod_class(template: objects.PodTemplate, namespace: str, around: Surrounding
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=terms(affinity.required) if affinity.required else (),
         volumes=tuple(_bound(spec, claims.values())),
-        preferences=tuple(engine.Preference(one.weight, _term(one.preference)) for one in affinity.preferred),
+        preferences=tuple(engine.Preference(one.weight, node_term(one.preference)) for one in affinity.preferred),
         tolerations=spec.tolerations,
         pod_affinity=near,
         spread=spread,
@@ -289,25 +275,10 @@ def selector(said: objects.LabelSelector) -> engine.Selector:
     return labels + said.match_expressions
 
 
-def terms(said: objects.NodeSelector) -> tuple[engine.Term, ...]:
-    """Terms of a node selector, of which one must hold; a selector without terms selects nothing."""
-    return tuple(_term(one) for one in said.node_selector_terms) or (engine.Term(),)
-
-
-def _term(one: objects.NodeTerm) -> engine.Term:
-    return engine.Term(one.match_expressions, one.match_fields)
-
-
-def _claims(spec: objects.PodSpec, namespace: str, around: Surroundings) -> Iterator[tuple[str, VolumeClaim]]:
-    """The claims that the pod uses, by name, as far as claims are known."""
-    for volume in spec.volumes if around.claims is not None else ():
-        if name := volume.persistent_volume_claim.claim_name:
-            yield name, (around.claims or {}).get(f"{namespace}/{name}", MISSING)
-
-
 def _bound(spec: objects.PodSpec, claims: Iterable[VolumeClaim]) -> Iterator[tuple[engine.Term, ...]]:
     """What binds the pod to nodes besides its affinity: its volumes, and a node named already."""
-    yield from (claim.reach for claim in claims if claim.reach)
+    for claim in claims:
+        yield from claim.reach
     if spec.node_name:
         yield (engine.Term(fields=(engine.Expression(NAME_FIELD, "In", (spec.node_name,)),)),)
 

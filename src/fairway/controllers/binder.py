@@ -19,13 +19,14 @@ from fairway.kube.turnstile import Turnstile
 
 from .bind import Place, bind, places, ref_of
 from .means import AGAIN_SECONDS, Means
+from .storage import Storage
 
 AT_ONCE = 64
 
 
 class Binder:
     def __init__(self, means: Means) -> None:
-        self.means, self._turnstile = means, Turnstile(AT_ONCE)
+        self.means, self.storage, self._turnstile = means, Storage(means), Turnstile(AT_ONCE)
 
     async def bind(
         self, said: WorkloadObject, given: Sequence[tuple[PodObject, Place]], notes: Mapping[str, str]
@@ -49,6 +50,9 @@ class Binder:
             (pod,) = self.means.cases.pods_of[key].values()
             if pod.spec.node_name:
                 return pod.spec.node_name == place.node
+            if self.storage.lacks(pod, place.node):
+                await self.means.client.clock.sleep(self.means.client.chance.jitter(AGAIN_SECONDS))
+                return False
             try:
                 await self._bind_one(pod, place, {ATTEMPT: attempt(pod), POOL: to.pool}, self.means.rank(key))
             except (ApiError, OSError) as error:
@@ -84,6 +88,7 @@ class Binder:
     async def _bind_one(self, pod: PodObject, place: Place, notes: Mapping[str, str], rank: float) -> None:
         seen = self.means.view.nodes.get(place.node)
         hostname = seen.metadata.labels.get(HOSTNAME, "") if seen else ""
+        await self.storage.settle(pod, place.node)
         async with self._turnstile.turn(rank):
             await bind(self.means.client, pod, place, notes=notes, hostname=hostname)
         await self._shown(pod)

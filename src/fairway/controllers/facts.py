@@ -21,10 +21,11 @@ from typing import TypeVar
 from fairway.api import nodes, pods, queues, workloads
 from fairway.api.alone import is_alone
 from fairway.api.names import PARTING
-from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject
+from fairway.api.objects import FINISHED, DisruptionBudgetObject, Object, PodObject, VolumeObject
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import Malformed
 from fairway.api.types import WorkloadObject
+from fairway.api.volumes import claims_of
 from fairway.api.workloads import key_of
 from fairway.engine import Admission, Ended, Fact, Gone, PodSetPlacement, Running, State, Workload
 from fairway.kube import kinds
@@ -39,6 +40,7 @@ from .view import View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+STORAGE = (kinds.CLAIMS, kinds.VOLUMES, kinds.STORAGE_CLASSES)
 MOST_KNOWN = 4_096  # podsets that are remembered
 KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
     kinds.NODES: ("Node", nodes.node),
@@ -66,6 +68,7 @@ class Facts:
         self._stale: set[str] = set()
         self._reading = workloads.Reading()
         self._selected: set[pods.Selected] = set()  # generated labels that selectors read
+        self._claimants: defaultdict[str, set[str]] = defaultdict(set)  # workloads by the claims that they use
         self._queues_stale = False
         self._is_news = True
         self.is_shown = False
@@ -86,9 +89,12 @@ class Facts:
                 self._select(pods.selectable(pods.selector(seen.spec.selector)))
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             self._stale.update(self.cases.moved(kind, seen))
+        elif kind in STORAGE:
+            self._note_storage(kind, key, old, new)
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old, new))
             self._select(*(pods.selected_by(one.template) for one in seen.spec.pod_sets))
+            self._claim(key, *(one.template for one in seen.spec.pod_sets))
         else:  # a queue's namespaces, a workload's priority
             self._queues_stale = True
             self._stale.update(self.view.workloads if kind != kinds.QUEUES else ())
@@ -99,6 +105,24 @@ class Facts:
         """A pod of the workload changed."""
         self._stale.add(key)
         self._select(pods.selected_by(seen))
+        self._claim(key, seen)
+
+    def _claim(self, key: str, *those: Object) -> None:
+        """Notes which claims a workload uses."""
+        space = key.partition("/")[0]
+        for one in those:
+            for name, _ in claims_of(one):
+                self._claimants[f"{space}/{name}"].add(key)
+
+    def _note_storage(self, kind: Kind, key: str, *states: Object | None) -> None:
+        """Reads anew what uses a claim that changed, or whose volume did. What was or is free may have been meant for
+        any of them, and so may a class."""
+        meant = [one.spec.claim_ref for one in states if isinstance(one, VolumeObject)]
+        claims = [f"{one.namespace}/{one.name}" for one in meant if one.name] if meant else [key]
+        is_for_all = kind == kinds.STORAGE_CLASSES or not all(one.name for one in meant)
+        for claim in list(self._claimants) if is_for_all else claims:
+            self._stale.update(self._claimants.get(claim, ()))
+        self._reading = workloads.Reading()  # podsets that were read may mean something else now
 
     def _select(self, *found: Iterable[pods.Selected]) -> None:
         """Read anew the pods with generated labels that no selector read before."""
@@ -171,7 +195,7 @@ class Facts:
 
     def reading(self) -> workloads.Reading:
         spaces = {name: it.metadata.labels for name, it in self.view.namespaces.items()}
-        around = pods.Surroundings(namespaces=spaces, selected=frozenset(self._selected))
+        around = pods.Surroundings(self.view.storage, spaces, frozenset(self._selected))
         known = self._reading.known if self._reading.around == around and len(self._reading.known) < MOST_KNOWN else {}
         self._reading = workloads.Reading(queues.priorities(self.view.classes), around, known)
         return self._reading

@@ -18,6 +18,7 @@ from fairway.api.forms.form import Form
 from fairway.api.objects import DefinitionObject, Metadata, Object
 from fairway.api.owners import GROUPS, OWNERS, controller_of, kind_of
 from fairway.api.quantities import Malformed
+from fairway.api.volumes import Storage
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.informer import Informer
@@ -50,6 +51,11 @@ class View:
         self.classes = self._store(kinds.PRIORITY_CLASSES, objects.PriorityClassObject)
         self.namespaces = self._store(kinds.NAMESPACES, objects.NamespaceObject)
         self.budgets = self._store(kinds.DISRUPTION_BUDGETS, objects.DisruptionBudgetObject)
+        self.storage = Storage(
+            self._store(kinds.CLAIMS, objects.ClaimObject),
+            self._store(kinds.VOLUMES, objects.VolumeObject),
+            self._store(kinds.STORAGE_CLASSES, objects.StorageClassObject),
+        )
         self.stored = self._store(kinds.WORKLOADS, types.WorkloadObject)
         self.workloads: dict[str, types.WorkloadObject] = {}
         self.jobs = self._store(kinds.JOBS, batch.Job)

@@ -336,7 +336,7 @@ class Life:
         if (again := await self._count_lost(case, placed, owner)) is not None:
             return again
         turns = [(*each, assign(*each)) for each in by_podset(placed, value, case.pods)]
-        if crowded := self._crowded(case.key, [place for *_, given in turns for _, place in given]):
+        if crowded := self._crowded(case.key, [one for *_, given in turns for one in given]):
             await self._yield(case, dropping(placed, crowded), crowded)
             return self.means.now() + SETTLE_SECONDS
         late, ranks = False, ranks_of(owner, placed, value, case.pods)
@@ -403,10 +403,12 @@ class Life:
         node = self.means.view.nodes.get(pod.spec.node_name)
         return node is not None and node.spec.unschedulable
 
-    def _crowded(self, key: str, given: Sequence[Place]) -> list[Place]:
-        """Those of these places that are on nodes which another scheduler filled meanwhile."""
-        full = {node for node in {place.node for place in given} if self.means.facts.is_crowded(node, key)}
-        return [place for place in given if place.node in full]
+    def _crowded(self, key: str, given: Sequence[tuple[PodObject, Place]]) -> list[Place]:
+        """Those of these places that are on nodes which another scheduler filled meanwhile, or where the last volume
+        that a pod's claim could get is given to another."""
+        full = {node for node in {place.node for _, place in given} if self.means.facts.is_crowded(node, key)}
+        storage = self.binder.storage
+        return [place for pod, place in given if place.node in full or storage.lacks(pod, place.node)]
 
     async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:
         """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.

@@ -67,6 +67,9 @@ SECRETS = Kind("Secret", "secrets")
 JOBS = Kind("Job", "jobs", "batch/v1")
 PRIORITY_CLASSES = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io/v1", is_namespaced=False)
 LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1")
+CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUMES = Kind("PersistentVolume", "persistentvolumes", is_namespaced=False)
+STORAGE_CLASSES = Kind("StorageClass", "storageclasses", "storage.k8s.io/v1", is_namespaced=False)
 DISRUPTION_BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy/v1")
 MUTATING_WEBHOOKS = Kind(
     "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "admissionregistration.k8s.io/v1", False

@@ -24,18 +24,17 @@ from fairway.api.owners import DEFAULT_QUEUE
 from fairway.api.pods import (
     Selected,
     Surroundings,
-    VolumeClaim,
     foreign,
     gates,
     selectable,
     selected_by,
     selector,
-    terms,
 )
 from fairway.api.quantities import Malformed, shown, time, within
 from fairway.api.types import WorkloadObject
+from fairway.api.volumes import Storage
 from fairway.api.workloads import Reading, fact, kept, recent
-from fairway.engine import Ended, Node, Pod, Pool, Queue, Reason, Running, Workload, World, selects
+from fairway.engine import Ended, Node, Pod, Pool, Queue, Running, Workload, World, selects
 
 T = TypeVar("T", bound=Part)
 U = TypeVar("U")
@@ -133,7 +132,7 @@ def read(
     nodes, pools = _nodes(cluster), cluster.each(types.NodePoolObject, queues.pool)
     known = _workloads(cluster, everything=everything)
     around = replace(_around(cluster), selected=frozenset(_selected(cluster, known.values())))
-    around = replace(around, claims=None) if is_live else around
+    around = replace(around, storage=None) if is_live else around
     aliases = {name: keys for name, keys in _aliases(known).items() if len(keys) == 1 or not is_live}
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
     written = cluster.parts[WorkloadObject]
@@ -222,24 +221,10 @@ def _add(cluster: Cluster, said: object) -> None:
 
 
 def _around(cluster: Cluster) -> Surroundings:
-    claims = {key: _claim(cluster, one) for key, one in cluster.all(objects.ClaimObject).items()}
+    kinds = objects.ClaimObject, objects.VolumeObject, objects.StorageClassObject
     spaces = {key.partition("/")[0] for form in NAMESPACED for key in cluster.parts[form]}
     spaces |= {space for space, _, _ in cluster.owned} | cluster.parts[objects.NamespaceObject].keys()
-    return Surroundings(claims, {space: cluster.labels(space) for space in spaces})
-
-
-def _claim(cluster: Cluster, said: objects.ClaimObject) -> VolumeClaim:
-    """A claim that is bound, or will be where its pod goes; any other is unready."""
-    is_exclusive = "ReadWriteOncePod" in said.spec.access_modes
-    volume = cluster.all(objects.VolumeObject).get(said.spec.volume_name)
-    kind = cluster.all(objects.StorageClassObject).get(said.spec.storage_class_name)
-    if said.metadata.deletion_timestamp is not None:
-        return VolumeClaim(unready=Reason.CLAIM_MISSING)
-    if volume is not None:
-        required = volume.spec.node_affinity.required
-        return VolumeClaim(terms(required) if required.node_selector_terms else (), is_exclusive=is_exclusive)
-    waits = not said.spec.volume_name and kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"
-    return VolumeClaim(unready="" if waits else Reason.CLAIM_UNBOUND, is_exclusive=is_exclusive)
+    return Surroundings(Storage(*map(cluster.all, kinds)), {space: cluster.labels(space) for space in spaces})
 
 
 def _selected(cluster: Cluster, known: Iterable[WorkloadObject]) -> Iterator[Selected]:

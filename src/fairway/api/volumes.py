@@ -1,0 +1,153 @@
+"""What PersistentVolumeClaims mean for placement, as kube-scheduler reads them.
+
+A claim that has its volume binds its pods to the nodes that reach it: by the volume's node affinity, and by the zones
+in its labels. A claim that waits for its first consumer binds them to where a free volume fits it or its class makes
+one; the node that was selected for it, if one was. Any other is unready: no pod can use it. A claim that a pod makes
+for itself is named after the pod; in a template it has no name yet and is read from what it says.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from fairway import engine
+from fairway.engine import Reason, selects
+
+from . import objects
+from .quantities import parse
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+NO_PROVISIONER, STORAGE, LATER = "kubernetes.io/no-provisioner", "storage", "WaitForFirstConsumer"
+NAME_FIELD = "metadata.name"
+BOUND, FREE = ("", "Bound"), ("", "Available")  # phases; what was written by hand has none
+ZONES = (
+    "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+)  # fmt: skip
+Reach = tuple[engine.Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim:
+    """What a claim asks of a pod's node. `reach`: terms of each of which one must hold; `unready`: the Reason for which
+    no pod can use it yet; `is_exclusive`: ReadWriteOncePod."""
+
+    reach: tuple[Reach, ...] = ()
+    unready: str = ""
+    is_exclusive: bool = False
+
+
+MISSING = VolumeClaim(unready=Reason.CLAIM_MISSING)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """Claims by "namespace/name"; volumes and classes by name. They may change below; equal is only the same."""
+
+    claims: Mapping[str, objects.ClaimObject] = field(default_factory=dict)
+    volumes: Mapping[str, objects.VolumeObject] = field(default_factory=dict)
+    classes: Mapping[str, objects.StorageClassObject] = field(default_factory=dict)
+
+    def of(self, template: objects.PodTemplate, namespace: str) -> Iterator[tuple[str, VolumeClaim]]:
+        """The claims that a pod, or pods of a template, use, by name."""
+        for name, inline in claims_of(template):
+            if inline and not template.metadata.name:
+                yield name, self._meaning(objects.ClaimObject(spec=inline))
+            else:
+                said = self.claims.get(f"{namespace}/{name}")
+                yield name, self._meaning(said) if said else MISSING
+
+    def _meaning(self, said: objects.ClaimObject) -> VolumeClaim:
+        found = VolumeClaim(is_exclusive="ReadWriteOncePod" in said.spec.access_modes)
+        volume = self.volumes.get(said.spec.volume_name)
+        if said.metadata.deletion_timestamp is not None:
+            return MISSING
+        if volume is not None and said.status.phase in BOUND:
+            return replace(found, reach=tuple(_bounds(volume)))
+        if not (places := self._places(said)):
+            return replace(found, unready=Reason.CLAIM_UNBOUND)
+        reach = (tuple(chain(*places)),) if all(places) else ()
+        if node := said.metadata.annotations.get(SELECTED_NODE):
+            reach = (*reach, (engine.Term(fields=(engine.Expression(NAME_FIELD, "In", (node,)),)),))
+        return replace(found, reach=reach)
+
+    def waits(self, said: objects.ClaimObject) -> bool:
+        """Whether it gets its volume when the first pod that uses it is placed."""
+        kind = self.classes.get(said.spec.storage_class_name)
+        return not said.spec.volume_name and kind is not None and kind.volume_binding_mode == LATER
+
+    def _places(self, said: objects.ClaimObject) -> list[Reach]:
+        """Where it can get a volume, each by terms of which one must hold; by none: anywhere. Once a node was selected,
+        its class makes the volume."""
+        if not self.waits(said):
+            return []
+        free = () if SELECTED_NODE in said.metadata.annotations else self.fitting(said)
+        found = [tuple(map(node_term, one.spec.node_affinity.required.node_selector_terms)) for one in free]
+        if self.is_made(said):
+            kind = self.classes[said.spec.storage_class_name]
+            found.append(tuple(map(_topology_term, kind.allowed_topologies)))
+        return found
+
+    def is_made(self, said: objects.ClaimObject) -> bool:
+        """Whether its class makes volumes."""
+        kind = self.classes.get(said.spec.storage_class_name)
+        return kind is not None and kind.provisioner != NO_PROVISIONER
+
+    def fitting(self, said: objects.ClaimObject) -> list[objects.VolumeObject]:
+        """The free volumes that would do for it, the smallest first; the one that is meant for it, if one is."""
+        spec, meta = said.spec, said.metadata
+        alike = [one for one in self.volumes.values() if one.metadata.deletion_timestamp is None and one.is_like(spec)]
+        large = [one for one in alike if _size(one.spec.capacity) >= _size(spec.resources.requests)]
+        own = [one for one in large if one.spec.claim_ref.means(meta)]
+        free = [one for one in large if not one.spec.claim_ref.name and one.status.phase in FREE
+                and set(spec.access_modes) <= set(one.spec.access_modes)
+                and selects(spec.labels(), one.metadata.labels)]  # fmt: skip
+        return own or sorted(free, key=lambda one: (_size(one.spec.capacity), one.metadata.name))
+
+
+def claims_of(template: objects.PodTemplate | objects.PodObject) -> Iterator[tuple[str, objects.ClaimSpec | None]]:
+    """The names of the claims that a pod uses; what one says that the pod makes for itself."""
+    for volume in template.spec.volumes:
+        if name := volume.persistent_volume_claim.claim_name:
+            yield name, None
+        elif volume.ephemeral is not None:
+            yield f"{template.metadata.name}-{volume.name}", volume.ephemeral.volume_claim_template.spec
+
+
+def reaches(volume: objects.VolumeObject, node: str, labels: Mapping[str, str]) -> bool:
+    """Whether its node affinity holds on a node."""
+    terms = volume.spec.node_affinity.required.node_selector_terms
+    named = {NAME_FIELD: node}
+    return not terms or any(
+        selects(one.match_expressions, labels) and selects(one.match_fields, named)
+        for one in terms if one.match_expressions or one.match_fields
+    )  # fmt: skip
+
+
+def _bounds(volume: objects.VolumeObject) -> Iterator[Reach]:
+    """What holds of the nodes that reach a volume."""
+    affinity, labels = volume.spec.node_affinity.required, volume.metadata.labels
+    if affinity.node_selector_terms:
+        yield terms(affinity)
+    nowhere = engine.Term(tuple(engine.Expression(key, "DoesNotExist") for key in ZONES))
+    for key in ZONES:
+        if value := labels.get(key):  # a node without any zone is in all of them
+            within = engine.Expression(key, "In", tuple(value.split("__")))
+            yield engine.Term((within,)), nowhere
+
+
+def terms(said: objects.NodeSelector) -> Reach:
+    """Terms of a node selector, of which one must hold; a selector without terms selects nothing."""
+    return tuple(map(node_term, said.node_selector_terms)) or (engine.Term(),)
+
+
+def node_term(one: objects.NodeTerm) -> engine.Term:
+    return engine.Term(one.match_expressions, one.match_fields)
+
+
+def _topology_term(one: objects.TopologyTerm) -> engine.Term:
+    return engine.Term(tuple(engine.Expression(it.key, "In", it.values) for it in one.match_label_expressions))
+
+
+def _size(amounts: Mapping[str, str | int | float]) -> int:
+    return parse(amounts[STORAGE], engine.MEMORY) if STORAGE in amounts else 0

@@ -1,0 +1,150 @@
+"""What claims mean for placement."""
+
+from typing import Any
+
+import pytest
+
+from fairway.api.decode import decode
+from fairway.api.objects import ClaimObject, NodeObject, PodTemplate, StorageClassObject, VolumeObject
+from fairway.api.pods import Surroundings, pod_class
+from fairway.api.volumes import Storage, reaches
+from fairway.engine import Expression, PodClass, Term
+
+Thing = dict[str, Any]
+LOCAL: Thing = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "kubernetes.io/no-provisioner"}
+MADE: Thing = {"volumeBindingMode": "WaitForFirstConsumer", "provisioner": "example.com/disks"}
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+ZONES = (ZONE, REGION, "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region")
+OUTSIDE = Term(tuple(Expression(key, "DoesNotExist") for key in ZONES))
+
+
+def in_zone(*values: str) -> Term:
+    return Term((Expression("zone", "In", values),))
+
+
+def storage(claims: Thing, volumes: Thing | None = None, **classes: Thing) -> Storage:
+    """Claims by name, in namespace ns: spec, or the whole of it; volumes by name."""
+    seen = {name: one if "spec" in one else {"spec": one} for name, one in claims.items()}
+    whole = {name: one if "spec" in one else {"spec": one} for name, one in (volumes or {}).items()}
+
+    def named(name: str, one: Thing, **more: str) -> Thing:
+        return {**one, "metadata": {"name": name, **more, **one.get("metadata", {})}}
+
+    return Storage(
+        {f"ns/{name}": decode(named(name, one, namespace="ns", uid=name), ClaimObject) for name, one in seen.items()},
+        {name: decode(named(name, one), VolumeObject) for name, one in whole.items()},
+        {name: decode(named(name, one), StorageClassObject) for name, one in classes.items()},
+    )
+
+
+def read(known: Storage | None, *volumes: Thing, name: str = "") -> PodClass:
+    """A pod that uses claim `c`, or these volumes."""
+    said = list(volumes) or [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    template = decode({"metadata": {"name": name}, "spec": {"volumes": said}}, PodTemplate)
+    return pod_class(template, "ns", Surroundings(known))
+
+
+def at(*zones: str, **said: Any) -> Thing:
+    """The spec of a volume of class local in these zones."""
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [one]}]} for one in zones]
+    there = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if zones else {}
+    return (
+        {"storageClassName": "local", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}} | there | said
+    )
+
+
+ASKS: Thing = {
+    "storageClassName": "local",
+    "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "1Gi"}},
+}
+
+
+def test_a_bound_claim_brings_the_affinity_of_its_volume_and_may_be_exclusive():
+    claim = {"volumeName": "v", "accessModes": ["ReadWriteOncePod"]}
+    found = read(storage({"c": claim}, {"v": at("a")}))
+    assert (found.volumes, found.exclusive, found.unready) == (((in_zone("a"),),), ("ns/c",), ())
+
+
+def test_zones_in_the_labels_of_a_volume_bind_unless_the_node_has_none():
+    labels = {ZONE: "a__b", REGION: "x", "other": "y"}
+    found = read(storage({"c": {"volumeName": "v"}}, {"v": {"spec": {}, "metadata": {"labels": labels}}}))
+    zone, region = (Term((Expression(ZONE, "In", ("a", "b")),)), Term((Expression(REGION, "In", ("x",)),)))
+    assert found.volumes == ((zone, OUTSIDE), (region, OUTSIDE))
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "why"),
+    [
+        ({}, {}, "ClaimMissing"),
+        ({"c": {"spec": ASKS, "metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}}}, {"v": at()}, "ClaimMissing"),
+        ({"c": {"volumeName": "gone"}}, {}, "ClaimUnbound"),
+        ({"c": {"spec": {"volumeName": "v"}, "status": {"phase": "Pending"}}}, {"v": at()}, "ClaimUnbound"),
+        ({"c": {**ASKS, "storageClassName": "unknown"}}, {"v": at()}, "ClaimUnbound"),
+        ({"c": ASKS}, {}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": at(capacity={"storage": "512Mi"})}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": at(accessModes=["ReadOnlyMany"])}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": at(volumeMode="Block")}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": at(storageClassName="made")}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": at(claimRef={"namespace": "ns", "name": "other"})}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": at(claimRef={"namespace": "ns", "name": "c", "uid": "of-before"})}, "ClaimUnbound"),
+        ({"c": ASKS}, {"v": {"spec": at(), "status": {"phase": "Released"}}}, "ClaimUnbound"),
+        ({"c": {**ASKS, "selector": {"matchLabels": {"tier": "fast"}}}}, {"v": at()}, "ClaimUnbound"),
+    ],
+)
+def test_a_claim_without_a_volume_to_be_had_keeps_its_pod_waiting(claims, volumes, why):
+    assert read(storage(claims, volumes, local=LOCAL, made=MADE)).unready == ((why, "c"),)
+
+
+@pytest.mark.parametrize(
+    ("claim", "volumes", "where"),
+    [
+        (ASKS, {"v": at("a"), "w": at("b"), "x": at("c", storageClassName="made")}, (in_zone("a"), in_zone("b"))),
+        (ASKS, {"v": at("a"), "w": at()}, None),
+        (ASKS, {"v": at("a"), "w": at("b", claimRef={"namespace": "ns", "name": "c"})}, (in_zone("b"),)),
+        ({**ASKS, "storageClassName": "made"}, {}, None),
+        ({**ASKS, "storageClassName": "zonal"}, {"v": at("a", storageClassName="zonal")}, (in_zone("a"), in_zone("b"))),
+    ],
+)  # fmt: skip
+def test_a_claim_that_waits_for_its_first_pod_takes_it_where_a_volume_is_or_is_made(claim, volumes, where):
+    labels = [{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]
+    known = storage({"c": claim}, volumes, local=LOCAL, made=MADE, zonal={**MADE, "allowedTopologies": labels})
+    found = read(known)
+    assert (found.volumes, found.unready) == (() if where is None else (where,), ())
+
+
+def test_once_a_node_was_selected_the_class_makes_the_volume_there():
+    selected = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
+    claims = {"c": {"spec": {**ASKS, "storageClassName": "made"}, **selected}}
+    there = (Term(fields=(Expression("metadata.name", "In", ("n1",)),)),)
+    assert read(storage(claims, {"v": at("a", storageClassName="made")}, made=MADE)).volumes == (there,)
+    labels = [{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]
+    zonal = storage(claims, made={**MADE, "allowedTopologies": labels})
+    assert read(zonal).volumes == ((in_zone("b"),), there)
+    assert read(storage({"c": {"spec": ASKS, **selected}}, {"v": at("a")}, local=LOCAL)).unready == (
+        ("ClaimUnbound", "c"),
+    )
+
+
+def test_the_smallest_volume_comes_first():
+    known = storage({"c": ASKS}, {"big": at(capacity={"storage": "1Ti"}), "small": at(), "same": at()}, local=LOCAL)
+    assert [one.metadata.name for one in known.fitting(known.claims["ns/c"])] == ["same", "small", "big"]
+
+
+def test_a_claim_that_a_pod_makes_for_itself_is_named_after_it_and_read_from_the_template_before():
+    inline = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": ASKS}}}
+    known = storage({"p-scratch": {"volumeName": "w"}}, {"v": at("a"), "w": at("b")}, local=LOCAL)
+    assert read(known, inline, name="p").volumes == ((in_zone("b"),),)
+    assert read(known, inline, name="q").unready == (("ClaimMissing", "q-scratch"),)
+    assert read(known, inline).volumes == ((in_zone("a"), in_zone("b")),)
+
+
+def test_without_knowledge_of_storage_claims_do_not_bind():
+    assert read(None).unready == ()
+
+
+@pytest.mark.parametrize(("zones", "is_there"), [((), True), (("a",), True), (("b", "a"), True), (("b",), False)])
+def test_a_volume_reaches_the_nodes_of_its_affinity(zones, is_there):
+    (volume,) = storage({}, {"v": at(*zones)}).volumes.values()
+    node = decode({"metadata": {"name": "n", "labels": {"zone": "a"}}}, NodeObject)
+    assert reaches(volume, node.metadata.name, node.metadata.labels) == is_there
