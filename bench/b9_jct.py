@@ -28,12 +28,14 @@ from fairway.engine import DAY
 from fairway.policies import PRESETS, least_attained, valued
 from fairway.sim import Load
 
-TRACES = ("philly", "helios_venus", "pai_v2020")
+TRACES = ("philly", "helios_venus", "pai_v2020", "ms_itp", "chronus_philly_slo")
 PUBLISHED = {
     "muri_testbed": (747_499.0, 279_097.0),
     "pai_v2020": (116_326.0, 8_719.0),
     "helios_venus": (182_601.0, 18_841.0),
     "philly": (230_949.0, 32_261.0),
+    "ms_itp": (58_423.0, 35_618.0),
+    "chronus_philly_slo": (26_245.0, 17_451.0),
 }
 """Mean JCT of strict FIFO and of strict shortest-first with known durations."""
 NEAR = 0.05
