@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from faults import Faults, kill_and_start
+from faults import Faults, deaf, kill_and_start
 from simworld import Thing, World, cluster, is_true, job, node, priority
 from test_life import START
 
 from fairway.clock import VirtualClock, seeded
+from fairway.embedded.jobs import Jobs
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 
@@ -96,6 +97,26 @@ def test_trials_that_run_are_adopted_however_few_there_are() -> None:
 async def has(world: World, count: int) -> list[Thing]:
     found = await world.pods()
     return found if len(found) == count else []
+
+
+@pytest.mark.parametrize("silent", [0, 60])
+def test_no_pod_of_a_job_is_bound_while_its_own_controller_may_still_take_it_away(silent: float) -> None:
+    """Nor while the watch of Jobs is silent: the Job was suspended, though the view shows that it runs."""
+
+    async def story(world: World) -> tuple[Any, ...]:
+        await world.apply(ours("gang", cpu="1", parallelism=2, completions=2, podFailurePolicy=STRICT))
+        await world.until(lambda: has(world, 2))
+        world.jobs.cancel()  # it does not see for a while that Fairway suspends the Job
+        world.start(deaf(world, "jobs", world.clock.now() + silent))
+        await world.until(lambda: world.is_in("job-gang", "Admitted"))
+        await world.clock.sleep(5)
+        bound = [it["spec"]["nodeName"] for it in await world.pods() if "nodeName" in it["spec"]]
+        late = asyncio.create_task(Jobs(world.client).run())
+        await world.until(lambda: world.is_in("job-gang", "Succeeded", "Failed"), seconds=300)
+        late.cancel()
+        return bound, (await world.job("gang"))["status"].get("failed", 0)
+
+    assert play(story, node("n1"), has_door=False, starts=False) == ([], 0)
 
 
 def test_a_job_is_resumed_only_when_its_old_pods_are_gone() -> None:

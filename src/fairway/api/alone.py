@@ -47,8 +47,7 @@ TOLD = frozenset((ASSIGNED, ATTEMPT, CHARGED, POOL, objects.IDLE_SINCE))
 
 
 def is_plain(pod: PodObject) -> bool:
-    """Whether it may be without a Workload: it names its queue, waits for no other scheduler, is in
-    no gang, and wants nothing noted."""
+    """Whether it may be without a Workload: it names its queue and no other scheduler, is in no gang, wants no note."""
     meta = pod.metadata
     is_active = meta.annotations.get(ACTIVE, "true") == "true" and meta.annotations.get(PAUSED, "false") == "false"
     is_ours = pod.spec.scheduler_name == SCHEDULER or any(one.name == GATE for one in pod.spec.scheduling_gates)

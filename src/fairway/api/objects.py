@@ -65,6 +65,7 @@ class Metadata(Part, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: Natural = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = None

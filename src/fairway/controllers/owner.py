@@ -48,6 +48,8 @@ from fairway.kube.kinds import Kind, Ref
 from .bind import holds_room, is_over, ref_of, remove
 from .status import holds
 
+Written = dict[str, Any] | None  # an owner as it is once it was stopped or started; None: nothing was written
+
 
 def waits_for_fairway(spec: PodSpec) -> bool:
     """Whether no other scheduler binds pods like this."""
@@ -124,18 +126,22 @@ class JobOwner:
         meta = self.job.metadata
         return About(kinds.JOBS, meta.name, meta.uid, meta.namespace)
 
-    async def stop(self, client: Client) -> None:
-        await self._set(client, {} if self.job.spec.suspend else {"suspend": True})
+    def version(self) -> int:
+        return int(self.job.metadata.resource_version)
 
-    async def start(self, client: Client) -> None:
-        """Resumes it, unless its template is to have a gate first and cannot yet: its own controller still stops it."""
-        if self.job.spec.suspend and (waits_for_fairway(self.job.spec.template.spec) or self._is_at_rest()):
-            await self._set(client, {"suspend": False, **self._gated()})
+    async def stop(self, client: Client) -> Written:
+        return await self._set(client, {} if self.job.spec.suspend else {"suspend": True})
+
+    async def start(self, client: Client) -> Written:
+        """Resumes it, unless its own controller still stops it: the API server lets no template change meanwhile."""
+        is_due = self.job.spec.suspend and self._is_at_rest()
+        return await self._set(client, {"suspend": False, **self._gated()} if is_due else {})
 
     def _is_at_rest(self) -> bool:
-        """Whether the API server lets its template change."""
+        """Whether it was made suspended, or its own controller says that it is."""
         is_told = any(one.type == "Suspended" and one.status == "True" for one in self.job.status.conditions)
-        return not self.job.status.active and (is_told or not self.job.status.start_time)
+        is_new = not self.job.status.start_time and self.job.metadata.generation <= 1
+        return not self.job.status.active and (is_told or is_new)
 
     def _gated(self) -> dict[str, object]:
         if waits_for_fairway(self.job.spec.template.spec):
@@ -148,11 +154,10 @@ class JobOwner:
         it is suspended no deadline counts; resumed with this one, it makes no pod."""
         await self._set(client, {"suspend": False, "activeDeadlineSeconds": 0})
 
-    async def _set(self, client: Client, spec: dict[str, object]) -> None:
+    async def _set(self, client: Client, spec: dict[str, object]) -> Written:
         meta = self.job.metadata
         ref = Ref(kinds.JOBS, meta.name, meta.namespace)
-        if spec:
-            await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": spec})
+        return await client.patch(ref, {"metadata": {"uid": meta.uid}, "spec": spec}) if spec else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +214,20 @@ class KindOwner:
         meta = self.said.metadata
         return About(self.kind, meta.name, meta.uid, meta.namespace)
 
-    async def stop(self, client: Client) -> None:
-        if self.row.switch:
-            await self._set(client, off=True)
-        else:
-            await remove(client, [pod for pod in self.pods if holds_room(pod)])
+    def version(self) -> int:
+        return int(self.said.metadata.resource_version)
 
-    async def start(self, client: Client) -> None:
+    async def stop(self, client: Client) -> Written:
+        if self.row.switch is None:
+            await remove(client, [pod for pod in self.pods if holds_room(pod)])
+        return await self._set(client, off=True)
+
+    async def start(self, client: Client) -> Written:
         if self.is_off():
             await self._hold_back(client)
-            await self._set(client, off=False)
         elif self.row.opens and not self.pods:
             await self._open(client)
+        return await self._set(client, off=False)
 
     async def _hold_back(self, client: Client) -> None:
         """Where no door saw what has its templates, it gets Fairway's gates before it is resumed."""
@@ -257,11 +264,12 @@ class KindOwner:
             change = {"metadata": {"uid": meta.uid}, **switch.end()}
             await client.patch(Ref(self.kind, meta.name, meta.namespace), change)
 
-    async def _set(self, client: Client, *, off: bool) -> None:
+    async def _set(self, client: Client, *, off: bool) -> Written:
         switch, meta = self.row.switch, self.said.metadata
-        if switch and switch.is_off(self.said) != off:
-            patch = switch.patch(off=off)
-            await client.patch(Ref(self.kind, meta.name, meta.namespace), {"metadata": {"uid": meta.uid}, **patch})
+        if switch is None or switch.is_off(self.said) == off:
+            return None
+        change = {"metadata": {"uid": meta.uid}, **switch.patch(off=off)}
+        return await client.patch(Ref(self.kind, meta.name, meta.namespace), change)
 
 
 @dataclass(frozen=True, slots=True)

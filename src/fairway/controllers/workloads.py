@@ -71,7 +71,7 @@ from .bind import (
 from .binder import Binder
 from .cases import Case
 from .means import Means
-from .owner import JobOwner, Owner, PodsOwner, keep, remake
+from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, keep, remake
 from .pause import Pauses, thaw
 from .ranks import ranks_of
 from .retry import RETRYING, pause
@@ -88,7 +88,7 @@ class Life:
     means: Means
     binder: Binder
     pauses: Pauses
-    _resumed: dict[str, str] = field(default_factory=dict)  # by key, the version of a Job
+    _written: dict[str, int] = field(default_factory=dict)  # by key, the version of its owner
     _lacking: dict[str, str] = field(default_factory=dict)  # by key, what was told of a group that is not whole
 
     def rests(self, key: str) -> bool:
@@ -112,6 +112,9 @@ class Life:
             return await self._stand_alone(case, said)
         if said.status.phase and not self.means.view.stored[case.key].status.phase:
             await self.means.write(case.key, lambda it: it.status)  # what its pod said so far
+        if isinstance(owner, JobOwner | KindOwner) and owner.version() < self._written.get(case.key, 0):
+            return None  # the view does not show yet that its owner was stopped or started
+        self._written.pop(case.key, None)
         if life.is_over(said.status):
             return await self._let_go(case, said)
         if outcome := self.means.cases.outcome(case):
@@ -194,8 +197,7 @@ class Life:
 
     def _gathers(self, key: str, owner: Owner | None) -> float | None:
         """Says once what a group of pods lacks that has not become whole; when to look again."""
-        words = owner.lacks() if isinstance(owner, PodsOwner) and owner.outcome() is None else ""
-        if not isinstance(owner, PodsOwner) or not words:
+        if not isinstance(owner, PodsOwner) or owner.outcome() is not None or not (words := owner.lacks()):
             self._lacking.pop(key, None)
             return None
         made = (pod.metadata.creation_timestamp for pod in owner.pods)
@@ -318,12 +320,12 @@ class Life:
 
     async def _run(self, case: Case, said: WorkloadObject, owner: Owner) -> float | None:
         """Its pods go where they are to be; one that grows waits for those who shrink for it. It is resumed when no pod
-        from before it was suspended is left."""
+        from before it was suspended is left, bound or not: its own controller still takes those away."""
         value = value_of(said)
         placed, is_up = admission(said.status.admission or AdmissionStatus(), value), holds(said.status, "Running")
-        if owner.is_off() and (lingering := self._lingering(case)):
+        if owner.is_off() and (lingering := self._lingering(pod for pod in case.pods if not is_over(pod))):
             return min(filter(None, lingering), default=None)
-        await self._start(case.key, owner)
+        self._note_written(case.key, await owner.start(self.means.client))
         await thaw(self.means.client, case.pods)
         if not (left := within(placed, value, case.pods)).is_same(placed):
             await self._cut(case.key, left)
@@ -356,16 +358,10 @@ class Life:
             await self.means.write(case.key, lambda it: life.note(it.status, words, RETRYING))
         return self.means.now() + SETTLE_SECONDS if late else None
 
-    async def _start(self, key: str, owner: Owner) -> None:
-        """Once for each version of a Job: it may be looked at again before it shows that it was resumed."""
-        version = owner.job.metadata.resource_version if isinstance(owner, JobOwner) and owner.job.spec.suspend else ""
-        if not version:
-            self._resumed.pop(key, None)
-        elif self._resumed.get(key) == version:
-            return
-        await owner.start(self.means.client)
-        if version:
-            self._resumed[key] = version
+    def _note_written(self, key: str, owner: Written) -> None:
+        """Keeps the version of an owner that was stopped or started: one seen before tells what is over."""
+        if owner:
+            self._written[key] = int(owner["metadata"]["resourceVersion"])
 
     async def _started(self, key: str, said: WorkloadObject) -> None:
         now, admitted = self.means.now(), since(said.status, "Admitted")
@@ -443,7 +439,7 @@ class Life:
         if isinstance(owner, PodsOwner) and owner.is_remade and any(pod.spec.node_name for pod in owner.pods):
             await self._own(said, ())
         await self._stop(case, owner)
-        lingering = self._lingering(case)
+        lingering = self._lingering(filter(holds_room, case.pods))
         if lingering or not owner.is_stopped():
             return min(filter(None, lingering), default=None)
         if isinstance(owner, PodsOwner) and owner.is_remade:
@@ -469,15 +465,14 @@ class Life:
             judged = [pod for pod in case.pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
             for pod in judged:
                 await release(self.means.client, pod, case.key.partition("/")[2], owner.found_by())
-        await owner.stop(self.means.client)
+        self._note_written(case.key, await owner.stop(self.means.client))
         for pod in judged:
             await self.means.client.delete(ref_of(pod), uid=pod.metadata.uid)
 
-    def _lingering(self, case: Case) -> list[float | None]:
-        """When each of its pods that may still run counts as gone; None: when it is gone."""
+    def _lingering(self, pods: Iterable[PodObject]) -> list[float | None]:
+        """When each of these pods that is not gone counts as gone; None: when it is gone."""
         now = self.means.now()
-        ends = [self._end_of(pod) for pod in case.pods if holds_room(pod)]
-        return [end for end in ends if end is None or end > now]
+        return [end for end in map(self._end_of, pods) if end is None or end > now]
 
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
