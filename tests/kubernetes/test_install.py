@@ -23,6 +23,7 @@ from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load
 from fairway.kube.http import http_transport
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.lease import micro_time
 from fairway.kube.transport import Request, Response
 from fairway.settings import Settings
 from fairway.web.now import deciding
@@ -306,6 +307,12 @@ async def _leads(client: Client, home: str = "fairway-system") -> bool:
     return bool(lease and lease["spec"].get("holderIdentity"))
 
 
+async def _lead(client: Client, pod: str) -> None:
+    """The controller in this pod leads; it does not give the lease up when it is killed."""
+    held = {"holderIdentity": pod, "renewTime": micro_time(client.clock.now()), "leaseDurationSeconds": 15}
+    await client.patch(Ref(kinds.LEASES, "fairway-controller", "fairway-system"), {"spec": held})
+
+
 async def _uninstalled(plane: Plane, admin: Client) -> None:
     """A namespace that is deleted while no controller runs hangs until its charge is given up; then all goes."""
     await admin.create(kinds.NAMESPACES, {"metadata": {"name": "ml"}})
@@ -320,9 +327,9 @@ async def _uninstalled(plane: Plane, admin: Client) -> None:
                         if it.get("status", {}).get("phase") in ("Running", "Pending")]) == 2
 
         await until(has_both)
-        await admin.delete(Ref(DEPLOYMENTS, "fairway-controller", "fairway-system"))
         refused = await printed(plane, "fairway uninstall --yes", status=1)
         assert refused.startswith("fairway: a controller still renews the lease") and await _answers(admin)
+        assert await _available(admin)  # nothing was touched, nor what runs inside
     await admin.delete(Ref(kinds.NAMESPACES, "ml"))
 
     async def told() -> bool:
@@ -333,7 +340,8 @@ async def _uninstalled(plane: Plane, admin: Client) -> None:
     await until(told)
     await printed(plane, give_up)
     await until(lambda: _is_gone(admin, "ml"))
-    said = await printed(plane, uninstall)
+    await _lead(admin, (await admin.list(Selection(kinds.PODS, "fairway-system")))[0]["metadata"]["name"])
+    said = await printed(plane, uninstall)  # a controller in a pod goes with its Deployment
     assert "1 Jobs name the scheduler fairway, default/waits first; " in said
     await until(lambda: _is_gone(admin, "fairway-system"))
     lacking = (await printed(plane, "fairway install --check", status=1)).splitlines()

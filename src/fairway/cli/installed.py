@@ -17,7 +17,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Kind, Ref, Selection
 
-from .leader import has_leader
+from .leader import leader
 from .manifests import Thing, ref_of
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ async def check(client: Client, namespace: str, things: list[Thing]) -> int:
     found = [*await _version(client), *await each(things, lambda one: _object(client, one))]
     if not found:
         found = await each(_grants(things), lambda one: _denied(client, namespace, *one))
-    runs = await has_leader(client, namespace)
+    runs = await leader(client, namespace)
     if not runs:
         is_inside = any(one["kind"] == "Deployment" for one in things)
         todo = f"see kubectl -n {namespace} get pods" if is_inside else "start `fairway controller`"

@@ -22,9 +22,10 @@ OUR_OWN = "+fairway"  # ends the version of the API server of `fairway up`
 Thing = dict[str, Any]
 
 
-async def has_leader(client: Client, namespace: str) -> bool:
-    """Whether a controller holds the lease and renews it."""
-    return _is_held(await client.find(Ref(kinds.LEASES, LEASE, namespace)), client.clock.now())
+async def leader(client: Client, namespace: str) -> str:
+    """The identity of the controller that holds the lease and renews it, a pod's name inside the cluster; "": none."""
+    lease = await client.find(Ref(kinds.LEASES, LEASE, namespace))
+    return str(lease["spec"]["holderIdentity"]) if lease and _is_held(lease, client.clock.now()) else ""
 
 
 def _is_held(lease: Thing | None, now: float) -> bool:

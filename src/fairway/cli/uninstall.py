@@ -1,11 +1,10 @@
 """`fairway uninstall`: takes Fairway off a cluster so that nothing is left that waits for it.
 
-The order matters. A controller that runs outside is nothing that can be deleted: while one does, nothing is touched.
-Webhooks and policies go first: without the controller they would refuse what is written next. Then
-the controller, and it must be gone before its finalizers are taken off, or it would put up new ones. Then the
-finalizers, so that Workloads, and namespaces with Workloads, can go; then the definitions with all their objects, and
-what is left of the manifests, the namespace last. Users' Jobs and pods are theirs: none is deleted or stopped; those
-that still waited for Fairway are named.
+The order matters. A controller outside of pods cannot be deleted: while one leads, nothing is touched. Webhooks and
+policies go first: without the controller they would refuse what is written next. Then the controller, and it must be
+gone before its finalizers are taken off, or it would put up new ones. Then the finalizers, so that Workloads, and
+namespaces with Workloads, can go; then the definitions with all their objects, and what is left of the manifests, the
+namespace last. Users' Jobs and pods are theirs: none is deleted or stopped; those that waited for Fairway are named.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,7 +23,7 @@ from fairway.kube.kinds import Kind, Ref, Selection
 from .connect import ask
 from .install import chosen, namespace_option
 from .installed import each, elsewhere
-from .leader import OUR_OWN, has_leader
+from .leader import OUR_OWN, leader
 from .main import Problem
 from .manifests import Thing, ref_of
 from .output import is_agreed
@@ -51,12 +50,11 @@ def uninstall(namespace: str, yes: bool, kubeconfig: str, context: str) -> int:
 async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
     await _confirm(client, namespace, yes=yes)
     things = list(chosen(namespace, monitoring=True, dashboard=True))
-    inside = [one for one in things if one["kind"] == "Deployment"]
-    if await _is_gone(client, ref_of(inside[0])):
-        await _stopped(client, namespace, KILLED_SECONDS)
+    why_not = f"a controller still renews the lease {namespace}/{LEASE}; stop it, and uninstall again"
+    await _until(client, partial(_is_none_outside, client, namespace), why_not, KILLED_SECONDS)
     await _remove(client, [one for kind in DOORS for one in things if one["kind"] == kind])
-    await _remove(client, inside)
-    await _stopped(client, namespace, PATIENCE_SECONDS)
+    await _remove(client, [one for one in things if one["kind"] == "Deployment"])
+    await _until(client, partial(_is_none_left, client, namespace), why_not)
     await _release(client)
     await _remove(client, [one for one in things if one["kind"] == DEFINITION])
     await _remove(client, [one for one in reversed(things) if one["kind"] not in (*DOORS, "Deployment", DEFINITION)])
@@ -101,15 +99,16 @@ async def _is_gone(client: Client, place: Ref) -> bool:
     return await client.find(place) is None
 
 
-async def _stopped(client: Client, namespace: str, seconds: float) -> None:
-    """Returns when no controller runs: the pods of a Deployment go after it."""
+async def _is_none_outside(client: Client, namespace: str) -> bool:
+    """Whether no controller leads, or one in a pod, which goes with its Deployment."""
+    holder = await leader(client, namespace)
+    return not holder or not await _is_gone(client, Ref(kinds.PODS, holder, namespace))
+
+
+async def _is_none_left(client: Client, namespace: str) -> bool:
+    """Whether no controller runs: the pods of a Deployment go after it."""
     pods = Selection(kinds.PODS, namespace, labels="app.kubernetes.io/name=fairway")
-
-    async def holds() -> bool:
-        return not await client.list(pods) and not await has_leader(client, namespace)
-
-    why_not = f"a controller still renews the lease {namespace}/{LEASE}; stop it, and uninstall again"
-    await _until(client, holds, why_not, seconds)
+    return not await client.list(pods) and not await leader(client, namespace)
 
 
 async def _until(
