@@ -7,6 +7,8 @@ from builders import job, judged, node, plan_of, queue, runs, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairway.engine.model import Device
+
 
 def test_a_higher_priority_preempts_in_its_own_queue() -> None:
     low, high = runs(job("low", gpus=2), "n"), job("high", gpus=2, priority=1)
@@ -35,6 +37,13 @@ def test_nobody_leaves_for_a_gang_that_does_not_start() -> None:
     lent = [runs(job(f"r{at}", "b", 1), "n") for at in range(4)]
     found = told(plan_of(node("n", 4), queue("a", 4), queue("b", 0), *lent, job("w", "a", 1, 5)))
     assert found["w"] == "NeverFits" and set(found.values()) == {"NeverFits", "Keep"}
+
+
+def test_pods_without_devices_are_evicted_for_from_a_node_whose_devices_are_told_apart() -> None:
+    low = [runs(job(f"r{at}", gpus=1, cpu=cpu), "n", devices=((at,),)) for at, cpu in enumerate((1, 5, 2))]
+    devices = tuple(Device(at) for at in range(4))
+    found = told(plan_of(node("n", 4, cpu=8, devices=devices), queue("q"), *low, job("w", cpu=5, priority=1)))
+    assert found == {"r1": "Preempted for w", "r0": "Keep", "r2": "Keep", "w": "n after r1"}
 
 
 def test_nobody_waits_for_one_who_was_spared() -> None:

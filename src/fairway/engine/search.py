@@ -359,13 +359,13 @@ class Search:
         for column, amount in zip(request.columns, request.amounts):
             if left[column] + (more[column] * times if more else 0) < amount:
                 return False
-        devices = left[self._columns :] if request.share or request.devices else []
+        if not (request.share or request.devices):
+            return True
+        devices = left[self._columns :]
         shift(devices, more[self._columns :], times)
         if request.share:
             return any(room >= request.share for room in devices)
-        if not devices or devices[0] == -1:
-            return True
-        return sum(1 for room in devices if room >= DEVICE) >= request.devices
+        return not devices or devices[0] == -1 or sum(1 for room in devices if room >= DEVICE) >= request.devices
 
 
 def dearest_first(candidates: Iterable[Candidate]) -> list[Running]:
