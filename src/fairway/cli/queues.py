@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
 
 from fairway.kube import kinds
 from fairway.kube.client import Client
@@ -21,14 +20,10 @@ from fairway.kube.kinds import Selection
 from .alone import alone
 from .connect import on_cluster, unseen
 from .leader import warn
-from .listing import GPU, Meta, PodMeta, natural
+from .listing import GPU, Meta, Part, Placement, PodMeta, natural
 from .output import clock_time, listing_option, print_names, print_table, show, span
 
 Thing = dict[str, Any]
-
-
-class Part(Struct, rename="camel"):
-    """A part of a Workload, as far as it is read here."""
 
 
 class Template(Part):
@@ -40,16 +35,6 @@ class PodSet(Part):
     name: str = "main"
     count: int = 1
     template: Template | None = None
-
-
-class Node(Part):
-    node: str = ""
-    count: int | None = None
-
-
-class Placement(Part):
-    name: str = "main"
-    nodes: list[Node] | None = None
 
 
 class Admission(Part):

@@ -69,7 +69,7 @@ async def taken(client: Client, namespace: str, filter: Filter) -> list[tuple[ms
     return sorted((it for it in listed if filter.takes(it[1], now)), key=lambda it: rank(it[1]))
 
 
-class _Named(msgspec.Struct):
+class Named(msgspec.Struct):
     """An object of which only the name is read."""
 
     metadata: "_Name"
@@ -85,7 +85,7 @@ async def chosen(client: Client, namespace: str, labels: str, of: Sequence[Kind]
     found = set()
     for kind in of or (kinds.JOBS, kinds.PODS, kinds.WORKLOADS):
         try:
-            items = await client.list(Selection(kind, namespace, labels=labels), _Named)
+            items = await client.list(Selection(kind, namespace, labels=labels), Named)
         except ApiError as error:
             if error.status == 400:
                 raise Problem(f"--selector: {error.message}") from error

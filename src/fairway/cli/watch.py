@@ -24,7 +24,7 @@ from fairway.kube.kinds import Selection
 from .alone import pods, read
 from .listing import LESS, Listed, rank
 from .output import table
-from .rows import Filter, Sight, columns
+from .rows import Filter, Named, Sight, columns
 
 PAUSE_SECONDS = 0.5
 MOST_TOLD = 1000  # changes that wait to be looked at
@@ -158,7 +158,7 @@ class Source:
 
     def _keep(self, item: msgspec.Raw, *, is_gone: bool = False) -> Key | None:
         """The key of the workload that changed, if one did."""
-        meta = msgspec.json.decode(item, type=_Named).metadata
+        meta = msgspec.json.decode(item, type=Named).metadata
         one = None if is_gone else self.read(item)
         key = one.key if one else self._names.pop((meta.namespace, meta.name), None)
         if key and one:
@@ -166,15 +166,6 @@ class Source:
         elif key:
             self.found.pop(key, None)
         return key
-
-
-class _Name(msgspec.Struct):
-    name: str
-    namespace: str = ""
-
-
-class _Named(msgspec.Struct):
-    metadata: _Name
 
 
 class Screen:
