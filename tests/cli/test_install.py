@@ -12,6 +12,12 @@ from fairway.cli.main import cli
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of whoever runs the tests is not asked."""
+    monkeypatch.setenv("KUBECONFIG", "/dev/null")
+
+
 def printed(*options: str) -> list[dict]:
     said = CliRunner().invoke(cli, ["install", *options])
     assert said.exit_code == 0, said.output

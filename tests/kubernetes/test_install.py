@@ -372,6 +372,10 @@ async def test_fairway_in_another_namespace_is_found_by_every_command_and_remove
             assert await printed(bare, "fairway uninstall --yes", status=2) == (
                 "fairway: --namespace: found fairway-system; Fairway is installed in scheduling: "
                 "uninstall with -n scheduling\n")  # fmt: skip
+            assert await printed(bare, "fairway install", status=2) == (
+                "fairway: --namespace: found fairway-system; Fairway is installed in scheduling: "
+                "upgrade with -n scheduling, or `fairway uninstall -n scheduling` first\n")  # fmt: skip
+            assert await printed(bare, "KUBECONFIG=/dev/null fairway install") != ""  # it may be for another cluster
             assert await _answers(admin)
         await printed(bare, "fairway uninstall --yes -n scheduling")
         await until(lambda: _is_gone(admin, "scheduling"))

@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from fairway.kube.manifest import load
 from . import systemd as unit
 from .connect import ask
 from .installed import check as look
+from .installed import elsewhere
 from .main import Problem
 from .manifests import Thing, manifests
 from .up import read_settings
@@ -58,20 +60,33 @@ namespace_option = click.option(
 @click.option("--dashboard", is_flag=True, help="With a live page, for viewers with tokens of the cluster.")
 @click.option("--systemd", is_flag=True, help="Print the unit of a team's machine, `fairway up --team`, instead.")
 @click.option("--check", is_flag=True, help="Say what is lacking instead, a line each; exit 1 if anything.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig to check with.")
-@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig to check with.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="The kubeconfig of the cluster.")
+@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.")
 def install(systemd: bool, check: bool, kubeconfig: str, context: str, **said: Any) -> int:
     """Print the manifests that a cluster needs: fairway install | kubectl apply -f -
 
-    The same command with the same options upgrades: what is there is changed in place, and jobs run on."""
+    The same command with the same options upgrades: what is there is changed in place, and jobs run on. It refuses if
+    the cluster of the kubeconfig answers that Fairway is in another namespace."""
     if systemd:
         return unit.check(said["config"]) if check else unit.print_unit(said["config"])
     things = list(chosen(**said))
     if check:
         return int(ask(look, kubeconfig, context, namespace=said["namespace"], things=things))
+    _refuse_second(kubeconfig, context, said["namespace"])
     for one in things:
         click.echo("---\n" + yaml.dump(one, Dumper=_Dumper, sort_keys=False, allow_unicode=True), nl=False)
     return 0
+
+
+def _refuse_second(kubeconfig: str, context: str, namespace: str) -> None:
+    """Refuses what would take the roles of another namespace's controller. The manifests may be for a cluster that does
+    not answer here."""
+    other = ""
+    with suppress(Problem):
+        other = ask(elsewhere, kubeconfig, context, namespace=namespace)
+    if other:
+        todo = f"upgrade with -n {other}, or `fairway uninstall -n {other}` first"
+        raise Problem(f"--namespace: found {namespace}; Fairway is installed in {other}: {todo}")
 
 
 def chosen(
