@@ -55,7 +55,7 @@ async def installed(admin: Client, address: Address, *, by_service: bool = False
 
 
 async def answered(ann: Client) -> None:
-    """Returns once the webhook lets in what is managed."""
+    """Returns once the webhook lets in what is managed, and the policies are in force: the last of them is."""
 
     async def is_let_in() -> bool:
         try:
@@ -66,6 +66,8 @@ async def answered(ann: Client) -> None:
         return True
 
     await until(is_let_in)
+    lies = pod("x", annotations={"fairway.dev/user": "bob"})
+    await until(lambda: is_told(ann, kinds.PODS, lies))
 
 
 def pod(name: str, namespace: str = "default", **meta: Any) -> Thing:
