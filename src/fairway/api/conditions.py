@@ -477,6 +477,12 @@ def adopted(pods: Sequence[PodObject]) -> str:
     return f"{by} bound it to {on} before its turn; it counts as admitted there. To make it wait, {_OURS}"
 
 
+def rejected(pod: PodObject) -> str:
+    """Which node would not run a pod, and why."""
+    said = (f"{pod.spec.node_name} rejected pod {pod.metadata.name}", pod.status.reason, pod.status.message)
+    return f"{': '.join(filter(None, said))}; the workload is placed again, elsewhere if it fits"
+
+
 def crowded_out(node: str) -> tuple[str, str]:
     """The reason and the words where others took the room, or the volumes, of a workload before its pods came."""
     words = f"others took its room or volumes on {node} before its pods came; it keeps its place in the queue"
@@ -488,13 +494,12 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
     several pods the one is named whose container failed first."""
     if succeeded:
         return "finished"
-    first = first_exit(pods)
-    if first and reason != "DeadlineExceeded":
+    if reason == "DeadlineExceeded":
+        return "stopped: the activeDeadlineSeconds of its job are over"
+    if first := first_exit(pods):
         name, end = first
         said = exit_words(end.exit_code, end.reason, end.message)
         return f"failed: {said}{f' in pod {name}' if len(pods) > 1 else ''}"
-    if reason == "DeadlineExceeded":
-        return "stopped: the activeDeadlineSeconds of its job are over"
     return f"failed: {message or reason}"
 
 
@@ -528,10 +533,8 @@ def exit_of(pod: PodObject) -> Terminated | None:
 
 def first_exit(pods: Sequence[PodObject]) -> tuple[str, Terminated] | None:
     """The pod whose container failed first, and how it did; a pod that was lost only where no program failed."""
-    exits = [
-        (is_lost(pod.status), end.finished_at or "", pod.metadata.name, end)
-        for pod in pods for end in _exits(pod.status)
-    ]  # fmt: skip
+    exits = [(is_lost(pod.status), end.finished_at or "", pod.metadata.name, end)
+             for pod in pods for end in _exits(pod.status)]  # fmt: skip
     return min(exits, key=lambda it: it[:3])[2:] if exits else None
 
 

@@ -28,8 +28,9 @@ GENERATED = (
 )  # fmt: skip
 NOBODY: engine.Selector = (engine.Expression("", "In"),)
 """What an absent selector selects, where an empty one selects everybody."""
-LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", "UnexpectedAdmissionError", "NodeAffinity")
-"""Reasons of a failed pod whose program did not fail."""
+REJECTED = ("NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError")
+LOST = (objects.LOST_POD, "NodeLost", "Evicted", "Preempting", "Shutdown", *REJECTED)
+"""Reasons of a failed pod: its kubelet would not run it, as with OutOfcpu; its program did not fail."""
 Labels = Mapping[str, str]
 Selected = tuple[str, str | None]
 """A generated label by which some pod selects others: key and value; None: any value."""
@@ -208,17 +209,12 @@ def requests(spec: objects.PodSpec) -> engine.Amounts:
             peak |= sidecars + Counter(asked)
     total = (total + sidecars) | peak
     whole = within("resources", _asked, spec.resources)
-    for name in filter(_is_of_pod, whole):
+    for name in (it for it in whole if it in (engine.CPU, engine.MEMORY) or it.startswith("hugepages-")):
         # Of CPU and memory the pod's limit counts only where no container requests any.
         if name in spec.resources.requests or name not in total or name.startswith("hugepages-"):
             total[name] = whole[name]
     total += within("overhead", _amounts, spec.overhead)
     return engine.amounts({name: min(most, LARGEST) for name, most in total.items()})
-
-
-def _is_of_pod(resource: str) -> bool:
-    """Whether `spec.resources` may name it."""
-    return resource in (engine.CPU, engine.MEMORY) or resource.startswith("hugepages-")
 
 
 def _asked(resources: objects.Resources) -> dict[str, int]:

@@ -91,7 +91,7 @@ class Cases:
             del self.pods_of[key]
             self.came(key, None)
         if old is not None and holds_room(old) and old.metadata.deletion_timestamp is None and _is_going(new):
-            self.lost[key][old.metadata.uid] = old
+            self.lost[key][old.metadata.uid] = new or old
             self.lost_since.setdefault(key, now)
         return key
 

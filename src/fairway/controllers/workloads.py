@@ -39,7 +39,7 @@ from fairway.api.objects import (
     PodObject,
 )
 from fairway.api.owners import OWNERS, kind_of
-from fairway.api.pods import is_lost
+from fairway.api.pods import REJECTED, is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
@@ -124,8 +124,7 @@ class Life:
         if owner is None:
             return await self._orphaned(case, said)
         if isinstance(owner, JobOwner) and owner.is_ending():
-            await owner.conclude(self.means.client)
-            return None
+            return await owner.conclude(self.means.client)
         is_evicted = said.status.admission is not None and holds(said.status, "Evicted")
         if isinstance(owner, PodsOwner) and owner.is_deleted() and not is_evicted:
             await self.means.client.delete(ref(kinds.WORKLOADS, case.key), uid=said.metadata.uid)
@@ -387,10 +386,11 @@ class Life:
         sure = self.means.cases.lost_since[case.key] + _patience(case, missing)
         if now < sure:
             return sure
-        rejecting = tuple(pod.spec.node_name for pod in missing if is_rejected(pod))
-        left = without(placed, missing)
-        if not await self._cut(case.key, left, rejecting):
+        rejected = [pod for pod in missing if is_rejected(pod)]
+        if not await self._cut(case.key, without(placed, missing), tuple(pod.spec.node_name for pod in rejected)):
             return now + SETTLE_SECONDS
+        for pod in rejected:
+            self.means.events.tell(owner.about(), "PodRejected", conditions.rejected(pod), is_warning=True)
         self.means.cases.counted(case.key, lost)
         return now
 
@@ -587,7 +587,7 @@ def _patience(case: Case, missing: Sequence[PodObject]) -> float:
 
 def is_rejected(pod: PodObject) -> bool:
     """Its kubelet would not run it."""
-    return is_lost(pod.status) and (pod.status.reason.startswith("OutOf") or "Admission" in pod.status.reason)
+    return is_lost(pod.status) and (pod.status.reason in REJECTED or pod.status.reason.startswith("OutOf"))
 
 
 def are_up(case: Case, owner: Owner, placed: Admission) -> bool:
