@@ -25,7 +25,7 @@ from fairway.api.decode import decode
 from fairway.api.objects import NamespaceObject
 from fairway.api.owners import GATED, OWNERS
 from fairway.api.types import QueueObject
-from fairway.cli.up import controller
+from fairway.cli.main import cli
 from fairway.clock import Clock, VirtualClock, seeded
 from fairway.controllers.certificates import CONFIGURATION, SECRET, Certificates
 from fairway.controllers.view import View
@@ -217,7 +217,7 @@ def test_an_address_is_a_host_and_a_port(text: str) -> None:
 
 
 def test_a_wrong_address_is_one_line_of_the_command() -> None:
-    said = CliRunner().invoke(controller, ["--webhook", "9443"])
+    said = CliRunner().invoke(cli, ["controller", "--webhook", "9443"])
     assert (said.exit_code, said.output) == (
         2, "fairway: --webhook: found '9443'; HOST:PORT is allowed, as in 0.0.0.0:9443\n")
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from plane import PATIENCE_SECONDS, Plane, Thing, fairway, free_ports, node, nodes, until
 from test_other_scheduler import JOBS, ends, job
 
-from fairway.cli.install import install
+from fairway.cli.main import cli
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -34,7 +34,7 @@ async def installed(admin: Client, address: Address, *, by_service: bool = False
     """What `fairway install` says of admission, for a controller at this address, is there and in force. With
     `by_service` it is called as in a cluster, by the name of its Service, which leads to this machine."""
     options = [] if by_service else ["--webhook-url", f"https://{address[0]}:{address[1]}"]
-    printed = CliRunner().invoke(install, options)
+    printed = CliRunner().invoke(cli, ["install", *options])
     things = [one for one in yaml.safe_load_all(printed.output) if one["kind"] in PARTS]
     assert {one["kind"] for one in things} == PARTS.keys()
     if by_service:

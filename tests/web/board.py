@@ -83,7 +83,7 @@ def understood(line: str) -> None:
     name, *words = shlex.split(line.removeprefix("kubectl ").removeprefix("fairway "))
     command = cli.get_command(click.Context(cli), name)
     assert command is not None, line
-    command.make_context(name, words)
+    command.make_context(name, words, **cli.context_settings)
 
 
 @dataclass
