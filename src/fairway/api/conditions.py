@@ -62,7 +62,7 @@ def reason(verdict: Verdict) -> str:
         case Resize():
             return "Grown" if sum(n for _, n in verdict.after) > sum(n for _, n in verdict.before) else "Shrunk"
         case Keep():
-            return "Running"
+            return verdict.short[0] if verdict.short else "Running"
 
 
 def is_warning(verdict: Verdict) -> bool:
@@ -92,6 +92,8 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
         case Finish():
             before = " or ".join(map(_called, workload.after))
             return f"not started: it comes after {before}, which failed"
+        case Keep(short=(why, facts)):
+            return f"waits to grow: {waiting(Wait(verdict.workload, why, facts), workload, queues)}"
         case Keep():
             return "runs"
 

@@ -456,8 +456,7 @@ class VolumeObject(Object, frozen=True):
 
     def is_like(self, claim: ClaimSpec) -> bool:
         """Whether it is of the class and the mode that a claim asks for."""
-        own = self.spec.storage_class_name, self.spec.volume_mode
-        return own == (claim.storage_class_name, claim.volume_mode)
+        return (self.spec.storage_class_name, self.spec.volume_mode) == (claim.storage_class_name, claim.volume_mode)
 
 
 class TopologyLabel(Part, frozen=True):

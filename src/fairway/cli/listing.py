@@ -255,11 +255,9 @@ def length(duration: str) -> float:
 
 
 def reason(one: Listed, now: float) -> str:
-    """Why it waits, or how it ended, after how long."""
+    """Why it waits, or waits to grow; or how it ended, after how long."""
     if one.state in OVER:
         began, ended = one.turned("Admitted"), one.turned("Finished")
         after = f" after {lasted(ended - began)}" if began and ended else ""
         return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
-    is_told = one.state != "running" or one.status.reason == IDLE
-    words = ": ".join(filter(None, (one.status.reason, one.status.message))) if is_told else ""
-    return in_local_time(words, now)
+    return in_local_time(": ".join(filter(None, (one.status.reason, one.status.message))), now)

@@ -144,7 +144,8 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
         words = reason(one, now) if one.state in OVER else f"it is {one.state}"
         does = {"Suspended": "queue again", "Paused": "go on"}.get(found.phase)
         hint = f"; `fairway resume {found.name}` lets it {does}" if does else ""
-        lines = [f"{found.name} does not wait: {words}{ago}{hint}", message * (one.state == "retrying"), *more]
+        more = [message, *more] if one.state in ("retrying", "running") else more
+        lines = [f"{found.name} does not wait: {words}{ago}{hint}", *more]
     else:
         position = f"position {said.get('position')} in queue {found.workload['spec'].get('queue')}"
         does = "is paused, and waits to go on" if found.phase == "Paused" else "waits"

@@ -43,7 +43,7 @@ from .disk import to_disk
 from .means import Means
 from .pause import Pauses
 from .status import Said, holds, since
-from .waits import Waits
+from .waits import WORDS_SECONDS, Waits
 from .workloads import Life, gpus_of, served
 
 
@@ -101,10 +101,22 @@ class Writer:
             else:
                 self._decide(decided)
         self._in_turn(made)
+        self._note_short(plan)
         for key in self.life.pauses.save(to_disk(snapshot, plan)):
             self.agenda.note(key)
         for decided in leaving:  # they follow who they are for
             self._follow(decided)
+
+    def _note_short(self, plan: Plan) -> None:
+        """Notes why elastic workloads do not grow, to be written within a few seconds."""
+        short = [it for it in plan.verdicts if type(it) is Keep and it.short]
+        queues = {key: one.queue for key, one in self._workloads.items()} if short else {}
+        told = {it.workload: Said(conditions.reason(it), conditions.sentence(it, self._workloads[it.workload], queues))
+                for it in short}  # fmt: skip
+        for key in {**self.life.short, **told}:
+            self.agenda.note(key, self.means.now() + WORDS_SECONDS)
+        self.life.short.clear()
+        self.life.short.update(told)
 
     def _parked(self, verdict: Verdict) -> str:
         """Why it is switched off, where that was not its user."""

@@ -74,7 +74,7 @@ from .means import Means
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, keep, remake
 from .pause import Pauses, thaw
 from .ranks import ranks_of
-from .retry import RETRYING, pause
+from .retry import pause
 from .status import Said, holds, since
 
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
@@ -88,6 +88,7 @@ class Life:
     means: Means
     binder: Binder
     pauses: Pauses
+    short: dict[str, Said] = field(default_factory=dict)  # by key, why what is elastic does not grow
     _written: dict[str, int] = field(default_factory=dict)  # by key, the version of its owner
     _lacking: dict[str, str] = field(default_factory=dict)  # by key, what was told of a group that is not whole
 
@@ -352,9 +353,10 @@ class Life:
             await self.binder.bind(said, chosen, notes)
         if not is_up and are_up(case, owner, placed):
             await self._started(case.key, said)
-        words = pause(owner, case.pods, self.means.now())
-        if words or said.status.reason == RETRYING:
-            await self.means.write(case.key, lambda it: life.note(it.status, words, RETRYING))
+        noted = said.status.reason
+        words = pause(owner, case.pods, self.means.now()) or (None if noted == life.IDLE else self.short.get(case.key))
+        if words or noted not in ("", life.IDLE):
+            await self.means.write(case.key, lambda it: life.note(it.status, words, noted))
         return self.means.now() + SETTLE_SECONDS if late else None
 
     def _note_written(self, key: str, owner: Written) -> None:

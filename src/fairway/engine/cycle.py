@@ -63,6 +63,7 @@ class Cycle:
         self.memo = Memo()  # what the steps found out in this cycle
         self.backfilled = {one.backfilled_for for one in snapshot.running}
         self.told: dict[tuple[object, ...], Why] = {}  # why workloads do not fit, by what they ask for
+        self.short: dict[str, Keep] = {}  # elastic workloads that grow no further
         self.tries = MOST_HOLD_TRIES
         self._plain: dict[str, bool] = {}
         self._lowest: dict[str, float] = {}

@@ -98,6 +98,8 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts and one.is_promised:
             verdicts[key] = cycle.confirm(one)
+        elif key not in verdicts and key in cycle.short:
+            verdicts[key] = cycle.short[key]
         elif key not in verdicts:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps = waits, keeps

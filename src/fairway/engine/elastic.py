@@ -12,9 +12,10 @@ from .candidates import CandidateSet, CandidateSets
 from .cycle import Cycle
 from .eligibility import over_budget, over_limit, refusal
 from .eviction_rules import EvictionRule, rules_for
-from .model import Admission, NodeShare, PodSet, PodSetPlacement, Running, Workload
+from .explain import explain
+from .model import Admission, NodeShare, PodSet, PodSetPlacement, Workload
 from .place import Placements, place
-from .plan import Admit, Cause, Resize
+from .plan import Admit, Cause, Facts, Keep, Reason, Resize, Why
 from .queueing import Order
 from .quota import Demand
 from .reclaim import is_fair, record_victims
@@ -23,6 +24,8 @@ from .search import Search
 
 MOST_SURPLUS_TRIES = 64
 """Times in a cycle that surplus of others is sought."""
+MOST_TOLD = 64
+"""Elastic workloads of which a cycle says why they grow no further."""
 
 Stuck = set[tuple[str, int]]
 """Workloads by key, and which podset of theirs."""
@@ -71,14 +74,11 @@ class Surplus:
             candidates = self._candidates(rule, pool) if is_right else None
             if candidates and (candidates.all or workload.key in self.changed.values()):
                 self._tries -= 1
-                search = Search(candidates, one, self._others(workload))
+                others = [key for key, taker in self.changed.items() if taker != workload.key]  # of this plan
+                search = Search(candidates, one, others)
                 if (placed := self._take(search, workload, counts)) is not None:
                     return placed
         return None
-
-    def _others(self, workload: Workload) -> list[str]:
-        """The workloads that changed in this plan, and not for this one."""
-        return [key for key, taker in self.changed.items() if taker != workload.key]
 
     def _alone(self, workload: Workload, counts: tuple[int, ...]) -> Workload:
         """The workload as if it were the one pod."""
@@ -178,8 +178,9 @@ def grow(cycle: Cycle) -> None:
     kinds = {id(podsets): podsets for podsets in map(attrgetter("podsets"), workloads)}
     elastic = {key for key, podsets in kinds.items() if any(podset.is_elastic for podset in podsets)}
     for workload in [one for one in workloads if id(one.podsets) in elastic] if elastic else ():
-        may_grow = workload.key not in draft.running or _may_grow(draft.running[workload.key], cycle)
-        if may_grow and refusal(workload, cycle) is None:
+        one = draft.running.get(workload.key)
+        stays = one and (one.is_leaving or one.is_promised or one.lost or workload.key in draft.shrunk)
+        if not stays and refusal(workload, cycle) is None:
             lines.setdefault(workload.queue, Growth(stuck, cycle)).enter(workload)
     if not lines:
         return
@@ -191,6 +192,20 @@ def grow(cycle: Cycle) -> None:
             extend(workload, placed, cycle)
             surplus.changed.setdefault(workload.key, "")
             grown.add(workload.key)
+    for key, at in sorted(stuck)[:MOST_TOLD] if cycle.policy.tells_why else ():
+        if key in draft.running and key not in cycle.verdicts:
+            cycle.short[key] = Keep(key, _shortage(draft.running[key].workload, at, cycle))
+
+
+def _shortage(workload: Workload, at: int, cycle: Cycle) -> Why:
+    """Why it gets no pod more of this podset."""
+    stands, more = cycle.admission(workload), tuple(int(row == at) for row in range(len(workload.podsets)))
+    pool, ask = stands.pool, cycle.ask(workload, more, stands)
+    asked = cycle.tree.amounts(workload.podsets, more, pool)
+    if why := over_budget(workload, more, cycle) or over_limit(cycle.accounts(workload, pool), asked):
+        return why
+    is_kept = place(cycle.draft, ask, pool) is not None
+    return (Reason.HELD_FOR, Facts(pool=pool)) if is_kept else explain(cycle.draft, ask, (pool,))
 
 
 def _placed(workload: Workload, more: tuple[int, ...], surplus: Surplus, cycle: Cycle) -> Placements | None:
@@ -206,8 +221,3 @@ def _wish(workload: Workload, stuck: Stuck, cycle: Cycle) -> tuple[str, Demand]:
     """The pool that it runs in, and what it would take of it."""
     pool = cycle.admission(workload).pool
     return pool, cycle.tree.amounts(workload.podsets, next_pod(workload, stuck, cycle), pool)
-
-
-def _may_grow(one: Running, cycle: Cycle) -> bool:
-    key = one.workload.key
-    return not (one.is_leaving or one.is_promised or one.lost or key in cycle.draft.shrunk)

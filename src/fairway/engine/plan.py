@@ -205,7 +205,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
+    """Go on as it is. `short`: why an elastic workload gets no more pods now."""
+
     workload: str
+    short: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)
