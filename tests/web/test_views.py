@@ -240,7 +240,7 @@ async def test_what_failed_and_is_started_again_is_called_retrying_as_on_the_com
 
 
 async def test_an_end_that_is_known_to_the_minute_is_one_moment() -> None:
-    alike = {"user": "", "name": "", "points": [[900.0, 9.0]]}
+    alike = {"user": "", "name": "", "points": [[86_400.0, 9.0]]}
     learned = queue("nlp") | {"status": {"runtimes": [alike]}}
     async with board(node("n1"), learned, workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
         page = await shown.page("/workload/nlp/job-a")
