@@ -104,8 +104,8 @@ class Batch:
         come behind."""
         at, count, podsets, blocked = line.at + (node.head is self.first), 0, self.first.podsets, line.blocked
         alike, simple = (node.branch and node.branch.queue.name, *SAME_START(self.first)[1:]), dict[int, bool]()
-        for one in islice(line.waiting, at, at + MOST_AHEAD):
-            if SAME_START(one) != alike or (blocked and line.equivalence.of(one)[1] in blocked):
+        for one, like in zip(islice(line.waiting, at, at + MOST_AHEAD), islice(line.likes, at, None)):
+            if SAME_START(one) != alike or abs(like) in blocked:
                 break
             if (key := id(one.podsets)) not in simple:
                 is_open = is_simple(one, self.cycle) and self.cycle.pools_of(one) == self.pools

@@ -4,8 +4,10 @@ The order is by workload, not by means: the next workload may make room before a
 hold keeps later ones out of room that is promised. What each step means stands where it is defined.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
 
 from .admit import admit, follow, hold, wait
 from .batch import Batch
@@ -14,9 +16,9 @@ from .elastic import grow
 from .eligibility import bound
 from .lifecycle import release, replace_lost
 from .model import Workload
-from .plan import Facts, Keep, Plan, Reason, Verdict, Wait
+from .plan import Keep, Plan, Verdict, Wait
 from .policy import Policy
-from .queueing import Order, PendingQueue, pending_queues, positions
+from .queueing import Order, PendingQueue, pending_queues
 from .reclaim import reclaim
 from .snapshot import Snapshot
 
@@ -65,35 +67,57 @@ def _verdict(attempt: Attempt, cycle: Cycle) -> Verdict:
     )
 
 
+class LastLine(NamedTuple):
+    """A line of the cycle before, if nothing was started then, and the waits of those that were passed over."""
+
+    waiting: list[Workload]
+    heads: list[Workload]
+    passed: list[Workload]
+    leaders: list[Workload]
+    waits: dict[str, Wait]
+
+    def stands(self, line: PendingQueue, before: dict[str, Wait], told: dict[str, Wait]) -> bool:
+        """Whether those passed over then wait as they did. `told`: what was decided now of those that were asked."""
+        count = len(self.passed)
+        if line.is_strict or line.passed[:count] != self.passed or line.leaders[:count] != self.leaders:
+            return False
+        pairs = [(before[one.key], told.get(one.key)) for one in self.heads]
+        return all(now and was.reason is now.reason and was.facts is now.facts for was, now in pairs)
+
+
 class LastPlan:
-    """The waits of the cycle before, and what it kept, by key."""
+    """The waits of the cycle before, what it kept, and the place of each in its queue, by key; its lines, by leaf."""
 
     def __init__(self) -> None:
-        self.waits, self.keeps = dict[str, Wait](), dict[str, Keep]()
+        self.waits, self.keeps, self.places = dict[str, Wait](), dict[str, Keep](), dict[str, int]()
+        self.lines = dict[str, LastLine]()
+
+    def place(self, lines: dict[str, PendingQueue], started: Collection[str]) -> None:
+        """The place of each that still waits in its line, from 1: as before, if all that has changed stands behind."""
+        was = {name: it.waiting for name, it in self.lines.items()}
+        is_same = was.keys() == lines.keys() and not started
+        if not is_same or any(line.waiting[: len(was[name])] != was[name] for name, line in lines.items()):
+            self.lines, self.places = {}, {}
+        for name, line in lines.items():
+            stood = len(self.lines[name].waiting) if self.lines else 0
+            still = [one.key for one in line.waiting[stood:] if one.key not in started]
+            self.places.update(zip(still, count(stood + 1)))
 
 
 def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
     """All verdicts in the order decided, each wait with its position in its queue; one not asked for waits as, or
     behind, another; what runs on is kept. What has not changed is the same value as in the cycle before: whoever
     compares plans is done with it at once."""
-    verdicts, places = cycle.verdicts, positions(lines, cycle.draft.started)
-    last = cycle.snapshot.memo.of(LastPlan)
+    verdicts, last, started = cycle.verdicts, cycle.snapshot.memo.of(LastPlan), cycle.draft.started
+    last.place(lines, started)
     before, waits, keeps = last.waits, dict[str, Wait](), dict[str, Keep]()
     for key, verdict in verdicts.items():
         if type(verdict) is Wait:
             found = before[key].facts if key in before and before[key].facts == verdict.facts else verdict.facts
-            verdicts[key] = waits[key] = replace(verdict, facts=found, position=places.get(key, 0))
-    for line in lines.values():
-        leader, reason, facts = None, Reason.NO_ROOM, Facts()
-        for workload, first in line.equivalents:
-            known, place = before.get(key := workload.key), places[key]
-            if line.is_strict:
-                reason, facts = follow(workload, first, cycle)
-            elif first is not leader:
-                leader, reason, facts = first, waits[first.key].reason, waits[first.key].facts
-            if known is None or known.facts is not facts or known.reason is not reason or known.position != place:
-                known = Wait(key, reason, facts, place)
-            waits[key] = known
+            verdicts[key] = waits[key] = replace(verdict, facts=found, position=last.places.get(key, 0))
+    passed = {name: _passed(name, line, waits, cycle) for name, line in lines.items()}
+    for it in passed.values():
+        waits |= it.waits
     verdicts |= waits
     for one in cycle.snapshot.running:
         if (key := one.workload.key) not in verdicts and one.is_promised:
@@ -102,6 +126,23 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             verdicts[key] = cycle.short[key]
         elif key not in verdicts:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
-    last.waits, last.keeps = waits, keeps
+    last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
     reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
     return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at, reserved)
+
+
+def _passed(name: str, line: PendingQueue, told: dict[str, Wait], cycle: Cycle) -> LastLine:
+    """What those wait for that were passed over: as, or behind, their leader. `told`: what was decided of leaders."""
+    last = cycle.snapshot.memo.of(LastPlan)
+    before, places, was, leader = last.waits, last.places, last.lines.get(name), None
+    waits, stood = (was.waits, len(was.passed)) if was and was.stands(line, before, told) else (dict[str, Wait](), 0)
+    for workload, first in zip(line.passed[stood:], line.leaders[stood:]):
+        known, place = before.get(key := workload.key), places[key]
+        if line.is_strict:
+            reason, facts = follow(workload, first, cycle)
+        elif first is not leader:
+            leader, reason, facts = first, told[first.key].reason, told[first.key].facts
+        if known is None or known.facts is not facts or known.reason is not reason or known.position != place:
+            known = Wait(key, reason, facts, place)
+        waits[key] = known
+    return LastLine(line.waiting, line.heads, line.passed, line.leaders, waits)

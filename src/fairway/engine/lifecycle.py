@@ -5,7 +5,7 @@ quota; one that has lost pods asks only for those, beside the others.
 """
 
 from collections import defaultdict
-from operator import sub
+from operator import attrgetter, sub
 
 from .cycle import Cycle
 from .elastic import extend, idle
@@ -47,7 +47,7 @@ def release(cycle: Cycle) -> None:
 def _fail_dependents(cycle: Cycle) -> None:
     """A workload whose dependency failed fails, and so does all that comes after it, at once."""
     ended, followers = cycle.snapshot.ended, defaultdict[str, list[str]](list)
-    for waiting in cycle.snapshot.pending:
+    for waiting in filter(attrgetter("after"), cycle.snapshot.pending):
         for key in waiting.after:
             followers[key].append(waiting.key)
     failed = [key for key in followers if key in ended and not ended[key].succeeded]

@@ -9,7 +9,7 @@ except in a strict line (FIFO); that is known from whether it was started by the
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import islice, repeat, takewhile
 from math import inf, log2
 from operator import attrgetter
 from typing import Protocol
@@ -69,7 +69,7 @@ def by_priority(line: list[Workload], tree: QueueTree) -> None:
         sort_by_need(line, kin, waited, tree)
         if gang:
             line.sort(key=lambda one: one is not gang)
-    if any(one.deadline is not None for one in line):
+    if not {None}.issuperset(map(attrgetter("deadline"), line)):
         line.sort(key=lambda one: laxity(one, tree))
     line.sort(key=attrgetter("priority"), reverse=True)
 
@@ -166,27 +166,26 @@ ALIKE = attrgetter(
 
 
 class PendingQueue:
-    """What waits in one leaf, in order. `blocked`: the first of each equivalence key that got no start. `equivalence`:
-    numbers what the verdict of a blocked workload depends on, apart from its line. `equivalents`: each workload that
-    waits as, or behind, another, with that one."""
+    """What waits in one leaf, in order. `likes`: a number for each, shared by those that are alike. `blocked`: the last
+    of each number that got no start, all of them in `heads`. `passed`: each workload that waits as, or behind, another,
+    and that one in the same place of `leaders`."""
 
-    __slots__ = ("at", "blocked", "count", "equivalence", "equivalents", "is_strict", "stands", "waiting")
+    __slots__ = ("at", "blocked", "count", "heads", "is_strict", "leaders", "likes", "passed", "stands", "waiting")
 
-    def __init__(self, waiting: list[Workload], stands: Stands, equivalence: "Equivalence", *, is_strict: bool) -> None:
-        self.waiting, self.is_strict, self.stands, self.equivalence = waiting, is_strict, stands, equivalence
+    def __init__(self, waiting: list[Workload], stands: Stands, likes: list[int], *, is_strict: bool) -> None:
+        self.waiting, self.is_strict, self.stands, self.likes = waiting, is_strict, stands, likes
         self.at, self.count = 0, len(waiting)
         self.blocked: dict[int, Workload] = {}
-        self.equivalents: list[tuple[Workload, Workload]] = []  # a workload, and the one that it waits as, or behind
+        self.heads, self.passed, self.leaders = list[Workload](), list[Workload](), list[Workload]()
 
     def head(self) -> Workload | None:
         return self.waiting[self.at] if self.at < self.count else None
 
     def pass_on(self, *, has_started: bool) -> Workload | None:
         """The head has its verdict; the next. What is like one that was blocked is not asked for again this cycle."""
-        at = self.at
         self.at += 1
         if not has_started:
-            self._block(self.waiting[at])
+            self._block(self.at - 1)
         if self.blocked:
             self._skip()
         return self.waiting[self.at] if self.at < self.count else None
@@ -198,60 +197,68 @@ class PendingQueue:
             self._skip()
         return self.head()
 
-    def _block(self, head: Workload) -> None:
-        """The head got no start: a strict queue ends here, another passes over the equivalents of the head."""
-        if self.stands(head, is_strict=self.is_strict):
-            if self.is_strict:
-                self.equivalents += [(one, head) for one in self.waiting[self.at :]]
-                self.at = self.count
-            else:
-                self.blocked[self.equivalence.of(head)[1]] = head
+    def _block(self, at: int) -> None:
+        """The one there got no start: a strict queue ends here, another passes over those that are like it."""
+        head = self.waiting[at]
+        if not self.stands(head, is_strict=self.is_strict):
+            return
+        self.heads.append(head)
+        if self.is_strict:
+            self._pass(self.count, repeat(head, self.count - self.at))
+        else:
+            self.blocked[abs(self.likes[at])] = head
 
     def _skip(self) -> None:
         """Past all that are like one that was blocked; they follow it."""
-        blocked, equivalents, before = self.blocked, self.equivalents, len(self.equivalents)
-        kept, of = self.equivalence.kept, self.equivalence.of
-        for one in islice(self.waiting, self.at, None):
-            _, equivalence, is_plain = kept.get(id(one)) or of(one)
-            like = blocked.get(equivalence)
-            if like is None or not is_plain:
+        end, blocked = self.at, self.blocked
+        for like in islice(self.likes, self.at, None):
+            if like not in blocked:
                 break
-            equivalents.append((one, like))
-        self.at += len(equivalents) - before
+            end += 1
+        self._pass(end, map(blocked.__getitem__, self.likes[self.at : end]))
+
+    def _pass(self, end: int, leaders: Iterable[Workload]) -> None:
+        self.passed += self.waiting[self.at : end]
+        self.leaders += leaders
+        self.at = end
 
 
-class Named(ByWorkload[int, tuple[Workload, int, bool]]):
-    """Equivalences of workloads whose names matter, by identity."""
+class Named(ByWorkload[int, tuple[Workload, int]]):
+    """Numbers of workloads whose names matter, by identity."""
 
 
-class Unnamed(ByWorkload[int, tuple[Workload, int, bool]]):
-    """Equivalences of workloads whose names do not matter, by identity."""
+class Unnamed(ByWorkload[int, tuple[Workload, int]]):
+    """Numbers of workloads whose names do not matter, by identity."""
 
 
 class EquivalenceNumbers(ByWorkload[object, int]):
-    """Their numbers."""
+    """Their numbers, from 1."""
 
 
-class Equivalence:
-    """Which workloads are alike, as numbers. They are kept from cycle to cycle by the identity of the workload, which
-    is kept with them. `is_learned`: names matter, since runtimes were learned by name."""
+class LastLikes(ByWorkload[tuple[str, bool], tuple[list[Workload], list[int]]]):
+    """The lines of the cycle before, by leaf, with the numbers of what stood in them."""
 
-    __slots__ = ("_numbers", "is_learned", "kept")
 
-    def __init__(self, memo: Memo, *, is_learned: bool) -> None:
-        self.is_learned, self._numbers = is_learned, memo.of(EquivalenceNumbers)
-        self.kept: ByWorkload[int, tuple[Workload, int, bool]] = memo.of(Named if is_learned else Unnamed)
+def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -> list[int]:
+    """For each in the line of this leaf a number that it shares with its likes; negative where it sets a condition of
+    its own on when it starts. They are kept from cycle to cycle by the identity of the workload, which is kept with
+    them. `is_learned`: names matter, since runtimes were learned by name."""
+    known = memo.of(Named) if is_learned else memo.of(Unnamed)
+    last, key = memo.of(LastLikes), (name, is_learned)
+    before, numbers = last.get(key, ([], []))
+    same = len(before) if line[: len(before)] == before else 0  # most often it is what it was, and some more behind
+    found = numbers[:same] + [(known.get(id(one)) or _found(one, known, memo))[1] for one in line[same:]]
+    last[key] = line, found
+    return found
 
-    def of(self, one: Workload) -> tuple[Workload, int, bool]:
-        """The workload, its number, and whether it sets no condition of its own on when it starts."""
-        return self.kept.get(id(one)) or self._found(one)
 
-    def _found(self, one: Workload) -> tuple[Workload, int, bool]:
-        runtime_group = (one.user, job_family(one.name)) if self.is_learned else ()
-        like = id(one.podsets), id(one.topology), ALIKE(one), runtime_group
-        number = self._numbers.setdefault(like, len(self._numbers))
-        self.kept[id(one)] = found = one, number, not (one.backs_off_until or one.after) and one.is_active
-        return found
+def _found(one: Workload, known: ByWorkload[int, tuple[Workload, int]], memo: Memo) -> tuple[Workload, int]:
+    numbers, is_learned = memo.of(EquivalenceNumbers), isinstance(known, Named)
+    like = id(one.podsets), id(one.topology), ALIKE(one), (one.user, job_family(one.name)) if is_learned else ()
+    number = numbers.setdefault(like, len(numbers) + 1)
+    is_plain = not (one.backs_off_until or one.after) and one.is_active
+    known[id(one)] = found = one, number if is_plain else -number
+    return found
 
 
 class QueueNode:
@@ -402,8 +409,8 @@ def pending_queues(
         queue = tree.branches[name].queue
         sort(line, queue.order, tree)
         is_strict = queue.order == "FIFO" if policy.is_strict is None else policy.is_strict
-        equivalence = Equivalence(tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
-        lines[name] = PendingQueue(line, stands, equivalence, is_strict=is_strict)
+        numbers = numbered(name, line, tree.snapshot.memo, is_learned=bool(queue.ledger.runtimes))
+        lines[name] = PendingQueue(line, stands, numbers, is_strict=is_strict)
     return lines, lost
 
 
@@ -419,17 +426,6 @@ def _joined(leaves: Mapping[str, list[Workload]], tree: QueueTree) -> dict[str, 
         pools = next((at.queue.pools for at in tree.branches[name].path if at.queue.pools), ())
         lines[first.setdefault(pools, name)] += leaves[name]
     return {name: sorted(line, key=TURN) for name, line in lines.items()}
-
-
-def positions(lines: Mapping[str, PendingQueue], started: Container[str]) -> dict[str, int]:
-    """The place of each that still waits in its line, from 1."""
-    places: dict[str, int] = {}
-    for line in lines.values():
-        place = 0
-        for one in line.waiting:
-            if one.key not in started:
-                places[one.key] = place = place + 1
-    return places
 
 
 def sort(waiting: list[Workload], order: str, tree: QueueTree) -> None:

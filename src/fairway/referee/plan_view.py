@@ -47,15 +47,15 @@ Path = tuple[Queue, ...]
 class PlanView:
     """`starts`: pods that will start, those promised before first, then as decided. `leaves`: pods that hold their room
     until they are gone. `stands`: pods that run now, those told to leave too. `told`: the starts promised before.
-    `unsettled`: what was leaving or promised before."""
+    `unsettled`: what was leaving or promised before. `by_kind`: the verdicts, by their class."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot, self.plan = snapshot, plan
         self.verdicts = {verdict.workload: verdict for verdict in plan.verdicts}
-        self._by_kind: dict[type[Verdict], list[Verdict]] = defaultdict(list)
+        self.by_kind: dict[type[Verdict], list[Verdict]] = defaultdict(list)
         runs = [(kind, list(those)) for kind, those in groupby(self.verdicts.values(), type)]
         for kind, those in runs:
-            self._by_kind[kind] += those
+            self.by_kind[kind] += those
         self.waiting = {workload.key: workload for workload in snapshot.pending}
         self.running = {one.workload.key: one for one in snapshot.running}
         self.starts: list[Item] = []
@@ -116,7 +116,7 @@ class PlanView:
             self.leaves.append(Item(workload, less, "evicted"))
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        return cast(list[Kind], self._by_kind[kind])
+        return cast(list[Kind], self.by_kind[kind])
 
     @cached_property
     def special(self) -> list[Item]:

@@ -58,12 +58,14 @@ def doors(view: PlanView) -> Found:
 
 def reasons(view: PlanView) -> Found:
     opened, waiting = open_queues(view), view.waiting
+    alike = {id(one.podsets): one.podsets for one in view.snapshot.pending}
+    unready = {key for key, podsets in alike.items() if any(podset.pod.unready for podset in podsets)}
     for wait in view.of(Wait):
         told, asker = wait.reason, waiting.get(wait.workload)
         if asker is None or not asker.is_active or asker.refused:
             continue
-        is_odd = asker.backs_off_until is not None or asker.after or asker.queue not in opened or stopped(asker)
-        why = refusal(view, asker) if is_odd else None
+        is_odd = asker.backs_off_until is not None or asker.after or asker.queue not in opened or asker.gates
+        why = refusal(view, asker) if is_odd or id(asker.podsets) in unready else None
         if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
             yield asker.key, f"{told}, but {why}"
 

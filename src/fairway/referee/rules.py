@@ -7,6 +7,7 @@ several workloads that together take too much, those decided last are at fault.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as Keys
+from operator import attrgetter
 
 from fairway.engine import (
     Admit,
@@ -55,9 +56,8 @@ def kinds(view: PlanView) -> Found:
         Admit: waiting | promised if promised else waiting, Wait: waiting, Keep: stands | leaving, Resize: stands,
         Evict: stands | promised, Finish: stands | promised | waiting if view.of(Finish) else set(),
     }
-    for verdict in view.plan.verdicts:
-        if verdict.workload not in allowed[type(verdict)]:
-            yield verdict.workload, type(verdict).__name__
+    for kind, keys in allowed.items():
+        yield from ((key, kind.__name__) for key in map(attrgetter("workload"), view.by_kind[kind]) if key not in keys)
     leaves = {item.key for item in view.leaves}
     for key in sorted(promised):
         told, one = view.verdicts.get(key), view.running[key]
@@ -77,8 +77,8 @@ def afters(view: PlanView) -> Found:
 def pauses(view: PlanView) -> Found:
     """A paused workload starts where its processes are, and nowhere else; what is to be paused is on one node that can
     do it."""
-    for one in view.snapshot.pending:
-        told = view.verdicts.get(one.key) if one.paused else None
+    for one in filter(attrgetter("paused"), view.snapshot.pending):
+        told = view.verdicts.get(one.key)
         if isinstance(told, Admit) and one.paused and not one.paused.is_same(told.admission):
             yield one.key, "its processes are elsewhere"
     for evict in view.of(Evict):
