@@ -54,6 +54,13 @@ async def test_a_rotated_log_reads_as_one_whatever_the_piece_it_was_written_in(t
         assert await text(tmp_path, tail_lines=count) == b"".join(lines[len(lines) - min(count, 60) :])
 
 
+async def test_the_last_lines_of_what_said_nothing_yet_are_none(tmp_path: Path):
+    log = shim.Log(str(tmp_path))
+    async with asyncio.timeout(10):
+        assert await text(tmp_path, tail_lines=5) == b""
+    log.finish()
+
+
 @pytest.mark.usefixtures("small")
 async def test_text_that_was_rotated_away_is_a_gap_at_the_beginning_with_its_lines(tmp_path: Path):
     written(tmp_path, *(b"line %d\n" % number for number in range(1000)))

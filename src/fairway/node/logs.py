@@ -151,7 +151,7 @@ class Reader:
             self._open = file, fd
         place = (self.at if start is None else start) - file.start
         text = os.pread(self._open[1], size, place)
-        while len(text) == size and b"\n" not in text:
+        while text and len(text) == size and b"\n" not in text:
             size *= 2
             text = os.pread(self._open[1], size, place)
         return text[: text.rfind(b"\n") + 1]
