@@ -51,6 +51,16 @@ def test_segments_stay_together_where_pods_look_at_the_pods_beside_them() -> Non
     assert isinstance(said["a"], Wait)
 
 
+def test_pods_that_a_gang_lost_are_no_reason_to_take_others_of_its_queue() -> None:
+    nodes = (node("n1"), node("n2", gpus=2), node("n3", gpus=1), node("n4", gpus=1))
+    queues = (Queue("p", quotas=gpus(4)), *(Queue(name, quotas=gpus(2), min_runtime=0.0) for name in "qr"))
+    short = runs(work("v", "r", gpus=2, count=3, least=1, restart="Pod"), on("n1", (0, 1), (2, 3)),
+                 lost=(("main", 1),), lost_since=NOW - 10)  # fmt: skip
+    grows = runs(work("a", gpus=2, count=2, least=1), on("n2", (0, 1)))
+    _, said = decided(world(nodes=nodes, queues=queues, running=(short, grows)))
+    assert isinstance(said["v"], Keep) and isinstance(said["a"], Keep)
+
+
 def test_an_ungoverned_queue_takes_nothing_back_from_its_siblings() -> None:
     queues = (Queue("top", quotas=gpus(2)), Queue("q", "top"), Queue("r", "top", min_runtime=0.0, quotas=(
         Quota("*", (("cpu", Share(0)), (GPU, Share(8000)))),)))

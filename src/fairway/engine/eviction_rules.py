@@ -143,13 +143,13 @@ def _reclaim(workload: Workload, pool: str, cycle: Cycle) -> EvictionRule:
 
     def may_lose(queue: str, last: Demand | None) -> bool:
         """It is above max(guaranteed, share), or, if the asking side stays within its guaranteed, above its guaranteed;
-        before losing it."""
+        before losing it. Pods that it lost count for it, not against it."""
         other, more, lost = rival(queue), asked if last is None else {}, last or {}
         is_owed = other.is_asked and all(one.keeps_within(one.guaranteed, more) for one in other.mine)
         for account in other.theirs:
             for resource in account.resources:
                 due = account.guaranteed.get(resource, 0) if is_owed else account.entitlement(resource)
-                if account.held[resource] + lost.get(resource, 0) > due:
+                if account.held[resource] - account.absent[resource] + lost.get(resource, 0) > due:
                     return True
         return False
 

@@ -124,12 +124,21 @@ def _count_lost(one: Running, times: int, cycle: Cycle) -> None:
     workload, pool = one.workload, one.admission.pool
     cycle.tree.charge(workload, pool, cycle.counts(workload), -times)
     cycle.tree.charge(workload, pool, cycle.whole(one), times)
+    amounts = cycle.tree.amounts(workload.podsets, _absent(one, cycle), pool)
+    for account in cycle.accounts(workload, pool):
+        for resource in account.resources:
+            account.absent[resource] += amounts.get(resource, 0) * times
+
+
+def _absent(one: Running, cycle: Cycle) -> tuple[int, ...]:
+    """How many pods of each podset it lost."""
+    return tuple(map(sub, cycle.whole(one), cycle.counts(one.workload)))
 
 
 def _complete(one: Running, cycle: Cycle) -> bool:
     """Whether all that it lost comes back."""
     workload, pool = one.workload, one.admission.pool
-    lost = tuple(map(sub, cycle.whole(one), cycle.counts(workload)))
+    lost = _absent(one, cycle)
     asked = cycle.tree.amounts(workload.podsets, lost, pool)
     placed = None if over_limit(cycle.accounts(workload, pool), asked) else idle(workload, lost, cycle)
     if placed:

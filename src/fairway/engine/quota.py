@@ -30,9 +30,11 @@ Inherited = TypeVar("Inherited")
 
 class Account:
     """The quotas of one queue for one pool; each has the weight of its resources. `fixed`: the part of `held` that
-    cannot be preempted; `wanted`: held and waited for."""
+    cannot be preempted; `absent`: that of pods that running gangs lost; `demand`: held and waited for."""
 
-    __slots__ = ("demand", "fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "weight")
+    __slots__ = (
+        "absent", "demand", "fixed", "guaranteed", "held", "limit", "pool", "queue", "resources", "share", "weight",
+    )  # fmt: skip
 
     def __init__(self, queue: Queue, pool: str, live: Demand) -> None:
         self.queue, self.pool = queue, pool
@@ -44,7 +46,7 @@ class Account:
                 self.limit |= {name: absolute(share, live.get(name, 0)) for name, share in quota.limit}
         self.resources = tuple(sorted({*self.guaranteed, *self.limit}))
         self.held = dict.fromkeys(self.resources, 0)
-        self.fixed, self.demand, self.share = self.held.copy(), self.held.copy(), self.held.copy()
+        self.fixed, self.absent, self.demand, self.share = (self.held.copy() for _ in range(4))
 
     def asked(self, resource: str) -> int:
         """Its demand: what it holds and what waits, capped by its limit."""
