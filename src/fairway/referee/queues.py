@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -57,17 +58,19 @@ def doors(view: PlanView) -> Found:
 
 
 def reasons(view: PlanView) -> Found:
-    opened, waiting = open_queues(view), view.waiting
+    opened, waits = open_queues(view), view.of(Wait)
     alike = {id(one.podsets): one.podsets for one in view.snapshot.pending}
     unready = {key for key, podsets in alike.items() if any(podset.pod.unready for podset in podsets)}
-    for wait in view.of(Wait):
-        told, asker = wait.reason, waiting.get(wait.workload)
-        if asker is None or not asker.is_active or asker.refused:
-            continue
-        is_odd = asker.backs_off_until is not None or asker.after or asker.queue not in opened or asker.gates
-        why = refusal(view, asker) if is_odd or id(asker.podsets) in unready else None
-        if told is not why and (told in CERTAIN or (why and RANK[told] > RANK[why])):
-            yield asker.key, f"{told}, but {why}"
+    odd = [one for one in view.snapshot.pending if one.backs_off_until is not None or one.after or one.gates
+           or one.queue not in opened or id(one.podsets) in unready]  # fmt: skip
+    if not CERTAIN.isdisjoint(map(attrgetter("reason"), waits)):
+        odd += [view.waiting[it.workload] for it in waits if it.reason in CERTAIN and it.workload in view.waiting]
+    for asker in {one.key: one for one in odd if one.is_active and not one.refused}.values():
+        told, why = view.verdicts.get(asker.key), refusal(view, asker)
+        if isinstance(told, Wait) and told.reason is not why and (
+            told.reason in CERTAIN or (why and RANK[told.reason] > RANK[why])
+        ):
+            yield asker.key, f"{told.reason}, but {why}"
 
 
 def open_queues(view: PlanView) -> set[str]:

@@ -7,6 +7,7 @@ several workloads that together take too much, those decided last are at fault.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as Keys
+from itertools import filterfalse
 from operator import attrgetter
 
 from fairway.engine import (
@@ -37,8 +38,10 @@ from .windows import holds, reservations
 
 
 def total(view: PlanView) -> Found:
-    known = view.waiting.keys() | view.running.keys()
-    if known != view.verdicts.keys():
+    both = view.waiting.keys() & view.running.keys()
+    is_whole = view.waiting.keys() <= view.verdicts.keys() and view.running.keys() <= view.verdicts.keys()
+    if not is_whole or len(view.verdicts) > len(view.waiting) + len(view.running) - len(both):
+        known = view.waiting.keys() | view.running.keys()
         yield from ((key, "no verdict") for key in sorted(known - view.verdicts.keys()))
         yield from ((key, "unknown workload") for key in sorted(view.verdicts.keys() - known))
     if len(view.verdicts) < len(view.plan.verdicts):
@@ -57,7 +60,8 @@ def kinds(view: PlanView) -> Found:
         Evict: stands | promised, Finish: stands | promised | waiting if view.of(Finish) else set(),
     }
     for kind, keys in allowed.items():
-        yield from ((key, kind.__name__) for key in map(attrgetter("workload"), view.by_kind[kind]) if key not in keys)
+        wrong = filterfalse(keys.__contains__, map(attrgetter("workload"), view.by_kind[kind]))
+        yield from ((key, kind.__name__) for key in wrong)
     leaves = {item.key for item in view.leaves}
     for key in sorted(promised):
         told, one = view.verdicts.get(key), view.running[key]
