@@ -21,6 +21,7 @@ from fairway.kube.runs import Runs, kept
 from .alone import get, read
 from .find import Found, exit_code, failure, seen
 from .output import moment_of_day
+from .patient import Patient
 from .printer import Choice, Printer, say
 from .runs import runs_of
 
@@ -43,7 +44,7 @@ async def follow_job(client: Client, job: Ref, uid: str) -> End:
     Interrupted, it says on standard error that the job goes on, and ends at once."""
     workload = Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)
     try:
-        return await _Follower(client, workload, job, uid, Choice()).run()
+        return await _Follower(Patient(client), workload, job, uid, Choice()).run()
     except asyncio.CancelledError:
         look, end = f"`fairway logs -f {job.name}` follows it again", f"`fairway cancel {job.name}` ends it"
         click.echo(f"\n{job.name} goes on: {look}, {end}", err=True)
@@ -55,7 +56,7 @@ async def follow(client: Client, found: Found, choice: Choice) -> End:
     owner = next((it for it in found.owners if it.kind == kinds.JOBS), found.ref)
     meta = found.workload["metadata"]
     uid = meta["uid"] if owner is found.ref else meta["ownerReferences"][0]["uid"]
-    return await _Follower(client, found.ref, owner, uid, choice).run()
+    return await _Follower(Patient(client), found.ref, owner, uid, choice).run()
 
 
 @dataclass(slots=True)

@@ -2,18 +2,19 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from dataclasses import dataclass, field
 
 import click
 
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref
-from fairway.kube.runs import Notice, Run, text_of
+from fairway.kube.runs import Notice, Place, Run, kept, text_of
 
 from .output import moment_of_day
 
 LONGEST_LINE = 1 << 20
+PAUSE_SECONDS = 0.5
 Query = tuple[tuple[str, str], ...]
 
 
@@ -78,7 +79,7 @@ class Printer:
             self._say(f"rank {run.rank}: its log cannot be read: node {run.node} does not answer")
             return
         try:
-            async for piece in text_of(self.client, self.workload, run, (*self.choice.query, *more)):
+            async for piece in self._pieces(run, more):
                 if isinstance(piece, Notice):
                     self._say(piece.text if not self.has_ranks else f"rank {run.rank}: {piece.text}")
                 else:
@@ -89,6 +90,24 @@ class Printer:
         except TimeoutError as error:
             self._miss(run, error)
         self._end(run.rank)
+
+    async def _pieces(self, run: Run, more: Query) -> AsyncGenerator[bytes | Notice, None]:
+        """Its text; one that is followed goes on where it was cut until its program has ended, if the server can."""
+        place = Place()
+        while True:
+            try:
+                async for piece in text_of(self.client, self.workload, run, (*self.choice.query, *more), place):
+                    yield piece
+            except ConnectionError:
+                if not (more and run.id):
+                    raise
+            if not (more and run.id) or await self._has_ended(run):
+                return
+            await self.client.clock.sleep(PAUSE_SECONDS)
+
+    async def _has_ended(self, run: Run) -> bool:
+        found = await kept(self.client, self.workload)
+        return all(it.id != run.id or it.finished is not None for it in found.items if found)
 
     def _miss(self, run: Run, error: ApiError | TimeoutError) -> None:
         """Says that the node of a run does not give its log; others may be read. Raises what the server refuses."""

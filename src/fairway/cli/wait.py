@@ -15,6 +15,7 @@ from .find import Found, exit_code, pods_of
 from .listing import OVER, Listed, reason
 from .main import Problem
 from .many import JOBS, SELECTOR, Choice, found_by
+from .patient import Patient
 from .watch import Key, Known, changes
 
 TIMED_OUT, NAMED = 124, 5
@@ -40,13 +41,14 @@ async def wait(client: Client, namespace: str, goal: str, timeout: float | None,
     """Wait until workloads have ended, or have started.
 
     Exit status: 0 if all succeeded (or started), else the exit code of the first program that failed; 1 where no
-    program failed (a time limit, a deletion, a name that does not exist); 124 if the time-out comes first."""
+    program failed (a time limit, a deletion, a name that does not exist); 124 if the time-out comes first. A server
+    that is restarted meanwhile is waited for, for ten minutes."""
     found = await found_by(client, namespace, Choice(**choice), with_over=True)  # type: ignore[arg-type]
     problems = [it for it in found if isinstance(it, Problem)]
     for problem in problems:
         problem.show()
     each = [one for it in found if isinstance(it, Found) for one in it.replicas or (it,)]
-    waiting = Waiting(client, {(it.ref.namespace, it.ref.name): it for it in each}, goal)
+    waiting = Waiting(Patient(client), {(it.ref.namespace, it.ref.name): it for it in each}, goal)
     try:
         await client.clock.within(timeout, waiting.run(namespace))
     except TimeoutError:

@@ -24,6 +24,7 @@ from fairway.kube.kinds import Selection
 from .alone import pods, read
 from .listing import LESS, Listed, rank
 from .output import table
+from .patient import Patient
 from .rows import Filter, Named, Sight, columns
 
 PAUSE_SECONDS = 0.5
@@ -38,15 +39,14 @@ Until = Callable[[Known], bool]
 
 async def watch(client: Client, namespace: str, filter: Filter, until: Until = lambda known: False) -> None:
     """Shows the workloads that `filter` takes and each change of them, until `until` holds of all that there are."""
-    known: Known = {}
-    changed = asyncio.Event()
+    client, known, changed = Patient(client), dict[Key, Listed](), asyncio.Event()
 
     async def follow() -> None:
         async with aclosing(changes(client, namespace, known)) as seen:
             async for _ in seen:
                 changed.set()
 
-    following, screen = asyncio.create_task(follow()), Screen(namespace)
+    following, screen = asyncio.create_task(follow()), Screen(namespace, known)
     following.add_done_callback(lambda _: changed.set())
     try:
         sight = await Sight.of(client, [])
@@ -171,8 +171,8 @@ class Source:
 class Screen:
     """Where the table is drawn: a terminal, of which it remembers how many lines it filled, or lines of text."""
 
-    def __init__(self, namespace: str) -> None:
-        self._namespace, self._filled = namespace, 0
+    def __init__(self, namespace: str, known: Known) -> None:
+        self._namespace, self._known, self._filled = namespace, known, 0
         self._shown: dict[tuple[str, str], tuple[str, str]] = {}  # name and line
 
     def show(self, items: list[Listed], sight: Sight) -> None:
@@ -194,7 +194,7 @@ class Screen:
         self._filled = len(lines)
 
     def _tell(self, items: list[Listed], sight: Sight) -> None:
-        """A line for each workload that is new, changed or gone."""
+        """A line for each workload that is new, changed, or leaves the table: how it ended, or that it is gone."""
         at = f"{datetime.fromtimestamp(sight.now):%H:%M:%S}"
         head, rows = columns(items, sight, space=self._namespace)
         named = [at for at, name in enumerate(head) if name not in ("POSITION", "STARTS")]  # they change all the time
@@ -203,6 +203,7 @@ class Screen:
             if self._shown.get(key, ("", ""))[1] != line:
                 click.echo(f"{at}  {line}")
         for key in self._shown.keys() - lines.keys():
-            click.echo(f"{at}  {self._shown[key][0]}  gone")
+            left = self._known.get(key)
+            click.echo(f"{at}  {self._shown[key][0]}  {left.state if left else 'gone'}")
         sys.stdout.flush()
         self._shown = {it.key: (it.name, lines[it.key]) for it in items}

@@ -6,8 +6,9 @@
 
 The two of a Workload answer also when it is deleted, with what is kept of the latest one of that name. With
 `frames=true` a log is a sequence of frames, so that a reader can tell gaps from text: a byte, 0 for text and 1 for a
-sentence about a gap; the length, 4 bytes, the most significant first; then the content. Who runs pods serves all this,
-through the Kubelet given to the server. Who reads a log in a pager may pause: no limit of time ends the stream.
+sentence about a gap; the length, 4 bytes, the most significant first; then the content. With `after`, which is empty at
+first, text is 2: a line with the `after` of a request that goes on behind it, then the text. Who runs pods serves all
+this, through the Kubelet given to the server. Who reads a log in a pager may pause: no limit of time ends the stream.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,10 +26,11 @@ from fairway.embedded.store import encode
 from fairway.kube.transport import Response
 from fairway.node.archive import Run
 from fairway.node.execute import Execution, Order
-from fairway.node.logs import Gap, LogOptions, Piece
+from fairway.node.logs import Gap, LogOptions, Piece, Place
 
 _JSON, _TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
-TEXT, NOTICE = 0, 1
+TEXT, NOTICE, PLACED = 0, 1, 2
+MOST_DIGITS = 40
 decode = msgspec.json.decode
 
 
@@ -118,7 +120,16 @@ def _log_options(registry: Registry, call: Call) -> LogOptions:
         moment = registry.clock.now() - ago if ago else time(since) if since else None
     except Malformed as error:
         raise bad_request(f"sinceTime: {error}") from error
-    return LogOptions(call.flag("follow"), call.flag("previous"), call.flag("timestamps"), tail, limit, moment)
+    return LogOptions(call.flag("follow"), call.flag("previous"), call.flag("timestamps"), tail, limit, moment,
+                      _place(call.query.get("after")))  # fmt: skip
+
+
+def _place(said: str | None) -> Place | None:
+    """Of `after`: empty at the beginning, else as it was told with some text."""
+    at, _, lines = (said or "0.0").partition(".")
+    if not (at.isdecimal() and lines.isdecimal()) or len(at + lines) > MOST_DIGITS:
+        raise bad_request(f"after: {said!r} is no place in a log; say what came with its text")
+    return None if said is None else Place(int(at), int(lines))
 
 
 # -- of a workload
@@ -139,7 +150,9 @@ async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -
         return Response(200, _JSON, encode(whole))
     chosen, options = _chosen(call, runs), _log_options(registry, call)
     assert kubelet is not None or not chosen
-    form = _frame if call.flag("frames") else _marked
+    if "run" not in call.query:
+        options = replace(options, place=None)  # a place is in one log
+    form: Any = _placed if options.place else _frame if call.flag("frames") else _marked
     return Response(200, _TEXT, _in_order(kubelet, chosen, options, form) if kubelet else b"", may_pause=True)
 
 
@@ -158,13 +171,21 @@ async def _in_order(kubelet: Kubelet, runs: list[Run], options: LogOptions, form
     for run in runs:
         own = options if run is runs[-1] else replace(options, follow=False)
         async for piece in kubelet.run_log(run, own):
-            yield form(piece)
+            yield form(piece, own.place)
 
 
-def _frame(piece: Piece) -> bytes:
-    kind, content = (NOTICE, str(piece).encode()) if isinstance(piece, Gap) else (TEXT, piece)
+def _frame(piece: Piece, place: Place | None) -> bytes:
+    return _framed(NOTICE, str(piece).encode()) if isinstance(piece, Gap) else _framed(TEXT, piece)
+
+
+def _placed(piece: Piece, place: Place) -> bytes:
+    is_gap = isinstance(piece, Gap)
+    return _frame(piece, place) if is_gap else _framed(PLACED, b"%d.%d\n%b" % (place.at, place.lines, piece))
+
+
+def _framed(kind: int, content: bytes) -> bytes:
     return bytes([kind]) + len(content).to_bytes(4, "big") + content
 
 
-def _marked(piece: Piece) -> bytes:
+def _marked(piece: Piece, place: Place | None) -> bytes:
     return f"[fairway: {piece}]\n".encode() if isinstance(piece, Gap) else piece

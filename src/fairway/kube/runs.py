@@ -17,7 +17,7 @@ from .transport import Request
 
 Thing = dict[str, Any]
 DEFAULT = "kubectl.kubernetes.io/default-container"
-TEXT, HEAD_BYTES = 0, 5
+TEXT, PLACED, HEAD_BYTES = 0, 2, 5
 EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
     "StartTimeout", "Suspended",
@@ -65,6 +65,13 @@ class Runs:
     items: list[Run]
     is_deleted: bool = False
     are_kept: bool = True
+
+
+@dataclass(slots=True)
+class Place:
+    """How far the text of a run was read, in the server's words; empty: nothing yet."""
+
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +126,14 @@ def _of_container(pod: Thing, status: Thing, rank: int, attempt: int) -> list[Ru
 
 
 async def text_of(
-    client: Client, workload: Ref, run: Run, query: tuple[tuple[str, str], ...] = ()
+    client: Client, workload: Ref, run: Run, query: tuple[tuple[str, str], ...] = (), place: Place | None = None
 ) -> AsyncGenerator[bytes | Notice, None]:
-    """What a run wrote, as it comes, with what is said about it; `query` as for the log of a pod."""
+    """What a run wrote, as it comes, with what is said about it; `query` as for the log of a pod. From `place` on,
+    which then tells how far it was read, if the server keeps runs."""
     if run.id:
-        asked = (*query, ("run", run.id), ("frames", "true"))
-        async for piece in _unframed(client.logs(workload, query=asked)):
+        place = place or Place()
+        asked = (*query, ("run", run.id), ("frames", "true"), ("after", place.after))
+        async for piece in _unframed(client.logs(workload, query=asked), place):
             yield piece
         return
     previous = (("previous", "true"),) * run.is_previous
@@ -134,11 +143,14 @@ async def text_of(
         yield chunk
 
 
-async def _unframed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes | Notice, None]:
+async def _unframed(chunks: AsyncGenerator[bytes, None], place: Place) -> AsyncGenerator[bytes | Notice, None]:
     held = bytearray()
     async for chunk in chunks:
         held += chunk
         while len(held) >= HEAD_BYTES and len(held) >= (end := HEAD_BYTES + int.from_bytes(held[1:HEAD_BYTES], "big")):
-            content = bytes(held[HEAD_BYTES:end])
-            yield content if held[0] == TEXT else Notice(content.decode())
+            kind, content = held[0], bytes(held[HEAD_BYTES:end])
             del held[:end]
+            if kind == PLACED:
+                after, _, content = content.partition(b"\n")
+                place.after = after.decode()
+            yield content if kind in (TEXT, PLACED) else Notice(content.decode())

@@ -34,9 +34,17 @@ WHY = {
 }
 
 
+@dataclass(slots=True)
+class Place:
+    """How far a log was read: bytes and lines, as they are on disk."""
+
+    at: int = 0
+    lines: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What part of a log. `since`: seconds since the epoch."""
+    """What part of a log. `since`: seconds since the epoch; `place`: where to begin, and then how far it was read."""
 
     follow: bool = False
     previous: bool = False
@@ -44,6 +52,7 @@ class LogOptions:
     tail_lines: int | None = None
     limit_bytes: int | None = None
     since: float | None = None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +224,8 @@ async def read_log(places: Sequence[Path], options: LogOptions, clock: Clock) ->
         await clock.in_thread(lambda: _start(reader, options))
         while left is None or left > 0:
             piece = await clock.in_thread(reader.next)
+            if options.place:
+                options.place.at, options.place.lines = reader.at, reader.lines
             if isinstance(piece, Gap):
                 yield piece
             elif piece:
@@ -239,6 +250,9 @@ def _opened(places: Sequence[Path]) -> Reader | None:
 
 
 def _start(reader: Reader, options: LogOptions) -> None:
+    if options.place and options.place.at:
+        reader.at, reader.lines = options.place.at, options.place.lines
+        return
     if options.tail_lines is not None:
         reader.to_tail(options.tail_lines)
     if options.since is not None:
