@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from plane import Plane, Thing, fairway, node, nodes, until
 
+from fairway.cli.whatif import answered
+from fairway.clock import Clock
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request, Response, Transport
 
 LOCAL: Thing = {
     "metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer",
@@ -84,6 +87,36 @@ async def test_the_provisioner_learns_the_node_that_was_selected(plane: Plane) -
         selected = await field(admin, claim, "metadata", "annotations", "volume.kubernetes.io/selected-node")
         assert selected == await field(admin, pod, "spec", "nodeName")
         await cleared(admin)
+
+
+async def test_a_dry_run_goes_by_claims_as_far_as_the_user_may_see_them(plane: Plane) -> None:
+    async with plane.client() as admin, nodes(admin, node("n0"), node("n1")), fairway(plane):
+        await admin.create(kinds.STORAGE_CLASSES, LOCAL)
+        await admin.create(kinds.VOLUMES, volume("v0", "n1"))
+        await admin.create(kinds.CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": ASKS})
+        there, _ = await answered(admin, admin, job("there", "data"), "default")
+        missing, _ = await answered(admin, admin, job("missing", "none"), "default")
+        unseen, _ = await answered(admin, Client(without_volumes(admin), Clock()), job("missing", "none"), "default")
+        assert "on n1" in there["message"]
+        assert (there["verdict"], missing["verdict"], unseen["verdict"]) == ("Admit", "Wait", "Admit")
+        assert "PersistentVolumeClaim" in missing["message"]
+        await cleared(admin)
+
+
+def without_volumes(client: Client) -> Transport:
+    """The server as a user sees it that has no right to list volumes."""
+
+    async def asked(request: Request) -> Response:
+        refused = request.path.endswith("/persistentvolumes")
+        return Response(403, {}, b"{}") if refused else await client.transport(request)
+
+    return asked
+
+
+def job(name: str, claim: str) -> Thing:
+    pod = using(name, {"persistentVolumeClaim": {"claimName": claim}})["spec"]
+    meta = {"name": name, "labels": {"fairway.dev/queue": "default"}}
+    return {"metadata": meta, "spec": {"suspend": True, "template": {"spec": pod}}}
 
 
 async def _is(client: Client, where: Ref, phase: str) -> bool:

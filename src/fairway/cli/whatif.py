@@ -6,6 +6,7 @@ the default where that cannot be read. A Job is added as the server would make i
 
 import asyncio
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,7 +47,8 @@ READ = (
     kinds.NAMESPACES, kinds.NODES, kinds.NODE_POOLS, kinds.QUEUES, kinds.RESERVATIONS, kinds.PRIORITY_CLASSES,
     kinds.DISRUPTION_BUDGETS, kinds.PODS, kinds.WORKLOADS,
 )  # fmt: skip
-"""All that decides but Jobs."""
+"""All that decides but Jobs, and what pods with claims need."""
+STORAGE = (kinds.CLAIMS, kinds.VOLUMES, kinds.STORAGE_CLASSES)
 
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
@@ -81,7 +83,7 @@ async def answered(client: Client, reader: Client, job: Thing, namespace: str) -
     known = await _known(reader)
     from fairway.offline import Case
 
-    world = _world(reader, known, [*await _jobs(reader, known), (kinds.JOBS, job)])
+    world = await _world(reader, known, [*await _jobs(reader, known), job])
     case = Case(world, await policy_of(reader), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
     return await client.clock.in_thread(case.answer), world
 
@@ -92,7 +94,7 @@ async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str
     try:
         known = await _known(client)
         is_known = any(f"{it.metadata.namespace}/{it.metadata.name}" == key for it in _workloads(known))
-        world = _world(client, known, [] if is_known else await _jobs(client, known))
+        world = await _world(client, known, [] if is_known else await _jobs(client, known))
     except ApiError as error:
         if error.status == 403:
             said = await asked(client, WHY, {"key": key, "isForetold": is_foretold})
@@ -139,10 +141,37 @@ async def _known(client: Client) -> "list[Part]":
     return [*known, *_alone(known)]
 
 
-def _forms() -> "list[type[Part]]":
+def _forms(of: tuple[Kind, ...] = READ) -> "list[type[Part]]":
     from fairway.offline import FORMS
 
-    return [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in READ]
+    return [FORMS[kind.group_version.rpartition("/")[0], kind.name] for kind in of]
+
+
+async def _storage(client: Client) -> "list[Part] | None":
+    """Claims, volumes and their classes; None where the user may not see all of them."""
+    found: list[Part] = []
+    for kind, form in zip(STORAGE, _forms(STORAGE)):
+        try:
+            found += await client.list(Selection(kind), form)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            if error.status == 403:
+                return None
+    return found
+
+
+def _use_claims(known: "list[Part]", jobs: list[Thing]) -> bool:
+    """Whether a pod of these uses a claim."""
+    from fairway.api.objects import PodObject
+    from fairway.api.volumes import claims_of
+
+    volumes = (it["spec"]["template"]["spec"].get("volumes") or () for it in jobs)
+    if any("persistentVolumeClaim" in one or "ephemeral" in one for them in volumes for one in them):
+        return True
+    templates = (podset.template for it in _workloads(known) for podset in it.spec.pod_sets)
+    pods = (it for it in known if isinstance(it, PodObject))
+    return any(any(claims_of(it)) for it in chain(templates, pods))
 
 
 def _alone(known: "list[Part]") -> "list[Part]":
@@ -162,24 +191,26 @@ def _workloads(known: "list[Part]") -> "list[WorkloadObject]":
     return [it for it in known if isinstance(it, WorkloadObject)]
 
 
-async def _jobs(client: Client, known: "list[Part]") -> list[tuple[Kind, Thing]]:
+async def _jobs(client: Client, known: "list[Part]") -> list[Thing]:
     """The Jobs for which no Workload stands yet; of thousands the others are not decoded."""
     stand = {
         (it.metadata.namespace, ref.name)
         for it in _workloads(known) for ref in it.metadata.owner_references if ref.kind == "Job"
     }  # fmt: skip
     jobs = await client.list(Selection(kinds.JOBS), msgspec.Raw)
-    return [(kinds.JOBS, msgspec.json.decode(raw)) for raw in jobs if not _stands(raw, stand)]
+    return [msgspec.json.decode(raw) for raw in jobs if not _stands(raw, stand)]
 
 
-def _world(client: Client, known: "list[Part]", more: list[tuple[Kind, Thing]]) -> "World":
-    """What is known, and more."""
+async def _world(client: Client, known: "list[Part]", jobs: list[Thing]) -> "World":
+    """What is known, with Jobs."""
     from fairway.api.quantities import Malformed
     from fairway.offline import read
 
-    things = ({**it, "apiVersion": of.group_version, "kind": of.name} for of, it in more)
+    storage = await _storage(client) if _use_claims(known, jobs) else []
+    things = ({**it, "apiVersion": kinds.JOBS.group_version, "kind": kinds.JOBS.name} for it in jobs)
     with told(Malformed):
-        return read([*known, *things], now=float(int(client.clock.now())), is_live=True)
+        now = float(int(client.clock.now()))
+        return read([*known, *(storage or ()), *things], now=now, is_live=True, has_storage=storage is not None)
 
 
 def _stands(job: msgspec.Raw, those: set[tuple[str, str]]) -> bool:

@@ -120,11 +120,12 @@ class Cluster:
 
 
 def read(
-    manifests: Iterable[object], *, everything: bool = False, now: float | None = None, is_live: bool = False
+    manifests: Iterable[object], *, everything: bool = False, now: float | None = None, is_live: bool = False,
+    has_storage: bool = True,
 ) -> World:
     """The World of these objects, as they are written or decoded already; raises Malformed. `everything`: pods and jobs
-    count that are not managed. `is_live`: claims are not known, and a workload with an ambiguous `after` waits instead
-    of raising."""
+    count that are not managed. `is_live`: a workload with an ambiguous `after` waits instead of raising. Without
+    `has_storage` claims are not known, and count for nothing."""
     said = [one if isinstance(one, Part) else cleaned(one) for one in manifests]
     cluster = Cluster()
     for one in said:
@@ -132,7 +133,7 @@ def read(
     nodes, pools = _nodes(cluster), cluster.each(types.NodePoolObject, queues.pool)
     known = _workloads(cluster, everything=everything)
     around = replace(_around(cluster), selected=frozenset(_selected(cluster, known.values())))
-    around = replace(around, storage=None) if is_live else around
+    around = replace(around, storage=None) if not has_storage else around
     aliases = {name: keys for name, keys in _aliases(known).items() if len(keys) == 1 or not is_live}
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
     written = cluster.parts[WorkloadObject]
