@@ -130,6 +130,24 @@ async def test_the_pod_that_fills_the_disk_is_deleted_and_work_goes_on(small_dis
     await down(folder, Clock())
 
 
+async def test_a_program_that_filled_the_disk_ends_with_its_own_exit_code(small_disk: Path):
+    folder = small_disk / "data"
+    await start(folder)
+    async with client_of(folder) as client:
+        await run_pod(client, f"until test -e {small_disk}/../go; do sleep 0.01; done; cat /dev/zero > output; exit 3")
+        fill(small_disk / "junk")
+        (small_disk.parent / "go").touch()
+        pod = await asyncio.wait_for(over(client, Ref(kinds.PODS, "a", "default")), 30)
+        assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    await down(folder, Clock())
+
+
+async def over(client: Client, pod: Ref) -> Any:
+    while (found := await client.get(pod))["status"]["phase"] not in ("Succeeded", "Failed"):
+        await asyncio.sleep(0.05)
+    return found
+
+
 async def test_up_on_a_full_disk_starts_again_or_says_so(small_disk: Path):
     folder = small_disk / "data"
     await start(folder)

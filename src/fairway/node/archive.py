@@ -143,9 +143,9 @@ def retire(attempt: Attempt) -> None:
 
 
 def _strip(run: Path) -> None:
-    """Removes the specification, which holds the environment, and the image of processes."""
+    """Removes the specification, which holds the environment, the image of processes, and what was kept in reserve."""
     shutil.rmtree(run / IMAGE, ignore_errors=True)
-    for file in (run / "spec", *run.glob(".spec.*")):
+    for file in (run / "spec", *run.glob(".spec.*"), *run.glob(".stop.*")):
         file.unlink(missing_ok=True)
 
 

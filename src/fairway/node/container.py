@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 
 from .containers.engine import contained, message_of
-from .draft import text_of, write_whole
+from .draft import keep_room, text_of, write_whole
 from .lock import holder
 from .pause.stand import ON_DISK, STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
@@ -97,9 +97,10 @@ def inspect(folder: Path) -> Attempt:
 
 
 def note_loss(folder: Path, now: float) -> None:
-    """Its shim ended at `now`, in seconds: kept where the shim itself could not say how."""
+    """Its shim ended at `now`, in seconds: kept where the shim could not say how. On a full disk the log tells."""
     if folder.exists() and not (folder / "exit").exists():
-        write_whole(folder / "lost", str(now).encode())
+        with suppress(OSError):
+            write_whole(folder / "lost", str(now).encode())
 
 
 def _lost_at(folder: Path) -> float:
@@ -129,6 +130,7 @@ def prepare(folder: Path, attempts: Sequence[Attempt], spec: dict[str, Any], *, 
         write_whole(place / "restarts", str(restarts).encode())
     spec["env"][MARK] = str(place)
     _open_message(place / "message", spec)
+    keep_room(place / "stop")
     write_whole(place / "spec", marshal.dumps(contained(spec, place)))
     return place
 

@@ -34,7 +34,7 @@ from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 
 FILE_BYTES, FILES = 10 << 20, 4
-PATH_BYTES = 4096
+PATH_BYTES = SPARE_BYTES = 4096
 PARTIAL_BYTES = 16 << 10
 DEATH_SIGNAL, SUBREAPER = 1, 36
 
@@ -162,6 +162,8 @@ def shim(folder, told):
         write(f"{folder}/started", str(begun), only=True)
     except (BlockingIOError, FileExistsError):
         return
+    with suppress(OSError):
+        keep_room(f"{folder}/exit")
     libc.prctl(SUBREAPER, 1, 0, 0, 0)
     with open(f"{folder}/spec", "rb") as file:
         spec = marshal.load(file)
@@ -216,14 +218,21 @@ def leave(cgroups):
 def write(path, text, only=False):
     """The whole file or none of it; with `only`, FileExistsError where there is one."""
     draft = f"{path}.{os.getpid()}"
-    file = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    os.write(file, text.encode())
+    file = os.open(draft, os.O_CREAT | os.O_WRONLY, 0o600)
+    os.ftruncate(file, os.write(file, text.encode()))
     os.close(file)
     try:
         (os.link if only else os.rename)(draft, path)
     finally:
         if only:
             os.unlink(draft)
+
+
+def keep_room(path):
+    """The draft of a file that is to be written, as large as it may become: its program may fill the disk."""
+    file = os.open(f"{path}.{os.getpid()}", os.O_CREAT | os.O_WRONLY, 0o600)
+    os.write(file, bytes(SPARE_BYTES))
+    os.close(file)
 
 
 def start(spec, wake, folder):
