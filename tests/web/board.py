@@ -60,14 +60,15 @@ def workload(key: str, queue: str, gpus: int = 1, **said: Any) -> Thing:
     container = {"name": "main", "image": "x", "resources": {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}}
     podset = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
     spec = {"queue": queue, "user": said.pop("user", "ann"), "podSets": [podset]} | said.pop("spec", {})
-    status = {"phase": "Pending", "position": 1} | said.pop("status", {})
+    own = said.pop("status", {})
+    status = {"phase": "Pending", "position": 1} | own
     if where := said.pop("at", ""):
         on, _, devices = where.removesuffix("]").partition("[")
         share = {"node": on, "count": 1} | ({"devices": [[int(it) for it in devices.split(",")]]} if devices else {})
         turned = {"status": "True", "reason": "x", "message": "", "lastTransitionTime": NOW}
         conditions = [{"type": it} | turned for it in ("Admitted", "Running")]
         admission = {"pool": "default", "podSets": [{"name": "main", "nodes": [share]}]}
-        status = {"phase": "Running", "attempt": 1, "conditions": conditions, "admission": admission}
+        status = {"phase": "Running", "attempt": 1, "conditions": conditions, "admission": admission} | own
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name.removeprefix("job-"), "uid": f"u-{name}"}
     meta = {"name": name, "namespace": space, "ownerReferences": [owner] if name.startswith("job-") else []}
     return {"kind": "Workload", "metadata": meta, "spec": spec, "status": status}

@@ -257,6 +257,14 @@ async def test_what_has_not_run_yet_names_no_attempt_and_no_use() -> None:
     assert "<dd>none yet</dd>" in waits and "<dd>failed: exit code 3</dd>" in failed and "GPU-hours used" not in failed
 
 
+async def test_an_elastic_workload_that_runs_says_why_it_does_not_grow() -> None:
+    short = {"reason": "NoRoom", "message": "waits to grow: needs 1 GPU; 1 is missing"}
+    it = workload("nlp/job-train", "nlp", 1, at="n1[0]", status=short)
+    async with board(node("n1"), queue("nlp"), it) as shown:
+        page = await shown.page("/workload/nlp/job-train")
+    assert "<dt>why it does not grow</dt><dd>NoRoom: needs 1 GPU; 1 is missing</dd>" in page
+
+
 async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     history = [{"time": "2026-11-23T11:00:00Z", "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})
