@@ -248,7 +248,7 @@ def listed(needs: dict[str, Fraction]) -> str:
 def amount(value: Fraction, resource: str) -> str:
     """`2 CPUs`, `0.5 GPU`, `4Gi memory`."""
     if resource == "memory":
-        for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
+        for suffix, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20)):
             if value >= size:
                 return f"{float(value / size):.4g}{suffix} memory"
     text = str(value) if value.denominator == 1 else f"{float(value):.3g}"
