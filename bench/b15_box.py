@@ -270,7 +270,7 @@ async def _after(it: Box, numbers: range) -> float:
     """MiB when so many jobs were submitted as fast as can be, have ended and are removed."""
     await it.submit(job(f"m-{n}", ["true"], "10m", ttlSecondsAfterFinished=0) for n in numbers)
     await until(lambda: _is_empty(it))
-    await it.rest()
+    await it.rest(seconds=15.0)  # until it has collected and given back what it can
     return it.memory()
 
 

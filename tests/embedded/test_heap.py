@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import platform
 from itertools import count
 
@@ -41,3 +42,26 @@ async def test_what_is_free_between_objects_that_stay_is_given_back() -> None:
     giving.cancel()
     for piece in pieces[::50]:
         libc.free(piece)
+
+
+async def test_what_refers_to_itself_is_collected_at_rest_after_many_writes() -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.itself = self
+
+    def left() -> int:
+        return sum(isinstance(one, Ring) for one in gc.get_objects())
+
+    gc.disable()
+    written = [0]
+    giving = asyncio.create_task(heap.give_back(Quick(), lambda: written[0]))
+    await asyncio.sleep(0.01)
+    Ring()
+    written[0] += heap.MANY - 1
+    await asyncio.sleep(0.1)
+    before = left()
+    written[0] += 1
+    await asyncio.sleep(0.1)
+    giving.cancel()
+    gc.enable()
+    assert (before, left()) == (1, 0)
