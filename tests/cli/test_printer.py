@@ -1,5 +1,6 @@
 """Logs where some nodes do not answer: what can be read is printed, what cannot is told."""
 
+import msgspec
 import pytest
 
 from fairway.cli.printer import Choice, Printer
@@ -46,3 +47,16 @@ async def test_a_log_that_is_refused_is_an_error() -> None:
 
     with pytest.raises(ApiError):
         await Printer(Client(transport, Clock()), WORKLOAD, Choice()).print(run(0, "n1"), last=1)
+
+
+async def test_a_log_that_is_followed_is_over_when_its_runs_are_forgotten(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    async def transport(request: Request) -> Response:
+        text = b"\x02\0\0\0\x0a6.1\nhello\n"
+        return Response(200, {}, text) if request.path.endswith("/log") else Response(404, {}, b"{}")
+
+    one = msgspec.structs.replace(run(0, "n1"), id="u/main/0")
+    printer = Printer(Client(transport, Clock()), WORKLOAD, Choice())
+    await printer.print(one, last=1, more=(("follow", "true"),))
+    assert capfdbinary.readouterr().out == b"hello\n"

@@ -92,22 +92,23 @@ class Printer:
         self._end(run.rank)
 
     async def _pieces(self, run: Run, more: Query) -> AsyncGenerator[bytes | Notice, None]:
-        """Its text; one that is followed goes on where it was cut until its program has ended, if the server can."""
-        place = Place()
+        """Its text. Where the server keeps runs, a log that is followed and was cut is asked for again, from where it
+        was cut, until its program has ended."""
+        place, goes_on = Place(), bool(more and run.id)
         while True:
             try:
                 async for piece in text_of(self.client, self.workload, run, (*self.choice.query, *more), place):
                     yield piece
             except ConnectionError:
-                if not (more and run.id):
+                if not goes_on:
                     raise
-            if not (more and run.id) or await self._has_ended(run):
+            if not goes_on or await self._has_ended(run):
                 return
             await self.client.clock.sleep(PAUSE_SECONDS)
 
     async def _has_ended(self, run: Run) -> bool:
         found = await kept(self.client, self.workload)
-        return all(it.id != run.id or it.finished is not None for it in found.items if found)
+        return found is None or all(it.id != run.id or it.finished is not None for it in found.items)
 
     def _miss(self, run: Run, error: ApiError | TimeoutError) -> None:
         """Says that the node of a run does not give its log; others may be read. Raises what the server refuses."""
