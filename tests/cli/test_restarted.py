@@ -25,8 +25,6 @@ AWAY = "== the server does not answer; this goes on when it is back, Ctrl-C ends
 BACK = "== the server is back\n"
 UP = ("up", "--detach", "--cpus", "4", "--fake-gpus", "2")
 COUNTS = "at=0; until test -e stop; do echo line $at; at=$((at + 1)); sleep 0.02; done; echo line $at; exit 7"
-
-
 Start = Callable[..., "Started"]
 
 

@@ -93,7 +93,7 @@ def sentence(verdict: Verdict, workload: Workload, queues: Queues) -> str:
             before = " or ".join(map(_called, workload.after))
             return f"not started: it comes after {before}, which failed"
         case Keep(short=(why, facts)):
-            return f"waits to grow: {waiting(Wait(verdict.workload, why, facts), workload, queues)}"
+            return f"{GROWS}{waiting(Wait(verdict.workload, why, facts), workload, queues)}"
         case Keep():
             return "runs"
 
@@ -194,6 +194,7 @@ def would_start(facts: Facts) -> list[str]:
 
 
 _KEPT = "room is kept for it from "
+GROWS = "waits to grow: "  # begins the message of one that runs
 _HEADS: Mapping[Reason, str] = {
     Reason.QUEUE_NOT_FOUND: "there is no queue {queue}",
     Reason.QUEUE_INVALID: "queue {queue} holds no workloads{rule}",

@@ -27,7 +27,7 @@ class Patient(Client):
                 answer = await super()._answer(request)
                 break
             except (ApiError, ConnectionError) as error:
-                if request.method != "GET" or not is_away(request, error):
+                if request.method != "GET" or not _is_away(request, error):
                     raise
                 self._wait(error)
             await self.clock.sleep(PAUSE_SECONDS)
@@ -45,7 +45,7 @@ class Patient(Client):
             raise Problem(f"no server for {AWAY_SECONDS:.0f} seconds: {error}", exit_code=1)
 
 
-def is_away(request: Request, error: ApiError | ConnectionError) -> bool:
-    """Whether there is no server, or one that stops; of a pod's log it may be the node that does not answer."""
+def _is_away(request: Request, error: ApiError | ConnectionError) -> bool:
+    """Whether no server answers, or one is just stopping. A 503 to a request for a pod's log is about its node."""
     is_of_node = request.path.startswith("/api/") and request.path.endswith("/log")
     return isinstance(error, ConnectionError) or (error.status == 503 and not is_of_node)

@@ -48,7 +48,6 @@ READ = (
     kinds.DISRUPTION_BUDGETS, kinds.PODS, kinds.WORKLOADS,
 )  # fmt: skip
 """All that decides but Jobs, and what pods with claims need."""
-STORAGE = (kinds.CLAIMS, kinds.VOLUMES, kinds.STORAGE_CLASSES)
 
 
 async def dry_run(client: Client, job: Thing, namespace: str) -> tuple[Thing, list[str]]:
@@ -150,28 +149,27 @@ def _forms(of: tuple[Kind, ...] = READ) -> "list[type[Part]]":
 async def _storage(client: Client) -> "list[Part] | None":
     """Claims, volumes and their classes; None where the user may not see all of them."""
     found: list[Part] = []
-    for kind, form in zip(STORAGE, _forms(STORAGE)):
+    for kind, form in zip(kinds.STORAGE, _forms(kinds.STORAGE)):
         try:
             found += await client.list(Selection(kind), form)
         except ApiError as error:
-            if error.status not in (403, 404):
-                raise
             if error.status == 403:
                 return None
+            if error.status != 404:
+                raise
     return found
 
 
 def _use_claims(known: "list[Part]", jobs: list[Thing]) -> bool:
-    """Whether a pod of these uses a claim."""
-    from fairway.api.objects import PodObject
+    """Whether a pod of these uses a claim; raises Malformed."""
+    from fairway.api.decode import cleaned, decode
+    from fairway.api.objects import PodObject, PodTemplate
     from fairway.api.volumes import claims_of
 
-    volumes = (it["spec"]["template"]["spec"].get("volumes") or () for it in jobs)
-    if any("persistentVolumeClaim" in one or "ephemeral" in one for them in volumes for one in them):
-        return True
-    templates = (podset.template for it in _workloads(known) for podset in it.spec.pod_sets)
     pods = (it for it in known if isinstance(it, PodObject))
-    return any(any(claims_of(it)) for it in chain(templates, pods))
+    written = (podset.template for it in _workloads(known) for podset in it.spec.pod_sets)
+    to_come = (decode(cleaned(it["spec"]["template"]), PodTemplate) for it in jobs)
+    return any(any(claims_of(it)) for it in chain(pods, written, to_come))
 
 
 def _alone(known: "list[Part]") -> "list[Part]":
@@ -206,9 +204,9 @@ async def _world(client: Client, known: "list[Part]", jobs: list[Thing]) -> "Wor
     from fairway.api.quantities import Malformed
     from fairway.offline import read
 
-    storage = await _storage(client) if _use_claims(known, jobs) else []
     things = ({**it, "apiVersion": kinds.JOBS.group_version, "kind": kinds.JOBS.name} for it in jobs)
     with told(Malformed):
+        storage = await _storage(client) if _use_claims(known, jobs) else []
         now = float(int(client.clock.now()))
         return read([*known, *(storage or ()), *things], now=now, is_live=True, has_storage=storage is not None)
 

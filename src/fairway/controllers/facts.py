@@ -40,7 +40,6 @@ from .view import View
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-STORAGE = (kinds.CLAIMS, kinds.VOLUMES, kinds.STORAGE_CLASSES)
 MOST_KNOWN = 4_096  # podsets that are remembered
 KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
     kinds.NODES: ("Node", nodes.node),
@@ -89,7 +88,7 @@ class Facts:
                 self._select(pods.selectable(pods.selector(seen.spec.selector)))
         elif group_kind(kind) in OWNERS or group_kind(kind) in GROUPS:
             self._stale.update(self.cases.moved(kind, seen))
-        elif kind in STORAGE:
+        elif kind in kinds.STORAGE:
             self._note_storage(kind, key, old, new)
         elif kind == kinds.WORKLOADS:
             self._stale.update({key}, self.names.note(key, old, new))

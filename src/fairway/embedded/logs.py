@@ -6,9 +6,10 @@
 
 The two of a Workload answer also when it is deleted, with what is kept of the latest one of that name. With
 `frames=true` a log is a sequence of frames, so that a reader can tell gaps from text: a byte, 0 for text and 1 for a
-sentence about a gap; the length, 4 bytes, the most significant first; then the content. With `after`, which is empty at
-first, text is 2: a line with the `after` of a request that goes on behind it, then the text. Who runs pods serves all
-this, through the Kubelet given to the server. Who reads a log in a pager may pause: no limit of time ends the stream.
+sentence about a gap; the length, 4 bytes, the most significant first; then the content. A request for one run may say
+`after`, empty the first time. Then the byte for text is 2, and its content begins with a line: the `after` that asks
+for what comes behind this text. Whatever runs pods serves all this, through the Kubelet given to the server. People may
+read a log in a pager and pause: no limit of time ends the stream.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -125,7 +126,7 @@ def _log_options(registry: Registry, call: Call) -> LogOptions:
 
 
 def _place(said: str | None) -> Place | None:
-    """Of `after`: empty at the beginning, else as it was told with some text."""
+    """What `after` means: empty the beginning, else the end of the text that it came with."""
     at, _, lines = (said or "0.0").partition(".")
     if not (at.isdecimal() and lines.isdecimal()) or len(at + lines) > MOST_DIGITS:
         raise bad_request(f"after: {said!r} is no place in a log; say what came with its text")
@@ -152,7 +153,7 @@ async def of_workload(registry: Registry, call: Call, kubelet: Kubelet | None) -
     assert kubelet is not None or not chosen
     if "run" not in call.query:
         options = replace(options, place=None)  # a place is in one log
-    form: Any = _placed if options.place else _frame if call.flag("frames") else _marked
+    form = _frame if call.flag("frames") or options.place else _marked
     return Response(200, _TEXT, _in_order(kubelet, chosen, options, form) if kubelet else b"", may_pause=True)
 
 
@@ -175,15 +176,12 @@ async def _in_order(kubelet: Kubelet, runs: list[Run], options: LogOptions, form
 
 
 def _frame(piece: Piece, place: Place | None) -> bytes:
-    return _framed(NOTICE, str(piece).encode()) if isinstance(piece, Gap) else _framed(TEXT, piece)
-
-
-def _placed(piece: Piece, place: Place) -> bytes:
-    is_gap = isinstance(piece, Gap)
-    return _frame(piece, place) if is_gap else _framed(PLACED, b"%d.%d\n%b" % (place.at, place.lines, piece))
-
-
-def _framed(kind: int, content: bytes) -> bytes:
+    if isinstance(piece, Gap):
+        kind, content = NOTICE, str(piece).encode()
+    elif place:
+        kind, content = PLACED, b"%d.%d\n%b" % (place.at, place.lines, piece)
+    else:
+        kind, content = TEXT, piece
     return bytes([kind]) + len(content).to_bytes(4, "big") + content
 
 

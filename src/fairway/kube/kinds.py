@@ -70,6 +70,7 @@ LEASES = Kind("Lease", "leases", "coordination.k8s.io/v1")
 CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUMES = Kind("PersistentVolume", "persistentvolumes", is_namespaced=False)
 STORAGE_CLASSES = Kind("StorageClass", "storageclasses", "storage.k8s.io/v1", is_namespaced=False)
+STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES)
 DISRUPTION_BUDGETS = Kind("PodDisruptionBudget", "poddisruptionbudgets", "policy/v1")
 MUTATING_WEBHOOKS = Kind(
     "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "admissionregistration.k8s.io/v1", False

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from fairway.api.conditions import GROWS
 from fairway.api.nodes import uses
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -35,7 +36,7 @@ def page(world: World, ask: Ask) -> Page:
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
         "starts": it.starts(ask.now), "uses": _uses(world, it), "ran": it.attained / HOUR,
-        "served": taken(world, ask.sight).get(it.key, ()),
+        "served": taken(world, ask.sight).get(it.key, ()), "grows": GROWS,
     }  # fmt: skip
     return drawn("workload", it.name, facts, {})
 
