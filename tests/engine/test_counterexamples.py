@@ -374,3 +374,13 @@ def test_a_parent_whose_quotas_are_of_no_pool_that_is_there_is_transparent() -> 
     standing = runs(taker, on("n1", 0, 1), admitted_at=0.0), runs(giver, on("n1", *range(2, 8)), admitted_at=0.0)
     _, said = decided(world(nodes=(node(gpus=8),), queues=queues, running=standing))
     assert said["w2"].after == (("main", 4),) and said["w1"].after == (("main", 4),)
+
+
+def test_a_slice_of_a_device_takes_nothing_of_whole_devices_that_are_reserved() -> None:
+    """A MIG profile counts in quotas as a part of a GPU, but is offered, and taken, beside whole ones."""
+    small = "nvidia.com/mig-1g.10gb"
+    both = replace(one := node(gpus=2), capacity=(*one.capacity, (small, 7)))
+    kept = Reservation("res", start=NOW - 600, duration=3600.0, pool="default", amount=((GPU, 4000),))
+    asks = work(gpus=0, pod={"requests": ((small, 1),)})
+    _, said = decided(world(asks, nodes=(both,), reservations=(kept,)))
+    assert isinstance(said["a"], Admit)

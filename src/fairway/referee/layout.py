@@ -175,11 +175,16 @@ class Layout:
         return {cell: sorted(takers) for cell, takers in sorted(found.items())}
 
     @cached_property
-    def counted(self) -> Columns:
-        """int64[form, resource]: what a form counts in quotas."""
+    def amounts(self) -> Columns:
+        """int64[form, resource]: what a form takes."""
         amounts = np.zeros((len(self.forms), self.needs.shape[1]), np.int64)
         np.add.at(amounts, self.form, self.needs[self.kind] * self.count[:, None])
-        return with_profiles(self.snapshot, amounts)
+        return amounts
+
+    @cached_property
+    def counted(self) -> Columns:
+        """int64[form, resource]: what a form counts in quotas."""
+        return with_profiles(self.snapshot, self.amounts.copy())
 
 
 def with_profiles(snapshot: Snapshot, amounts: Columns) -> Columns:

@@ -89,7 +89,7 @@ def reservations(view: PlanView) -> Found:
                 continue
             if item.admission.nodes.intersection(kept.nodes):
                 yield item.key, kept.name
-            part = Layout(view.snapshot, [item]).counted[0] if kept.amount and item.admission.pool == kept.pool else 0
+            part = Layout(view.snapshot, [item]).amounts[0] if kept.amount and item.admission.pool == kept.pool else 0
             if is_whole and ((room < 0) & (part > 0) & (amounts_of(view, kept) > 0)).any():
                 yield item.key, kept.name
 
@@ -124,7 +124,7 @@ def wanted(view: PlanView, kept: Reservation) -> Columns:
     items = [item for item in (*view.stands, *view.starts) if item.admission.pool == kept.pool
              and is_member(view, kept, item.workload) and (item.role != "stands" or item.key not in gone)]
     laid = Layout(view.snapshot, items)
-    used = laid.counted[laid.form_of].sum(axis=0) if items else 0
+    used = laid.amounts[laid.form_of].sum(axis=0) if items else 0
     return np.maximum(amounts_of(view, kept) - used, 0)
 
 
