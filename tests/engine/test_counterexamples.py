@@ -384,3 +384,13 @@ def test_a_slice_of_a_device_takes_nothing_of_whole_devices_that_are_reserved() 
     asks = work(gpus=0, pod={"requests": ((small, 1),)})
     _, said = decided(world(asks, nodes=(both,), reservations=(kept,)))
     assert isinstance(said["a"], Admit)
+
+
+def test_pods_that_leave_attract_others_and_are_none_to_their_spread() -> None:
+    """As in Kubernetes: the affinity of `a` sees both on n1, its spread sees none there."""
+    x = Expression("app", "In", ("x",))
+    looks = {"pod_affinity": (PodAffinity((x,), HOST),), "spread": (Spread(1, HOST, (x,)),)}
+    gone = work("v", gpus=0, count=2, pod={"labels": (("app", "x"),)})
+    leaving = runs(gone, on("n1", count=2), is_leaving=True, leaving_since=NOW - 5)
+    _, said = decided(world(work(gpus=0, pod=looks), nodes=(node("n1"), node("n2")), running=(leaving,)))
+    assert said["a"].admission.nodes == {"n1"}

@@ -19,9 +19,9 @@ APART = "host port", "anti-affinity", "claim"
 
 
 def neighbours(view: PlanView) -> Found:
-    """Those that leave may have been seen beside a pod or not: both pass, but what starts waits for what it cannot
-    bear. Spread binds what comes, so those that move may come later; what grows pod by pod may come behind any that
-    grows."""
+    """Those that leave may have been seen beside a pod or not, or by affinity alone, as in Kubernetes: all pass, but
+    what starts waits for what it cannot bear. Spread binds what comes, so those that move may come later; what grows
+    pod by pod may come behind any that grows."""
     if not view.snapshot.is_social:
         return
     company = AffinityRules(view)
@@ -42,6 +42,7 @@ def neighbours(view: PlanView) -> Found:
             alone[kind] += pods[kind]
             seen = [stays, stays + going, alone, alone + going, *([] if turn < len(cores) else [whole, whole + going])]
             why = [company.disturbed(counts, kind, item.admission.pool, row) for counts in seen]
+            why.append(company.disturbed(stays + going, kind, item.admission.pool, row, going))
             if why[0] == "spread":
                 why.append(company.disturbed(stays - moved, kind, item.admission.pool, row))
             closely = [company.disturbed(one + unnamed, kind, item.admission.pool, row) in APART for one in seen]
@@ -88,8 +89,9 @@ class AffinityRules:
                 found[labels[key]] = found.get(labels[key], 0) + count
         return found
 
-    def disturbed(self, counts: Columns, kind: int, pool: str, row: int) -> str:
-        """What a pod that stands on a node, and is counted there, could not bear beside it."""
+    def disturbed(self, counts: Columns, kind: int, pool: str, row: int, going: Columns | int = 0) -> str:
+        """What a pod that stands on a node, and is counted there, could not bear beside it. `going`: those of `counts`
+        that are none to its spread."""
         pod, here = self.classes[kind], self.labels[row].get
         for at, other in enumerate(self.classes):
             if counts[at, row] > (at == kind) and clash(pod, other):
@@ -107,7 +109,8 @@ class AffinityRules:
         is_first = own and placed <= 1  # the pod itself is counted
         if any(here(key) is None or self.beside(friends, key)[here(key)] <= (own and not is_first) for key in near):
             return "affinity"
-        return "spread" if any(one.hard and self.is_lopsided(counts, pod, pool, row, one) for one in pod.spread) else ""
+        hard = [one for one in pod.spread if one.hard]
+        return "spread" if any(self.is_lopsided(counts - going, pod, pool, row, one) for one in hard) else ""
 
     def is_lopsided(self, counts: Columns, pod: PodClass, pool: str, row: int, spread: Spread) -> bool:
         """Whether the node's domain has too many more than the emptiest of those that count: with the keys of all hard
