@@ -42,18 +42,19 @@ def test_what_a_decision_made_of_a_long_line_is_gone_with_its_plan() -> None:
 
 leaves = some.lists(some.tuples(some.sampled_from(["", "p", "s"]), some.sampled_from([None, 0, 2, 5]),
                                 some.sampled_from([None, 7, 40]), some.integers(0, 1)), min_size=1, max_size=5)
-lines = some.lists(some.tuples(some.integers(0, 4), some.sampled_from([1, 1, 1, 2])), min_size=20, max_size=120)
+lines = some.lists(some.tuples(some.integers(0, 4), some.sampled_from([1, 1, 1, 2]), some.integers(0, 1)),
+                   min_size=20, max_size=120)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)
 @given(leaves=leaves, lines=lines)
 def test_a_batch_starts_what_would_be_started_one_after_the_other(leaves, lines) -> None:
-    """`turns` decides one workload after the other."""
+    """`turns` decides one workload after the other. No queue governs CPUs: what asks for some weighs as much."""
     parents = queue("p", 6), queue("s", None, 20)
     queues = [queue(f"q{at}", owed, most, parent=parent, priority=priority)
               for at, (parent, owed, most, priority) in enumerate(leaves)]
-    jobs = [job(f"j{at:03d}", f"q{which % len(queues)}", gpus=gpus, submitted=at // 3)
-            for at, (which, gpus) in enumerate(sorted(lines, key=lambda one: one[1]))]
+    jobs = [job(f"j{at:03d}", f"q{which % len(queues)}", gpus=gpus, cpu=cpus, submitted=at // 3)
+            for at, (which, gpus, cpus) in enumerate(sorted(lines, key=lambda one: one[1]))]
     snapshot = snapshot_of(world(*(node(f"n{at}", 4) for at in range(20)), *parents, *queues, *jobs))
     plan = decide(snapshot, FAIRWAY)
     assert not check(snapshot, plan)

@@ -1,9 +1,9 @@
 """A batch: workloads of one pod that come next, started in one go in idle room.
 
 What it means is `admit`, one workload after the other. The difference, for speed: what comes next is known beforehand
-where only one queue has workloads left, and where those of all queues are alike: starts alike only make the key of a
-queue larger, so their order is a merge, sorted at once. Limits are summed up, and the places of workloads alike are a
-list. A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
+where only one queue has workloads left, and where all ask for the same of what is governed: such starts only make the
+key of a queue larger, so their order is a merge, sorted at once. Limits are summed up, and likes take places in a row.
+A batch ends where what comes next is not known, at a limit, and where the room ends; there `admit` decides.
 """
 
 from collections import Counter, defaultdict
@@ -24,10 +24,8 @@ from .scoring import Values
 
 FEWEST_STARTS, MOST_STARTS, MOST_AHEAD = 8, 256, 4096
 """Starts in a row behind which a batch is tried, at first and at most, and workloads of a queue in it."""
-SAME_START = attrgetter(
-    "queue", "preemptible", "is_active", "pools", "excluded_nodes", "backs_off_until", "after", "gates", "kind",
-    "topology", "paused")
-"""What a start in idle room that is not kept depends on, beside the podsets."""
+SAME_START = attrgetter("excluded_nodes", "kind", "topology", "paused")
+"""What the start of a simple workload in idle room that is not kept depends on, beside its queue and podsets."""
 
 
 def is_simple(workload: Workload, cycle: Cycle) -> bool:
@@ -44,6 +42,8 @@ class Batch:
     def __init__(self, cycle: Cycle, order: Order) -> None:
         self.cycle, self.order = cycle, order
         self.row, self.enough, self.leaves = 0, FEWEST_STARTS, list[tuple[QueueNode, PendingQueue, int]]()
+        accounts = (one for branch in cycle.tree.branches.values() for one in branch.accounts.values())
+        self.governed = {resource for one in accounts for resource in one.resources}
 
     def follow(self, first: Workload) -> None:
         """Start what comes next, if there have been enough."""
@@ -100,21 +100,27 @@ class Batch:
         return (merged[: min(last) + 1], True) if last else (merged, False)
 
     def _like(self, node: QueueNode, line: PendingQueue, *, is_alone: bool) -> tuple[Rows, bool]:
-        """A leaf, as often as its next are like the first, or, if it is alone, of single pods at least; whether others
-        come behind."""
-        at, count, podsets, blocked = line.at + (node.head is self.first), 0, self.first.podsets, line.blocked
-        alike, simple = (node.branch and node.branch.queue.name, *SAME_START(self.first)[1:]), dict[int, bool]()
+        """A leaf, as often as its next start as the first did; whether others come behind."""
+        at, count, queue = line.at + (node.head is self.first), 0, node.branch and node.branch.queue.name
+        comes = dict.fromkeys(line.blocked, False)  # by what is alike; below 0, what sets conditions, are not
         for one, like in zip(islice(line.waiting, at, at + MOST_AHEAD), islice(line.likes, at, None)):
-            if SAME_START(one) != alike or abs(like) in blocked:
-                break
-            if (key := id(one.podsets)) not in simple:
-                is_open = is_simple(one, self.cycle) and self.cycle.pools_of(one) == self.pools
-                simple[key] = is_open and (is_alone or one.podsets is podsets)
-            if not simple[key]:
+            if like not in comes:
+                comes[like] = like > 0 and self._comes(one, is_alone=is_alone)
+            if not comes[like] or one.queue != queue:
                 break
             count += 1
         self.leaves.append((node, line, at))
         return np.full(count, len(self.leaves) - 1), at + count < line.count
+
+    def _comes(self, one: Workload, *, is_alone: bool) -> bool:
+        """Whether it starts as the first did, and weighs as much in queues."""
+        is_open = is_simple(one, self.cycle) and self.cycle.pools_of(one) == self.pools
+        is_like = SAME_START(one) == SAME_START(self.first)
+        return is_open and is_like and (is_alone or self._weight(one) == self._weight(self.first))
+
+    def _weight(self, one: Workload) -> list[int]:
+        asked = self.cycle.asked(one, self.pools[0])
+        return [asked.get(resource, 0) for resource in self.governed]
 
     def _within_limits(self, workloads: list[Workload]) -> int:
         """How many of these, from the first on, no limit forbids."""

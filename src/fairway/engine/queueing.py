@@ -161,8 +161,8 @@ def is_aged(workload: Workload, tree: QueueTree) -> bool:
 
 
 ALIKE = attrgetter(
-    "priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace", "gates", "paused"
-)
+    "priority", "preemptible", "pools", "excluded_nodes", "time_limit", "expected_runtime", "grace", "gates", "paused",
+    "kind")
 
 
 class PendingQueue:
@@ -243,21 +243,18 @@ def numbered(name: str, line: list[Workload], memo: Memo, *, is_learned: bool) -
     """For each in the line of this leaf a number that it shares with its likes; negative where it sets a condition of
     its own on when it starts. They are kept from cycle to cycle by the identity of the workload, which is kept with
     them. `is_learned`: names matter, since runtimes were learned by name."""
-    known = memo.of(Named) if is_learned else memo.of(Unnamed)
-    last, key = memo.of(LastLikes), (name, is_learned)
-    before, numbers = last.get(key, ([], []))
+    known: ByWorkload[int, tuple[Workload, int]] = memo.of(Named) if is_learned else memo.of(Unnamed)
+    last, key, numbers = memo.of(LastLikes), (name, is_learned), memo.of(EquivalenceNumbers)
+    before, were = last.get(key, ([], []))
     same = len(before) if line[: len(before)] == before else 0  # most often it is what it was, and some more behind
-    found = numbers[:same] + [(known.get(id(one)) or _found(one, known, memo))[1] for one in line[same:]]
+    for one in line[same:]:
+        if id(one) not in known:
+            named = (one.user, job_family(one.name)) if is_learned else ()
+            number = numbers.setdefault((id(one.podsets), id(one.topology), ALIKE(one), named), len(numbers) + 1)
+            is_plain = not (one.backs_off_until or one.after) and one.is_active
+            known[id(one)] = one, number if is_plain else -number
+    found = were[:same] + [known[id(one)][1] for one in line[same:]]
     last[key] = line, found
-    return found
-
-
-def _found(one: Workload, known: ByWorkload[int, tuple[Workload, int]], memo: Memo) -> tuple[Workload, int]:
-    numbers, is_learned = memo.of(EquivalenceNumbers), isinstance(known, Named)
-    like = id(one.podsets), id(one.topology), ALIKE(one), (one.user, job_family(one.name)) if is_learned else ()
-    number = numbers.setdefault(like, len(numbers) + 1)
-    is_plain = not (one.backs_off_until or one.after) and one.is_active
-    known[id(one)] = found = one, number if is_plain else -number
     return found
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -50,7 +50,7 @@ HARDEST = Workload("", "", (), priority=NEVER.amount, preemptible=False, time_li
 
 
 def doors(view: PlanView) -> Found:
-    is_odd = not open_queues(view).issuperset(item[0].queue for item in view.starts)
+    is_odd = not open_queues(view).issuperset(map(attrgetter("queue"), map(itemgetter(0), view.starts)))
     is_odd |= any(podset.pod.unready for podset in chain(*view.laid.podsets))
     for item in view.starts if is_odd else view.special:
         if item.role == "new" and (why := refusal(view, item[0]) or ("" if item[0].is_active else "inactive")):
