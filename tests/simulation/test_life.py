@@ -198,6 +198,25 @@ def test_a_group_of_bare_pods_starts_whole() -> None:
     assert play(story, node("n1")) == ([], "Succeeded", 3)
 
 
+def test_the_manifests_of_a_group_are_read_in_one_request() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def story(world: World) -> None:
+        async def noted(request: Request) -> Response:
+            if request.method == "GET" and "/namespaces/" in request.path and "/pods" in request.path:
+                asked.append((request.path.rpartition("/")[2], dict(request.query).get("labelSelector", "")))
+            return await world.server.handle(request)
+
+        await world.crash()
+        world.start(noted)
+        group = {"labels": {"fairway.dev/group": "g", "fairway.dev/group-size": "3"}}
+        await world.apply(*(pod(f"g-{at}", cpu="1", **group) for at in range(3)))
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+
+    play(story, node("n1"))
+    assert asked == [("pods", "fairway.dev/group=g")]
+
+
 def test_a_queue_that_is_seen_just_after_its_first_workloads_is_not_told_to_be_missing() -> None:
     async def story(world: World) -> list[str]:
         for kind in ("late", "never"):

@@ -27,6 +27,7 @@ from fairway.api.names import gathering, size_of
 from fairway.api.objects import (
     ACTIVE,
     GATE,
+    GROUP_NAME,
     GROUP_SIZE,
     IDLE_SINCE,
     INDEX,
@@ -43,7 +44,7 @@ from fairway.api.types import PodSetSpec, WorkloadObject
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.events import About
-from fairway.kube.kinds import Kind, Ref
+from fairway.kube.kinds import Kind, Ref, Selection
 
 from .bind import holds_room, is_over, ref_of, remove
 from .status import holds
@@ -353,8 +354,14 @@ Owner = JobOwner | KindOwner | PodsOwner
 
 
 async def keep(client: Client, pods: Sequence[PodObject]) -> str:
-    """The manifests of bare pods, to make them again from: read whole, since what we decode is a part of them."""
-    found = [_manifest(await client.get(ref_of(pod))) for pod in sorted(pods, key=lambda pod: pod.metadata.name)]
+    """The manifests of bare pods, to make them again from: read whole, since what we decode is a part of them, and at
+    once where a label tells their group."""
+    whole, first = dict[str, dict[str, Any]](), pods[0].metadata
+    if group := first.labels.get(GROUP_NAME):
+        alike = Selection(kinds.PODS, first.namespace, f"{GROUP_NAME}={group}")
+        whole = {one["metadata"]["uid"]: one for one in await client.list(alike)}
+    ordered = sorted(pods, key=lambda pod: pod.metadata.name)
+    found = [_manifest(whole.get(pod.metadata.uid) or await client.get(ref_of(pod))) for pod in ordered]
     return base64.b64encode(zlib.compress(msgspec.json.encode(found), 9)).decode()
 
 
