@@ -2,7 +2,9 @@
 
 import asyncio
 
-from fairway.kube.turnstile import Turnstile
+import pytest
+
+from fairway.kube.turnstile import AT_ONCE, Turnstile, side_by_side
 
 
 async def enter(gate: Turnstile, name: str, rank: float, order: list[str], leave: asyncio.Event) -> None:
@@ -54,3 +56,33 @@ async def test_one_that_is_let_in_as_it_gives_up_makes_room_for_the_next() -> No
     assert order == ["y"]
     waiting[1].cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_side_by_side_no_more_than_so_many_are_under_way() -> None:
+    under_way, most, done = 0, 0, list[int]()
+
+    async def one(number: int) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        done.append(number)
+
+    await side_by_side(one(number) for number in range(3 * AT_ONCE))
+    assert most == AT_ONCE
+    assert sorted(done) == list(range(3 * AT_ONCE))
+
+
+async def test_after_a_failure_nothing_more_is_begun_and_what_was_under_way_ends_first() -> None:
+    ended = list[int]()
+
+    async def one(number: int) -> None:
+        if number == 1:
+            raise ValueError("the second")
+        await settled()
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="the second"):
+        await side_by_side(one(number) for number in range(3 * AT_ONCE))
+    assert ended == [0]

@@ -40,6 +40,7 @@ from fairway.engine import Admission, NodeShare, PodSetPlacement, Workload
 from fairway.kube import kinds
 from fairway.kube.client import STRATEGIC, Client
 from fairway.kube.kinds import Ref
+from fairway.kube.turnstile import side_by_side
 
 RANKS = ("training.kubeflow.org/replica-index", "volcano.sh/task-index", "ray.io/replica-host-index")
 """Labels of pods by which operators number those that are alike."""
@@ -243,19 +244,23 @@ def ref_of(pod: PodObject) -> Ref:
 
 async def remove(client: Client, pods: Iterable[PodObject]) -> None:
     """Those that are not going already, as they were seen: one that has ended meanwhile stays."""
-    for pod in pods:
-        if pod.metadata.deletion_timestamp is None:
-            await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
+    await side_by_side(remove_one(client, pod) for pod in pods if pod.metadata.deletion_timestamp is None)
+
+
+async def remove_one(client: Client, pod: PodObject) -> None:
+    await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
 
 
 async def take_back(client: Client, pods: Iterable[PodObject], workload: str, found_by: Iterable[str] = ()) -> None:
     """Removes surplus pods of a Workload. Their Job counts no failure of them; what else owns them hears that they go
     for the cluster's sake. `found_by`: as of `release`."""
-    for pod in pods:
-        if pod.metadata.deletion_timestamp is None:
-            await release(client, pod, workload, found_by)
-            await _disrupt(client, pod)
-            await client.delete(ref_of(pod), uid=pod.metadata.uid)
+
+    async def one(pod: PodObject) -> None:
+        await release(client, pod, workload, found_by)
+        await _disrupt(client, pod)
+        await client.delete(ref_of(pod), uid=pod.metadata.uid)
+
+    await side_by_side(one(pod) for pod in pods if pod.metadata.deletion_timestamp is None)
 
 
 async def release(client: Client, pod: PodObject, workload: str, found_by: Iterable[str] = ()) -> None:

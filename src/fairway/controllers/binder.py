@@ -15,13 +15,11 @@ from fairway.api.workloads import key_of
 from fairway.engine import Admission
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
-from fairway.kube.turnstile import Turnstile
+from fairway.kube.turnstile import AT_ONCE, Turnstile
 
 from .bind import Place, bind, places, ref_of
 from .means import AGAIN_SECONDS, Means
 from .storage import Storage
-
-AT_ONCE = 64
 
 
 class Binder:

@@ -45,8 +45,9 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.events import About
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.turnstile import side_by_side
 
-from .bind import holds_room, is_over, ref_of, remove
+from .bind import holds_room, is_over, ref_of, remove, remove_one
 from .status import holds
 
 Written = dict[str, Any] | None  # an owner as it is once it was stopped or started; None: nothing was written
@@ -339,9 +340,9 @@ class PodsOwner:
 
     async def stop(self, client: Client) -> None:
         """The pods that have a node go, as they were seen: what has ended meanwhile is looked at again."""
-        for pod in self.pods:
-            if pod.spec.node_name and (is_over(pod) or pod.metadata.deletion_timestamp is None):
-                await client.delete(ref_of(pod), uid=pod.metadata.uid, version=pod.metadata.resource_version)
+        placed = (pod for pod in self.pods if pod.spec.node_name)
+        going = (pod for pod in placed if is_over(pod) or pod.metadata.deletion_timestamp is None)
+        await side_by_side(remove_one(client, pod) for pod in going)
 
     async def start(self, client: Client) -> None:
         """Its pods start when they are bound."""
@@ -394,6 +395,5 @@ async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObj
             ACTIVE: str(workload.spec.active).lower(), PAUSED: str(workload.spec.paused).lower()
         }  # fmt: skip
     missing = [one for one in manifests if one["metadata"]["name"] not in there]
-    for one in missing:
-        await client.ensure(kinds.PODS, one)
+    await side_by_side(client.ensure(kinds.PODS, one) for one in missing)
     return not missing

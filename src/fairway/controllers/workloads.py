@@ -48,6 +48,7 @@ from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacem
 from fairway.kube import kinds
 from fairway.kube.events import About
 from fairway.kube.kinds import Selection, ref
+from fairway.kube.turnstile import side_by_side
 
 from . import status as life
 from .bind import (
@@ -462,14 +463,12 @@ class Life:
     async def _stop(self, case: Case, owner: Owner) -> None:
         """A Job with rules for failures loses its pods first: its controller judges by their exit codes those that it
         takes away, too."""
-        judged: list[PodObject] = []
+        judged, client, name = list[PodObject](), self.means.client, case.key.partition("/")[2]
         if isinstance(owner, JobOwner) and owner.job.spec.pod_failure_policy and not owner.is_off():
             judged = [pod for pod in case.pods if holds_room(pod) and pod.metadata.deletion_timestamp is None]
-            for pod in judged:
-                await release(self.means.client, pod, case.key.partition("/")[2], owner.found_by())
-        self._note_written(case.key, await owner.stop(self.means.client))
-        for pod in judged:
-            await self.means.client.delete(ref_of(pod), uid=pod.metadata.uid)
+            await side_by_side(release(client, pod, name, owner.found_by()) for pod in judged)
+        self._note_written(case.key, await owner.stop(client))
+        await side_by_side(client.delete(ref_of(pod), uid=pod.metadata.uid) for pod in judged)
 
     def _lingering(self, pods: Iterable[PodObject]) -> list[float | None]:
         """When each of these pods that is not gone counts as gone; None: when it is gone."""

@@ -22,13 +22,14 @@ from fairway.kube.client import STRATEGIC, ApiError, Client
 from fairway.kube.events import About, Events
 from fairway.kube.informer import Informer
 from fairway.kube.kinds import Ref, Selection, ref
+from fairway.kube.turnstile import side_by_side
 
 from .jobstatus import Step, failures, is_minor, settle
 from .jobtypes import FAILURES, FINALIZER, Job, JobStatus, Pod, letters
 
 ASSUMED_SECONDS = 30.0
 BATCH_SECONDS = 2.0
-AT_ONCE, MOST_MADE = 64, 500  # writes at once; pods of a Job that are made before it is looked at again
+MOST_MADE = 500  # pods of a Job that are made before it is looked at again
 FEW, SECONDS_PER_POD = 32, 1e-4
 ABSENT = {field.encode_name: None for field in structs.fields(JobStatus)}
 
@@ -144,11 +145,11 @@ class Jobs:
 
     async def _change(self, key: str, job: Job, step: Step) -> None:
         await self._release(key, [pod for pod in step.remove if pod.is_tracked])
-        await _each([self._delete(key, job, pod) for pod in (*step.remove, *step.stop)])
+        await side_by_side(self._delete(key, job, pod) for pod in (*step.remove, *step.stop))
         taken = {pod.metadata.name for pod in self._pods(key)}
         times = failures(job, self._own(key, job)) if job.spec.backoff_limit_per_index is not None else None
         new = [_pod(job, index, taken, times) for index in step.create[:MOST_MADE]]
-        await _each([self._create(key, job, pod) for pod in new])
+        await side_by_side(self._create(key, job, pod) for pod in new)
 
     async def _delete(self, key: str, job: Job, pod: Pod) -> None:
         await self.client.delete(_ref(pod), uid=pod.metadata.uid)
@@ -171,7 +172,7 @@ class Jobs:
         self._assume(key, msgspec.convert(made, Pod))
 
     async def _release(self, key: str, pods: tuple[Pod, ...] | list[Pod]) -> None:
-        await _each([self._release_one(key, pod) for pod in pods])
+        await side_by_side(self._release_one(key, pod) for pod in pods)
 
     async def _release_one(self, key: str, pod: Pod) -> None:
         meta = {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
@@ -197,16 +198,6 @@ class Jobs:
                 reason = "Resumed" if condition.reason == "JobResumed" else reason
                 message = "Job completed" if reason == "Completed" else condition.message
                 self.events.tell(_about(job), reason, message, is_warning=condition.type == "Failed")
-
-
-async def _each(work: list[Any]) -> None:
-    """All of it, so many at once; the first error is raised when its part is done."""
-    for start in range(0, len(work), AT_ONCE):
-        for outcome in await asyncio.gather(*work[start : start + AT_ONCE], return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                for rest in work[start + AT_ONCE :]:
-                    rest.close()
-                raise outcome
 
 
 def _key(namespace: str, name: str) -> str:

@@ -7,7 +7,6 @@ taken again. A kind without a single object costs a watch and no more: its child
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -28,7 +27,7 @@ STATEFUL_SETS = Kind("StatefulSet", "statefulsets", "apps/v1")
 REVISIONS = Kind("ControllerRevision", "controllerrevisions", "apps/v1")
 CRON_JOBS = Kind("CronJob", "cronjobs", "batch/v1")
 
-AT_ONCE, BURST = 32, 500  # writes side by side; objects made in one turn
+BURST = 500  # objects made in one turn
 Thing = dict[str, Any]
 
 
@@ -150,19 +149,6 @@ class Control(Generic[C]):
 
 def _is_going(seen: Child | None, uid: str) -> bool:
     return seen is None or seen.metadata.uid != uid or seen.metadata.deletion_timestamp is not None
-
-
-async def together(work: Iterable[Awaitable[None]]) -> None:
-    """All of it, some at once; the first error is raised when all have ended."""
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def one(each: Awaitable[None]) -> None:
-        async with gate:
-            await each
-
-    for outcome in await asyncio.gather(*map(one, work), return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
 
 
 def fingerprint(template: Thing) -> str:

@@ -8,8 +8,9 @@ cluster was down, the CronJob suspended) only the last is made good, within `sta
 from fairway.api.quantities import time, time_text
 from fairway.kube import kinds
 from fairway.kube.client import Client
+from fairway.kube.turnstile import side_by_side
 
-from .control import CRON_JOBS, Control, Object, Thing, together
+from .control import CRON_JOBS, Control, Object, Thing
 from .schedule import moments
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -59,7 +60,7 @@ class CronJobs(Control[Object]):
                       "policy is Forbid")
             return False
         if policy == "Replace":
-            await together(self.unmake(one, job) for job in active)
+            await side_by_side(self.unmake(one, job) for job in active)
         await self.make(one, _job(one, last))
         return True
 
@@ -68,7 +69,7 @@ class CronJobs(Control[Object]):
         for state, field, usual in (("Complete", "successfulJobsHistoryLimit", SUCCESSFUL),
                                     ("Failed", "failedJobsHistoryLimit", FAILED)):
             own = sorted((job for job in ended if _ended(job) == state), key=_made)
-            await together(self.unmake(one, job) for job in own[: max(0, len(own) - one.spec.get(field, usual))])
+            await side_by_side(self.unmake(one, job) for job in own[: max(0, len(own) - one.spec.get(field, usual))])
 
 
 def _made(job: Object) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from fairway.api.quantities import time, time_text
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref
+from fairway.kube.turnstile import side_by_side
 
-from .control import DEPLOYMENTS, REPLICA_SETS, Control, Object, Thing, fingerprint, share, together
+from .control import DEPLOYMENTS, REPLICA_SETS, Control, Object, Thing, fingerprint, share
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -124,7 +125,7 @@ class Deployments(Control[Object]):
         elif it.new:
             await self._revise(it)
             await self._scale(one, it.new, size)
-        await together(self._scale(one, each, count) for each, count in zip(it.old, others))
+        await side_by_side(self._scale(one, each, count) for each, count in zip(it.old, others))
         it = _rollout(one, list(self._of[one.metadata.uid].values()))
         if it.is_done:
             await self._forget(it)
@@ -157,7 +158,7 @@ class Deployments(Control[Object]):
     async def _forget(self, it: Rollout) -> None:
         empty = [each for each in it.old if not _size(each) and not _there(each)]
         most = it.one.spec.get("revisionHistoryLimit", HISTORY)
-        await together(self.unmake(it.one, each) for each in empty[: max(0, len(empty) - most)])
+        await side_by_side(self.unmake(it.one, each) for each in empty[: max(0, len(empty) - most)])
 
     def _ref(self, each: Object) -> Ref:
         return Ref(REPLICA_SETS, each.metadata.name, each.metadata.namespace)

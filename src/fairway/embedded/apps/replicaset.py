@@ -10,8 +10,9 @@ from fairway.api.quantities import time
 from fairway.embedded.jobtypes import Pod
 from fairway.kube import kinds
 from fairway.kube.client import Client
+from fairway.kube.turnstile import side_by_side
 
-from .control import BURST, REPLICA_SETS, Control, Object, Thing, together
+from .control import BURST, REPLICA_SETS, Control, Object, Thing
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -27,8 +28,8 @@ class ReplicaSets(Control[Pod]):
         missing = one.spec.get("replicas", 1) - len(alive)
         if missing:
             surplus = sorted(alive, key=_worth)[:-missing] if missing < 0 else []
-            await together([*(self.unmake(one, pod) for pod in surplus),
-                            *(self.make(one, _pod(one)) for _ in range(min(missing, BURST)))])
+            await side_by_side([*(self.unmake(one, pod) for pod in surplus),
+                                *(self.make(one, _pod(one)) for _ in range(min(missing, BURST)))])
             alive = [pod for pod in self._of[one.metadata.uid].values() if not pod.is_over]
         counted, again = tally(one, alive, self.clock.now())
         full = sum(one.spec["template"]["metadata"]["labels"].items() <= pod.metadata.labels.items() for pod in alive)

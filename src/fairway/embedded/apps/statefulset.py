@@ -15,8 +15,9 @@ from fairway.embedded.jobtypes import Pod
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.turnstile import side_by_side
 
-from .control import BURST, REVISIONS, STATEFUL_SETS, Control, Object, Thing, fingerprint, together
+from .control import BURST, REVISIONS, STATEFUL_SETS, Control, Object, Thing, fingerprint
 from .replicaset import ready_since, tally
 
 REVISION, INDEX = "controller-revision-hash", "apps.kubernetes.io/pod-index"
@@ -124,8 +125,8 @@ class StatefulSets(Control[Pod]):
             await self._record(it)
             return self.clock.now()
         make, take = due(it)
-        await together([*(self.make(one, _pod(it, number)) for number in make),
-                        *(self.unmake(one, pod) for pod in take)])
+        await side_by_side([*(self.make(one, _pod(it, number)) for number in make),
+                            *(self.unmake(one, pod) for pod in take)])
         pods = _numbered(one, list(self._of[one.metadata.uid].values()))
         status, again = _status(Stateful(one, pods, it.revisions, it.now))
         await self.show(one, status)
