@@ -394,3 +394,27 @@ def test_pods_that_leave_attract_others_and_are_none_to_their_spread() -> None:
     leaving = runs(gone, on("n1", count=2), is_leaving=True, leaving_since=NOW - 5)
     _, said = decided(world(work(gpus=0, pod=looks), nodes=(node("n1"), node("n2")), running=(leaving,)))
     assert said["a"].admission.nodes == {"n1"}
+
+
+def test_what_no_node_could_hold_leaves_the_tries_for_a_hold_to_others() -> None:
+    """As many as are tried in a cycle ask for more than a node has."""
+    ending = runs(work("e", "r", time_limit=90_300.0, preemptible=False), on("n1", 0))
+    vast = [work(f"x{at}", gpus=5 + at, submitted=NOW - 200) for at in range(64)]
+    queues = (Queue("q", quotas=gpus(0)), Queue("r", quotas=gpus(4)))
+    _, said = decided(world(*vast, work("b", gpus=4), nodes=(node(),), running=(ending,), queues=queues))
+    assert said["b"].starts_at == NOW + 300
+
+
+def test_a_hold_is_on_nodes_where_all_that_runs_will_end() -> None:
+    """In sum there is room for two pods after 200 seconds; on `n1` it is never free."""
+    stays = {"queue": "r", "preemptible": False}
+    endless = runs(work("v", **stays), on("n1", 0))
+    short = runs(work("s", gpus=3, time_limit=90_200.0, **stays), on("n1", (1, 2, 3)))
+    long = runs(work("l", gpus=3, time_limit=90_300.0, **stays), on("n2", (0, 1, 2)))
+    nodes, running = (node("n1"), node("n2")), (endless, short, long)
+    queues = (Queue("q", quotas=gpus(0)), Queue("r", quotas=gpus(8)))
+    _, said = decided(world(work("b", gpus=4), nodes=nodes, running=running, queues=queues))
+    assert said["b"].starts_at == NOW + 300
+    assert [share.node for share in said["b"].held.podsets[0].nodes] == ["n2"]
+    _, said = decided(world(work("b", gpus=4, count=2), nodes=nodes, running=running, queues=queues))
+    assert said["b"].starts_at is None

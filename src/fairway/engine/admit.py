@@ -12,7 +12,7 @@ from .census import census, open_to
 from .cycle import Attempt, Cycle
 from .eligibility import delay, over_guaranteed, over_limit, refusal
 from .eviction_rules import full_bucket, over_share, rules_for
-from .explain import explain
+from .explain import explain, may_fit
 from .model import CPU, GPU, Workload
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .queueing import is_aged
@@ -32,7 +32,8 @@ def admit(workload: Workload, cycle: Cycle) -> Attempt:
 
 def open_pools(workload: Workload, cycle: Cycle) -> tuple[tuple[str, ...], tuple[Why, ...]]:
     """The pools in which quota lets it start, first those where it stays within guaranteed; and why not in others."""
-    pools, opened, borrowed, whys = cycle.pools_of(workload), list[str](), list[str](), list[Why]()
+    pools, opened, borrowed = cycle.fitting(workload, cycle.pools_of(workload)), list[str](), list[str]()
+    whys = list[Why]()
     for pool in pools:
         accounts = cycle.accounts(workload, pool)
         if not accounts:
@@ -57,11 +58,14 @@ def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
 def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     """Reserve capacity for the first `holdDepth` blocked workloads of a pool, and for any past `maxWait`."""
     workload = attempt.workload
-    pools = tuple(pool for pool in attempt.pools if cycle.holds[pool] or is_aged(workload, cycle.tree))
+    pools = [pool for pool in attempt.pools if cycle.holds[pool] or is_aged(workload, cycle.tree)]
     if not pools or attempt.is_shut or not cycle.tries:
         return None
+    ask = cycle.ask(workload, cycle.least(workload))
+    if not (pools := [pool for pool in pools if may_fit(cycle.draft, ask, pool)]):
+        return None
     cycle.tries -= 1
-    window = cycle.timeline.hold(workload, cycle.ask(workload, cycle.least(workload)), pools)
+    window = cycle.timeline.hold(workload, ask, pools)
     if window is None or window.admission is None:
         return None
     cycle.holds[window.admission.pool] -= 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .draft import Draft
-from .explain import could_hold
+from .explain import could_hold, may_fit
 from .memo import Memo
 from .model import GPU, Admission, Pool, Running, Workload
 from .place import Ask, Placements, place
@@ -70,6 +70,7 @@ class Cycle:
         self._least: dict[int, tuple[int, ...]] = {}
         self._masks: dict[tuple[str, ...], Mask | None] = {(): None}
         self._shunned: dict[tuple[object, ...], bool] = {}
+        self._fitting: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def wake(self, time: float) -> None:
         """The answer may change by itself then."""
@@ -177,6 +178,16 @@ class Cycle:
     def asked(self, workload: Workload, pool: str) -> Demand:
         """What it counts in quotas when it starts."""
         return self.tree.amounts(workload.podsets, self.least(workload), pool)
+
+    def fitting(self, workload: Workload, pools: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of these pools whose nodes would have a place for it if nothing ran; all, where none would."""
+        if len(pools) < 2 or workload.paused:
+            return pools
+        key = id(workload.podsets), workload.topology, pools
+        if key not in self._fitting:
+            ask = self.ask(workload, self.least(workload))
+            self._fitting[key] = tuple(pool for pool in pools if may_fit(self.draft, ask, pool)) or pools
+        return self._fitting[key]
 
     def wish(self, workload: Workload) -> tuple[str, Demand]:
         """The pool that it would rather start in, and what it would take of it."""

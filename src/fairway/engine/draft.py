@@ -338,12 +338,6 @@ class Draft:
         """A workload that runs or starts, and what it holds."""
         return self.started.get(key) or (self.running[key].workload, self.running[key].admission)
 
-    def held(self, key: str, pool: str) -> Columns:
-        """int64[resource]: what a workload that runs or starts holds in a pool."""
-        workload, admission = self.holder(key)
-        counts = counts_of(workload.podsets, admission)
-        return self.demand(workload.podsets, counts if admission.pool == pool else (0,) * len(counts), pool)
-
     def demand(self, podsets: tuple[PodSet, ...], counts: tuple[int, ...], pool: str) -> Columns:
         """int64[resource]: what so many pods of each podset take in all."""
         memory = self._memory.get(pool, 0)

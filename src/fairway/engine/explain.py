@@ -79,6 +79,13 @@ def could_hold(draft: Draft, ask: Ask, pools: Sequence[str]) -> bool:
     return any(place(_emptied(draft), ask, pool) is not None for pool in pools)
 
 
+def may_fit(draft: Draft, ask: Ask, pool: str) -> bool:
+    """Whether the nodes of a pool would have a place for it if nothing ran, or that hangs on what runs."""
+    if ask.workload.paused or any(follows(shape.pod) for _, shape, _ in _parts(draft, ask, pool)):
+        return True
+    return _fits_empty(_emptied(draft), ask._replace(allowed=None, beside=None), pool)
+
+
 def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     snapshot = draft.snapshot
     if pool_row(snapshot, pool) < 0:
@@ -87,8 +94,7 @@ def _in_pool(draft: Draft, ask: Ask, pool: str) -> Why:
     if unknown := [level for level in asked if level not in tree_of(snapshot, pool).levels]:
         return Reason.LEVEL_UNKNOWN, Facts(pool=pool, level=unknown[0])
     empty, bare = _emptied(draft), ask._replace(allowed=None, beside=None)
-    waits_for_others = any(follows(shape.pod) for _, shape, _ in _parts(draft, ask, pool))
-    if not _fits_empty(empty, bare, pool) and not waits_for_others and not _grows(empty, ask, pool):
+    if not may_fit(draft, ask, pool) and not _grows(empty, ask, pool):
         reason = Reason.NO_DEVICE if _lacks_devices(empty, ask, pool) else Reason.NEVER_FITS
         return reason, replace(_facts(empty, bare, pool), would_fit=None)
     if not draft.policy.tells_why:

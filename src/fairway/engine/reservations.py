@@ -20,6 +20,7 @@ from math import inf
 
 import numpy as np
 
+from .coming import Coming
 from .draft import Draft
 from .feasibility import Counts
 from .model import GPU, Admission, Reservation, Running, Workload
@@ -253,7 +254,7 @@ class Timeline:
 
     # Holds
 
-    def hold(self, workload: Workload, ask: Ask, pools: tuple[str, ...]) -> Window | None:
+    def hold(self, workload: Workload, ask: Ask, pools: Iterable[str]) -> Window | None:
         """The earliest moment at which it fits, and where; from then on that room is kept. None where none is known."""
         found = [window for pool in pools if (window := self._earliest(workload, ask, pool)) is not None]
         if not found:
@@ -282,12 +283,13 @@ class Timeline:
         return self.end(one.workload, one.admitted_at)
 
     def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Window | None:
-        """Let workloads go whose end is known, earliest first: at once as many as it takes for the sum to do, then
-        moment by moment until it fits, beside the windows that it would meet from then on."""
+        """Let workloads go whose end is known, earliest first: at once as many as it takes for nodes to have the room,
+        then moment by moment until it fits, beside the windows that it would meet from then on."""
         draft, moments = self.draft, self._moments(workload.key)
+        if (at := self._enough(ask, pool, moments)) == len(moments):
+            return None
         with draft.trial():
             lefts = {window: dict(window.left) for window in self.windows}
-            at = self._enough(ask, pool, moments)
             for row, (since, key) in enumerate(moments):
                 if key:
                     self._let_go(key, since, lefts)
@@ -347,14 +349,12 @@ class Timeline:
                     rooms[row] = rooms[row] + footprint[row]
 
     def _enough(self, ask: Ask, pool: str, moments: list[tuple[float, str]]) -> int:
-        """The first moment with which what is free in sum reaches what is asked, of every resource."""
-        draft = self.draft
-        rows = draft.snapshot.pool_of == [one.name for one in draft.snapshot.pools].index(pool)
-        missing = draft.demand(ask.workload.podsets, ask.counts, pool)
-        missing = missing - np.maximum(draft.free[:, rows], 0).sum(axis=1)
+        """The first moment with which the nodes have room for the pods of each podset, windows apart."""
+        coming = Coming(self.draft, ask, pool)
         for at, (_, key) in enumerate(moments):
-            missing -= draft.held(key, pool) if key else 0
-            if (missing <= 0).all():
+            if key:
+                coming.let_go(key)
+            if coming.is_enough():
                 return at
         return len(moments)
 

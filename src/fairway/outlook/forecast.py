@@ -61,7 +61,7 @@ from fairway.engine import (
 from .forward import Forward, Work
 
 MOST_WAITING, MOST_SEEN, MOST_BEHIND, MOST_CYCLES = 1_000, 32, 256, 500
-LOOKS = 64  # what a decision costs beside its nodes and workloads, in looks
+LOOKS = 64  # what a decision costs beside its nodes and workloads, in looks; what one that waits costs, too
 DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
@@ -89,12 +89,13 @@ class Effort(NamedTuple):
 
     def cycles(self, snapshot: Snapshot) -> int:
         """Decisions of each run; 0 where the cluster is too large to run forward."""
-        seen = LOOKS + len(snapshot.nodes) + len(snapshot.running) + min(len(snapshot.pending), MOST_SEEN)
+        waiting = min(len(snapshot.pending), MOST_SEEN)
+        seen = LOOKS + len(snapshot.nodes) + len(snapshot.running) + LOOKS * waiting
         return min(MOST_CYCLES, self.looks // (self.runs * seen))
 
 
 THOROUGH = Effort(16, 8_000_000)
-QUICK = Effort(4, 20_000)  # for a question that is answered within a second
+QUICK = Effort(4, 30_000)  # for a question that is answered within a second
 
 
 class Season(NamedTuple):
