@@ -192,6 +192,27 @@ async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> No
     assert "kubectl fairway why -n nlp workload/job-a" in page and "Reclaimed for job-b of queue vision" in page
 
 
+async def test_operations_says_where_the_rest_is_of_a_list_that_is_cut() -> None:
+    history = [{"time": in_hours(-at / 20), "reason": "Reclaimed", "by": "vision"} for at in range(201)]
+    waits = [{"type": "Evicted", "status": "True", "reason": "Reclaimed", "message": "",
+              "lastTransitionTime": in_hours(-2 - at)} for at in range(7)]  # fmt: skip
+    them = [workload(f"nlp/job-{at}", "nlp", 1, status={"conditions": [one]}) for at, one in enumerate(waits)]
+    victim = workload("nlp/job-a", "nlp", 1, status={"evictionHistory": history})
+    async with board(queue("nlp"), victim, *them) as shown:
+        page = await shown.page("/operations")
+    assert "All 201, page by page" in page
+    assert page.count("! long wait</b>") == 5 and ">2 more<" in page
+
+
+async def test_what_a_workload_used_counts_what_it_holds_now() -> None:
+    held = {"type": "Admitted", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-3)}
+    runs = held | {"type": "Running"}
+    status = {"conditions": [held, runs], "attained": 7200.0, "served": {"until": in_hours(-1)}}
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", 2, at="n1[0,1]", status=status)) as shown:
+        page = await shown.page("/workload/nlp/job-a")
+    assert "4 GPU-hours used so far" in page  # two before that moment, and two GPUs for the hour since
+
+
 def usage_day(queue: str, *, status: dict[str, Any], parents: tuple[str, ...] = ()) -> dict[str, Any]:
     day = NOW[:10]
     spec = {"day": day, "queue": queue, "parents": parents}

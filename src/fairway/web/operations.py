@@ -58,7 +58,7 @@ def page(world: World, ask: Ask) -> Page:
         each.sort(key=lambda it: (-it.at, it.key))
     part = window(ask, changes)
     facts = {"ask": ask, "part": part, "troubles": list(_troubles(world, ask)), "denied": world.denied,
-             "evictions": len(evicted)}  # fmt: skip
+             "evictions": len(evicted), "most": WINDOW}  # fmt: skip
     lists = {"changes": part["items"], "evicted": evicted[:WINDOW]}
     values = {name: {it.key: it for it in them} for name, them in lists.items()}
     return drawn("operations", "Operations", facts, values, ask.before)
@@ -104,10 +104,12 @@ def _troubles(world: World, ask: Ask) -> Iterator[Trouble]:
             yield _of(it, "refused plan", it.message, "why", "fairwayplanrefused")
         elif it.state in MOVES and late > SLOW_SECONDS:
             yield _of(it, f"slow {it.state}", it.message or SLOW, "status", "hanging-starts")
-    waits = (it for it in seen if it.state == "waiting")
+    waits = [it for it in seen if it.state == "waiting" and ask.now - (it.since or ask.now) > LONG_SECONDS]
     for it in nsmallest(MOST_WAITS, waits, key=lambda it: it.since or ask.now):
-        if ask.now - (it.since or ask.now) > LONG_SECONDS:
-            yield _of(it, "long wait", f"{it.reason}: {it.message}", "why", "long-waits")
+        yield _of(it, "long wait", f"{it.reason}: {it.message}", "why", "long-waits")
+    if (more := len(waits) - MOST_WAITS) > 0:
+        says, line = "wait for more than an hour, too", "kubectl fairway ls -A --state waiting"
+        yield Trouble("long waits", f"{more} more", "/waiting?sort=since", None, says, line, "long-waits")
 
 
 def _of(it: Workload, what: str, says: str, command: str, page: str) -> Trouble:

@@ -59,7 +59,8 @@ class Eviction:
 class Workload:
     """`name`: what people call it. `since`: when it entered its state. `shares`: where it runs, or is about to.
     `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
-    `groups`: by which runs alike are known. `kept`: from when on room is kept for it. `selects`: of which one a node's
+    `groups`: by which runs alike are known. `kept`: from when on room is kept for it. `counted`: until when
+    `attained` counts. `selects`: of which one a node's
     labels must satisfy, empty for any; `pools`: those that it names."""
 
     key: str
@@ -83,6 +84,7 @@ class Workload:
     asked: float = 0.0
     attempt: int = 0
     attained: float = 0.0
+    counted: float | None = None
     shares: tuple[Share, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     owners: tuple[tuple[str, str, str], ...] = ()
@@ -103,6 +105,11 @@ class Workload:
             is_past = early is not None and early < now - GONE_SECONDS
             return "rough" if is_rough else "forecast", None if is_past else early, late
         return ("kept", self.kept, None) if self.kept and self.kept > now else ("", None, None)
+
+    def used(self, now: float) -> float:
+        """GPU-seconds, those up to now of what it holds included."""
+        since = max(self.counted or 0.0, self.began or now)
+        return self.attained + self.held * max(0.0, now - since)
 
     @property
     def held(self) -> float:
@@ -141,6 +148,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         asked=sum(it.count * each.get(it.name, 0.0) for it in spec.pod_sets),
         attempt=status.attempt,
         attained=status.attained,
+        counted=_moment(status.served.until) if status.served else None,
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
         evictions=tuple(
             Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, _moment(it.began), it.nodes,

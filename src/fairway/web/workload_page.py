@@ -35,7 +35,7 @@ def page(world: World, ask: Ask) -> Page:
         "it": it, "ends": Ends(world, ask.now).of(it),
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
-        "starts": it.starts(ask.now), "uses": _uses(world, it), "ran": it.attained / HOUR,
+        "starts": it.starts(ask.now), "uses": _uses(world, it), "ran": it.used(ask.now) / HOUR,
         "served": taken(world, ask.sight).get(it.key, ()), "grows": GROWS,
     }  # fmt: skip
     return drawn("workload", it.name, facts, {})

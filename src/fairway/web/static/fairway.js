@@ -154,7 +154,7 @@ function parsed(html) {
   const made = document.createElement("template");
   made.innerHTML = html;
   for (const it of made.content.querySelectorAll("time[datetime]")) {
-    const dash = it.previousSibling, from = dash?.data === "–" && dash.previousSibling?.dateTime, date = new Date(it.dateTime);
+    const dash = it.previousSibling, from = dash?.data === " – " && dash.previousSibling?.dateTime, date = new Date(it.dateTime);
     it.textContent = clock(date, false, from && new Date(from).toDateString() === date.toDateString());
   }
   for (const it of made.content.querySelectorAll("[data-time]")) it.textContent = clock(new Date(it.dataset.time));
@@ -494,7 +494,7 @@ function countChosen() {
 function confirm(action, workloads) {
   const row = document.createElement("p");
   row.className = "actions";
-  row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes">${{cancel: workloads.length > 1 ? "delete them" : "delete it", queue: "move", priority: "change"}[action] || action}</button>`;
+  row.innerHTML = `<span role="status"></span><button type="button" value="no">leave it</button><button type="button" value="yes"${action === "cancel" ? ' class="strong"' : ""}>${{cancel: workloads.length > 1 ? "delete them" : "delete it", queue: "move", priority: "change"}[action] || action}</button>`;
   dialog.append(row);
   const value = dialog.querySelector("select"), line = dialog.querySelector("[data-line]");
   const show = () => { line.textContent = line.dataset.line.replaceAll("VALUE", value ? value.value : ""); };
