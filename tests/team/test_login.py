@@ -6,10 +6,11 @@ import ssl
 import stat
 import urllib.request
 from collections.abc import Iterator
+from time import sleep
 
 import pytest
 import yaml
-from teambox import Box, box, change, interpreter, needs_users
+from teambox import TRIES, Box, box, change, interpreter, needs_users
 
 pytestmark = needs_users
 USERS = {"ann": ["vision"], "bob": ["vision"], "eve": ["speech"], "ian": ["speech"], "sue": ["speech", "admin"]}
@@ -159,6 +160,21 @@ def test_who_leaves_a_group_loses_its_queue_with_the_next_login(team: Box) -> No
     ((_, space),) = team.ask("sue", ["GET", f"/api/v1/namespaces/{team.name('ian')}"])
     assert "queue.fairway.dev/speech" not in space["metadata"]["labels"]
     assert team.groups["speech"] not in groups_by_token(team, token)
+
+
+def test_what_waits_is_no_longer_allowed_though_its_user_does_nothing_more(team: Box) -> None:
+    spaces = f"/api/v1/namespaces/{team.name('ian')}"
+    change("usermod", "-a", "-G", team.groups["vision"], team.name("ian"))
+    opened = "queue.fairway.dev/vision"
+    _, (_, space) = team.ask("ian", ("POST", "/fairway/login", {}), ("GET", spaces))
+    assert opened in space["metadata"]["labels"]
+    change("gpasswd", "-d", team.name("ian"), team.groups["vision"])
+    for _ in range(TRIES):
+        ((_, space),) = team.ask("root", ("GET", spaces))
+        if opened not in space["metadata"]["labels"]:
+            break
+        sleep(0.5)
+    assert opened not in space["metadata"]["labels"]
 
 
 def groups_by_token(team: Box, token: str) -> list[str]:

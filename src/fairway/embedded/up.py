@@ -240,7 +240,7 @@ class _Cluster:
         try:
             door = _opened_door(self.team)
             async with asyncio.TaskGroup() as tasks:
-                tending = tasks.create_task(self.server.tend())
+                tending = [tasks.create_task(self.server.tend())]
                 client = self.client("setup")
                 for definition in crds():
                     await _apply(client, kinds.DEFINITIONS, definition)
@@ -248,15 +248,17 @@ class _Cluster:
                 for node in (self.node, *hollow):
                     await register(client, node)
                 if self.team and door:
-                    await self._let_users_in(self.team, http, door)
+                    users = await self._let_users_in(self.team, http, door)
+                    tending.append(tasks.create_task(users.keep_current()))
                 yield
-                tending.cancel()
+                for task in tending:
+                    task.cancel()
         finally:
             await http.stop()
             if self.team and door:
                 self.team.socket.unlink(missing_ok=True)
 
-    async def _let_users_in(self, team: Team, http: HttpServer, listener: socket.socket) -> None:
+    async def _let_users_in(self, team: Team, http: HttpServer, listener: socket.socket) -> Door:
         """Answers the users of the machine on this socket."""
         client = self.client("setup")
         for kind, thing in shared():
@@ -265,6 +267,7 @@ class _Cluster:
         door = Door(self.server.handle, client, self.tokens, address, team=team)
         self.server.renew = door.renewed
         http.open(listener, door.handle)
+        return door
 
     async def _listen(self, port: int) -> HttpServer:
         """On `port`, else on the one of last time, so that copies of the kubeconfig stay good, else on any."""

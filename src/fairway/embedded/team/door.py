@@ -1,7 +1,8 @@
 """The Unix socket of a team's box: the kernel says who connects, and that user has a place here.
 
 The first request of a user makes its namespace; a login, and any request once in `FRESH_SECONDS`, renews which queues
-its groups open. Then the request goes on to the server with a token of that user, as it would come on the other socket.
+its groups open; so are those of users who ask for nothing. Then the request goes on to the server with a token of that
+user, as it would come on the other socket.
 POST to LOGIN answers such a token, for kubectl, which speaks TLS only; it is good for `LIFE_SECONDS`. Whatever it says,
 a user has the groups that the machine lists when the token is used, `FRESH_SECONDS` before at most, and none without an
 account. Root and the members of `admins` administer.
@@ -121,6 +122,25 @@ class Door:
         if request.method == "POST" and (answer := self._team.answers.get(request.path)):
             return await self._worked_out(answer, entry, request)
         return await self._as(entry)(request)
+
+    async def keep_current(self) -> None:
+        """Until cancelled: what its user submitted before it left a group waits in vain, though the user asks for
+        nothing more. An account that the machine does not know now keeps what it has: its name service may be away."""
+        client = self._client
+        while True:
+            await client.clock.sleep(FRESH_SECONDS)
+            with suppress(ApiError, OSError):
+                queues = await client.list(Selection(kinds.QUEUES))
+                for space in await client.list(Selection(kinds.NAMESPACES)):
+                    await self._keep_current(space["metadata"], queues)
+
+    async def _keep_current(self, meta: dict[str, Any], queues: list[dict[str, Any]]) -> None:
+        uid = (meta.get("annotations") or {}).get(team.UID, "")
+        person = await self._client.clock.in_thread(partial(person_of, int(uid))) if uid.isdecimal() else None
+        if person is None or team.space_of(person.name) != meta["name"]:
+            return
+        if merged := team.changes(meta.get("labels") or {}, team.labels_of(person.groups, queues)):
+            await self._client.patch(Ref(kinds.NAMESPACES, meta["name"]), {"metadata": {"labels": merged}})
 
     async def renewed(self, who: Identity) -> Identity:
         """A Unix user with the groups that it has now; anybody else as it is. Failure 401 where the account is gone."""
