@@ -49,6 +49,18 @@ def test_ctrl_c_ends_the_follower_and_the_job_goes_on(machine: Machine) -> None:
     machine.run("cancel", "long")
 
 
+def test_who_follows_is_told_once_why_nothing_runs_yet(machine: Machine) -> None:
+    machine.run("submit", "--name", "hog", "--gpus", "2", "--no-preemptible", "--", "sleep", "300")
+    one = follower(machine, "--name", "behind", "--gpus", "1", "--", "echo", "ran")
+    assert one.stdout is not None and one.stderr is not None
+    told = [one.stderr.readline(), one.stderr.readline()]
+    assert told[0] == "behind queued in default\n"
+    assert re.match(r"\S+ behind waits: \w+: needs 1 GPU", told[1]), told
+    machine.run("cancel", "hog")
+    assert one.wait(timeout=60) == 0 and one.stdout.read() == "ran\n"
+    assert "waits" not in one.stderr.read()
+
+
 def test_a_follower_ends_once_nobody_reads_on_and_names_a_full_disk(machine: Machine) -> None:
     one = follower(machine, "--name", "much", "--", "sh", "-c", "seq 1 200000; sleep 300")
     assert one.stdout is not None and one.stderr is not None

@@ -147,6 +147,11 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
     while (said := spec(machine, "tuned")).get("priorityClassName") or said.get("timeLimit"):
         assert time.monotonic() < deadline, said
     assert said["deadline"] == "2030-01-01T00:00:00Z"
+    submit(machine, "tuned-2", "sleep 600", "--priority", "high")
+    machine.until("tuned-2", "Running")
+    said = machine.run("modify", "tuned-2", "--priority", "none", status=1)
+    assert "the pods of tuned-2 say high themselves; name another class" in said
+    machine.run("cancel", "tuned-2")
     machine.run("modify", "tuned", "--deadline", "2h")
     while spec(machine, "tuned")["deadline"] == "2030-01-01T00:00:00Z":
         assert time.monotonic() < deadline

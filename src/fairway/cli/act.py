@@ -97,11 +97,10 @@ async def _resume(client: Client, found: Found) -> str:
     await _set_active(client, found, active=True)
     if not was_off and (state := msgspec.convert(found.workload, Listed).state) in ON:
         return f"is {state}: there is nothing to resume"
-    if found.status.get("paused") is not None:
-        return "resumed: it goes on when its place is free"
-    made = found.workload["metadata"].get("ownerReferences")
-    line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if made and found.phase == "Parked" else ""
-    return f"resumed: it {line or 'queues again'}"
+    made, is_paused = found.workload["metadata"].get("ownerReferences"), found.status.get("paused") is not None
+    asks = made and (is_paused or found.phase == "Parked")
+    line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if asks else ""
+    return f"resumed: it {line or ('goes on when its place is free' if is_paused else 'queues again')}"
 
 
 async def _pause(client: Client, found: Found) -> str:

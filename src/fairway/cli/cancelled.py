@@ -37,7 +37,7 @@ async def unknown(client: Client, namespace: str, job: str) -> str:
         if job in called(about.get("name", ""), [(kind, owner)] if owner else []):
             at = clock_time(it["lastTimestamp"], client.clock.now())
             return f"{job} was {it['message']}, at {at}; `fairway logs {job}` prints what is kept of it"
-    return f"no workload {job!r} in namespace {namespace!r}; `fairway ls -A --all` lists all"
+    return f"no workload {job!r} in namespace {namespace!r}; `fairway ls --all` lists those there are"
 
 
 async def _events(client: Client, namespace: str) -> list[Thing]:

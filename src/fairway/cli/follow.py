@@ -24,6 +24,7 @@ from .output import moment_of_day
 from .patient import Patient
 from .printer import Choice, Printer, say
 from .runs import runs_of
+from .verdict import told_of
 
 Thing = dict[str, Any]
 T = TypeVar("T")
@@ -102,8 +103,9 @@ class _Follower:
                 self.changed.set()
 
     async def _watch_workload(self) -> None:
-        """Reports each eviction that is new, and each pause: a program that is frozen writes nothing."""
-        told, was_paused = "", False
+        """Reports each eviction that is new, each pause, since a program that is frozen writes nothing, and once
+        why it waits."""
+        told, was_paused, waited = "", False, False
         async with aclosing(seen(self.client, _named(self.workload))) as states:
             async for change, state in states:
                 if not _is_of(state, self.uid):
@@ -116,7 +118,9 @@ class _Follower:
                     say(paused(state) if is_paused else f"{Found(state).name} is paused no longer")
                 elif history[-1]["time"] > told and not is_paused:
                     say(evicted(state, history[-1]))
-                told, was_paused = max(told, history[-1]["time"]), is_paused
+                if (waits := is_waiting(state)) and not (waited or is_paused):
+                    say(f"{Found(state).name} {told_of(state, self.client.clock.now())}")
+                told, was_paused, waited = max(told, history[-1]["time"]), is_paused, waits
                 self.changed.set()
 
     async def _refresh(self) -> None:
@@ -151,6 +155,12 @@ class _Follower:
         pods = sum(it.get("count", 1) for it in spec.get("podSets") or ())
         is_many = self.choice.rank is None and max(pods, *(it.rank + 1 for it in runs.items)) > 1
         return Printer(self.client, runs.workload, self.choice, has_several=is_many, has_ranks=is_many)
+
+
+def is_waiting(workload: Thing) -> bool:
+    """Whether it was told why it waits."""
+    status = workload.get("status") or {}
+    return status.get("phase") == "Pending" and bool(status.get("reason")) and "admission" not in status
 
 
 def evicted(workload: Thing, eviction: Thing) -> str:

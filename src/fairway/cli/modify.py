@@ -111,6 +111,9 @@ def _refuse(found: Found, given: dict[str, Any]) -> None:
         raise Problem(f"{found.name} is over; submit it anew to run it", exit_code=1)
     if not found.owners:
         raise Problem(f"{found.name} is a Workload that no job owns; change its spec with kubectl", exit_code=1)
+    own = {it["template"]["spec"].get("priorityClassName") for it in found.workload["spec"].get("podSets") or ()}
+    if given.get("--priority") == NONE and (name := found.workload["spec"].get("priorityClassName")) in own:
+        raise Problem(f"--priority: the pods of {found.name} say {name} themselves; name another class", exit_code=1)
     if "--queue" in given and found.status.get("admission") and given["--queue"] != found.workload["spec"]["queue"]:
         steps = f"`fairway suspend {found.name}`, move it, then `fairway resume {found.name}`"
         raise Problem(f"{found.name} holds capacity, and keeps its queue while it does: {steps}", exit_code=1)

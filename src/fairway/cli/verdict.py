@@ -13,7 +13,7 @@ from .output import in_local_time, start
 
 Thing = dict[str, Any]
 MOST_SECONDS = 0.5
-OFF = ("Suspended", "Parked")
+OFF = ("Suspended", "Parked", "Paused")
 
 
 async def first_verdict(client: Client, workload: Ref, uid: str, *, but: Collection[str] = ()) -> str:
