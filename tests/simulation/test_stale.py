@@ -4,7 +4,7 @@ that the seeds of test_faults.py found."""
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from faults import Faults, deaf, kill_and_start
 from simworld import Thing, World, cluster, job, names, node, pod, priority
@@ -14,11 +14,21 @@ from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 
 START = 1_800_000_000.0
+T = TypeVar("T")
 
 
-def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing) -> Any:
+class Slow(VirtualClock):
+    """A machine on which deciding takes two seconds."""
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        result = await super().in_thread(work)
+        await self.sleep(2.0)
+        return result
+
+
+def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, on: type[VirtualClock] = VirtualClock) -> Any:
     """What the story answers; it starts the controllers itself."""
-    clock = VirtualClock(START)
+    clock = on(START)
 
     async def run() -> Any:
         async with cluster(clock, seeded(1), *nodes) as world:
@@ -47,6 +57,21 @@ def test_a_pod_whose_end_is_not_seen_yet_is_not_evicted() -> None:
         return done["status"]["phase"], (await world.workload("pod-a"))["status"]["attempt"]
 
     assert play(story, node("n1", cpu=2)) == ("Succeeded", 1)
+
+
+def test_what_ends_while_it_is_decided_has_not_started_too_late() -> None:
+    async def story(world: World) -> tuple[str, list[Any]]:
+        world.start()
+        await world.apply(job("a", seconds=400))
+        await world.until(lambda: world.is_in("job-a", "Running"))
+        began = world.clock.now()
+        await world.clock.until(began + 399)
+        await world.apply(job("b", seconds=5))  # what calls for a decision
+        await world.until(lambda: world.is_in("job-b", "Succeeded"), seconds=200)
+        status = (await world.workload("job-a"))["status"]
+        return status["phase"], status.get("evictionHistory", [])
+
+    assert play(story, node("n1", cpu=2), on=Slow) == ("Succeeded", [])
 
 
 def test_a_group_that_is_suspended_when_one_pod_has_ended_comes_back_whole_whatever_crashes() -> None:

@@ -224,11 +224,13 @@ class Writer:
             self._drop(follower.verdict.workload)
 
     def _made(self, decided: Decided, *, now: float) -> Callable[[WorkloadObject], WorkloadStatus]:
-        """The status that a verdict makes; left alone where it is so already."""
+        """The status that a verdict makes; left alone where it is so already, or where it ended meanwhile."""
         words = decided.words
 
         def make(seen: WorkloadObject) -> WorkloadStatus:
             status = seen.status
+            if life.is_over(status):
+                return status
             match decided.verdict:
                 case Admit(admission=admission, after=after, backfilled_for=held):
                     enter = life.promise if after else life.admit
@@ -237,7 +239,7 @@ class Writer:
                     return self._evicted(seen, decided, now=now, to=admission)
                 case Resize(admission=admission):
                     return life.resize(served(seen, now=now), admission)
-                case Finish() if not life.is_over(status):
+                case Finish():
                     return life.finish(served(seen, now=now), words, succeeded=False, now=now)
             return status
 
@@ -260,8 +262,8 @@ class Writer:
     def _tell(self, key: str, seen: WorkloadObject, decided: Decided, *, in_events: bool) -> None:
         """Events and counts of what was written; `seen` is how it was before. A pod that was bound at once says so."""
         verdict, queue, metrics = decided.verdict, seen.spec.queue, self.means.metrics
-        if isinstance(verdict, Evict) and not holds(seen.status, "Admitted"):
-            return  # it gave up a promise
+        if life.is_over(seen.status) or (isinstance(verdict, Evict) and not holds(seen.status, "Admitted")):
+            return  # it had ended, or gave up a promise
         if isinstance(verdict, Admit) and not verdict.after:
             made = seen.metadata.creation_timestamp
             metrics.waited.labels(queue).observe(max(0.0, self.means.now() - time(made)) if made else 0.0)
