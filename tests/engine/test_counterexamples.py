@@ -418,3 +418,16 @@ def test_a_hold_is_on_nodes_where_all_that_runs_will_end() -> None:
     assert [share.node for share in said["b"].held.podsets[0].nodes] == ["n2"]
     _, said = decided(world(work("b", gpus=4, count=2), nodes=nodes, running=running, queues=queues))
     assert said["b"].starts_at is None
+
+
+def test_a_pod_more_takes_no_more_than_its_limit_and_its_place_need() -> None:
+    """The limit lacks two devices, and `w` would give one; its place needs both that `v` has on `n2`."""
+    wide = runs(work("w", count=3, least=1), on("n1", 0, 1))
+    other = runs(work("v", count=4, least=1), on("n1", 3), on("n2", 0, 1))
+    grows = runs(work("g", gpus=2, count=2, least=1, priority=2), on("n2", (2, 3)))
+    small = runs(work("s", priority=1), on("n1", 2))
+    most = Quota("*", ((GPU, Share(8000)),), ((GPU, Share(8000)),))
+    queues, running = (Queue("q", quotas=(most,), min_runtime=0.0),), (wide, other, grows, small)
+    _, said = decided(world(nodes=(node("n1"), node("n2")), queues=queues, running=running))
+    assert isinstance(said["w"], Keep) and isinstance(said["s"], Keep)
+    assert (said["v"].admission.podsets[0].count, said["g"].admission.podsets[0].count) == (1, 2)

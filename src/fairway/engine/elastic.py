@@ -8,7 +8,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 
-from .candidates import CandidateSet, CandidateSets
+from .candidates import Candidate, CandidateSet, CandidateSets
 from .cycle import Cycle
 from .eligibility import over_budget, over_limit, refusal
 from .eviction_rules import EvictionRule, rules_for
@@ -18,7 +18,7 @@ from .place import Placements, place
 from .plan import Admit, Cause, Facts, Keep, Reason, Resize, Why
 from .queueing import Order
 from .quota import Demand
-from .reclaim import is_fair, record_victims
+from .reclaim import has_room_beside, is_fair, keeps_limits, record_victims
 from .resources import counts_of
 from .search import Search
 
@@ -103,12 +103,32 @@ class Surplus:
                 with cycle.timeline.kept(workload):  # of what is taken, too, and undone without giving that back
                     placed = place(draft.ahead(), cycle.ask(workload, counts, stands), stands.pool)
             if placed and self._is_fair(search, workload, placed):
+                self._spare(search, workload, placed)
                 trial.keep()
                 record_victims(search)
                 self.changed |= dict.fromkeys((candidate.key for candidate in search.taken), workload.key)
                 return placed
         search.forget()
         return None
+
+    def _spare(self, search: Search, workload: Workload, placed: Placements) -> None:
+        """Give back, the dearest first, what was taken for a limit and is not needed beside what its place needs."""
+        cycle, draft, spared = self._cycle, self._cycle.draft, list[Candidate]()
+        with draft.trial():
+            draft.resize(workload.key, joined(workload, cycle.admission(workload), placed))
+            for candidate in reversed(search.candidates.in_order(search.taken)):
+                if not has_room_beside(search, candidate):
+                    continue
+                candidate.give_back(cycle)
+                if is_fair(search) and keeps_limits(workload, search.candidates.pool, cycle):
+                    spared.append(candidate)
+                else:
+                    candidate.take(cycle)
+            for candidate in reversed(spared):
+                candidate.take(cycle)
+        for candidate in spared:
+            candidate.give_back(cycle)
+            search.taken.remove(candidate)
 
     def _is_fair(self, search: Search, workload: Workload, placed: Placements) -> bool:
         """Whether it waits only for workloads that shrink for it, now or before."""

@@ -160,12 +160,12 @@ def _fill_back(search: Search) -> None:
     tries = MOST_SPARED if is_wide or search.cycle.snapshot.is_social else 0
     for candidate in reversed(search.candidates.in_order(search.taken)):
         is_part_of_core = candidate.pod is not None and draft.running[candidate.key].is_leaving
-        has_room = not is_part_of_core and _has_room(search, candidate)
+        has_room = not is_part_of_core and has_room_beside(search, candidate)
         if is_part_of_core or not (has_room or tries):
             continue
         candidate.give_back(search.cycle)
         is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
-        is_right = is_fair_still and _keeps_limits(search.workload, search.candidates.pool, search.cycle)
+        is_right = is_fair_still and keeps_limits(search.workload, search.candidates.pool, search.cycle)
         may_stay = has_room and not search.cycle.snapshot.is_social  # else what remains is a neighbour
         if is_right and (may_stay or _take_another_place(search)):
             search.taken.remove(candidate)
@@ -174,13 +174,13 @@ def _fill_back(search: Search) -> None:
         tries -= not has_room
 
 
-def _has_room(search: Search, candidate: Candidate) -> bool:
+def has_room_beside(search: Search, candidate: Candidate) -> bool:
     """Whether its places are still there beside those of the workload that starts."""
     ahead, gives = search.cycle.draft.ahead(), search.candidates.gives
     return all(ahead.has_room(row, gives(candidate, row)) for row in candidate.rows)
 
 
-def _keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
+def keeps_limits(workload: Workload, pool: str, cycle: Cycle) -> bool:
     """Of what it asks for; what is over a limit already does not stand in its way."""
     bounds = ((one.held, *bound) for one in cycle.accounts(workload, pool) for bound in one.limit.items())
     asked = cycle.asked(workload, pool)
@@ -233,7 +233,7 @@ def _move(search: Search) -> None:
                     cycle.draft.move(candidate.key, found)
                     cycle.timeline.stay(one.workload, found)
                     both = (one.workload, found.pool), (search.workload, search.candidates.pool)
-                    is_within = all(_keeps_limits(*each, cycle) for each in both)
+                    is_within = all(keeps_limits(*each, cycle) for each in both)
                     if is_within and (not looks or _still_stands(search)):
                         trial.keep()
                         continue
