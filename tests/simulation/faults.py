@@ -16,12 +16,13 @@ from typing import TypeVar
 import msgspec
 from simworld import SETTINGS, World, as_controller
 
-from fairway.clock import Clock
+from fairway.clock import Clock, VirtualClock
 from fairway.controllers.run import run
 from fairway.kube.transport import Request, Response, Transport
 from fairway.settings import Settings
 
 T = TypeVar("T")
+SLOW_SECONDS = 2.0
 REFUSALS = {
     "409": (409, "Conflict"), "429": (429, "TooManyRequests"), "gone": (410, "Expired"),
     "500": (500, "InternalError"), "503": (503, "ServiceUnavailable"),
@@ -192,6 +193,19 @@ class Machine(Clock):
 
     async def within(self, seconds: float | None, work: Awaitable[T]) -> T:
         return await self.base.within(seconds, work)
+
+
+class Slow(VirtualClock):
+    """A machine on which each decision takes up to SLOW_SECONDS, and at least so many."""
+
+    def __init__(self, start: float, *, least: float = 0.0) -> None:
+        super().__init__(start)
+        self.least = least
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        result = await super().in_thread(work)
+        await self.sleep(random.Random(self.now()).uniform(self.least, SLOW_SECONDS))
+        return result
 
 
 async def kill_and_start(

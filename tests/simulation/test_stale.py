@@ -4,9 +4,9 @@ that the seeds of test_faults.py found."""
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from faults import Faults, deaf, kill_and_start
+from faults import SLOW_SECONDS, Faults, Slow, deaf, kill_and_start
 from simworld import Thing, World, cluster, job, names, node, pod, priority
 
 from fairway.clock import VirtualClock, seeded
@@ -14,21 +14,11 @@ from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 
 START = 1_800_000_000.0
-T = TypeVar("T")
 
 
-class Slow(VirtualClock):
-    """A machine on which deciding takes two seconds."""
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        result = await super().in_thread(work)
-        await self.sleep(2.0)
-        return result
-
-
-def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, on: type[VirtualClock] = VirtualClock) -> Any:
-    """What the story answers; it starts the controllers itself."""
-    clock = on(START)
+def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, is_slow: bool = False) -> Any:
+    """What the story answers; it starts the controllers itself. `is_slow`: a decision takes two seconds."""
+    clock = Slow(START, least=SLOW_SECONDS) if is_slow else VirtualClock(START)
 
     async def run() -> Any:
         async with cluster(clock, seeded(1), *nodes) as world:
@@ -71,7 +61,7 @@ def test_what_ends_while_it_is_decided_has_not_started_too_late() -> None:
         status = (await world.workload("job-a"))["status"]
         return status["phase"], status.get("evictionHistory", [])
 
-    assert play(story, node("n1", cpu=2), on=Slow) == ("Succeeded", [])
+    assert play(story, node("n1", cpu=2), is_slow=True) == ("Succeeded", [])
 
 
 def test_a_group_that_is_suspended_when_one_pod_has_ended_comes_back_whole_whatever_crashes() -> None:

@@ -12,12 +12,12 @@ from .find import seen
 from .output import in_local_time, start
 
 Thing = dict[str, Any]
-MOST_SECONDS = 0.5
+MOST_SECONDS = 0.8
 OFF = ("Suspended", "Parked", "Paused")
 
 
 async def first_verdict(client: Client, workload: Ref, uid: str, *, but: Collection[str] = ()) -> str:
-    """Where it starts, or why it waits; "" where nothing is decided within half a second. `uid`: its owner's; `but`:
+    """Where it starts, or why it waits; "" where nothing is decided within MOST_SECONDS. `uid`: its owner's; `but`:
     phases that it leaves first."""
     try:
         return await client.clock.within(MOST_SECONDS, _decided(client, workload, uid, but))

@@ -206,8 +206,8 @@ class Writer:
         else:
             stands = await self.means.write(key, self._made(decided, now=started))
         self.means.metrics.apply.observe(self.means.now() - started)
-        if isinstance(decided.verdict, Evict) and self.means.view.workloads.get(key) is seen:
-            self.means.facts.forget(key)  # what it loses was never written: nothing will show that it is gone
+        if isinstance(decided.verdict, Admit | Evict) and not is_bound and self.means.view.workloads.get(key) is seen:
+            self.means.facts.forget(key)  # nothing was written, so nothing will show that it came, or is gone
             self.means.wake()
         if stands and seen:
             for follower in self._after.pop(key, []):

@@ -86,15 +86,16 @@ def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool =
 
 
 def promise(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
-    """It has its places; others leave them first, unless it was admitted there before they were to."""
-    if holds(status, "Admitted") and status.admission == admission_status(to):
+    """It has its places; others leave them first, unless it was admitted before they were to."""
+    if holds(status, "Admitted"):
         return status
     status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
     return wait(told(status, "Admitted", said, now=now, value="False"), said, 0)
 
 
 def admit(status: WorkloadStatus, to: Admission, said: Said, *, now: float) -> WorkloadStatus:
-    if holds(status, "Admitted") and status.admission == admission_status(to):
+    """Once it is admitted it stays where it is until it was evicted: the decision may be older."""
+    if holds(status, "Admitted"):
         return status
     status = _placed(turned(status, "Evicted", None, now=now), admission_status(to))
     status = turned(status, "Admitted", said, now=now)
@@ -105,7 +106,7 @@ def _placed(status: WorkloadStatus, to: AdmissionStatus) -> WorkloadStatus:
     """A new attempt, unless the last was only promised, or goes on after a pause."""
     was = condition(status.conditions, "Admitted")
     was_promised = was is not None and was.status == "False" and was.reason == Reason.WAITING_FOR_VICTIMS
-    is_new = not was_promised and (status.admission is None or holds(status, "Admitted"))
+    is_new = not was_promised and status.admission is None
     attempt = status.attempt + (is_new and status.paused is None)
     return replace(status, admission=to, attempt=attempt, moves_to=None)
 

@@ -21,7 +21,7 @@ from . import status as life
 from .means import Means
 from .status import Said, holds
 
-MINUTE, WORDS_SECONDS, SECONDS_A_PLACE, QUEUE_SECONDS = 60.0, 10.0, 2.0, 0.25
+MINUTE, WORDS_SECONDS, SECONDS_A_PLACE, QUEUE_SECONDS = 60.0, 10.0, 2.0, 0.5
 NEXT = MINUTE / SECONDS_A_PLACE  # workloads that are told sooner than others that they moved up
 SLICE = 256  # verdicts that are noted before other tasks have a turn
 

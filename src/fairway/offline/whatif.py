@@ -29,7 +29,7 @@ from fairway.outlook import DARK, MOST_WAITING, QUICK, Effort, Forecast, Futures
 from .answer import Entry, entry, moment, workloads_of
 
 MOST_QUEUES, SOONER_SECONDS = 3, 60.0
-ROUGHLY, FEWEST_CYCLES = Effort(2, 2_000), 8
+ROUGHLY, FEWEST_CYCLES = Effort(2, 14_000), 8
 """For each queue that is compared, so that all take a small part of a second; with fewer decisions nothing is said."""
 LACKS_ROOM = (Reason.HELD_FOR, Reason.OVER_SHARE, Reason.NO_DOMAIN, Reason.FRAGMENTED, Reason.NO_ROOM)
 FEW = 12
