@@ -294,6 +294,25 @@ async def test_a_workload_says_for_whom_it_was_evicted() -> None:
     assert "Reclaimed" in page and "for job-b" in page and "of queue vision" in page
 
 
+async def test_now_tells_of_gpus_that_serve_nobody_while_none_is_free() -> None:
+    said = node("n1", gpus=2)
+    said["metadata"]["annotations"] = {"fairway.dev/gpu-use": "0=busy,1=idle"}
+    them = workload("nlp/job-a", "nlp", 2, at="n1[0,1]"), workload("nlp/job-b", "nlp", 2, status={"reason": "NoRoom"})
+    async with board(said, node("n2", gpus=4, unschedulable=True), queue("nlp"), *them) as shown:
+        page = await shown.page("/now")
+    assert "No GPU is free" in page and "1 workload waits for 2 GPUs</a>" in page and "verdict bad" in page
+    assert "nothing computes on 1 that is held; 4 cannot be used" in page
+
+
+async def test_timeline_shows_what_runs_before_what_is_over() -> None:
+    ended = {"type": "Finished", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-1)}
+    began = ended | {"type": "Admitted", "lastTransitionTime": in_hours(-2)}
+    over = workload("a/job-old", "a", 1, status={"phase": "Succeeded", "conditions": [began, ended]})
+    async with board(node("n1"), queue("a"), queue("b"), over, workload("b/job-new", "b", 1, at="n1[0]")) as shown:
+        page = await shown.page("/timeline")
+    assert 0 < page.index("new runs") < page.index("old finished")
+
+
 async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
     history = [{"time": in_hours(-1), "reason": "Reclaimed", "by": "vision", "for": "vision/job-b"}]
     it = workload("nlp/job-a", "nlp", 3, status=WAITS | {"evictionHistory": history})

@@ -116,8 +116,9 @@ def page(world: World, ask: Ask) -> Page:
     return drawn("timeline", "Timeline", facts, {"lines": {it.key: it for it in shown}}, ask.before)
 
 
-def _order(it: Workload) -> tuple[str, float, str]:
-    return it.queue, it.began or it.forecast[0] or it.since or 0.0, it.key
+def _order(it: Workload) -> tuple[bool, str, float, str]:
+    """What is over comes last."""
+    return it.ended is not None, it.queue, it.began or it.forecast[0] or it.since or 0.0, it.key
 
 
 def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | None]]:
