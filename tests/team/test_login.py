@@ -275,6 +275,13 @@ def test_what_is_roots_ends_in_a_line_not_in_a_traceback(team: Box) -> None:
         assert found.returncode and found.stderr.startswith("fairway: ") and found.stderr.count("\n") == 1
 
 
+def test_a_cluster_of_ones_own_beside_the_teams_says_so(team: Box) -> None:
+    data = ["--data-dir", str(team.home("ann") / "own")]
+    said = team.run("ann", "fairway", "up", "--detach", "--cpus", "1", *data)
+    team.run("ann", "fairway", "down", *data)
+    assert f"a team's cluster runs here, too ({team.socket})" in said
+
+
 def test_a_second_cluster_does_not_take_the_socket(team: Box) -> None:
     found = team.tried("root", "fairway", "up", "--team", "--detach", "--data-dir", str(team.folder / "other"))
     assert found.returncode == 1 and "another cluster listens there" in found.stderr

@@ -18,7 +18,7 @@ import click
 from fairway.clock import Chance, Clock
 from fairway.kube.config import ConfigError, files, in_cluster, load
 
-from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir, opened
+from .connect import SOCKET, TEAM_DIR, TEAM_SOCKET, data_dir, opened, team_socket
 from .dashboard import beside, of_team
 from .main import Problem, told
 
@@ -79,6 +79,9 @@ def up(folder: str, detach: bool, config: str, team: bool, admins: str, **offer:
     settings, place = read_settings(config), _place(folder, is_of_team=team)
     if team:
         offer["team"] = _team(admins)
+    elif path := team_socket():
+        click.echo(f"a team's cluster runs here, too ({path}): this one counts the same CPUs, and commands speak to it "
+                   "until `fairway down`", err=True)
     with told(UpError, exit_code=1):
         asyncio.run(_detach(place) if detach else _up(place, settings, offer))
 
