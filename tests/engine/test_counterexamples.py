@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cases import GPU, HOST, NOW, X, at, gpus, node, of, on, runs, work
 
-from fairway.engine import Policy, decide
+from fairway.engine import Gone, Policy, State, decide
 from fairway.engine.model import (
     Admission,
     Eviction,
@@ -431,3 +431,11 @@ def test_a_pod_more_takes_no_more_than_its_limit_and_its_place_need() -> None:
     _, said = decided(world(nodes=(node("n1"), node("n2")), queues=queues, running=running))
     assert isinstance(said["w"], Keep) and isinstance(said["s"], Keep)
     assert (said["v"].admission.podsets[0].count, said["g"].admission.podsets[0].count) == (1, 2)
+
+
+def test_a_node_that_is_gone_since_the_last_decision_is_not_overdrawn() -> None:
+    state = State()
+    state.observe(node("n1"), Queue("q"), runs(work("a"), on("n1", 0)))
+    state.snapshot(NOW)
+    state.observe(Gone("Node", "n1"))
+    assert not state.is_overdrawn("n1")

@@ -158,7 +158,7 @@ class State:
     def is_overdrawn(self, node: str, key: str = "") -> bool:
         """Whether pods ask for more than the node has, those that were placed there and are still to come included; but
         not what workloads other than `key` hold there until others are gone, and so is held twice."""
-        row = self._rows.get(node)
+        row = self._rows.get(node) if node in self._nodes else None  # else it is gone since the last snapshot
         if row is not None and node in self._dirty:
             self._write(node, row)
         if row is None or (self._free[:, row] >= 0).all():
