@@ -137,7 +137,8 @@ def test_a_follower_of_a_job_that_fails_before_it_runs_is_told_why(machine: Mach
     machine.run("submit", "--name", "first", "--", "sh", "-c", "sleep 3; false")
     said = machine.run("submit", "--name", "second", "--after", "first", "--follow", "--", "true", status=1)
     told = "\nfairway: second not started: it comes after first, which failed\n"
-    assert said.endswith(told) and said.count("\n") == 2
+    assert said.endswith(told) and said.count("\n") == 3
+    assert "second waits: DependencyPending: it comes after first, which has not ended\n" in said
 
 
 def test_what_waits_says_why_and_what_is_suspended_goes_on(machine: Machine) -> None:

@@ -206,7 +206,7 @@ class Writer:
         else:
             stands = await self.means.write(key, self._made(decided, now=started))
         self.means.metrics.apply.observe(self.means.now() - started)
-        if isinstance(decided.verdict, Admit | Evict) and not is_bound and self.means.view.workloads.get(key) is seen:
+        if not is_bound and not isinstance(decided.verdict, Finish) and self.means.view.workloads.get(key) is seen:
             self.means.facts.forget(key)  # nothing was written, so nothing will show that it came, or is gone
             self.means.wake()
         if stands and seen:
@@ -237,7 +237,7 @@ class Writer:
                     return life.mark(enter(status, admission, words, now=now), held)
                 case Evict(admission=admission):
                     return self._evicted(seen, decided, now=now, to=admission)
-                case Resize(admission=admission):
+                case Resize(admission=admission) if holds(status, "Admitted"):
                     return life.resize(served(seen, now=now), admission)
                 case Finish():
                     return life.finish(served(seen, now=now), words, succeeded=False, now=now)
