@@ -19,6 +19,7 @@ from fairway.api import conditions
 from fairway.api.alone import is_alone
 from fairway.api.quantities import duration, time
 from fairway.api.types import WorkloadObject, WorkloadStatus
+from fairway.api.workloads import admission_status
 from fairway.engine import (
     DEVICE,
     Admission,
@@ -206,7 +207,7 @@ class Writer:
         else:
             stands = await self.means.write(key, self._made(decided, now=started))
         self.means.metrics.apply.observe(self.means.now() - started)
-        if not is_bound and not isinstance(decided.verdict, Finish) and self.means.view.workloads.get(key) is seen:
+        if not is_bound and self.means.view.workloads.get(key) is seen and _is_void(seen, decided.verdict):
             self.means.facts.forget(key)  # nothing was written, so nothing will show that it came, or is gone
             self.means.wake()
         if stands and seen:
@@ -274,6 +275,13 @@ class Writer:
         if owner and in_events:
             warns = conditions.is_warning(verdict)
             self.means.events.tell(owner.about(), decided.words.reason, decided.words.message, is_warning=warns)
+
+
+def _is_void(seen: WorkloadObject | None, verdict: Verdict) -> bool:
+    """Whether a verdict that changed nothing was not carried out already."""
+    if isinstance(verdict, Admit | Resize):
+        return seen is not None and seen.status.admission != admission_status(verdict.admission)
+    return isinstance(verdict, Evict)
 
 
 def _is_plain(verdict: Verdict) -> bool:
