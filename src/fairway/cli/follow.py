@@ -158,7 +158,7 @@ class _Follower:
 
 
 def is_waiting(workload: Thing) -> bool:
-    """Whether it was told why it waits."""
+    """Whether it waits, and the reason is written."""
     status = workload.get("status") or {}
     return status.get("phase") == "Pending" and bool(status.get("reason")) and "admission" not in status
 

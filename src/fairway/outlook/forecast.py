@@ -61,7 +61,7 @@ from fairway.engine import (
 from .forward import Forward, Work
 
 MOST_WAITING, MOST_SEEN, MOST_BEHIND, MOST_CYCLES = 1_000, 32, 256, 500
-LOOKS = 64  # what a decision costs beside its nodes and workloads, in looks; what one that waits costs, too
+LOOKS = 64  # the cost, in looks, of a decision beside its nodes and workloads, and of each waiting workload in it
 DEFAULT_SECONDS = HOUR
 WINDOW = 24 * HOUR
 BURST_SECONDS = 60.0
