@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from faults import Faults, kill_and_start
@@ -13,6 +14,7 @@ from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref
 
+T = TypeVar("T")
 PRECIOUS = {"nodeSelector": {"node-type": "my-precious"}}
 LABELS = {"node-type": "my-precious"}
 
@@ -281,3 +283,36 @@ def test_a_restart_remembers_what_was_started_into_a_hold() -> None:
             assert not status.get("backfilledFor")
 
     clock.run(story())
+
+
+class Counting(VirtualClock):
+    """Counts decisions: they alone run in a thread."""
+
+    decisions = 0
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        self.decisions += 1
+        return await super().in_thread(work)
+
+
+def test_controllers_started_while_a_victim_leaves_do_not_decide_again_and_again() -> None:
+    clock = Counting(1_800_000_000.0)
+
+    async def story() -> int:
+        async with cluster(clock, seeded(1), node("n1", cpu=2)) as world:
+            world.start()
+            await world.apply(*high(), job("low"))
+            await world.until(lambda: world.is_in("job-low", "Running"))
+            world.dead.add("n1")  # nothing on it ends
+            await world.apply(job("urgent", pod={"priorityClassName": "high"}))
+            await world.until(lambda: world.says_reason("job-urgent", "WaitingForVictims"))
+            await clock.sleep(5)
+            await world.crash()
+            world.start()
+            await clock.sleep(5)
+            before = clock.decisions
+            await clock.sleep(30)
+            assert await world.says_reason("job-urgent", "WaitingForVictims")
+            return clock.decisions - before
+
+    assert clock.run(story()) <= 5
