@@ -1,7 +1,7 @@
 """One cycle at work: the draft, the order, what is kept for later, and the verdicts so far.
 
 It holds what the steps of `decide` share and nothing that lasts longer. Things alike are found once: the pods a
-podset starts with, the nodes excluded, the pools of a queue, and why a equivalence key waits.
+podset starts with, the nodes excluded, the pools of a queue, and why those that are alike wait.
 """
 
 from collections import Counter, defaultdict

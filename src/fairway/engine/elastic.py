@@ -18,7 +18,7 @@ from .place import Placements, place
 from .plan import Admit, Cause, Facts, Keep, Reason, Resize, Why
 from .queueing import Order
 from .quota import Demand
-from .reclaim import has_room_beside, is_fair, keeps_limits, record_victims
+from .reclaim import has_room_beside, is_fair, record_victims, spares
 from .resources import counts_of
 from .search import Search
 
@@ -117,13 +117,8 @@ class Surplus:
         with draft.trial():
             draft.resize(workload.key, joined(workload, cycle.admission(workload), placed))
             for candidate in reversed(search.candidates.in_order(search.taken)):
-                if not has_room_beside(search, candidate):
-                    continue
-                candidate.give_back(cycle)
-                if is_fair(search) and keeps_limits(workload, search.candidates.pool, cycle):
+                if has_room_beside(search, candidate) and spares(search, candidate, stays=True):
                     spared.append(candidate)
-                else:
-                    candidate.take(cycle)
             for candidate in reversed(spared):
                 candidate.take(cycle)
         for candidate in spared:

@@ -163,15 +163,22 @@ def _fill_back(search: Search) -> None:
         has_room = not is_part_of_core and has_room_beside(search, candidate)
         if is_part_of_core or not (has_room or tries):
             continue
-        candidate.give_back(search.cycle)
-        is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
-        is_right = is_fair_still and keeps_limits(search.workload, search.candidates.pool, search.cycle)
         may_stay = has_room and not search.cycle.snapshot.is_social  # else what remains is a neighbour
-        if is_right and (may_stay or _take_another_place(search)):
+        if spares(search, candidate, stays=may_stay):
             search.taken.remove(candidate)
-        else:
-            candidate.take(search.cycle)
         tries -= not has_room
+
+
+def spares(search: Search, candidate: Candidate, *, stays: bool) -> bool:
+    """Give one victim back, if the change is right without it and the workload `stays`, or has another place; else it
+    is taken as before."""
+    candidate.give_back(search.cycle)
+    is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
+    is_right = is_fair_still and keeps_limits(search.workload, search.candidates.pool, search.cycle)
+    if is_right and (stays or _take_another_place(search)):
+        return True
+    candidate.take(search.cycle)
+    return False
 
 
 def has_room_beside(search: Search, candidate: Candidate) -> bool:
