@@ -3,13 +3,15 @@
 Surplus goes before any core, the queue most above its share first, then lower priority, lower cost, fewer, younger.
 """
 
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from math import inf
 from operator import attrgetter, itemgetter
+
+import numpy as np
 
 from .cycle import Cycle
 from .disruption import Covered, covered
@@ -20,6 +22,7 @@ from .plan import Cause
 from .pod_affinity import attracts
 from .quota import Demand
 from .resources import counts_of
+from .snapshot import Columns
 
 Sort = tuple[int, frozenset[str]]
 """The stage of what is given, and the queues that give: what decides first between offers. Stages: 0 surplus, 1 a core,
@@ -189,6 +192,14 @@ class CandidateSet:
             self.shielded.append((one, shield))
         else:
             self.all.append(victim.core.to_move() if rule.cause is Cause.CONSOLIDATED else victim.core)
+
+    @cached_property
+    def most(self) -> Columns:
+        """int64[resource, node]: all that the rule reaches; surplus counts twice where its core is reached too."""
+        most = np.zeros_like(self.cycle.draft.free)
+        for row, candidates in self.by_row.items():
+            most[:, row] = np.sum([one.rows[row][: len(most)] for one in candidates], axis=0)
+        return most
 
     def paired(self, taker: Workload) -> list[tuple[Running, Shield]]:
         """Workloads last evicted for this one, too recently; a hold takes them nevertheless."""

@@ -37,7 +37,7 @@ MOST_SPARED = 8
 def reclaim(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     """In room that others can be moved from or made to give back."""
     workload = attempt.workload
-    for pool in () if attempt.is_shut else cycle.pools_of(workload):
+    for pool in () if attempt.is_shut else cycle.fitting(workload, cycle.pools_of(workload)):
         is_limited = pool not in attempt.pools
         if is_limited and over_guaranteed(cycle.accounts(workload, pool), cycle.fixed(workload, pool)):
             continue
@@ -136,10 +136,10 @@ def _admission(search: Search, bounds: Callable[[Account], Demand]) -> Admission
 
 def _placed(search: Search) -> Placements | None:
     """Where it fits once those taken are gone."""
-    if search.cover() and (placed := _found(search)) is not None:
-        return placed
     if not search.may_suffice():
         return None
+    if search.cover() and (placed := _found(search)) is not None:
+        return placed
     if all(_found(search) is None for _ in search.everything()):
         return None
     search.cut(lambda: _found(search) is not None)

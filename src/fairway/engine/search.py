@@ -118,10 +118,8 @@ class Search:
 
     def may_suffice(self) -> bool:
         """Whether room would be enough with all that the rule reaches gone; a bound, cheap and on the safe side."""
-        snapshot, pool, free = self.cycle.snapshot, self.candidates.pool, np.maximum(self._ahead.free, 0)
-        for row, candidates in self.candidates.by_row.items():
-            for candidate in candidates:
-                free[:, row] += candidate.rows[row][: self._columns]
+        snapshot, pool = self.cycle.snapshot, self.candidates.pool
+        free = np.maximum(self._ahead.free, 0) + self.candidates.most
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
             request = cache_of(self._ahead).shape(podset.pod, pool).request
             mask = feasible(snapshot, podset.pod, pool)
