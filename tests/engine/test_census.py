@@ -1,8 +1,11 @@
 """What shuts a workload out of the nodes: each counted once, under the first obstacle that it meets."""
 
-import pytest
-from builders import NOW, job, node, plan_of, pod, queue, runs, verdicts
+from dataclasses import replace
 
+import pytest
+from builders import GIB, NOW, job, node, plan_of, pod, queue, runs, verdicts
+
+from fairway.engine import FAIRWAY, Node, PodClass, State, Workload, amounts, decide
 from fairway.engine.model import Expression, PodAffinity, PodSet, Reservation, Spread, Taint, Term, Toleration
 from fairway.engine.plan import Bar, Census, Wait
 
@@ -127,3 +130,20 @@ def test_of_several_podsets_the_one_with_the_least_room_is_counted() -> None:
 def test_nodes_of_other_pools_and_nodes_where_it_failed_do_not_count_as_room() -> None:
     things = node("n1", 4), node("n2", 4), busy("n2", 4), job("w", gpus=1, excluded_nodes=("n1",))
     assert counts(*things) == {(Bar.FAILED_BEFORE, ""): 1, (Bar.BUSY, "nvidia.com/gpu"): 1}
+
+
+def test_what_is_known_of_a_resource_is_not_taken_for_another_that_is_asked_for_later() -> None:
+    def asks(name: str, resource: str) -> Workload:
+        asked = PodClass(requests=amounts({"cpu": 1000, resource: 1}))
+        return replace(job(name), podsets=(PodSet("main", 1, 1, asked),))
+
+    def bars() -> list[tuple[Bar, object]]:
+        waits = (it.facts.census for it in decide(state.snapshot(NOW), FAIRWAY).verdicts if isinstance(it, Wait))
+        return [(one.bar, one.about) for found in waits if found for one in found.obstacles]
+
+    state, offers = State(), amounts({"cpu": 8000, "memory": GIB, "pods": 110, "example.com/nic": 1})
+    state.observe(Node("n", (), offers), queue("q"))
+    state.observe(runs(asks("a", "example.com/nic"), "n"), asks("b", "example.com/nic"))
+    assert bars() == [(Bar.BUSY, "example.com/nic")]
+    state.observe(asks("c", "example.com/fpga"))  # its column is where the other's was
+    assert bars() == [(Bar.BUSY, "example.com/nic"), (Bar.TOO_SMALL, "example.com/fpga")]

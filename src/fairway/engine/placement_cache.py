@@ -18,7 +18,7 @@ import numpy as np
 from .devices import choose, room_of
 from .draft import Draft
 from .feasibility import Counts, Piece, Rows, Shape, feasible, pool_row, request_of
-from .memo import remember
+from .memo import ByWorkload, remember
 from .model import Admission, NodeShare, PodClass, PodSet, PodSetPlacement
 from .pod_affinity import looks_beside
 from .resources import DEVICE
@@ -41,13 +41,20 @@ LONG = 64
 """Entries of the short list, or one in LONG nodes if that is more, from which on a ranking is sorted anew."""
 
 
+class Shapes(ByWorkload[tuple[int, str], Shape]):
+    """By the identity of the class, and by pool; kept with the nodes."""
+
+
+class Masks(ByWorkload[tuple[int, str], Mask]):
+    """Nodes that could take a pod of the class if they were empty, as `Shapes`, which keep the class."""
+
+
 class PlacementCache:
     """One draft as placement sees it."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self.shapes: dict[tuple[int, str], Shape] = {}
-        self.masks: dict[tuple[int, str], Mask] = {}
+        self.shapes, self._masks = draft.snapshot.memo.of(Shapes), draft.snapshot.memo.of(Masks)
         self.rankings: dict[object, Ranking] = {}
         self.runs: dict[object, Slots] = {}
         self._rooms: dict[tuple[int, str], tuple[Counts, int]] = {}  # with how much of the log they know
@@ -66,9 +73,9 @@ class PlacementCache:
 
     def mask(self, shape: Shape) -> Mask:
         key = id(shape.pod), shape.pool
-        if key not in self.masks:
-            return remember(self.masks, key, feasible(self.draft.snapshot, shape.pod, shape.pool))
-        return self.masks[key]
+        if key not in self._masks:
+            return remember(self._masks, key, feasible(self.draft.snapshot, shape.pod, shape.pool))
+        return self._masks[key]
 
     def spare(self, pool: str, column: int) -> int:
         """No less than what is free of a resource in a pool, in sum: counted anew only when room came back."""

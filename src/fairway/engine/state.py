@@ -347,7 +347,8 @@ class State:
     # Columns
 
     def _widen(self, resource: str) -> None:
-        """One more resource: every column is laid out anew."""
+        """One more resource: every column is laid out anew, and what was kept by column is forgotten."""
+        self._moved = True
         before, self._resources = self._resources, columns((*self._resources, resource))
         rows = [self._resources.index(name) for name in before]
         for name in ("_capacity", "_free", "_outside"):
