@@ -384,6 +384,8 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
     assert machine.run(status=2).startswith("Usage: ")
     assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
+    said = "fairway: -n: there is no namespace 4; for 4 tasks it is --workers 4\n"
+    assert machine.run("submit", "-n", "4", "--", "true", status=2) == said
 
 
 @pytest.mark.parametrize(

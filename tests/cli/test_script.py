@@ -214,5 +214,6 @@ def test_an_option_of_sbatch_is_answered_with_the_one_that_stands_for_it_here(op
     ("--wckey=a", "nothing is like it: leave it out"), ("-L", "nothing is like it: leave it out"),
 ])  # fmt: skip
 def test_an_option_of_sbatch_that_none_stands_for_is_answered_with_what_to_do(option: str, told: str) -> None:
-    said = CliRunner().invoke(cli, ["submit", option, "--", "true"])
-    assert said.exit_code == 2 and f" is an option of sbatch; here {told}\n" in said.output
+    for command in ("submit", "shell"):
+        said = CliRunner().invoke(cli, [command, option, "--", "true"])
+        assert said.exit_code == 2 and f" is an option of sbatch; here {told}\n" in said.output

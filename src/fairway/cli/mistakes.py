@@ -1,13 +1,11 @@
 """What is wrong with a submission that only the cluster knows: a queue that is not there, more than any node has.
 
-Everything is read at once, before anything is made. What the user may not read is not held against the submission.
+All of it is known before anything is made (`view`). What the user may not read is not held against the submission.
 The engine is not asked: it is slow to load, and says the same later, as the reason for which the workload waits.
 """
 
-import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
@@ -15,50 +13,20 @@ from typing import Any
 
 from fairway.api.scalars import Malformed, duration, duration_text
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.kube.transport import Request
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref
 
 from .amounts import OPTIONS, allocatable, amount, least, listed, needs_of
 from .cancelled import unknown
-from .connect import NOT_INSTALLED, unseen
 from .find import get, sought
 from .job import template_of
 from .main import Problem
 from .quota import over_quota
+from .view import View, selects
 
 Thing = dict[str, Any]
 OF_SHELLS = ("cd", "source", ".", "export", "ulimit", "module", "conda", "set", "if", "for", "while")
 """Words that only a shell knows, or that what a shell has read makes."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine."""
-
-    is_here: bool
-    queues: dict[str, Thing] | None
-    nodes: list[Thing] | None
-    pools: list[Thing] | None
-    classes: dict[str, int] | None
-
-    def line(self, queue: str) -> dict[str, Thing]:
-        """The specs of a queue and of those above it."""
-        found: dict[str, Thing] = {}
-        while queue not in found and queue in (self.queues or {}):
-            found[queue] = (self.queues or {})[queue].get("spec") or {}
-            queue = str(found[queue].get("parent") or "")
-        return found
-
-    @property
-    def may_grow(self) -> bool:
-        return any((it.get("spec") or {}).get("maxNodes") for it in self.pools or ())
-
-    def of_pool(self, name: str) -> list[Thing]:
-        """The nodes of a pool; `*`: all."""
-        specs = {it["metadata"]["name"]: it.get("spec") or {} for it in self.pools or ()}
-        chosen = (specs.get(name) or {}).get("nodeSelector") or {}
-        return [it for it in self.nodes or () if _selects(chosen, it["metadata"].get("labels") or {})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +35,6 @@ class Mistake:
 
     message: str
     may_pass: bool = True
-
-
-async def view_of(client: Client, order: SimpleNamespace) -> View:
-    named = [kinds.QUEUES, kinds.NODES, kinds.NODE_POOLS, *[kinds.PRIORITY_CLASSES] * bool(order.priority)]
-    version, *lists = await asyncio.gather(
-        client.call(Request("GET", "/version")), *(_readable(client, kind) for kind in named)
-    )
-    queues, nodes, pools, classes = [*lists, None][:4]
-    if queues is None and not await client.resources(kinds.FAIRWAY):
-        raise Problem(NOT_INSTALLED, exit_code=1)
-    named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
-    values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
-    return View(b"fairway" in version, named_queues, nodes, pools, values)
-
-
-async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
-    with unseen(or_absent=True):
-        return await client.list(Selection(kind))
-    return None
-
-
-async def usual_queue(client: Client, namespace: str) -> str:
-    """The queue of what names none in a namespace: the one that its label names, else `default`."""
-    with suppress(ApiError):  # who may not read it does not know, and it may not be there
-        labels = (await client.get(Ref(kinds.NAMESPACES, namespace)))["metadata"].get("labels") or {}
-        return str(labels.get("fairway.dev/queue") or "default")
-    return "default"
 
 
 async def check(client: Client, view: View, things: Sequence[Thing], order: SimpleNamespace) -> None:
@@ -168,19 +109,8 @@ async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistak
     if space is None:
         return []
     labels = space["metadata"].get("labels") or {}
-    allowed = all(_selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
+    allowed = all(selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
     return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
-
-
-def _selects(selector: Thing, labels: dict[str, str]) -> bool:
-    tests = {
-        "In": lambda it: labels.get(it["key"]) in it["values"],
-        "NotIn": lambda it: labels.get(it["key"]) not in it["values"],
-        "Exists": lambda it: it["key"] in labels,
-        "DoesNotExist": lambda it: it["key"] not in labels,
-    }
-    said = (selector.get("matchLabels") or {}).items()
-    return said <= labels.items() and all(tests[it["operator"]](it) for it in selector.get("matchExpressions") or ())
 
 
 async def _of_order(client: Client, thing: Thing) -> list[Mistake]:

@@ -7,15 +7,13 @@ use. Nodes that are out of use count in a percentage all the same: when they com
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairway.api.scalars import Malformed, exact
 
 from .amounts import OPTIONS, allocatable, amount, least, needs_of
 from .job import template_of
-
-if TYPE_CHECKING:
-    from .mistakes import View
+from .view import View
 
 Thing = dict[str, Any]
 ALL, BOUNDS = "*", ("limit", "guaranteed")
@@ -31,7 +29,7 @@ class Bound:
     is_owed: bool
 
 
-def over_quota(view: "View", thing: Thing, queue: str) -> Iterator[str]:
+def over_quota(view: View, thing: Thing, queue: str) -> Iterator[str]:
     """What it is over and what would be right, in a line; nothing where one of its pools would take it."""
     template = template_of(thing)
     if not template:
@@ -48,23 +46,28 @@ def over_quota(view: "View", thing: Thing, queue: str) -> Iterator[str]:
         yield _words(bound, needs[bound.resource], pods)
 
 
-def _bounds(view: "View", thing: Thing, queue: str, pool: str) -> Iterator[Bound]:
+def _bounds(view: View, thing: Thing, queue: str, pool: str) -> Iterator[Bound]:
     """All that bind it in a pool, its own queue's first."""
     notes = thing["metadata"].get("annotations") or {}
     is_training = notes.get("fairway.dev/workload-type", "Training") == "Training"
     is_fixed = notes.get("fairway.dev/preemptible", str(is_training).lower()) == "false"
     for name, spec in view.line(queue).items():
         for of in (pool, ALL):
-            quotas = [it for it in spec.get("quotas") or () if it.get("pool", ALL) == of]
-            limit, owed = ({k: v for it in quotas for k, v in (it.get(word) or {}).items()} for word in BOUNDS)
-            said = [(resource, most, False) for resource, most in limit.items()]
-            said += [(resource, owed.get(resource, 0), True) for resource in {**limit, **owed} if is_fixed]
-            for resource, most, is_owed in said:
-                if (known := _amount(view, of, resource, str(most))) is not None:
+            for resource, most, is_owed in _said(spec, of):
+                known = _amount(view, of, resource, str(most)) if is_fixed or not is_owed else None
+                if known is not None:
                     yield Bound(name, resource, known, is_owed)
 
 
-def _amount(view: "View", pool: str, resource: str, most: str) -> Fraction | None:
+def _said(spec: Thing, pool: str) -> Iterator[tuple[str, object, bool]]:
+    """Resource, amount and whether it is owed, of the quotas for a pool; what they name and do not guarantee is 0."""
+    quotas = [it for it in spec.get("quotas") or () if it.get("pool", ALL) == pool]
+    limit, owed = ({name: most for it in quotas for name, most in (it.get(word) or {}).items()} for word in BOUNDS)
+    yield from ((name, most, False) for name, most in limit.items())
+    yield from ((name, owed.get(name, 0), True) for name in {**limit, **owed})
+
+
+def _amount(view: View, pool: str, resource: str, most: str) -> Fraction | None:
     """None of a part of what cannot be seen, may grow, or counts otherwise: slices of GPUs are parts of them."""
     if not most.endswith("%"):
         return exact(most)
@@ -74,7 +77,7 @@ def _amount(view: "View", pool: str, resource: str, most: str) -> Fraction | Non
     return exact(most[:-1]) / 100 * sum(one.get(resource, Fraction(0)) for one in has)
 
 
-def _pools(view: "View", thing: Thing, queue: str) -> list[str]:
+def _pools(view: View, thing: Thing, queue: str) -> list[str]:
     """Those that it may use, as far as it and its queue say."""
     asked = (thing["metadata"].get("annotations") or {}).get("fairway.dev/pools", "").replace(",", " ").split()
     allowed = next(iter(view.line(queue).values()), {}).get("pools")

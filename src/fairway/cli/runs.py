@@ -16,9 +16,12 @@ async def runs_of(client: Client, found: Found) -> Runs:
     """All that the server keeps, else those of the pods there are."""
     if (known := await kept(client, found.ref)) is not None:
         return replace(known, is_deleted=False)  # a pod that has no Workload is there all the same
+    return Runs(found.ref, await _in_pods(client, found), are_kept=False)
+
+
+async def _in_pods(client: Client, found: Found) -> list[Run]:
     attempt = int(found.status.get("attempt") or 1)
-    runs = [run for rank, pod in await pods_of(client, found) for run in runs_in(pod, rank, attempt)]
-    return Runs(found.ref, runs, are_kept=False)
+    return [run for rank, pod in await pods_of(client, found) for run in runs_in(pod, rank, attempt)]
 
 
 async def code_of(client: Client, found: Found) -> int:
@@ -29,7 +32,7 @@ async def code_of(client: Client, found: Found) -> int:
         with suppress(ApiError):  # its pod is gone
             async for _ in text_of(client, found.ref, run, (("follow", "true"), ("tailLines", "0"))):
                 pass
-    runs = (await runs_of(client, found)).items
+    runs = (await runs_of(client, found)).items or await _in_pods(client, found)  # of which no log is kept any more
     last = {(it.rank, it.container): it for it in runs if it.attempt == runs[-1].attempt}
     return min(((it.finished or "", it.exit_code) for it in last.values() if it.exit_code), default=("", 1))[1]
 

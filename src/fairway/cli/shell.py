@@ -28,11 +28,12 @@ from .follow import end_of, first
 from .leader import warn
 from .listing import IDLE
 from .main import Problem
-from .mistakes import view_of
 from .output import in_local_time
 from .replicas import find
+from .script import of_sbatch
 from .submit import Draft, make, prepared, submit
 from .verdict import told_of
+from .view import view_of
 
 PIPE, NEW, END_SECONDS = "FAIRWAY_SESSION", "session", 3.0
 KEEPER = f"""
@@ -86,7 +87,8 @@ class Shell(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:at])
+        with of_sbatch():
+            rest = super().parse_args(ctx, args[:at])
         ctx.params["command"] = tuple(args[at + 1 :])
         return rest
 

@@ -122,7 +122,7 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     is_promised = "room is kept for it from" in found.status.get("message", "")
     is_foretold = is_promised or bool(start(found.status.get("forecast"), client.clock.now()))
     said = await explained(client, key, is_foretold=is_foretold) if _waits(found) else {}
-    found, caveats, helps = _renewed(found, said), list(said.get("caveats", ())), list(said.get("lines", ()))
+    (found, caveats), helps = _renewed(found, said), list(said.get("lines", ()))
     if _waits(found) and found.status.get("reason") in FULL:
         helps += await used_outside(client)
     pods = [pod for _, pod in await pods_of(client, found)] if found.phase in ("Failed", "Admitted") else []
@@ -132,11 +132,12 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause}, more)
 
 
-def _renewed(found: Found, said: Thing) -> Found:
-    """With the message as it is decided now, where the reason is the one that is written."""
-    if said.get("reason") != found.status.get("reason") or not said:
-        return found
-    return replace(found, workload=found.workload | {"status": found.status | {"message": said["message"]}})
+def _renewed(found: Found, said: Thing) -> tuple[Found, list[str]]:
+    """With the message as it is decided now, and its caveats, where the reason is the one that is written."""
+    if said.get("reason", "") != found.status.get("reason"):
+        return found, []
+    status = found.status | {"message": said["message"]}
+    return replace(found, workload=found.workload | {"status": status}), list(said["caveats"])
 
 
 def _waits(found: Found) -> bool:

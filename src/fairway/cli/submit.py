@@ -26,7 +26,7 @@ from .job import amend, check_name, deadline, kind_of, of_maker, template_of
 from .launch import service_of
 from .leader import warn
 from .main import Problem
-from .mistakes import View, check, near, usual_queue, view_of
+from .mistakes import check, near
 from .options import submit_options
 from .output import show
 from .program import Program, program_of
@@ -34,6 +34,7 @@ from .quota import over_quota
 from .script import Submit
 from .sync import packed, unpack
 from .verdict import first_verdict
+from .view import View, usual_queue, view_of
 from .whatif import dry_run as foretell
 
 Thing = dict[str, Any]
