@@ -245,7 +245,8 @@ def _cli() -> str:
         "`wait`, `submit --follow`, `shell` and `exec` exit as programs do: with the code of the first that failed.\n"
         "Codes above 128 stand for a signal: 143 is SIGTERM, as of most jobs that their time limit stopped; 137 is\n"
         "SIGKILL, of one that outlasted its grace period. It is 1 where a job failed and no program did: a time limit\n"
-        "heeded with exit code 0, a dependency that failed, a deletion. `fairway status` shows the code of each run."
+        "heeded with exit code 0, a dependency that failed, a deletion; on a Kubernetes cluster also where its pods\n"
+        "are gone. `fairway status` shows the code of each run."
     )
     job = "JOB is the name of a Workload or of its owner. Where two go by it, `workload/NAME` or `job/NAME` says which."
     parts = []
