@@ -241,6 +241,13 @@ def _type(field: dict) -> str:
 
 def _cli() -> str:
     text = "`fairway` and `kubectl fairway` are the same program. Exit status: 0 done, 1 the answer is no, 2 wrong use."
+    codes = (
+        "`wait`, `submit --follow`, `shell` and `exec` exit as programs do: with the code of the first that failed.\n"
+        "Codes above 128 stand for a signal: 143 is SIGTERM, as of most jobs that their time limit stopped; 137 is\n"
+        "SIGKILL, of one that outlasted its grace period. It is 1 where a job failed and no program did: a time limit\n"
+        "heeded with exit code 0, a dependency that failed, a deletion; on a Kubernetes cluster also where its pods\n"
+        "are gone. `fairway status` shows the code of each run."
+    )
     job = "JOB is the name of a Workload or of its owner. Where two go by it, `workload/NAME` or `job/NAME` says which."
     parts = []
     above = click.Context(cli, info_name="fairway", **cli.context_settings)
@@ -251,7 +258,7 @@ def _cli() -> str:
         for part, inner in command.commands.items() if isinstance(command, click.Group) else ():
             below = click.Context(inner, parent=context, info_name=part, max_content_width=100)
             parts.append(f"### fairway {name} {part}\n\n```\n{inner.get_help(below)}\n```\n")
-    return _page("Commands", f"{text}\n\n{job}", *parts)
+    return _page("Commands", f"{text}\n\n{codes}\n\n{job}", *parts)
 
 
 def _settings() -> str:

@@ -99,6 +99,20 @@ def test_a_program_that_fails_fails_its_follower(machine: Machine) -> None:
     assert machine.workload("sad")["reason"] == "ExitCode1"
 
 
+@pytest.mark.parametrize(("program", "code"), [
+    ("sleep 60", 143), ("trap '' TERM; while :; do sleep 0.1; done", 137), ("trap 'exit 7' TERM; sleep 60 & wait", 7),
+    ("trap 'exit 0' TERM; sleep 60 & wait", 1),
+])  # fmt: skip
+def test_what_its_time_limit_stopped_has_the_exit_code_of_its_program(
+    machine: Machine, program: str, code: int
+) -> None:
+    words = ("--time-limit", "1s", "--grace", "1s", "--cpus", "100m")
+    machine.run("submit", "--name", "limited", *words, "--follow", "--", "sh", "-c", program, status=code)
+    machine.run("wait", "limited", status=code)
+    assert code == 1 or f"exit code {code} (TimeLimit)" in machine.run("status", "limited")
+    machine.run("cancel", "--forget", "limited")
+
+
 def test_a_program_that_is_not_there_is_told_by_its_name(machine: Machine) -> None:
     said = machine.run("submit", "--wait-anyway", "--follow", "--", "nosuchprog", status=128)
     assert 'exec: "nosuchprog": No such file or directory (exit code 12' in said
@@ -311,6 +325,16 @@ def test_a_cluster_that_cannot_be_started_is_one_line(machine: Machine, how: tup
     assert "--port" in said("--data-dir", "other", "--port", "99999")
 
 
+@pytest.mark.parametrize("how", [(), ("--detach",)], ids=["up", "detach"])
+def test_a_second_up_says_at_once_that_one_runs(machine: Machine, how: tuple[str, ...]) -> None:
+    before = os.times()
+    said = machine.run("up", *how, status=1)
+    after = os.times()
+    folder = machine.folder / "fairway"
+    assert said == f"fairway: a cluster runs on {folder} already; `fairway down --data-dir {folder}` stops it\n"
+    assert after.children_user - before.children_user < 0.6  # 0.2 s alone on the machine; 3.5 s where the server loads
+
+
 def test_without_a_cluster_a_command_says_how_to_start_one(tmp_path: Path) -> None:
     said = Machine(tmp_path).run("ls", status=2)
     assert said == (
@@ -348,8 +372,9 @@ def test_a_fraction_shares_a_gpu(machine: Machine) -> None:
     assert re.search(r"on [01]\b", said)
 
 
-def test_what_submits_shows_and_cancels_does_not_load_the_engine() -> None:
-    modules = "fairway.cli.submit, fairway.cli.show, fairway.cli.act, fairway.cli.ls, fairway.cli.watch"
+def test_what_submits_shows_cancels_and_starts_does_not_load_the_engine() -> None:
+    names = ("cli.submit", "cli.show", "cli.act", "cli.ls", "cli.watch", "cli.wait", "cli.up", "embedded.datadir")
+    modules = ", ".join(f"fairway.{name}" for name in names)
     said = f"import sys, {modules}; sys.exit('fairway.engine' in sys.modules)"
     subprocess.run([sys.executable, "-c", said], check=True)
 
@@ -359,6 +384,8 @@ def test_wrong_use_exits_with_two(machine: Machine) -> None:
     assert "--env" in machine.run("submit", "--env", "NOT_SET_HERE", "--", "true", status=2)
     assert machine.run(status=2).startswith("Usage: ")
     assert "--gpu" in machine.run("submit", "--gpu", "2", "--", "true", status=2)
+    said = "fairway: -n: there is no namespace 4; for 4 tasks it is --workers 4\n"
+    assert machine.run("submit", "-n", "4", "--", "true", status=2) == said
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,15 @@ def test_the_state_is_a_word_for_users() -> None:
     assert listed("a").user == "ann"
 
 
+def test_what_was_parked_is_so_also_where_it_is_frozen() -> None:
+    parked = {**turned("Idle", 60.0), "reason": "Parked"}
+    one = listed("a", "Paused", conditions=[parked], reason="Suspended", message="idle since noon")
+    woken = listed("a", "Paused", conditions=[parked], reason="NoRoom", message="needs a GPU")
+    one.spec.paused = True
+    assert (one.state, reason(one, NOW)) == ("parked", "Parked: idle since noon")
+    assert (woken.state, listed("a", "Paused").state, listed("a", "Parked").state) == ("paused", "paused", "parked")
+
+
 def test_what_is_suspended_is_so_since_it_was_stopped() -> None:
     one = listed("stopped", "Suspended", conditions=[turned("Evicted", 5.0)])
     assert one.state == "suspended" and NOW - one.since() == pytest.approx(5.0, abs=1.0)

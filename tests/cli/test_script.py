@@ -206,3 +206,14 @@ def test_an_option_of_sbatch_is_answered_with_the_one_that_stands_for_it_here(op
     said = CliRunner().invoke(cli, ["submit", option, "8", "--", "true"])
     word = option.partition("=")[0]
     assert said.exit_code == 2 and f"{word} is an option of sbatch; here it is {ours} " in said.output
+
+
+@pytest.mark.parametrize("option, told", [
+    ("--exclusive", "it is --cpus N --gpus N, all that a node has: `fairway nodes` lists it"),
+    ("--nodelist=n1", "it is a nodeAffinity in the pod template of -f FILE"),
+    ("--wckey=a", "nothing is like it: leave it out"), ("-L", "nothing is like it: leave it out"),
+])  # fmt: skip
+def test_an_option_of_sbatch_that_none_stands_for_is_answered_with_what_to_do(option: str, told: str) -> None:
+    for command in ("submit", "shell"):
+        said = CliRunner().invoke(cli, [command, option, "--", "true"])
+        assert said.exit_code == 2 and f" is an option of sbatch; here {told}\n" in said.output

@@ -51,6 +51,14 @@ def test_a_session_is_a_workload_of_its_own_and_exits_with_its_shell(machine: Ma
     assert said["spec"]["workloadType"] == "Interactive"
 
 
+def test_a_session_of_a_program_that_fails_has_failed_with_its_exit_code(machine: Machine) -> None:
+    one = start(machine, "--name", "fails", "--", "sh", "-c", "exit 5")
+    assert one.wait(timeout=60) == 5
+    machine.until("fails", "Failed")
+    assert "failed: exit code 5" in machine.run("ls", "--state", "failed")
+    assert machine.run("wait", "fails", status=5)
+
+
 def test_a_session_has_the_terminal_of_its_user(machine: Machine) -> None:
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))

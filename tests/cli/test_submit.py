@@ -31,6 +31,18 @@ kind: Queue
 metadata: {name: closed}
 spec: {namespaces: {matchLabels: {team: nlp}}}
 ---
+apiVersion: fairway.dev/v1alpha1
+kind: Queue
+metadata: {name: small}
+spec: {quotas: [{pool: "*", guaranteed: {nvidia.com/gpu: "25%", cpu: 1}, limit: {nvidia.com/gpu: 1, cpu: 2}}]}
+---
+{apiVersion: fairway.dev/v1alpha1, kind: Queue, metadata: {name: under}, spec: {parent: upper}}
+---
+apiVersion: fairway.dev/v1alpha1
+kind: Queue
+metadata: {name: upper}
+spec: {quotas: [{pool: "*", limit: {nvidia.com/gpu: "50%"}}]}
+---
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 10}
 """
 
@@ -147,6 +159,14 @@ def test_on_another_cluster_only_what_env_names_travels(monkeypatch: pytest.Monk
         ("--cpus 64 -- true", "--cpus: needs 64 CPUs; the largest node, "),
         ("--memory 900Gi -- true", "--memory: needs 900Gi memory; the largest node, "),
         ("--workers 5 -- true", "--workers: 5 workers of 1 CPU each; there is room for 4 at once: --workers 4, or "),
+        ("--queue small --gpus 2 -- true", "--gpus: needs 2 GPUs; queue small may hold at most 1 GPU; --gpus 1 or "
+         "another --queue would do; --wait-anyway queues it all the same"),
+        ("--queue under --gpus 2 -- true", "--gpus: needs 2 GPUs; queue upper may hold at most 1 GPU; "),
+        ("--queue small --workers 3 -- true", "--workers: 3 workers of 1 CPU each need 3 CPUs; queue small may hold "
+         "at most 2 CPUs; --workers 2 or another --queue would do; "),
+        ("--queue small --gpus 1 --no-preemptible -- true", "--gpus: needs 1 GPU and cannot be preempted; queue small "
+         "is guaranteed 0.5 GPU; --gpus 0.5, --preemptible or another --queue would do; "),
+        ("--queue small --gpus 1 --type interactive -- true", "--gpus: needs 1 GPU and cannot be preempted; "),
         ("--memory 0 -- true", "--memory: nothing runs in 0 bytes; 4Gi would do"),
         ("--memory 16 -- true", "--memory: nothing runs in 16 bytes; did you mean 16Gi?"),
         ("--chdir nowhere -- true", "--chdir: there is no folder nowhere; --wait-anyway queues it all the same"),
@@ -179,6 +199,10 @@ def test_wait_anyway_queues_what_could_start_later_and_nothing_else(machine: Mac
     said = machine.run("submit", "--name", "later", "--wait-anyway", "--gpus", "9", "--", "true")
     assert said.startswith("later queued in default: waits: NeverFits: needs 9 GPUs; ")
     machine.run("cancel", "later")
+    said = machine.run("submit", "--name", "later", "--wait-anyway", "--gpus", "2", "--queue", "small", "--", "true")
+    assert said.startswith("later queued in small: waits: OverLimit: needs 2 GPUs; ")
+    assert "it is over the limit by itself: " in machine.run("why", "later")
+    machine.run("cancel", "later")
     machine.run("submit", "--wait-anyway", "--memory", "0", "--", "true", status=1)
     machine.run("submit", "--wait-anyway", "--queue", "vision", "--time-limit", "3h", "--", "true", status=1)
 
@@ -193,6 +217,26 @@ def test_a_job_after_one_that_failed_is_refused(machine: Machine) -> None:
 def test_a_dry_run_of_what_could_never_start_exits_with_one(machine: Machine) -> None:
     assert machine.run("submit", "--dry-run", "--gpus", "9", "--", "true", status=1).startswith("would wait: NeverFits")
     assert machine.run("submit", "--dry-run", "--gpus", "2", "--", "true").startswith("would start now")
+    said = machine.run("submit", "--dry-run", "--gpus", "2", "--queue", "small", "--", "true", status=1)
+    assert said.startswith("would wait: OverLimit: ") and "\n  --gpus: needs 2 GPUs; queue small may hold at" in said
+
+
+def test_a_bound_that_a_submission_can_keep_to_is_no_mistake(machine: Machine) -> None:
+    machine.run("submit", "--name", "fits", "--queue", "small", "--gpus", "1", "--", "true")
+    machine.run("submit", "--name", "part", "--queue", "small", "--gpus", "0.5", "--no-preemptible", "--", "true")
+    machine.run("submit", "--name", "trials", "--queue", "small", "--array", "0-8", "--", "true")
+    for name in ("fits", "part", "trials"):
+        machine.until(name, "Succeeded")
+
+
+def test_more_gpus_than_there_are_cannot_be_owed(machine: Machine) -> None:
+    said = machine.run("team", "add", "root", "--queue", "owed", "--gpus", "400", status=1)
+    assert said == "fairway: --gpus: found 400; this machine has 2, so at most 2 can be owed\n"
+    assert "owed" not in machine.run("queues", "-o", "name")
+    said = machine.run("team", "add", "root", "--queue", "owed", "--gpus", "2")
+    assert "\nqueues are owed 2.5 GPUs together, and this machine has 2: " in said
+    assert machine.run("team", "add", "root", "--queue", "owed", "--gpus", "1").count("\n") == 1
+    machine.kubectl("delete", "queue", "owed")
 
 
 def test_too_many_workers_may_start_with_fewer(machine: Machine) -> None:

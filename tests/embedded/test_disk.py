@@ -15,9 +15,9 @@ from test_up import client_of, is_running, run_pod, start
 
 from fairway.clock import Clock
 from fairway.embedded.database import Database
+from fairway.embedded.datadir import UpError, down
 from fairway.embedded.disk import RESERVE_BYTES, usage
 from fairway.embedded.gate import CONTROLLER
-from fairway.embedded.up import UpError, down
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection

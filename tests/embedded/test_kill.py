@@ -23,7 +23,7 @@ from lives import live, lives
 from trials import LINES, Asked, Book, job, load
 
 from fairway.clock import Clock
-from fairway.embedded.up import down
+from fairway.embedded.datadir import down
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load as load_config

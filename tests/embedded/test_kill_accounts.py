@@ -21,7 +21,7 @@ from test_kill import insist, some_moment
 
 from fairway.api.quantities import time as seconds
 from fairway.clock import Clock
-from fairway.embedded.up import down
+from fairway.embedded.datadir import down
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.config import load as load_config

@@ -12,7 +12,7 @@ from cluster import job, job_status, until
 from lives import live, lives
 
 from fairway.clock import Clock
-from fairway.embedded.up import down
+from fairway.embedded.datadir import down
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load

@@ -15,7 +15,7 @@ import pytest
 from cluster import until
 
 from fairway.clock import Clock
-from fairway.embedded.up import UpError, detach, down
+from fairway.embedded.datadir import UpError, detach, down
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load

@@ -6,7 +6,7 @@ from simworld import World, job, node, priority
 from test_life import START, play
 
 from fairway.api.quantities import time
-from fairway.cli.whatif import dry_run, would_help
+from fairway.cli.whatif import dry_run, explained, would_help
 from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 from fairway.settings import Settings
@@ -91,6 +91,46 @@ def test_it_says_what_would_help_a_job_that_waits() -> None:
 
     helps, (why, _) = play(story, node("n1", cpu=4))
     assert helps == ["in queue default it would start now"] and why.endswith("; in queue default it would start now")
+
+
+def test_it_says_that_a_job_is_over_a_limit_by_itself() -> None:
+    async def story(world: World) -> list[Any]:
+        await world.apply(queue("small", cpu=2), job("wide", cpu="3", labels={"fairway.dev/queue": "small"}))
+        await world.apply(job("held", cpu="2", labels={"fairway.dev/queue": "small"}, seconds=36_000))
+        await world.until(lambda: world.is_in("job-held", "Running"))
+        await world.apply(job("late", cpu="2", labels={"fairway.dev/queue": "small"}))
+        await world.until(lambda: world.is_in("job-late", "Pending"))
+        return [(await explained(world.client, f"default/job-{name}", is_foretold=True)) for name in ("wide", "late")]
+
+    wide, late = play(story, node("n1", cpu=4))
+    assert (wide["reason"], late["reason"], late["caveats"]) == ("OverLimit", "OverLimit", [])
+    assert wide["message"].endswith("(2 in use)")
+    assert wide["caveats"] == [
+        "it is over the limit by itself: it starts only where it asks for less, or the limit is raised"
+    ]
+
+
+def test_it_says_that_room_behind_a_job_without_a_time_limit_is_no_promise() -> None:
+    async def story(world: World) -> list[Any]:
+        said = []
+        for number in range(3):
+            await world.apply(job(f"train-{number}", cpu="4", seconds=600))
+            await world.clock.sleep(700)
+        for name, notes in (("train-3", {}), ("sure", {"annotations": {"fairway.dev/time-limit": "1h"}})):
+            await world.apply(job(name, cpu="4", seconds=36_000, **notes))
+            await world.until(lambda name=name: world.is_in(f"job-{name}", "Running"))
+            await world.apply(job("next", cpu="2", annotations={"fairway.dev/preemptible": "false"}))
+            await world.until(lambda: world.is_in("job-next", "Pending"))
+            said.append(await explained(world.client, "default/job-next", is_foretold=True))
+            for one in (name, "next"):
+                await world.client.delete(Ref(kinds.JOBS, one, "default"))
+            await world.clock.sleep(120)
+        return said
+
+    guessed, sure = play(story, node("n1", cpu=4))
+    assert "room is kept for it from " in guessed["message"] and "room is kept for it from " in sure["message"]
+    assert guessed["caveats"] == ["that time is a guess: train-3 has no time limit"]
+    assert sure["caveats"] == []
 
 
 def test_it_says_when_a_job_starts_for_which_no_forecast_was_written_yet() -> None:

@@ -16,7 +16,7 @@ import pytest
 from test_browser import CHROMIUM, CUT, PATIENCE_MS, browser
 
 from fairway.clock import Clock
-from fairway.embedded.up import UpError, down
+from fairway.embedded.datadir import UpError, down
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.config import load

@@ -55,7 +55,7 @@ def _gang(group: str, own: list[Thing], words: str) -> Iterator[Thing]:
     from fairway.api.decode import cleaned, decode
     from fairway.api.objects import PodObject
     from fairway.api.owners import pod_group
-    from fairway.api.quantities import Malformed
+    from fairway.api.scalars import Malformed
 
     with suppress(Malformed):
         made = pod_group(group, [decode(cleaned(pod), PodObject) for pod in own], len(own))
@@ -88,7 +88,7 @@ def read(pod: Thing) -> Thing | None:
     from fairway.api.alone import workload_of_pod
     from fairway.api.decode import cleaned, decode
     from fairway.api.objects import PodObject
-    from fairway.api.quantities import Malformed
+    from fairway.api.scalars import Malformed
 
     try:
         made = workload_of_pod(decode(cleaned(pod), PodObject))

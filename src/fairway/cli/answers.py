@@ -13,10 +13,10 @@ from fairway.kube.kinds import Ref
 from .main import Problem
 from .whatif import DRY_RUN as DRY_RUN
 from .whatif import WHY as WHY
-from .whatif import answered, lines_of, would_help
+from .whatif import answered, explained, lines_of
 
 Thing = dict[str, Any]
-SHOWN = ("verdict", "reason", "message", "placement", "forecast", "sooner", "wouldEvict", "wouldShrink")
+SHOWN = ("verdict", "reason", "message", "placement", "forecast", "sooner", "wouldEvict", "wouldShrink", "caveats")
 
 
 async def dry_run(viewer: Client, reader: Client, asked: Thing) -> Thing:
@@ -33,11 +33,10 @@ async def dry_run(viewer: Client, reader: Client, asked: Thing) -> Thing:
 
 
 async def why(viewer: Client, reader: Client, asked: Thing) -> Thing:
-    """What would let a workload start that the user may read."""
+    """Why a workload waits that the user may read, and what would let it start."""
     space, _, name = str(asked.get("key")).partition("/")
     await viewer.get(Ref(kinds.WORKLOADS, name, space))
     try:
-        lines = await would_help(reader, f"{space}/{name}", is_foretold=bool(asked.get("isForetold")))
+        return await explained(reader, f"{space}/{name}", is_foretold=bool(asked.get("isForetold")))
     except Problem as problem:
         raise Failure(422, "Invalid", problem.message) from problem
-    return {"lines": lines}

@@ -10,9 +10,9 @@ from fairway.kube.client import Client
 
 from .job import amend, check_name, stem
 from .main import Problem, cli
-from .mistakes import usual_queue, view_of
 from .program import program_of
 from .submit import submit
+from .view import usual_queue, view_of
 from .whatif import answered, would_help
 
 if TYPE_CHECKING:

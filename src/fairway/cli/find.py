@@ -145,7 +145,7 @@ def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
 
 def failure(pods: Sequence[dict[str, Any]]) -> str:
     """How the first container that failed did: `exit code 1`, of several pods with the pod; "" where none is known."""
-    _, _, words, pod = min(_failures(pods), default=("", 0, "", ""))
+    _, words, pod = min(_failures(pods), default=("", "", ""))
     return f"{words} in pod {pod}" if words and len(pods) > 1 else words
 
 
@@ -157,20 +157,15 @@ def refusal(pods: Iterable[dict[str, Any]]) -> str:
     return next((f"{it['reason']}: {it['message']}" for it in waiting if it.get("reason") and it.get("message")), "")
 
 
-def exit_code(pods: Iterable[dict[str, Any]]) -> int:
-    """The exit code of the container that `failure` tells of; 0 where none is known."""
-    return min(_failures(pods), default=("", 0, "", ""))[1]
-
-
-def _failures(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, int, str, str]]:
-    """When each failed container ended, its exit code, both in words, and its pod."""
+def _failures(pods: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """When each failed container ended, how in words, and its pod."""
     for pod in pods:
         said = pod.get("status") or {}
         for one in (*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())):
             end = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
             if code := end.get("exitCode"):
                 words = exit_words(int(code), end.get("reason") or "", end.get("message") or "")
-                yield end.get("finishedAt") or "", int(code), words, pod["metadata"]["name"]
+                yield end.get("finishedAt") or "", words, pod["metadata"]["name"]
 
 
 async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:

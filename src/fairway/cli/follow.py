@@ -6,7 +6,7 @@ since a Workload may fail before its Job ever starts.
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,11 +19,11 @@ from fairway.kube.kinds import Ref, Selection
 from fairway.kube.runs import Runs, kept
 
 from .alone import get, read
-from .find import Found, exit_code, failure, seen
+from .find import Found, failure, seen
 from .output import moment_of_day
 from .patient import Patient
 from .printer import Choice, Printer, say
-from .runs import runs_of
+from .runs import code_of, runs_of
 from .verdict import told_of
 
 Thing = dict[str, Any]
@@ -33,8 +33,8 @@ OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a job ended. `code`: the exit code of the first rank that failed; 0 if all succeeded, 1 where no program
-    failed (a time limit, a deletion). `message`: why it failed, in one line; empty if it succeeded."""
+    """How a job ended. `code`: 0 if all succeeded, else as `code_of` says; 1 where it was deleted. `message`: why it
+    failed, in one line; empty if it succeeded."""
 
     code: int = 0
     message: str = ""
@@ -43,9 +43,8 @@ class End:
 async def follow_job(client: Client, job: Ref, uid: str) -> End:
     """Prints the logs of all ranks of a Job while they are written, over evictions, and returns how it ended.
     Interrupted, it says on standard error that the job goes on, and ends at once."""
-    workload = Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)
     try:
-        return await _Follower(Patient(client), workload, job, uid, Choice()).run()
+        return await _Follower(Patient(client), _workload(job), job, uid, Choice()).run()
     except asyncio.CancelledError:
         look, end = f"`fairway logs -f {job.name}` follows it again", f"`fairway cancel {job.name}` ends it"
         click.echo(f"\n{job.name} goes on: {look}, {end}", err=True)
@@ -183,8 +182,7 @@ async def end_of(client: Client, ref: Ref, uid: str) -> End:
     if ref.kind == kinds.WORKLOADS:
         own = [_end_of_pod(client, ref, uid)] if ref.name.startswith("pod-") else []
         return await first(_end_of_workload(client, ref, uid), *own)
-    workload = Ref(kinds.WORKLOADS, name_of(ref.kind.name, ref.name), ref.namespace)
-    return await first(_end_of_job(client, ref, uid), _end_of_workload(client, workload, uid))
+    return await first(_end_of_job(client, ref, uid), _end_of_workload(client, _workload(ref), uid))
 
 
 async def first(*work: Coroutine[Any, Any, T]) -> T:
@@ -213,9 +211,9 @@ async def _end_of_job(client: Client, job: Ref, uid: str) -> End:
                 if one["status"] == "True" and one["type"] == "Complete":
                     return End()
                 if one["status"] == "True" and one["type"] == "Failed":
-                    workload = Ref(kinds.WORKLOADS, name_of(job.kind.name, job.name), job.namespace)
-                    said = [it for it in await client.list(_named(workload)) if _is_of(it, uid) and _phase(it) in OVER]
-                    return await _failed(client, job, uid, said[0]["status"] if said else one)
+                    made = await client.find(_workload(job))
+                    knows = made and _is_of(made, uid) and _phase(made) in OVER
+                    return await _failed(client, job, uid, made["status"] if made and knows else one)
     raise AssertionError("what is seen has no end")
 
 
@@ -273,7 +271,15 @@ async def _failed(client: Client, ref: Ref, uid: str, said: Thing, name: str = "
     cause, told = failure(pods), said.get("message") or said.get("reason") or ""
     is_stopped = "phase" in said and not told.startswith("failed")  # by a time limit, or never started
     words = told if is_stopped or not cause else f"failed: {cause}"
-    return End(exit_code(pods) or 1, f"{name or ref.name} {words}")
+    code = 1
+    with suppress(ApiError):  # its Workload is gone
+        found = Found(await get(client, ref if ref.kind == kinds.WORKLOADS else _workload(ref)))
+        code = await code_of(client, found)
+    return End(code, f"{name or ref.name} {words}")
+
+
+def _workload(owner: Ref) -> Ref:
+    return Ref(kinds.WORKLOADS, name_of(owner.kind.name, owner.name), owner.namespace)
 
 
 def _controls(uid: str, pod: Thing) -> bool:

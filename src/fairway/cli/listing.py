@@ -19,9 +19,9 @@ GPU = "nvidia.com/gpu"
 OTHER_MAKERS = ("amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915")
 NUMBERS = re.compile(r"(\d{1,18})")
 DAY_SECONDS = 86_400.0
-RETRYING, IDLE, CANCELLED = "Retrying", "Idle", "Cancelled"
-"""The reasons of what runs nothing until it is started again, and of what is to be parked; the phase of what was
-deleted before it was over."""
+RETRYING, IDLE, PARKED, CANCELLED = "Retrying", "Idle", "Parked", "Cancelled"
+"""The reasons of what runs nothing until it is started again, of what is to be parked, and of what is; the phase of
+what was deleted before it was over."""
 STATES = {
     "Pending": "waiting", "Admitted": "starting", "Running": "running", "Suspended": "suspended", "Parked": "parked",
     "Paused": "paused", "Succeeded": "finished", "Failed": "failed", CANCELLED: "cancelled",
@@ -93,6 +93,7 @@ class Spec(Part):
     priority_class_name: str = ""
     time_limit: str = ""
     expected_runtime: str = ""
+    paused: bool = False
     pod_sets: list[PodSet] | None = None
 
 
@@ -115,6 +116,7 @@ class Turn(Part):
 
     type: str = ""
     status: str = ""
+    reason: str = ""
     last_transition_time: str | None = None
 
 
@@ -159,6 +161,9 @@ class Listed(Part, dict=True):
             return "cancelling"
         if state in ("running", "starting") and self.status.reason == RETRYING:
             return "retrying"
+        is_idle = any((it.type, it.status, it.reason) == (IDLE, "True", PARKED) for it in self.status.conditions or ())
+        if state == "paused" and self.spec.paused and is_idle and not is_placed:  # parked, and frozen where it ran
+            return "parked"
         is_leaving = state in ("waiting", "paused", "suspended") and is_placed and self.turned("Evicted")
         return "stopping" if is_leaving else state
 
@@ -260,4 +265,5 @@ def reason(one: Listed, now: float) -> str:
         began, ended = one.turned("Admitted"), one.turned("Finished")
         after = f" after {lasted(ended - began)}" if began and ended else ""
         return "finished" + after if one.state == "finished" else (one.status.message or "failed") + after
-    return in_local_time(": ".join(filter(None, (one.status.reason, one.status.message))), now)
+    word = PARKED if one.state == "parked" else one.status.reason
+    return in_local_time(": ".join(filter(None, (word, one.status.message))), now)

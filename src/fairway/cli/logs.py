@@ -56,7 +56,7 @@ async def logs(client: Client, namespace: str, job: str, since: str, timestamps:
 
 
 def _query(since: str, *, timestamps: bool, tail: int | None) -> Query:
-    from fairway.api.quantities import Malformed, duration
+    from fairway.api.scalars import Malformed, duration
 
     with told(Malformed, ValueError, by="--since: "):
         seconds = max(1, int(duration(since))) if since else None

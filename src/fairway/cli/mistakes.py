@@ -1,55 +1,32 @@
 """What is wrong with a submission that only the cluster knows: a queue that is not there, more than any node has.
 
-Everything is read at once, before anything is made. What the user may not read is not held against the submission.
+All of it is known before anything is made (`view`). What the user may not read is not held against the submission.
 The engine is not asked: it is slow to load, and says the same later, as the reason for which the workload waits.
 """
 
-import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-from fairway.api.scalars import Malformed, duration, duration_text, exact
+from fairway.api.scalars import Malformed, duration, duration_text
 from fairway.kube import kinds
-from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Kind, Ref, Selection
-from fairway.kube.transport import Request
+from fairway.kube.client import Client
+from fairway.kube.kinds import Ref
 
+from .amounts import OPTIONS, allocatable, amount, least, listed, needs_of
 from .cancelled import unknown
-from .connect import NOT_INSTALLED, unseen
 from .find import get, sought
-from .job import GPU, template_of
-from .listing import OTHER_MAKERS
+from .job import template_of
 from .main import Problem
+from .quota import over_quota
+from .view import View, selects
 
 Thing = dict[str, Any]
-OPTIONS = {"cpu": "--cpus", "memory": "--memory", GPU: "--gpus", **dict.fromkeys(OTHER_MAKERS, "--gpus")}
-DEEPEST = 32
 OF_SHELLS = ("cd", "source", ".", "export", "ulimit", "module", "conda", "set", "if", "for", "while")
 """Words that only a shell knows, or that what a shell has read makes."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine."""
-
-    is_here: bool
-    queues: dict[str, Thing] | None
-    nodes: list[Thing] | None
-    pools: list[Thing] | None
-    classes: dict[str, int] | None
-
-    def line(self, queue: str) -> list[Thing]:
-        """The specs of a queue and of those above it."""
-        found: list[Thing] = []
-        while queue and len(found) < DEEPEST and queue in (self.queues or {}):
-            found.append((self.queues or {})[queue].get("spec") or {})
-            queue = str(found[-1].get("parent") or "")
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +37,12 @@ class Mistake:
     may_pass: bool = True
 
 
-async def view_of(client: Client, order: SimpleNamespace) -> View:
-    named = [kinds.QUEUES, kinds.NODES, kinds.NODE_POOLS, *[kinds.PRIORITY_CLASSES] * bool(order.priority)]
-    version, *lists = await asyncio.gather(
-        client.call(Request("GET", "/version")), *(_readable(client, kind) for kind in named)
-    )
-    queues, nodes, pools, classes = [*lists, None][:4]
-    if queues is None and not await client.resources(kinds.FAIRWAY):
-        raise Problem(NOT_INSTALLED, exit_code=1)
-    named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
-    values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
-    return View(b"fairway" in version, named_queues, nodes, pools, values)
-
-
-async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
-    with unseen(or_absent=True):
-        return await client.list(Selection(kind))
-    return None
-
-
-async def usual_queue(client: Client, namespace: str) -> str:
-    """The queue of what names none in a namespace: the one that its label names, else `default`."""
-    with suppress(ApiError):  # who may not read it does not know, and it may not be there
-        labels = (await client.get(Ref(kinds.NAMESPACES, namespace)))["metadata"].get("labels") or {}
-        return str(labels.get("fairway.dev/queue") or "default")
-    return "default"
-
-
 async def check(client: Client, view: View, things: Sequence[Thing], order: SimpleNamespace) -> None:
     """Raises a Problem for the first mistake that there is, unless waiting could help and is wanted anyway."""
     for thing in things:
         found = [*_of_queue(view, thing, order), *_of_priority(view, thing)]
-        found += [] if order.dry_run else _of_room(view, thing)
+        if not order.dry_run:
+            found += [*_of_room(view, thing), *map(Mistake, over_quota(view, thing, _queue(thing)))]
         found += await _of_namespace(client, view, thing)
         found += await _of_order(client, thing)
         for one in found:
@@ -118,7 +69,7 @@ def _of_queue(view: View, thing: Thing, order: SimpleNamespace) -> Iterator[Mist
         yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
     elif below:
         yield Mistake(f"--queue: {name} holds no workloads, only the queues below it: {', '.join(below)}")
-    longest = [it for one in view.line(name) if (it := (one.get("timeLimit") or {}).get("max"))]
+    longest = [it for one in view.line(name).values() if (it := (one.get("timeLimit") or {}).get("max"))]
     text = _notes(thing).get("fairway.dev/time-limit", "")
     try:
         most, asked = min(map(duration, longest), default=None), duration(text) if text else 0.0
@@ -135,7 +86,7 @@ def _of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
     if name not in view.classes:
         yield Mistake(f"--priority: there is no PriorityClass {name!r}{near(name, view.classes)}", may_pass=False)
         return
-    highest = [most for it in view.line(_queue(thing)) if (most := it.get("maxPriority")) is not None]
+    highest = [most for it in view.line(_queue(thing)).values() if (most := it.get("maxPriority")) is not None]
     if highest and view.classes[name] > (most := min(highest)):
         yield Mistake(f"--priority: {name} is {view.classes[name]}; queue {_queue(thing)} allows at most {most}")
 
@@ -150,7 +101,7 @@ def near(word: str, names: Any) -> str:
 
 
 async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:
-    selectors = [it["namespaces"] for it in view.line(_queue(thing)) if it.get("namespaces")]
+    selectors = [it["namespaces"] for it in view.line(_queue(thing)).values() if it.get("namespaces")]
     if not selectors:
         return []
     name = thing["metadata"]["namespace"]
@@ -158,19 +109,8 @@ async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistak
     if space is None:
         return []
     labels = space["metadata"].get("labels") or {}
-    allowed = all(_selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
+    allowed = all(selects(it, {"kubernetes.io/metadata.name": name, **labels}) for it in selectors)
     return [] if allowed else [Mistake(f"--queue: {_queue(thing)} takes no workloads of namespace {name}")]
-
-
-def _selects(selector: Thing, labels: dict[str, str]) -> bool:
-    tests = {
-        "In": lambda it: labels.get(it["key"]) in it["values"],
-        "NotIn": lambda it: labels.get(it["key"]) not in it["values"],
-        "Exists": lambda it: it["key"] in labels,
-        "DoesNotExist": lambda it: it["key"] not in labels,
-    }
-    said = (selector.get("matchLabels") or {}).items()
-    return said <= labels.items() and all(tests[it["operator"]](it) for it in selector.get("matchExpressions") or ())
 
 
 async def _of_order(client: Client, thing: Thing) -> list[Mistake]:
@@ -191,11 +131,10 @@ async def _of_order(client: Client, thing: Thing) -> list[Mistake]:
 def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
     """More in one pod than any node has, or more pods at once than all nodes together have room for."""
     template = template_of(thing)
-    grows = any((it.get("spec") or {}).get("maxNodes") for it in view.pools or ())
-    if not view.nodes or not template or grows:
+    if not view.nodes or not template or view.may_grow:
         return
     try:
-        needs, nodes = needs_of(template), [(it["metadata"]["name"], _allocatable(it)) for it in view.nodes]
+        needs, nodes = needs_of(template), [(it["metadata"]["name"], allocatable(it)) for it in view.nodes]
     except Malformed:
         return  # the server says what is wrong with it
     for resource, need in needs.items():
@@ -205,55 +144,13 @@ def _of_room(view: View, thing: Thing) -> Iterator[Mistake]:
             yield Mistake(f"{option}: needs {amount(need, word)}; the largest node, {name}, has {amount(most, word)}")
             return
     room = sum(min((int(has.get(it, 0) // need) for it, need in needs.items()), default=1) for _, has in nodes)
-    least = _least(thing)
+    fewest = least(thing)
     if not room:
         yield Mistake(f"--cpus: no node has all that it needs together: {listed(needs)}")
-    elif needs and least > room:
+    elif needs and fewest > room:
         instead = f"--workers {room}, or --min-workers {room} to start with fewer"
-        each = f"{least} workers of {listed(needs)} each"
+        each = f"{fewest} workers of {listed(needs)} each"
         yield Mistake(f"--workers: {each}; there is room for {room} at once: {instead}")
-
-
-def needs_of(template: Thing) -> dict[str, Fraction]:
-    """What a pod asks for, by resource."""
-    needs: dict[str, Fraction] = {}
-    for container in template["spec"].get("containers") or ():
-        asked = container.get("resources") or {}
-        for resource, text in {**(asked.get("limits") or {}), **(asked.get("requests") or {})}.items():
-            needs[resource] = needs.get(resource, Fraction(0)) + exact(str(text))
-    notes = (template.get("metadata") or {}).get("annotations") or {}
-    if part := notes.get("fairway.dev/gpu-fraction"):
-        needs[GPU] = exact(part)
-    return {resource: need for resource, need in needs.items() if need}
-
-
-def _allocatable(node: Thing) -> dict[str, Fraction]:
-    said = (node.get("status") or {}).get("allocatable") or {}
-    return {resource: exact(str(text)) for resource, text in said.items()}
-
-
-def _least(thing: Thing) -> int:
-    """The fewest pods that it starts with."""
-    spec = thing.get("spec") or {}
-    most = min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
-    least = _notes(thing).get("fairway.dev/min-count", "")
-    return min(int(least), most) if least.isdecimal() else most
-
-
-def listed(needs: dict[str, Fraction]) -> str:
-    """`1 CPU, 2 GPUs, 4Gi memory`."""
-    return ", ".join(amount(need, resource) for resource, need in needs.items())
-
-
-def amount(value: Fraction, resource: str) -> str:
-    """`2 CPUs`, `0.5 GPU`, `4Gi memory`."""
-    if resource == "memory":
-        for suffix, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20)):
-            if value >= size:
-                return f"{float(value / size):.4g}{suffix} memory"
-    text = str(value) if value.denominator == 1 else f"{float(value):.3g}"
-    name = {"cpu": "CPU", "nvidia.com/gpu": "GPU"}.get(resource)
-    return f"{text} {name + 's' * (value > 1) if name else resource}"
 
 
 def program_missing(argv: Sequence[str], path: str | None, folder: str) -> Mistake | None:

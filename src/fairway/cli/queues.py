@@ -202,7 +202,7 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
 
 def _budget(queue: Thing) -> Iterator[list[object]]:
     """What is left of its budget: what ended is spent, what runs has its time limit reserved."""
-    from fairway.api.quantities import Malformed, duration, exact, time
+    from fairway.api.scalars import Malformed, duration, exact, time
 
     budget, said = (queue.get("spec") or {}).get("budget"), queue.get("status") or {}
     if budget:

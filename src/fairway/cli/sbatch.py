@@ -52,6 +52,9 @@ OURS = {
     "wait": "it is `fairway wait JOB`, or --follow", "test-only": "it is --dry-run", "wrap": "it is -- sh -c COMMAND",
     "hold": "`fairway suspend JOB` keeps it from starting", "output": "`fairway logs JOB` prints the output",
     "error": "`fairway logs JOB` prints the output", "begin": "nothing is like it: submit it then",
+    "exclusive": "it is --cpus N --gpus N, all that a node has: `fairway nodes` lists it",
+    **dict.fromkeys(("constraint", "nodelist", "exclude"), "it is a nodeAffinity in the pod template of -f FILE"),
+    "reservation": "it is --queue QUEUE, of the queue that a Reservation names",
 }  # fmt: skip
 """What a command line says here for each option of sbatch."""
 MEMORY = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
@@ -70,9 +73,11 @@ class Import:
 
 
 def ours(option: str) -> str:
-    """What stands here for an option of sbatch, as a clause; "" where nothing does, or it is none."""
-    name = option.lstrip("-").partition("=")[0]
-    return OURS.get(name if option.startswith("--") else SHORT.get(name[:1], ""), "")
+    """What stands here for an option of sbatch, as a clause; "" where it is none."""
+    word = option.lstrip("-").partition("=")[0]
+    name = word if option.startswith("--") else SHORT.get(word[:1], "")
+    is_known = name in FLAGS or name in WITHOUT_EFFECT or name in SHORT.values()
+    return OURS.get(name) or "nothing is like it: leave it out" * is_known
 
 
 def imported(path: str, text: str, header: Sequence[str]) -> Import | None:

@@ -6,7 +6,8 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,17 +94,24 @@ def _options(path: str, header: Sequence[str]) -> list[str]:
     return found
 
 
+@contextmanager
+def of_sbatch() -> Iterator[None]:
+    """Answers an option of sbatch with what stands for it here."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        if advice := ours(error.option_name):
+            raise Problem(f"{error.option_name} is an option of sbatch; here {advice}") from error
+        raise
+
+
 class Submit(click.Command):
     """A command whose first argument may be a script with options of its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
-        try:
+        with of_sbatch():
             rest = super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if advice := ours(error.option_name):
-                raise Problem(f"{error.option_name} is an option of sbatch; here {advice}") from error
-            raise
         command = ctx.params.get("command") or ()
         folder = ctx.params.get("chdir") or "."
         script = script_of(command[0], folder) if command and not ctx.params.get("file") else None

@@ -28,28 +28,39 @@ from .follow import end_of, first
 from .leader import warn
 from .listing import IDLE
 from .main import Problem
-from .mistakes import view_of
 from .output import in_local_time
 from .replicas import find
+from .script import of_sbatch
 from .submit import Draft, make, prepared, submit
 from .verdict import told_of
+from .view import view_of
 
-PIPE, END_SECONDS = "FAIRWAY_SESSION", 3.0
+PIPE, NEW, END_SECONDS = "FAIRWAY_SESSION", "session", 3.0
 KEEPER = f"""
 umask 077
 mkfifo "${PIPE}" || exit 1
-trap 'rm -f "${PIPE}"; exit 143' TERM INT
+trap 'rm -f "${PIPE}" "${PIPE}.code"; exit 143' TERM INT
 {{ sleep 60; : >"${PIPE}"; }} &
 cat "${PIPE}" >/dev/null &
 wait $!
-rm -f "${PIPE}"
+code=$(cat "${PIPE}.code" 2>/dev/null)
+rm -f "${PIPE}" "${PIPE}.code"
+exit "${{code:-0}}"
 """
-"""Ends when nothing holds the pipe open any more, or nothing has for the first minute."""
+"""Ends when nothing holds the pipe open any more, or nothing has for the first minute: with the exit code of the
+command that it was made for, as a job of `srun --pty` does, and with 0 of a shell, as one of `salloc` does."""
 
 ENTER = f"""
 if [ -n "${PIPE}" ]; then
   until [ -p "${PIPE}" ]; do sleep 1; done
   exec 9>"${PIPE}"
+fi
+if [ "$0" = "{NEW}" ] && [ $# -gt 0 ]; then
+  trap : INT QUIT
+  "$@"
+  code=$?
+  echo $code >"${PIPE}.code"
+  exit $code
 fi
 [ $# -gt 0 ] && exec "$@"
 for program in "$SHELL" bash; do
@@ -57,12 +68,13 @@ for program in "$SHELL" bash; do
 done
 exec sh
 """
-"""Becomes the command, else the user's shell or one that is there."""
+"""Becomes the command, else the user's shell or one that is there. That of a new session is run, to keep its exit code:
+Ctrl-C is for the command alone, which has the signals' defaults again."""
 
 
 PLACE = (
     "gpus", "cpus", "memory", "queue", "priority", "image", "time_limit", "idle_timeout", "env", "env_only", "chdir",
-    "name", "wait_anyway",
+    "name", "preemptible", "wait_anyway",
 )  # fmt: skip
 """The options of `submit` that say what a session gets."""
 
@@ -75,7 +87,8 @@ class Shell(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:at])
+        with of_sbatch():
+            rest = super().parse_args(ctx, args[:at])
         ctx.params["command"] = tuple(args[at + 1 :])
         return rest
 
@@ -91,8 +104,10 @@ async def shell(
     """A terminal in the place of a workload: fairway shell JOB, or of a new one: fairway shell --gpus 1
 
     A new one waits in its queue like any other, and says why; Ctrl-C cancels it until it has started. It ends with the
-    last program that was started in it. Exits with the exit code of the shell, or of COMMAND."""
-    entry = Entry(("sh", "-c", ENTER, "shell", *command), container, is_terminal=sys.stdin.isatty())
+    last program that was started in it. Exits with the exit code of the shell, or of COMMAND. A new one that COMMAND
+    failed in has failed, with that code; one of a shell has finished."""
+    words = ("sh", "-c", ENTER, "shell" if job else NEW, *command)
+    entry = Entry(words, container, is_terminal=sys.stdin.isatty())
     if job:
         if given := [name for name, value in said.items() if value not in (None, (), False)]:
             raise Problem(f"--{given[0].replace('_', '-')}: {job} runs already; without a JOB a new one is started")

@@ -1,5 +1,6 @@
 """What is known of one workload: status, why. They read; they change nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -7,16 +8,16 @@ import msgspec
 
 from fairway.kube.client import Client
 
+from .amounts import listed, needs_of
 from .connect import on_cluster
 from .find import Found, failure, pods_of, refusal
 from .leader import warn
-from .listing import OVER, Listed, reason
-from .mistakes import listed, needs_of
+from .listing import OVER, PARKED, Listed, reason
 from .nodes import used_outside
 from .output import age, clock_time, in_local_time, output_option, print_some, show, span, start
 from .replicas import find, print_replicas
 from .runs import print_runs, runs_of
-from .whatif import would_help
+from .whatif import explained
 
 Thing = dict[str, Any]
 FULL = ("NoRoom", "Fragmented", "NoDevice", "OverShare")
@@ -55,7 +56,8 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         "after": ", ".join(spec.get("after") or ()),
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),
-        **{name: said.get(name) for name in ("reason", "position") if not is_over},
+        "reason": "" if is_over else PARKED if one.state == "parked" else said.get("reason"),
+        "position": "" if is_over else said.get("position"),
         "message": "" if is_over else in_local_time(said.get("message", ""), now, how_soon=True),
         "starts": start(said.get("forecast"), now),
         "attempt": said.get("attempt"),
@@ -119,14 +121,23 @@ async def _answer(client: Client, found: Found) -> tuple[Found, tuple[Thing, lis
     key = f"{found.ref.namespace}/{found.ref.name}"
     is_promised = "room is kept for it from" in found.status.get("message", "")
     is_foretold = is_promised or bool(start(found.status.get("forecast"), client.clock.now()))
-    helps = await would_help(client, key, is_foretold=is_foretold) if _waits(found) else []
+    said = await explained(client, key, is_foretold=is_foretold) if _waits(found) else {}
+    (found, caveats), helps = _renewed(found, said), list(said.get("lines", ()))
     if _waits(found) and found.status.get("reason") in FULL:
         helps += await used_outside(client)
     pods = [pod for _, pod in await pods_of(client, found)] if found.phase in ("Failed", "Admitted") else []
     cause = failure(pods) if found.phase == "Failed" else refusal(pods)
     facts = {name: found.status.get(name) for name in ("phase", "reason", "message", "position", "forecast")}
-    more = helps if _waits(found) else [refusal(pods)]
-    return found, (facts | {"wouldHelp": helps, "cause": cause}, more)
+    more = [*caveats, *helps] if _waits(found) else [refusal(pods)]
+    return found, (facts | {"caveats": caveats, "wouldHelp": helps, "cause": cause}, more)
+
+
+def _renewed(found: Found, said: Thing) -> tuple[Found, list[str]]:
+    """With the message as it is decided now, and its caveats, where the reason is the one that is written."""
+    if said.get("reason", "") != found.status.get("reason"):
+        return found, []
+    status = found.status | {"message": said["message"]}
+    return replace(found, workload=found.workload | {"status": status}), list(said["caveats"])
 
 
 def _waits(found: Found) -> bool:
@@ -142,7 +153,7 @@ def _print_why(found: Found, more: list[str], now: float) -> None:
         one = msgspec.convert(found.workload, Listed)
         ago = f", {span(now - one.since())} ago" if one.state in OVER else f" for {span(now - one.since())}"
         words = reason(one, now) if one.state in OVER else f"it is {one.state}"
-        does = {"Suspended": "queue again", "Paused": "go on"}.get(found.phase)
+        does = {"suspended": "queue again", "paused": "go on", "parked": "go on"}.get(one.state)
         hint = f"; `fairway resume {found.name}` lets it {does}" if does else ""
         more = [message, *more] if one.state in ("retrying", "running") else more
         lines = [f"{found.name} does not wait: {words}{ago}{hint}", *more]

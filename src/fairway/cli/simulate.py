@@ -59,7 +59,7 @@ def _policies(text: str) -> list[str]:
 
 def _load(seed: int, asked: SimpleNamespace) -> Any:
     from fairway import sim
-    from fairway.api.quantities import duration
+    from fairway.api.scalars import duration
 
     if bool(asked.folder) == bool(asked.synthetic):
         raise Problem("name either --trace DIR or --synthetic NAME")

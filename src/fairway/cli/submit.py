@@ -26,13 +26,15 @@ from .job import amend, check_name, deadline, kind_of, of_maker, template_of
 from .launch import service_of
 from .leader import warn
 from .main import Problem
-from .mistakes import View, check, near, usual_queue, view_of
+from .mistakes import check, near
 from .options import submit_options
 from .output import show
 from .program import Program, program_of
+from .quota import over_quota
 from .script import Submit
 from .sync import packed, unpack
 from .verdict import first_verdict
+from .view import View, usual_queue, view_of
 from .whatif import dry_run as foretell
 
 Thing = dict[str, Any]
@@ -89,7 +91,7 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
     view = await view_of(client, order)
     drafts, values = await prepared(client, view, order, namespace)
     if order.dry_run:
-        return max([await _foretell(client, it, order) for it in drafts])
+        return max([await _foretell(client, view, it, order) for it in drafts])
     files = packed(order.sync) if order.sync and not view.is_here else {}
     made = await _made(client, drafts, order, lambda it: make(client, it, values, files))
     await warn(client)
@@ -155,8 +157,8 @@ def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) 
     return [Draft(thing, program=program)]
 
 
-async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int:
-    """1 where it could never start."""
+async def _foretell(client: Client, view: View, draft: Draft, order: SimpleNamespace) -> int:
+    """1 where it could never start, with the option that would have to be another."""
     try:
         with _by_option(draft):
             answer, lines = await foretell(client, draft.thing, draft.ref.namespace)
@@ -165,8 +167,10 @@ async def _foretell(client: Client, draft: Draft, order: SimpleNamespace) -> int
             raise
         raise Problem(f"--dry-run: {UNSEEN}", exit_code=1) from error
     trials = draft.program.trials.lines() if draft.program and draft.program.trials and order.sweep else []
-    show(order.output, answer, lambda: click.echo("\n".join((*trials, *lines))))
-    return int(answer["verdict"] == "Wait" and answer["reason"] in NEVER)
+    waits = answer["verdict"] == "Wait"
+    over = [f"  {it}" for it in over_quota(view, draft.thing, draft.queue)] if waits else []
+    show(order.output, answer, lambda: click.echo("\n".join((*trials, *lines, *over))))
+    return int(waits and (answer["reason"] in NEVER or bool(over)))
 
 
 @contextmanager

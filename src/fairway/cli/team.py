@@ -7,15 +7,18 @@ these; what a queue is owed beyond that is its own matter, in `kubectl edit queu
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import click
 
 from fairway.api import team as rules
+from fairway.api.scalars import exact
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
+from .amounts import allocatable
 from .connect import on_cluster, unseen
 from .listing import GPU
 from .main import Problem
@@ -40,6 +43,9 @@ async def add(client: Client, namespace: str, group: str, queue: str, **quota: A
     """Let the members of a group use a queue, which is made where there is none: fairway team add vision --gpus 4"""
     name = queue or group
     _check(group, name)
+    has = await _gpus(client)
+    if 0 < has < (most := quota["gpus"] or 0):
+        raise Problem(f"--gpus: found {most}; this machine has {has}, so at most {has} can be owed", exit_code=1)
     there = await client.find(Ref(kinds.QUEUES, name))
     groups = sorted({*(rules.groups_of(there) if there else ()), group})
     made = {"metadata": {"name": name, "annotations": {rules.GROUPS: " ".join(groups)}},
@@ -52,6 +58,10 @@ async def add(client: Client, namespace: str, group: str, queue: str, **quota: A
     changed = await _label(client)
     owed = made["spec"]["quotas"][0].get("guaranteed", {}).get(GPU, 0)
     click.echo(f"{group}: queue {name}, {owed} GPUs guaranteed{_members(changed)}")
+    whole = sum(_owed(it, has) for it in await client.list(Selection(kinds.QUEUES)))
+    if most and whole > has:
+        parts = "while all ask for theirs, each gets its part of those"
+        click.echo(f"queues are owed {float(whole):g} GPUs together, and this machine has {has}: {parts}", err=True)
 
 
 @team.command()
@@ -99,6 +109,19 @@ def _row(group: str, queue: Thing, people: dict[str, Sequence[str]]) -> Thing:
     members = sorted(name for name, groups in people.items() if group in groups)
     return {"group": group, "queue": queue["metadata"]["name"], "gpus": owed, "weight": quota.get("weight", 1),
             "members": members}
+
+
+async def _gpus(client: Client) -> int:
+    """What the machine offers."""
+    return sum(int(allocatable(it).get(GPU, 0)) for it in await client.list(Selection(kinds.NODES)))
+
+
+def _owed(queue: Thing, has: int) -> Fraction:
+    """GPUs that a queue with no queue above it is guaranteed; what is owed below it is a part of them."""
+    spec = queue.get("spec") or {}
+    quota = next((it for it in spec.get("quotas") or () if it.get("pool", "*") == "*"), {})
+    said = "0" if spec.get("parent") else str((quota.get("guaranteed") or {}).get(GPU, 0))
+    return exact(said[:-1]) / 100 * has if said.endswith("%") else exact(said)
 
 
 def _check(group: str, queue: str) -> None:

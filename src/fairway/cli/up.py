@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from fairway.api.scalars import Malformed, duration, exact
 from fairway.clock import Chance, Clock
 from fairway.kube.config import ConfigError, files, in_cluster, load
 
@@ -32,12 +33,10 @@ CONFIG = click.option("--config", default="", metavar="FILE", help="A YAML file 
 
 
 def _quantity(context: click.Context, option: click.Parameter, chosen: str) -> str:
-    from fairway.api.quantities import Malformed, parse
-
     from .job import check_memory
 
     with told(Malformed, by=f"{option.opts[0]}: "):
-        if chosen and chosen != OWN and not parse(chosen):
+        if chosen not in ("", OWN) and not exact(chosen):
             raise Malformed(f"found {chosen!r}; more than 0 is allowed")
     if option.name == "memory" and chosen not in ("", OWN):
         check_memory("--memory", chosen)
@@ -74,9 +73,12 @@ def up(folder: str, detach: bool, config: str, team: bool, admins: str, **offer:
 
     Ctrl-C stops pods with their grace; their workloads go on when it is started again. With `metricsPort: 9400` in the
     file of settings, metrics are at http://127.0.0.1:9400/metrics, for the token in the data directory."""
-    from fairway.embedded.up import UpError
+    from fairway.embedded.datadir import UpError, check_free
 
-    settings, place = read_settings(config), _place(folder, is_of_team=team)
+    place = _place(folder, is_of_team=team)
+    with told(UpError, exit_code=1):
+        check_free(place)
+    settings = read_settings(config) if config or not detach else None  # slow to load, and the one detached reads them
     if team:
         offer["team"] = _team(admins)
     elif path := team_socket():
@@ -103,7 +105,7 @@ def _team(admins: str) -> Any:
 
 async def _detach(folder: Path) -> None:
     """The same command again, without --detach, in the background."""
-    from fairway.embedded.up import detach
+    from fairway.embedded.datadir import detach
 
     again = [argument for argument in sys.argv[1:] if argument != "--detach"]
     await detach([sys.executable, "-m", "fairway.cli.main", *again], folder, Clock())
@@ -144,7 +146,7 @@ async def control(transport: Any, folder: Path, settings: Any) -> None:
 @click.option("--keep-pods", is_flag=True, help="Leave the programs running; the next up finds them. For upgrades.")
 def down(folder: str, team: bool, keep_pods: bool) -> None:
     """Stop the cluster of this machine: pods get their signal and their grace."""
-    from fairway.embedded.up import UpError, down
+    from fairway.embedded.datadir import UpError, down
 
     with told(UpError, exit_code=1):
         stopping = down(_place(folder, is_of_team=team), Clock(), keeps_pods=keep_pods)
@@ -206,7 +208,6 @@ async def _control(transport: Any, settings: Any, door: Any = None) -> None:
 
 def read_settings(file: str) -> Any:
     """The settings of a YAML file; the defaults without one."""
-    from fairway.api import quantities
     from fairway.kube.manifest import Unreadable
     from fairway.kube.manifest import load as read
     from fairway.settings import Settings, SettingsError, settings_of
@@ -218,4 +219,4 @@ def read_settings(file: str) -> Any:
     if not isinstance(values, dict):
         raise Problem(f"--config: {file}: found {values!r}; settings by name are allowed")
     with told(SettingsError, by=f"--config: {file}: "):
-        return settings_of(values, quantities.duration)
+        return settings_of(values, duration)

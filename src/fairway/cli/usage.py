@@ -83,7 +83,7 @@ async def usage(client: Client, namespace: str, by: str, as_csv: bool, output: s
 
 def _period(now: float, since: str, period: str, closing: str) -> Period:
     from fairway.api.accounts import after, day_of, end_of_month
-    from fairway.api.quantities import Malformed, duration
+    from fairway.api.scalars import Malformed, duration
 
     if sum(map(bool, (since, period, closing))) > 1:
         raise Problem("--since, --period and --close each name the days: give one of them")

@@ -11,18 +11,19 @@ import click
 from fairway.kube.client import Client
 
 from .connect import on_cluster
-from .find import Found, exit_code, pods_of
+from .find import Found
 from .listing import OVER, Listed, reason
 from .main import Problem
 from .many import JOBS, SELECTOR, Choice, found_by
 from .patient import Patient
+from .runs import code_of
 from .watch import Key, Known, changes
 
 TIMED_OUT, NAMED = 124, 5
 
 
 def _seconds(context: click.Context, option: click.Parameter, chosen: str) -> float | None:
-    from fairway.api.quantities import Malformed, duration
+    from fairway.api.scalars import Malformed, duration
 
     try:
         return duration(chosen) if chosen else None
@@ -40,9 +41,9 @@ def _seconds(context: click.Context, option: click.Parameter, chosen: str) -> fl
 async def wait(client: Client, namespace: str, goal: str, timeout: float | None, **choice: str) -> int:
     """Wait until workloads have ended, or have started.
 
-    Exit status: 0 if all succeeded (or started), else the exit code of the first program that failed; 1 where no
-    program failed (a time limit, a deletion, a name that does not exist); 124 if the time-out comes first. A server
-    that is restarted meanwhile is waited for, for ten minutes."""
+    Exit status: 0 if all succeeded (or started), else the exit code of the first program that failed, or was stopped
+    at its time limit; 1 where no program failed (a deletion, a name that does not exist); 124 if the time-out comes
+    first. A server that is restarted meanwhile is waited for, for ten minutes."""
     found = await found_by(client, namespace, Choice(**choice), with_over=True)  # type: ignore[arg-type]
     problems = [it for it in found if isinstance(it, Problem)]
     for problem in problems:
@@ -83,8 +84,7 @@ class Waiting:
             if key in self._seen or found.workload["metadata"].get("uid"):
                 self._tell(key, "was deleted", 1)
         elif one.state == "failed":
-            pods = [pod for _, pod in await pods_of(self.client, found)]
-            self._tell(key, reason(one, self.client.clock.now()), exit_code(pods) or 1)
+            self._tell(key, reason(one, self.client.clock.now()), await code_of(self.client, found))
         elif one.state in OVER:
             self._tell(key, reason(one, self.client.clock.now()), 0)
         elif one.state in ("running", "retrying") and self.goal == "started":

@@ -6,7 +6,9 @@ the default where that cannot be read. A Job is added as the server would make i
 
 import asyncio
 import json
+from dataclasses import replace
 from itertools import chain
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +26,7 @@ from .output import clock_time, in_local_time, start
 if TYPE_CHECKING:
     from fairway.api.objects import Part
     from fairway.api.types import WorkloadObject
-    from fairway.engine import Policy, World
+    from fairway.engine import Policy, Wait, World
     from fairway.offline import Case
 
 Thing = dict[str, Any]
@@ -84,29 +86,82 @@ async def answered(client: Client, reader: Client, job: Thing, namespace: str) -
 
     world = await _world(reader, known, [*await _jobs(reader, known), job])
     case = Case(world, await policy_of(reader), f"{namespace}/{name_of('Job', job['metadata']['name'])}")
-    return await client.clock.in_thread(case.answer), world
+    return await client.clock.in_thread(lambda: case.answer() | {"caveats": _unbounded(case, _wait(case))}), world
 
 
 async def would_help(client: Client, key: str, *, is_foretold: bool) -> list[str]:
     """What would let the waiting workload start now, else sooner, and why it has no forecast; nothing where its user
     may not see the cluster."""
+    return (await explained(client, key, is_foretold=is_foretold))["lines"]
+
+
+async def explained(client: Client, key: str, *, is_foretold: bool) -> Thing:
+    """The same as `lines`; where it waits, with the `reason` and `message` of a decision now, since those that are
+    written may be ten seconds old, and `caveats`: what that message does not promise."""
     try:
         known = await _known(client)
         is_known = any(f"{it.metadata.namespace}/{it.metadata.name}" == key for it in _workloads(known))
         world = await _world(client, known, [] if is_known else await _jobs(client, known))
     except ApiError as error:
         if error.status == 403:
-            said = await asked(client, WHY, {"key": key, "isForetold": is_foretold})
-            return list(said["lines"]) if said else []
+            return await asked(client, WHY, {"key": key, "isForetold": is_foretold}) or {"lines": []}
         raise
     from fairway.offline import Case
 
     case = Case(world, await policy_of(client), key)
+    said = await client.clock.in_thread(lambda: _decided(case))
     changes, sooner = await client.clock.in_thread(case.helps)
     starts = NO_NODE if not has_usable_node(world) else ""
     if not (starts or is_foretold):
         starts = await client.clock.in_thread(lambda: _outlook(case))
-    return [*changes, *_sooner(sooner, world.now), *[f"forecast: {starts}"] * bool(starts)]
+    more = [*changes, *_sooner(sooner, world.now), *[f"forecast: {starts}"] * bool(starts)]
+    return said | {"lines": more}
+
+
+def _decided(case: "Case") -> Thing:
+    """Why the workload waits, as is decided now; empty where it does not."""
+    from fairway.api.conditions import waiting
+
+    wait = _wait(case)
+    if wait is None:
+        return {}
+    caveats = [*_alone_over(wait), *_unbounded(case, wait)]
+    return {"reason": str(wait.reason), "message": waiting(wait, case.ours, case.queues), "caveats": caveats}
+
+
+def _wait(case: "Case") -> "Wait | None":
+    """The verdict, with a start in whole minutes, as the controller writes it; None where it does not wait."""
+    from fairway.engine import Wait, decide, snapshot_of
+
+    verdicts = decide(snapshot_of(case.world), case.policy).verdicts
+    wait = next((it for it in verdicts if isinstance(it, Wait) and it.workload == case.key), None)
+    return wait and replace(wait, starts_at=wait.starts_at and ceil(wait.starts_at / 60) * 60.0)
+
+
+def _alone_over(wait: "Wait") -> list[str]:
+    """Of what is over a bound of its queue by itself."""
+    bound = {"OverLimit": "limit", "OverGuaranteed": "guarantee"}.get(str(wait.reason))
+    is_alone = bound and (wait.facts.missing or 0) > sum((wait.facts.used or {}).values())
+    line = f"it is over the {bound} by itself: it starts only where it asks for less, or the {bound} is raised"
+    return [line] * bool(is_alone)
+
+
+def _unbounded(case: "Case", wait: "Wait | None") -> list[str]:
+    """Of a time from which on room is kept: what holds it without a time limit, and so may hold it for longer."""
+    from fairway.api.conditions import names
+    from fairway.engine import QueueTree, counted, counts_of, snapshot_of
+
+    if wait is None or wait.held is None:
+        return []
+    tree, lacks, free = QueueTree(snapshot_of(case.world), case.policy), wait.facts.resource, []
+    for one in case.world.running:
+        podsets = one.workload.podsets
+        held = counted(podsets, counts_of(podsets, one.admission), 0).get(lacks, not lacks)
+        if one.admission.nodes & wait.held.nodes and held and tree.time_limit(one.workload) is None:
+            free.append(one.workload.key)
+    has = "have" if len(free) > 1 else "has"
+    line = f"that time is a guess: {names(free, case.ours, case.queues)} {has} no time limit"
+    return [line] * bool(free)
 
 
 def _outlook(case: "Case") -> str:
@@ -118,7 +173,7 @@ def _outlook(case: "Case") -> str:
 
 async def policy_of(client: Client) -> "Policy":
     """The one that the cluster's controller says on its lease that it decides by; the default where none is told."""
-    from fairway.api.quantities import duration
+    from fairway.api.scalars import duration
     from fairway.settings import DECIDES_BY, Settings, SettingsError, settings_of
     from fairway.settings import policy_of as chosen
 
@@ -201,7 +256,7 @@ async def _jobs(client: Client, known: "list[Part]") -> list[Thing]:
 
 async def _world(client: Client, known: "list[Part]", jobs: list[Thing]) -> "World":
     """What is known, with Jobs."""
-    from fairway.api.quantities import Malformed
+    from fairway.api.scalars import Malformed
     from fairway.offline import read
 
     things = ({**it, "apiVersion": kinds.JOBS.group_version, "kind": kinds.JOBS.name} for it in jobs)
@@ -222,7 +277,7 @@ def lines_of(said: Thing, world: "World") -> list[str]:
     if said["verdict"] == "Wait":
         nothing = "no start is in sight" if has_usable_node(world) else NO_NODE
         starts = f"starts {start(said['forecast'], world.now)}" if said["forecast"] else nothing
-        others = [f"  {one}" for one in _sooner(said["sooner"], world.now)]
+        others = [f"  {one}" for one in (*said["caveats"], *_sooner(said["sooner"], world.now))]
         return [f"would wait: {said['reason']}: {message}", f"  forecast: {starts}", *others]
     if said["verdict"] == "Admit":
         message = f"would start {'' if said['after'] else 'now '}{message.removeprefix('starts ')}"

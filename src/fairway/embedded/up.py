@@ -13,17 +13,15 @@ cost was its TLS.
 """
 
 import asyncio
-import fcntl
 import gc
 import logging
 import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -46,7 +44,6 @@ from fairway.node.idle import watch as watch_idle
 from fairway.node.isolation.account import tenants
 from fairway.node.isolation.limits import hierarchies
 from fairway.node.isolation.outside import Mirror, strangers
-from fairway.node.lock import holder
 from fairway.node.machine import Machine, NodesError, beat, gpus, node_of, nodes_of, offered, probe, register
 from fairway.node.measure import Looks, used, watch
 from fairway.node.pause.disk import can_save
@@ -61,6 +58,7 @@ from .access.tokens import Tokens
 from .apps import APPS
 from .autoscale.control import Autoscalers
 from .database import Database, Unusable
+from .datadir import LEAVE_PODS, UpError, held, small_text
 from .disk import RESERVE_BYTES
 from .gate import CONTROLLER, gate
 from .heap import give_back
@@ -78,17 +76,11 @@ from .team import ready
 from .team.door import Address, Door, Team, listen
 from .team.rights import shared
 
-LOOK_SECONDS = 0.02
 GC_THRESHOLD = (30_000, 7, 50)  # more than a decision on 5,000 that wait makes; at 700, Python's own, it takes a fifth
 SWITCH_SECONDS = 0.001  # Python's default of 5 ms is what each commit and request would wait for a decision's thread
-LEAVE_PODS = signal.SIGUSR1
 
 Control = Callable[[Transport], Awaitable[None]]
 log = logging.getLogger(__name__)
-
-
-class UpError(Exception):
-    """The cluster cannot be started or stopped: one line, what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,60 +129,6 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
                 cluster = _Cluster.of(options, registry, claims.left_of(machine))
             async with cluster.serve(options.port, hollow):
                 await cluster.run(control)
-
-
-async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:
-    """Ends the cluster of a data directory, and waits until it is gone."""
-    try:
-        pid = holder(folder / "lock")
-    except PermissionError as error:
-        raise UpError(f"{folder} is another user's; only that user, or root, stops a cluster there") from error
-    if not pid and not keeps_pods:
-        await clock.in_thread(partial(stop_all, folder / "pods", SHUTDOWN))  # what a killed cluster left running
-    if not pid:
-        raise UpError(f"no cluster runs on {folder}")
-    with suppress(ProcessLookupError):
-        os.kill(pid, LEAVE_PODS if keeps_pods else signal.SIGTERM)
-    while holder(folder / "lock") == pid:
-        await clock.sleep(LOOK_SECONDS)
-
-
-async def detach(command: Sequence[str], folder: Path, clock: Clock) -> None:
-    """Starts `command`, a `fairway up` on this data directory, in the background; returns when it is ready."""
-    with os.fdopen(_opened(folder, "up.log"), "ab") as log:
-        start = log.tell()
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    while _read(folder / "ready") != str(child.pid):
-        if child.poll() is not None:
-            said = (folder / "up.log").read_bytes()[start:].decode(errors="replace").strip()
-            last = said.rpartition("\n")[2].removeprefix("fairway: ")
-            raise UpError(last or f"the cluster ended at once; see {folder / 'up.log'}")
-        await clock.sleep(LOOK_SECONDS)
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """The lock of a data directory. A POSIX lock: closing any file of that name in this process would lose it."""
-    lock = _opened(folder, "lock")
-    try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise UpError(f"a cluster runs on {folder} already; `fairway down --data-dir {folder}` stops it") from error
-    try:
-        yield
-    finally:
-        (folder / "ready").unlink(missing_ok=True)
-        os.close(lock)
-
-
-def _opened(folder: Path, name: str) -> int:
-    """A file of a data directory, for its owner only; both are made where they are not."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(folder / name, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
-    except OSError as error:
-        why = f"{folder} cannot be a data directory: {error.filename}: {error.strerror}; choose another with --data-dir"
-        raise UpError(why) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +271,6 @@ class _Cluster:
             await self.runner.clock.in_thread(stop)
 
 
-
 def _opened_door(team: Team | None) -> socket.socket | None:
     """The socket of a team's users; None where there is no team."""
     try:
@@ -359,16 +296,9 @@ async def _apply(client: Client, kind: kinds.Kind, value: dict[str, Any]) -> Non
         await client.patch(Ref(kind, meta["name"], meta.get("namespace", "")), changed)
 
 
-def _read(path: Path) -> str:
-    """The text of a small file; empty where there is none that can be read."""
-    with suppress(OSError):
-        return path.read_text(errors="replace").strip()
-    return ""
-
-
 def _last_port(folder: Path) -> int:
     """The port of last time; 0 where the file holds none."""
-    last = _read(folder / "port")
+    last = small_text(folder / "port")
     is_port = re.fullmatch("[0-9]{1,5}", last, re.ASCII) and int(last) <= MOST_PORTS
     return int(last) if is_port else 0
 

@@ -1,0 +1,87 @@
+"""What a submission is held against: the queues, nodes, pools and priorities of the cluster, read at once."""
+
+import asyncio
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from fairway.kube import kinds
+from fairway.kube.client import ApiError, Client
+from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request
+
+from .connect import NOT_INSTALLED, unseen
+from .main import Problem
+
+Thing = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the cluster has; None for what the user may not read. `is_here`: it is the one of this machine."""
+
+    is_here: bool
+    queues: dict[str, Thing] | None
+    nodes: list[Thing] | None
+    pools: list[Thing] | None
+    classes: dict[str, int] | None
+
+    def line(self, queue: str) -> dict[str, Thing]:
+        """The specs of a queue and of those above it."""
+        found: dict[str, Thing] = {}
+        while queue not in found and queue in (self.queues or {}):
+            found[queue] = (self.queues or {})[queue].get("spec") or {}
+            queue = str(found[queue].get("parent") or "")
+        return found
+
+    @property
+    def may_grow(self) -> bool:
+        return any((it.get("spec") or {}).get("maxNodes") for it in self.pools or ())
+
+    def of_pool(self, name: str) -> list[Thing]:
+        """The nodes of a pool; `*`: all."""
+        specs = {it["metadata"]["name"]: it.get("spec") or {} for it in self.pools or ()}
+        chosen = (specs.get(name) or {}).get("nodeSelector") or {}
+        return [it for it in self.nodes or () if selects(chosen, it["metadata"].get("labels") or {})]
+
+
+async def view_of(client: Client, order: SimpleNamespace) -> View:
+    named = [kinds.QUEUES, kinds.NODES, kinds.NODE_POOLS, *[kinds.PRIORITY_CLASSES] * bool(order.priority)]
+    version, *lists = await asyncio.gather(
+        client.call(Request("GET", "/version")), *(_readable(client, kind) for kind in named)
+    )
+    queues, nodes, pools, classes = [*lists, None][:4]
+    if queues is None and not await client.resources(kinds.FAIRWAY):
+        raise Problem(NOT_INSTALLED, exit_code=1)
+    named_queues = None if queues is None else {it["metadata"]["name"]: it for it in queues}
+    values = None if classes is None else {it["metadata"]["name"]: it["value"] for it in classes}
+    return View(b"fairway" in version, named_queues, nodes, pools, values)
+
+
+async def _readable(client: Client, kind: Kind) -> list[Thing] | None:
+    with unseen(or_absent=True):
+        return await client.list(Selection(kind))
+    return None
+
+
+async def usual_queue(client: Client, namespace: str) -> str:
+    """The queue of what names none in a namespace: the one that its label names, else `default`."""
+    try:
+        labels = (await client.get(Ref(kinds.NAMESPACES, namespace)))["metadata"].get("labels") or {}
+        return str(labels.get("fairway.dev/queue") or "default")
+    except ApiError as error:
+        if error.status == 404 and namespace.isdecimal():  # sbatch counts tasks so
+            words = f"there is no namespace {namespace}; for {namespace} tasks it is --workers {namespace}"
+            raise Problem(f"-n: {words}") from error
+        return "default"  # who may not read it does not know, and it may not be there
+
+
+def selects(selector: Thing, labels: dict[str, str]) -> bool:
+    tests = {
+        "In": lambda it: labels.get(it["key"]) in it["values"],
+        "NotIn": lambda it: labels.get(it["key"]) not in it["values"],
+        "Exists": lambda it: it["key"] in labels,
+        "DoesNotExist": lambda it: it["key"] not in labels,
+    }
+    said = (selector.get("matchLabels") or {}).items()
+    return said <= labels.items() and all(tests[it["operator"]](it) for it in selector.get("matchExpressions") or ())
