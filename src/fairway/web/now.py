@@ -35,11 +35,10 @@ SORTS = {"": attrgetter("pool", "domain"), "free": lambda row: (row.pool, -row.f
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A holder as far as its viewer may see it."""
+    """A holder; the viewer may know its queue and its state, and the rest if it `is_seen`."""
 
-    it: Workload | None
-    queue: str
-    state: str
+    it: Workload
+    is_seen: bool
     part: float
     ends: End
 
@@ -152,8 +151,7 @@ def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:
 
 def _node(row: Row, ask: Ask, ends: Ends, least: float) -> Node:
     def shown(holders: Iterable[Holder]) -> tuple[Shown, ...]:
-        pairs = ((one.it, ask.sight.sees(one.it.namespace), one.part) for one in holders)
-        return tuple(Shown(it if seen else None, it.queue, it.state, part, ends.of(it)) for it, seen, part in pairs)
+        return tuple(Shown(it.it, ask.sight.sees(it.it.namespace), it.part, ends.of(it.it)) for it in holders)
 
     blocks = tuple((block, shown(block.holders)) for block in row.blocks)
     return Node(row, blocks, shown(row.others), 0 < row.free < least)

@@ -57,12 +57,6 @@ class Ask:
     def get(self, name: str) -> str:
         return self.query.get(name, "").strip()
 
-    @property
-    def start(self) -> int:
-        """The first row of the window."""
-        text = self.get("from")
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-
     def link(self, **change: object) -> str:
         """This address with another query; what is empty is left out."""
         query = {name: str(text) for name, text in (dict(self.query) | change).items() if text not in ("", None)}
@@ -111,7 +105,9 @@ def fragment(template: str, facts: Mapping[str, Any]) -> str:
 
 def window(ask: Ask, items: list[Any], most: int = WINDOW) -> dict[str, Any]:
     """A part of many rows, and the links to the parts beside it."""
-    start = min(ask.start, max(0, len(items) - 1)) // most * most
+    text = ask.get("from")
+    asked = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+    start = min(asked, max(0, len(items) - 1)) // most * most
     end = min(start + most, len(items))
     return {
         "items": items[start:end], "total": len(items), "first": start + 1 if items else 0, "last": end,

@@ -160,7 +160,7 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
     elif it.state == "waiting":
         if it.kept is not None:
             until = it.kept + (it.limit or it.expected or HOUR)
-            yield nodes, axis.bar("hold", it.kept, until, f"{gpus} are kept for {name}")
+            yield nodes, axis.bar("hold", it.kept, until, f"room for {gpus} is kept for {name}")
         if it.forecast[0]:
             yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start on {gpus}")
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from fairway.api.accounts import day_of
-from fairway.api.usage import Figures, Line, Usage, usage
+from fairway.api.usage import Figures, Usage, usage
 
 from .page import Ask, Page, drawn, window
 from .world import World
@@ -58,17 +58,13 @@ def _rows(found: Usage) -> list[Row]:
     rows: list[tuple[list[tuple[float, str]], Row]] = []
     above: list[tuple[float, str]] = []
     for name, lines in groupby(found.lines, key=attrgetter("name")):
-        row = _row(name, list(lines))
+        known = list(lines)  # what was used late, after its month was closed, is a line of its own
+        row = Row(name or "?", known[0].depth, _sum(it.figures for it in known))
         above = [*above[: row.depth], (-row.figures.allocated, name)]
         if row.figures.allocated or row.figures.lost:
             rows.append((above, row))
     most = max((row.figures.allocated for _, row in rows), default=1) or 1
     return [replace(row, most=most) for _, row in sorted(rows, key=itemgetter(0))]
-
-
-def _row(name: str, lines: list[Line]) -> Row:
-    """What was used late, after its month was closed, is part of it."""
-    return Row(name or "?", lines[0].depth, _sum(each.figures for each in lines))
 
 
 def _sum(them: Iterable[Figures]) -> Figures:

@@ -4,7 +4,7 @@ The view Find has the same rows, of workloads in any state: the search of the he
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,16 +68,14 @@ def _listed(world: World, ask: Ask, them: Sequence[Workload], by: str) -> Page:
     return drawn("waiting", "Find" if is_find else "Waiting", facts, {"waits": rows}, ask.before)
 
 
-def _rows(world: World, ask: Ask, them: Sequence[Workload], is_find: bool) -> list[Row]:
+def _rows(world: World, ask: Ask, them: Sequence[Workload], is_find: bool) -> Iterator[Row]:
     labels, ends = labels_of_pools(world) if ask.sight.sees_nodes else {}, Ends(world, ask.now)
-    rows = []
     for it in them:
         is_seen = ask.sight.sees(it.namespace)
-        rows.append(Row(
+        yield Row(
             it.key if is_seen else world.mask(it.key), it, is_seen, "" if is_find else " ".join(offered(it)),
             world.priority(it), pools(it, labels), it.starts(ask.now), ends.of(it) if it.shares else None,
-        ))  # fmt: skip
-    return rows
+        )  # fmt: skip
 
 
 def pools(it: Workload, labels: Labels) -> str:
