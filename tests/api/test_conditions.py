@@ -113,7 +113,7 @@ def test_the_example_of_the_interfaces_is_said_so():
         (
             Reason.OVER_SHARE,
             {"bounds": {GPU: 1000}, "used": {GPU: 500}},
-            "needs a place; queue nlp would be above its share of 1 GPU with it (0.5 in use)",
+            "queue nlp would be above its share of 1 GPU with it (0.5 in use), so it reclaims nothing; needs a place",
         ),
         (
             Reason.FRAGMENTED,
@@ -288,6 +288,14 @@ def test_a_hold_is_told():
     text = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0), READER, QUEUES)
     assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z")
     assert kept_from(text) == kept_from(f"{text}; and more") == "1970-01-01T00:01:00Z" and kept_from("x") == ""
+
+
+def test_of_many_queues_those_that_hold_most_are_named_and_the_rest_counted():
+    held = [(queue, at) for queue, most in (("a", 1), ("b", 5), ("c", 4), ("d", 3), ("e", 2)) for at in range(most)]
+    queues = {f"other/{queue}{at}": queue for queue, at in held}
+    assert names(queues, READER, queues) == (
+        "5 workloads of queue b, 4 workloads of queue c, 3 workloads of queue d and 3 workloads of 2 other queues"
+    )
 
 
 def test_workloads_of_other_namespaces_are_counted_not_named():

@@ -17,7 +17,8 @@ from fairway.web import topic
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package `chromium`")
 PATIENCE_MS = 60_000
-VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/usage", "/submit", "/workload/nlp/job-train"]
+VIEWS = ["/now", "/waiting", "/find", "/queues", "/timeline", "/timeline?by=node", "/operations", "/usage", "/submit",
+         "/workload/nlp/job-train"]  # fmt: skip
 WAITS = {"reason": "NoRoom", "message": "needs 8 GPUs on one node; at most 5 are free on any of 2 nodes"}
 THINGS = (
     node("n1"), node("n2", unschedulable=True), queue("all", 16), queue("nlp", 2, parent="all"),
@@ -384,6 +385,92 @@ async def test_a_dropped_manifest_that_got_no_answer_is_tried_again_after_the_cu
         await page.evaluate("isCut = false")
         await page.wait_for_selector("#tried:has-text('job/late')")
         assert await page.locator("[data-make]").is_enabled()
+
+
+WRITTEN = """
+const real = CanvasRenderingContext2D.prototype.fillText;
+window.written = [];
+CanvasRenderingContext2D.prototype.fillText = function(text, x, y, most) {
+    written.push({text, x, y});
+    real.call(this, text, x, y, most);
+};
+"""
+"""Notes the texts of the map, with their places."""
+
+
+async def test_a_map_names_nodes_and_racks_and_says_who_holds_the_gpu_under_the_pointer() -> None:
+    rack = {"kind": "NodePool", "metadata": {"name": "h100"}, "spec": {"levels": ["rack"]}}
+    many = [node(f"m{at:02}", 4) for at in range(30)]
+    for at, it in enumerate(many):
+        it["metadata"]["labels"]["rack"] = f"r{at // 10}"
+    runs = workload("nlp/job-train", "nlp", 2, at="m11[1,2]", spec={"timeLimit": "2h"})
+    async with board(rack, queue("nlp"), *many, runs) as shown, browser() as chrome:
+        page = await opened(shown, chrome, script=WRITTEN)
+        await page.wait_for_selector("#map canvas")
+        names = {it["text"]: it for it in await page.evaluate("written")}
+        assert names.keys() == {*(f"h100 · r{at}" for at in range(3)), *(f"m{at:02}" for at in range(30))}
+        where = await page.locator("#map").bounding_box()
+        m11 = names["m11"]
+        await page.mouse.move(where["x"] + m11["x"] + 2 * 9 + 4, where["y"] + m11["y"] + 6)
+        said = await page.locator("#map-says").inner_text()
+        assert said.startswith("m11: GPU 2 is held: train · ann · nlp · since ") and "ends by" in said
+        await page.mouse.move(where["x"] + m11["x"] + 4, where["y"] + m11["y"] + 6)
+        assert await page.locator("#map-says").inner_text() == "m11: GPU 0 is free; 2 free, 2 held"
+
+
+async def test_nodes_with_one_gpu_lie_side_by_side_and_their_cards_are_wide() -> None:
+    small = [node(f"s{at}", 1) for at in range(3)]
+    async with board(queue("nlp"), *small, workload("nlp/job-train", "nlp", at="s0[0]")) as shown, browser() as chrome:
+        page = await opened(shown, chrome)
+        boxes = [await page.locator(f"article[data-key=s{at}]").bounding_box() for at in range(3)]
+        assert len({it["y"] for it in boxes}) == 1
+        assert (await page.locator("article[data-key=s0] .cell").bounding_box())["width"] > 240
+
+
+async def test_on_a_small_screen_nodes_are_seen_below_the_first_lines_without_scrolling() -> None:
+    why = {"NoRoom": WAITS["message"], "OverShare": "a" * 200, "HeldFor": "b " * 100, "Reserved": "c"}
+    waits = [workload(f"nlp/job-{at}", "nlp", 8, status={"reason": it, "message": text})
+             for at, (it, text) in enumerate(why.items())]  # fmt: skip
+    async with board(*THINGS, *waits) as shown, browser() as chrome:
+        page = await opened(shown, chrome, width=375)
+        banner = await page.locator(".verdict").bounding_box()
+        assert banner["height"] < 200 and await page.locator(".verdict a:has-text('1 × HeldFor')").is_visible()
+        assert (await page.locator("article.node").first.bounding_box())["y"] < 700
+
+
+async def test_a_workload_is_found_from_any_view_by_keyboard_and_the_address_shows_the_same() -> None:
+    over = {"phase": "Succeeded", "reason": "Finished", "message": "finished"}
+    async with board(*THINGS, workload("nlp/job-train-0", "nlp", 3, status=over)) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/usage")
+        await page.keyboard.press("/")
+        await page.keyboard.type("train")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/find?q=train")
+        await page.wait_for_selector("tr:has-text('finished')")
+        await page.locator("select[name=state]").select_option("running")
+        await page.wait_for_url("**/find?state=running&q=train")
+        await page.wait_for_selector("tr:has-text('finished')", state="detached")
+        other = await opened(shown, chrome, page.url.removeprefix(shown.address))
+        texts = [await it.locator("#main").inner_text() for it in (page, other)]
+        assert texts[0] == texts[1] and "n1 GPU 0–2" in texts[0]
+        assert await other.locator("#search input").input_value() == "train" and page.faults == []
+
+
+async def test_the_rest_of_a_reason_opens_by_keyboard_and_stays_open_when_it_changes() -> None:
+    def waits(more: str) -> dict[str, Any]:
+        message = f"{WAITS['message']}; {more} holds it; with 5 GPUs it would start now"
+        return workload("vision/job-wait-1", "vision", 8, status=WAITS | {"message": message})
+
+    async with board(*THINGS, waits("a")) as shown, browser() as chrome:
+        page = await opened(shown, chrome, "/waiting")
+        rest = page.locator("tr[data-key='vision/job-wait-1']").locator("details > div")
+        assert not await rest.is_visible()
+        await page.locator("summary").focus()
+        await page.keyboard.press("Enter")
+        await rest.wait_for()
+        await shown.put(waits("b"))
+        await page.wait_for_selector("tr:has-text('b holds it')")
+        assert await rest.is_visible()
 
 
 async def test_a_map_of_many_nodes_is_walked_by_keyboard_and_follows_changes() -> None:

@@ -25,12 +25,20 @@ async def test_now_says_who_holds_which_gpu_since_when_and_until_when() -> None:
     assert "ends by" in page and 'since <time datetime="' in page
 
 
+async def test_a_workload_on_a_node_is_one_card_which_names_all_of_its_gpus() -> None:
+    async with board(node("n1"), queue("nlp"), workload("nlp/job-train", "nlp", 3, at="n1[0,1,4]")) as shown:
+        page = await shown.page("/now")
+    assert page.count("<strong>train</strong>") == 1
+    assert "GPU </span>0–1, 4<" in page and "GPU </span>2–3, 5–7<" in page
+
+
 async def test_now_says_which_gpus_are_free_while_workloads_wait_and_why() -> None:
     things = node("n1"), queue("nlp"), workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]"), lease(time.time())
     async with board(*things, workload("nlp/job-big", "nlp", 8, status=WAITS)) as shown:
         page = await shown.page("/now")
     assert "5 of 8 GPUs are free while" in page and "1 × NoRoom" in page and WAITS["message"] in page
-    assert '5 of 8 free; <b class="warn">too few</b>: what waits needs 8 on a node' in page
+    assert '5 of 8 free, <b class="warn">too few</b>' in page
+    assert "each pod that waits asks for at least 8 GPUs on a node" in page
     assert "Fairway decides" in page
 
 
@@ -65,10 +73,6 @@ async def test_now_says_in_which_pools_the_free_gpus_are() -> None:
 
 
 async def test_now_says_of_each_pool_which_waiting_workloads_ask_for_its_free_gpus() -> None:
-    def pool(name: str) -> dict[str, Any]:
-        spec = {"nodeSelector": {"matchLabels": {"pool": name}}}
-        return {"kind": "NodePool", "metadata": {"name": name}, "spec": spec}
-
     def asks(name: str, **wishes: Any) -> dict[str, Any]:
         it = workload(f"nlp/job-{name}", "nlp", 9, status=WAITS)
         it["spec"]["podSets"][0]["template"]["spec"] |= wishes
@@ -79,10 +83,7 @@ async def test_now_says_of_each_pool_which_waiting_workloads_ask_for_its_free_gp
         return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [one]}}}
 
     names = ("a100", "h100", "l40")
-    nodes = {name: node(f"{name}-1") for name in names}
-    for name, it in nodes.items():
-        it["metadata"]["labels"]["pool"] = name
-    things = *map(pool, names), *nodes.values(), queue("nlp")
+    things = *map(pool, names), *map(of_pool, names), queue("nlp")
     waits = asks("big", nodeSelector={"pool": "h100"}), asks("wide", affinity=term("h100", "l40"))
     async with board(*things, *waits) as shown:
         page = await shown.page("/now")
@@ -143,6 +144,56 @@ async def test_waiting_says_place_reason_and_when_it_starts() -> None:
     assert "job-big" not in other and "Nothing waits" in other
 
 
+LONG = f"{WAITS['message']}; a, b and c hold it; with 5 GPUs it would start now"
+
+
+async def test_waiting_shortens_a_reason_and_has_the_whole_of_it_below() -> None:
+    it = workload("nlp/job-big", "nlp", 8, status=WAITS | {"message": LONG})
+    async with board(queue("nlp"), it) as shown:
+        page = await shown.page("/waiting")
+    assert f"<summary><b>NoRoom</b>: {WAITS['message']}</summary><div>a, b and c hold it; with 5 GPUs" in page
+
+
+def pool(name: str, **spec: Any) -> dict[str, Any]:
+    spec = {"nodeSelector": {"matchLabels": {"pool": name}}} | spec
+    return {"kind": "NodePool", "metadata": {"name": name}, "spec": spec}
+
+
+def of_pool(name: str, at: int = 1, **spec: Any) -> dict[str, Any]:
+    it = node(f"{name}-{at}", **spec)
+    it["metadata"]["labels"]["pool"] = name
+    return it
+
+
+async def test_priority_pool_and_time_limit_are_said_of_a_workload_that_waits_and_of_one_that_runs() -> None:
+    urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
+    limited = queue("nlp", timeLimit={"default": "8h"})
+    waits = workload("nlp/job-waits", "nlp", 8, status=WAITS, spec={"priorityClassName": "urgent"})
+    waits["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] = {"pool": "h100"}
+    runs = workload("nlp/job-runs", "nlp", 1, at="l40-1[0]", spec={"timeLimit": "2h"})
+    runs["status"]["admission"]["pool"] = "l40"
+    things = urgent, limited, pool("h100"), pool("l40"), of_pool("h100"), of_pool("l40"), waits, runs
+    async with board(*things) as shown:
+        table, found = await shown.page("/waiting"), await shown.page("/find")
+        one, other = [await shown.page(f"/workload/nlp/job-{name}") for name in ("waits", "runs")]
+    assert 'data-name="priority">urgent (1000)<' in table and 'data-name="pool">h100<' in table
+    assert 'data-name="priority">none<' in found and 'data-name="pool">l40<' in found
+    facts = [dict(re.findall(r"<dt>([a-z ]+)</dt><dd>(.*?)</dd>", page)) for page in (one, other)]
+    asked = [[it[name] for name in ("priority", "pool", "time limit")] for it in facts]
+    assert asked == [["urgent (1000)", "h100", "8 h, of its queue"], ["none", "l40", "2 h"]]
+
+
+async def test_find_has_workloads_in_every_state_and_says_where_they_are() -> None:
+    ended = {"type": "Finished", "status": "True", "reason": "x", "message": "", "lastTransitionTime": in_hours(-1)}
+    over = workload("nlp/job-train-1", "nlp", 1, status={"phase": "Succeeded", "conditions": [ended]})
+    runs, waits = workload("nlp/job-train-2", "nlp", 2, at="n1[0,1]"), workload("nlp/job-train-3", "nlp", status=WAITS)
+    async with board(node("n1"), queue("nlp"), over, runs, waits, workload("nlp/job-eval", "nlp")) as shown:
+        page, failed = await shown.page("/find?q=TRAIN"), await shown.page("/find?q=train&state=failed")
+    assert "3 workloads in any state" in page and "job-eval" not in page
+    assert re.findall(r'<span class="state (\w+)">', page) == ["running", "waiting", "finished"]
+    assert 'href="/now?q=n1">n1</a> GPU 0–1' in page and "No workload that you may see" in failed
+
+
 async def test_waiting_counts_what_is_paused_or_suspended_apart_and_says_by_whom() -> None:
     said = {"Suspended": "", "Paused": "paused by its user"}
     states = [{"phase": phase, "reason": "Suspended", "message": message} for phase, message in said.items()]
@@ -170,6 +221,15 @@ async def test_queues_say_what_is_borrowed_from_whom_and_what_is_left_of_the_bud
     assert "<b>100 left</b> of 100 GPU-hours: 0 spent, 0 reserved" in page
 
 
+async def test_queues_of_a_missing_parent_or_in_a_circle_are_roots_with_their_children_below() -> None:
+    parents = {"a": "ghost", "b": "a", "x": "y", "y": "x", "z": ""}
+    async with board(*(queue(name, parent=parent) for name, parent in parents.items())) as shown:
+        page = await shown.page("/queues")
+    assert re.findall(r'data-key="(\w)"> <td class="name d(\d)"', page) == [
+        ("a", "0"), ("b", "1"), ("x", "0"), ("y", "0"), ("z", "0")
+    ]  # fmt: skip
+
+
 async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved() -> None:
     forecast = {"p50": in_hours(2), "p90": in_hours(5)}
     kept = {"kind": "Reservation", "metadata": {"name": "night"}, "spec": {"maintenance": True, "nodes": ["n1"],
@@ -178,9 +238,35 @@ async def test_timeline_says_when_what_waits_should_start_and_what_is_reserved()
     async with board(node("n1"), queue("nlp"), it, kept) as shown:
         page = await shown.page("/timeline")
         by_queue = await shown.page("/timeline?by=queue")
-    assert "big should start" in page and '<span class="name">night</span>' in page
+    assert "big should start" in page and 'night <small>1 node</small>' in page
     assert "<small>maintenance <time" in page
     assert 'href="/waiting?queue=nlp"' in by_queue
+
+
+async def test_on_the_line_of_a_node_bars_are_as_high_as_their_gpus_and_what_closes_it_is_drawn() -> None:
+    kept = {"kind": "Reservation", "metadata": {"name": "night"}, "spec": {"maintenance": True, "nodes": ["n1", "n3"],
+            "start": in_hours(1), "duration": "2h"}}  # fmt: skip
+    limit = {"spec": {"timeLimit": "5h"}}
+    runs = workload("nlp/job-a", "nlp", 2, at="n1[0,1]", **limit), workload("nlp/job-b", "nlp", 4, at="n1[4,5,6,7]")
+    things = node("n1"), node("n2", unschedulable=True), node("n3"), queue("nlp"), *runs, kept
+    async with board(*things) as shown:
+        page = await shown.page("/timeline?by=node")
+    lines = dict(re.findall(r'data-key="(n\d)">(.*?)</small> </div>', page))
+    assert re.findall(r'class="(runs|ahead)" \S+ y="([\d.]+)" \S+ height="([\d.]+)"', lines["n1"]) == [
+        ("runs", "2.0", "3.0"), ("ahead", "2.0", "3.0"), ("runs", "5.0", "6.0")
+    ]  # fmt: skip
+    assert "6 GPUs held: a (2), b (4); maintenance: night" in lines["n1"] and 'class="reserved"' in lines["n3"]
+    assert 'class="closed"' in lines["n2"] and "nothing runs; cordoned" in lines["n2"]
+
+
+async def test_each_window_in_sight_of_a_reservation_that_repeats_is_drawn() -> None:
+    spec = {"maintenance": True, "nodes": ["n1"], "start": in_hours(-71), "duration": "1h"}
+    nights = [{"kind": "Reservation", "metadata": {"name": name}, "spec": spec | more}
+              for name, more in (("daily", {"repeat": "Daily"}), ("once", {}))]  # fmt: skip
+    async with board(node("n1"), *nights) as shown:
+        pages = [await shown.page(f"/timeline{query}") for query in ("", "?span=week")]
+    counts = [[len(re.findall('class="reserved" x', line)) for line in re.findall("data-key=.*", it)] for it in pages]
+    assert counts == [[2], [4, 1]]  # 23 hours ago and in an hour; of the week 71 and 47 hours ago too
 
 
 async def test_operations_says_what_is_wrong_and_which_line_looks_closer() -> None:
@@ -229,10 +315,13 @@ async def test_usage_adds_up_queues_to_their_parents_and_gpu_time_to_what_there_
         usage_day("vision", status={"rows": [used("yusra", 3, 0)]}, parents=("all",)),
         usage_day("", status={"pools": {"h100": {"capacity": 24 * HOUR_UNITS, "reserved": HOUR_UNITS}}}),
     )
-    async with board(*days) as shown:
+    async with board(*days, pool("h100", costPerGpuHour="2.10"), pool("l40")) as shown:
         by_queue, by_user = [await shown.page(f"/usage{query}") for query in ("", "?by=user")]
-    figures = re.findall(r"data-name=\"GPU-hours held\"><b>([\d.]+)", by_queue)
-    assert figures == ["18.0", "15.0", "3.0"] and "open: still being counted" in by_queue
+    figures = [re.findall(r"data-name=\"GPU-hours held\"><b>([\d.]+)", it) for it in (by_queue, by_user)]
+    total = [it.partition("<tfoot>")[2].partition("</tfoot>")[0].count("<b>18.0</b>") for it in (by_queue, by_user)]
+    assert figures == [["18.0", "18.0", "15.0", "3.0"], ["18.0", "10.0", "5.0", "3.0"]] and total == [1, 1]
+    assert "in the currency of <code>costPerGpuHour</code>; now 2.10 an hour in h100" in by_queue
+    assert "open: still being counted" in by_queue
     assert re.findall(r"data-name=\"(unknown|kept|free)\">([\d.]+) <small>", by_queue) == [
         ("unknown", "7.0"), ("kept", "1.0"), ("free", "5.0")
     ]  # fmt: skip
@@ -248,7 +337,7 @@ async def test_now_names_the_gpus_that_are_held_and_on_which_nothing_computes() 
     said["metadata"]["annotations"] = {"fairway.dev/gpu-use": "0=busy,1=idle,2=idle,3=idle"}
     async with board(said, queue("nlp"), workload("nlp/job-a", "nlp", 3, at="n1[0,1,2]")) as shown:
         page = await shown.page("/now")
-    assert "idle: GPU 1, 2<" in page and "2 of them idle" in page
+    assert "idle: GPU 1–2<" in page and "2 of them idle" in page
 
 
 async def test_what_failed_and_is_started_again_is_called_retrying_as_on_the_command_line() -> None:
@@ -310,7 +399,7 @@ async def test_timeline_shows_what_runs_before_what_is_over() -> None:
     over = workload("a/job-old", "a", 1, status={"phase": "Succeeded", "conditions": [began, ended]})
     async with board(node("n1"), queue("a"), queue("b"), over, workload("b/job-new", "b", 1, at="n1[0]")) as shown:
         page = await shown.page("/timeline")
-    assert 0 < page.index("new runs") < page.index("old finished")
+    assert 0 < page.index("new runs on 1 GPU<") < page.index("old finished")
 
 
 async def test_timeline_says_for_whom_a_workload_was_evicted() -> None:
@@ -352,7 +441,7 @@ TENANTS = {"tariq": ("nlp", "quince"), "yusra": ("vision", "medlar")}
 """User → namespace and queue, and what its workloads are called after."""
 
 
-VIEWS = ["/now", "/waiting", "/queues", "/timeline", "/operations", "/usage?by=user"]
+VIEWS = ["/now", "/waiting", "/find", "/queues", "/timeline", "/operations", "/usage?by=user"]
 OF_TENANTS = [f"/workload/{space}/job-{name}" for space, name in TENANTS.values()]
 
 
@@ -435,10 +524,13 @@ async def test_the_timeline_draws_earlier_attempts_holds_and_evictions_on_both_l
     async with board(*things, taker, **users) as shown:
         page, nodes = await shown.page("/timeline"), await shown.page("/timeline?by=node")
         theirs, own = await shown.page("/timeline", "vision"), await shown.page("/workload/nlp/job-victim")
-    for words in ("victim ran until it was evicted", "room is kept for victim", "taker took the room of victim"):
+    kept = "room for 8 GPUs is kept for victim"
+    for words in ("victim ran until it was evicted", kept, "taker took the room of victim"):
         assert f"<title>{words}</title>" in page
     assert "victim ran until it was evicted" in nodes and 'href="/now?q=n2"' in nodes
-    assert [it.strip() for it in re.findall("<small>([a-z ]+)", nodes)] == ["by node", "runs taker", "nothing runs"]
+    assert [it.strip() for it in re.findall("<small>([a-z0-9A-Z: ()]+)<", nodes)] == [
+        "by node", "2 GPUs held: taker (2)", "nothing runs"
+    ]  # fmt: skip
     assert "taker took the room of a workload of queue nlp" in theirs and "victim" not in theirs
     assert "it had run since" in own and "1 GPU-hours of work lost" in own
 
@@ -458,8 +550,8 @@ async def test_no_view_shows_a_tenant_the_names_of_another(own: str, other: str)
     users = {"users": (own,), "allows": lambda user, resource, space: space == user or resource == "nodes"}
     both = [*things(own, 0), *things(other, 2), queue(f"q-{own}"), queue(f"q-{other}")]
     async with board(node("n1"), *both, lease(time.time()), **users) as shown:
-        for view in ("now", "waiting", "queues", "timeline", "timeline?by=node", "operations", "usage", "submit",
-                     f"workload/{own}/job-{own}runs", f"workload/{other}/job-{other}runs"):  # fmt: skip
+        for view in ("now", "waiting", "find", "queues", "timeline", "timeline?by=node", "operations", "usage",
+                     "submit", f"workload/{own}/job-{own}runs", f"workload/{other}/job-{other}runs"):  # fmt: skip
             text = await shown.page(f"/{view}", own)
             for name in (f"{other}runs", f"{other}waits", f"{other}user"):
                 assert name not in text.replace(f"/workload/{other}/job-{other}runs", ""), (view, name)

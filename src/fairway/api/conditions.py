@@ -215,7 +215,7 @@ _HEADS: Mapping[Reason, str] = {
     Reason.RESERVED: "{needs}; the room is reserved{for}{since}{until}{nodes}",
     Reason.HELD_FOR: "{needs}; capacity is reserved for {whom}{from}{nodes}",
     Reason.WAITING_FOR_VICTIMS: "admitted; waiting for evicted workloads to stop",
-    Reason.OVER_SHARE: "{room}; queue {queue} would be above its share{bounds} with it{used}",
+    Reason.OVER_SHARE: "queue {queue} would be above its share{bounds} with it{used}, so it reclaims nothing; {room}",
     Reason.NO_DOMAIN: "{most}",
     Reason.NO_DEVICE: "{device}",
     Reason.FRAGMENTED: "{most}; together there is enough",
@@ -235,6 +235,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
     nodes = nodes_words(facts.census, level) if facts.census else ""
     needs, best = _needs(facts, level), _best(facts, level) if level or not nodes else ""
     is_shut_out = nodes and facts.most_free is None  # no node counts, so nothing is missing on any
+    never = _clauses(needs, best and _best(facts, level, "that any has"), nodes, "it would not fit if nothing else ran")
     missing = "" if facts.missing is None else amount(facts.missing, resource)
     bounds = " and ".join(amount(most, name) for name, most in sorted((facts.bounds or {}).items()))
     used = " and ".join(number(held, name) for name, held in sorted((facts.used or {}).items()))
@@ -251,11 +252,7 @@ def _figures(facts: Facts, workload: Workload) -> dict[str, str]:
         "used": f" ({used} in use)" if used else "",
         "after": _after(facts, workload),
         "spending": _spending(facts),
-        "never": f"there is no pool that it may use: {facts.detail}"
-        if facts.detail
-        else _clauses(
-            needs, best and _best(facts, level, "that any has"), nodes, "it would not fit if nothing else ran"
-        ),
+        "never": f"there is no pool that it may use: {facts.detail}" if facts.detail else never,
         "detail": f": {facts.detail}" if facts.detail else "",
         "rule": _rule(facts, workload),
         "for": f" for {f'queue {facts.queue}' if facts.queue else 'maintenance'}",
@@ -424,11 +421,14 @@ def level_word(level: str) -> str:
 
 
 def names(keys: Iterable[str], reader: Workload, queues: Queues) -> str:
-    """Workloads of the reader's namespace by name, the others by number and queue."""
+    """Workloads of the reader's namespace by name, the others by number and queue; of many queues those with most."""
     own = sorted({_called(key) for key in keys if key.startswith(f"{reader.namespace}/")})
     parts = own if len(own) <= NAMED else [*own[:NAMED], f"{len(own) - NAMED} more of this namespace"]
     others = Counter(queues.get(key, "") for key in keys if not key.startswith(f"{reader.namespace}/"))
-    parts += [count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in sorted(others.items())]
+    shown = sorted(others.most_common(NAMED))
+    parts += [count(n, "workload") + (f" of queue {queue}" if queue else "") for queue, n in shown]
+    if rest := others.total() - sum(n for _, n in shown):
+        parts.append(f"{count(rest, 'workload')} of {count(len(others) - NAMED, 'other queue')}")
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 

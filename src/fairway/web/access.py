@@ -45,6 +45,10 @@ class Sight:
     def sees(self, namespace: str) -> bool:
         return self.sees_all or namespace in self.namespaces
 
+    def finds(self, text: str, it: Workload) -> bool:
+        """Whether a search for the text, of small letters, has the workload."""
+        return self.sees(it.namespace) and any(text in name.lower() for name in (it.name, it.user, it.namespace))
+
     def name(self, it: Workload) -> str:
         """What the viewer is told that a workload is called."""
         return it.name if self.sees(it.namespace) else f"a workload of queue {it.queue}"

@@ -6,6 +6,7 @@ gives two moments: half have ended by the first and nine of ten by the second.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 
 from fairway.api.quantities import Malformed, duration
 from fairway.engine import Lengths, Sketch, known_group
@@ -20,15 +21,14 @@ End = tuple[str, float | None, float | None]
 class Ends:
     def __init__(self, world: World, now: float) -> None:
         self._world, self._now = world, now
+        self.limit, self._of_queue = cache(self._limit), cache(self._runtimes)
         self._lengths: dict[tuple[str, tuple[str, str]], Lengths] = {}
-        self._limits: dict[str, float | None] = {}
-        self._runtimes: dict[str, Mapping[tuple[str, str], Sketch]] = {}
 
     def of(self, it: Workload) -> End:
         """Nothing of what does not run."""
         if it.began is None:
             return "", None, None
-        limit = it.limit or self._limit(it.queue)
+        limit = it.limit or self.limit(it.queue)
         bound = it.began + limit if limit else None
         early, late = self._learned(it)
         if early is not None and late is not None and (bound is None or late < bound):
@@ -39,13 +39,11 @@ class Ends:
 
     def _limit(self, queue: str) -> float | None:
         """The time limit of what names none: the queue's own, or the nearest above it."""
-        if queue not in self._limits:
-            queues = self._world.queues
-            texts = [queues[name].spec.time_limit.default for name in lines_above(queue, queues) if name in queues]
-            self._limits[queue] = None
-            with suppress(Malformed):
-                self._limits[queue] = duration(next(text for text in texts if text)) if any(texts) else None
-        return self._limits[queue]
+        queues = self._world.queues
+        texts = [queues[name].spec.time_limit.default for name in lines_above(queue, queues) if name in queues]
+        with suppress(Malformed):
+            return duration(next(text for text in texts if text)) if any(texts) else None
+        return None
 
     def _learned(self, it: Workload) -> tuple[float | None, float | None]:
         runtimes = self._of_queue(it.queue)
@@ -57,9 +55,6 @@ class Ends:
         early, late = (None if seconds is None else it.began + seconds for seconds in found)
         return early, late
 
-    def _of_queue(self, queue: str) -> Mapping[tuple[str, str], Sketch]:
-        if queue not in self._runtimes:
-            said = self._world.queues.get(queue)
-            runtimes = said.status.runtimes if said else ()
-            self._runtimes[queue] = {(it.user, it.name): Sketch(it.points) for it in runtimes if it.points}
-        return self._runtimes[queue]
+    def _runtimes(self, queue: str) -> Mapping[tuple[str, str], Sketch]:
+        said = self._world.queues.get(queue)
+        return {(it.user, it.name): Sketch(it.points) for it in said.status.runtimes if it.points} if said else {}

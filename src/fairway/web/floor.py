@@ -1,4 +1,4 @@
-"""What is on the nodes: their devices from the left, joined where the same workloads hold them.
+"""What is on the nodes: their devices, joined where the same workloads hold them, beside each other or not.
 
 A row depends on its node, the pools and what the node's workloads hold, not on a viewer; it is read again only when one
 of these has changed. Where a node's own software chooses devices, it is known how many a workload holds and not which:
@@ -8,7 +8,6 @@ those fill the row from the left and carry no numbers.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import ceil
 
 from fairway.api.nodes import node as node_of
@@ -20,10 +19,14 @@ from fairway.engine import DEVICE, GPU, Node, Pool, capacity_of, selects
 from .workload import Share, Workload
 from .world import World
 
-NO_POOL = "in no pool: nothing starts there"
+NONE, NO_POOL = "no pool", "in no pool: nothing starts there"
 LETTERS = {"running": "r", "free": "f", "closed": "c", "broken": "c", "foreign": "o"}
 IDLE, MOVING = "i", "s"
 """Of what starts or stops: s."""
+LOOKED_AT = 50
+"""Nodes of a pool whose labels are compared with what workloads ask for, since those of a pool are alike."""
+Labels = Mapping[str, Sequence[Mapping[str, str]]]
+"""Those of some nodes, by pool."""
 Cell = tuple[str, tuple["Holder", ...], bool]
 """State, holders, and whether it is known that it is this very device."""
 
@@ -38,17 +41,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Devices `first` to `last` of a node, all in one state. `is_numbered`: whether these very devices are known."""
+    """The devices `gpus` of a node that have the same holders, all in one state. `is_numbered`: whether these very
+    devices are known."""
 
-    first: int
-    last: int
+    gpus: tuple[int, ...]
     state: str
     holders: tuple[Holder, ...] = ()
     is_numbered: bool = True
-
-    @property
-    def width(self) -> int:
-        return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Row:
         yield from self.others
 
     def unused(self, block: Block) -> tuple[int, ...]:
-        return tuple(it for it in self.idle if block.first <= it <= block.last)
+        return tuple(it for it in self.idle if it in block.gpus)
 
 
 def rows(world: World) -> Iterator[Row]:
@@ -90,16 +89,23 @@ def rows(world: World) -> Iterator[Row]:
         yield found[1]
 
 
+def labels_of_pools(world: World) -> Labels:
+    found: defaultdict[str, list[Mapping[str, str]]] = defaultdict(list)
+    for row in rows(world):
+        if row.pool != NONE and len(found[row.pool]) < LOOKED_AT:
+            found[row.pool].append(world.nodes[row.name].metadata.labels)
+    return found
+
+
+def may_use(it: Workload, pool: str, labels: Iterable[Mapping[str, str]]) -> bool:
+    """Whether a workload asks for nodes of the pool, or of any."""
+    is_named = not it.pools or pool in it.pools
+    return is_named and (not it.selects or any(selects(one, each) for one in it.selects for each in labels))
+
+
 def _cells(blocks: Iterable[Block], idle: Sequence[int]) -> str:
-    letters = "".join(LETTERS.get(block.state, MOVING) * block.width for block in blocks)
-    return "".join(IDLE if at in idle else it for at, it in enumerate(letters)) if idle else letters
-
-
-def _idle(blocks: Iterable[Block], used: Mapping[int, str]) -> Iterator[int]:
-    """Of what runs on devices that are known; what starts or stops does not compute yet, or any more."""
-    for block in blocks if used else ():
-        if block.state == "running" and block.is_numbered:
-            yield from (it for it in range(block.first, block.last + 1) if used.get(it) == "idle")
+    letters = {at: LETTERS.get(block.state, MOVING) for block in blocks for at in block.gpus}
+    return "".join(IDLE if at in idle else letters[at] for at in range(len(letters)))
 
 
 def _shares(world: World, node: str) -> Iterator[tuple[Workload, Share]]:
@@ -120,21 +126,16 @@ def _row(world: World, said: NodeObject, pools: Iterable[Pool]) -> Row:
     others = max(0, world.bound[node.name] - ceil(sum(share.gpus for _, share in with_gpus)))
     blocks = tuple(_blocks(gpus, with_gpus, ("closed" if wrong else "free", others), broken))
     levels = [labels.get(level, "") for level in (pool.levels if pool else ())]
-    free, foreign = (sum(it.width for it in blocks if it.state == state) for state in ("free", "foreign"))
-    idle = tuple(_idle(blocks, uses(said)))
+    free, foreign = (sum(len(it.gpus) for it in blocks if it.state == state) for state in ("free", "foreign"))
+    # What starts or stops does not compute yet, or any more.
+    used, runs = uses(said), [it for it in blocks if it.state == "running" and it.is_numbered]
+    idle = tuple(at for it in runs for at in it.gpus if used.get(at) == "idle")
     return Row(
-        name=node.name,
-        pool=pool.name if pool else "no pool",
-        domain=" · ".join(it for it in levels if it and it != node.name),
-        problem=wrong,
-        gpus=sum(it.width for it in blocks),
-        free=free,
-        held=foreign + sum(it.width for it in blocks if it.holders),
-        blocks=blocks,
-        others=tuple(Holder(it) for it, share in held if not share.gpus),
-        idle=idle,
-        cells=_cells(blocks, idle),
-    )
+        node.name, pool.name if pool else NONE, " · ".join(it for it in levels if it and it != node.name), wrong,
+        gpus=sum(len(it.gpus) for it in blocks), free=free,
+        held=foreign + sum(len(it.gpus) for it in blocks if it.holders), blocks=blocks,
+        others=tuple(Holder(it) for it, share in held if not share.gpus), idle=idle, cells=_cells(blocks, idle),
+    )  # fmt: skip
 
 
 def problem(node: Node) -> str:
@@ -163,6 +164,9 @@ def _blocks(
         cells[index] = holder.it.state, (holder,), False
     for index, holders in on.items():
         cells[index] = holders[0].it.state, tuple(holders), True
-    for (state, who, is_numbered), run in groupby(range(len(cells)), cells.__getitem__):
-        first, *more = run
-        yield Block(first, first + len(more), state, who, is_numbered)
+    alike: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, (state, who, is_numbered) in enumerate(cells):
+        alike[state, is_numbered, *((it.it.key, it.part) for it in who)].append(index)
+    for them in alike.values():
+        state, who, is_numbered = cells[them[0]]
+        yield Block(tuple(them), state, who, is_numbered)

@@ -4,27 +4,26 @@ Its first lines say whether Fairway decides, and which GPUs are free while workl
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
 from fairway.api.quantities import Malformed, time
-from fairway.engine import Selector, selects
+from fairway.engine import Selector
 
 from .ends import End, Ends
-from .floor import Block, Holder, Row, rows
+from .floor import LOOKED_AT, Block, Holder, Row, may_use, rows
 from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .world import World, lines_above
 
-NODES, MAPPED = 120, 24
-"""Nodes that are shown at once, since a row says more than one of a table; and more than so many have a map as well, on
-which each GPU is a cell."""
-MOST_POOLS, LOOKED_AT = 4, 50
-"""Pools with free GPUs that are named; nodes of a pool whose labels are compared with what waiting workloads ask for,
-since those of a pool are alike."""
+NODES, MAPPED, NAMED = 120, 24, 200
+"""Nodes that are shown at once, since a row says more than one of a table; more than so many have a map as well, on
+which each GPU is a cell; and up to so many are named there, each in its rack."""
+MOST_POOLS = 4
+"""Pools with free GPUs that are named."""
 LATE_SECONDS = 10.0
 """How much later than its term a lease may be renewed before the page says that nothing decides."""
 
@@ -36,24 +35,23 @@ SORTS = {"": attrgetter("pool", "domain"), "free": lambda row: (row.pool, -row.f
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A holder as far as its viewer may see it."""
+    """A holder; the viewer may know its queue and its state, and the rest if it `is_seen`."""
 
-    it: Workload | None
-    queue: str
-    state: str
+    it: Workload
+    is_seen: bool
     part: float
     ends: End
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A row as far as its viewer may see it: its blocks with those who hold them, and what runs without a GPU. `short`:
-    the fewest GPUs that a waiting pod asks for, where fewer are free; else 0."""
+    """A row as far as its viewer may see it: its blocks with those who hold them, and what runs without a GPU.
+    `is_short`: some GPUs are free, and each waiting pod asks for more."""
 
     row: Row
     blocks: tuple[tuple[Block, tuple[Shown, ...]], ...]
     others: tuple[Shown, ...]
-    short: float = 0.0
+    is_short: bool = False
 
 
 def page(world: World, ask: Ask) -> Page:
@@ -69,20 +67,27 @@ def page(world: World, ask: Ask) -> Page:
     for pool, _ in groupby(shown, attrgetter("pool")):
         own = [it for it in found if it.pool == pool]
         labels = [world.nodes[it.name].metadata.labels for it in islice(filter(attrgetter("free"), own), LOOKED_AT)]
-        pools.append((pool, _sums(own), *_asking(pool, labels, crowds, ask)))
+        asking = [it for alike in crowds.values() if may_use(alike[0], pool, labels) for it in alike]
+        pools.append((pool, _sums(own), len(asking), _first(asking, ask)))
     facts = {
         "ask": ask, "part": part, "pools": pools, "sums": _sums(every), "deciding": deciding(world, ask.now),
         "controller": world.controller,
         "idle": idle(every, crowds, ask), "now": ask.now, "queues": queue_choices(world), "denied": world.denied,
-        "mapped": [(pool, len(list(them))) for pool, them in groupby(found, attrgetter("pool"))]
-        if len(found) > MAPPED else [],
+        "groups": _groups(found, ask) if len(found) > MAPPED else [], "least": least, "is_named": len(found) <= NAMED,
     }  # fmt: skip
     lists = {
         f"pool{at}": {it.name: _node(it, ask, ends, least) for it in shown if it.pool == pool}
         for at, (pool, *_) in enumerate(pools)
     }
     made = drawn("now", "Now", facts, lists, ask.before)
-    return replace(made, lists={**made.lists, "map": {it.name: it.cells for it in found}}) if facts["mapped"] else made
+    return replace(made, lists={**made.lists, "map": {it.name: it.cells for it in found}}) if facts["groups"] else made
+
+
+def _groups(found: Sequence[Row], ask: Ask) -> list[tuple[str, int]]:
+    """Of the map: what nodes that lie together there are called, by pool or, of few, by rack; and how many they are."""
+    level = "domain" if len(found) <= NAMED and ask.get("sort") != "free" else "pool"
+    places = groupby(found, attrgetter("pool", level))
+    return [(" · ".join(filter(None, dict.fromkeys(place))), len(list(them))) for place, them in places]
 
 
 def queue_choices(world: World) -> list[tuple[str, str]]:
@@ -138,15 +143,6 @@ def _crowds(world: World) -> Crowds:
     return found
 
 
-def _asking(pool: str, labels: Sequence[Mapping[str, str]], crowds: Crowds, ask: Ask) -> tuple[int, Workload | None]:
-    """How many workloads wait and ask for nodes of the pool, of which these have free GPUs; and the next of them."""
-    them = [
-        it for (_, either, pools), alike in crowds.items() if not pools or pool in pools
-        if not either or any(selects(one, each) for one in either for each in labels) for it in alike
-    ]  # fmt: skip
-    return len(them), _first(them, ask)
-
-
 def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:
     """The one that is next, of those that the viewer may see."""
     seen = (it for it in them if ask.sight.sees(it.namespace))
@@ -155,11 +151,10 @@ def _first(them: Iterable[Workload], ask: Ask) -> Workload | None:
 
 def _node(row: Row, ask: Ask, ends: Ends, least: float) -> Node:
     def shown(holders: Iterable[Holder]) -> tuple[Shown, ...]:
-        pairs = ((one.it, ask.sight.sees(one.it.namespace), one.part) for one in holders)
-        return tuple(Shown(it if seen else None, it.queue, it.state, part, ends.of(it)) for it, seen, part in pairs)
+        return tuple(Shown(it.it, ask.sight.sees(it.it.namespace), it.part, ends.of(it.it)) for it in holders)
 
     blocks = tuple((block, shown(block.holders)) for block in row.blocks)
-    return Node(row, blocks, shown(row.others), least if 0 < row.free < least else 0.0)
+    return Node(row, blocks, shown(row.others), 0 < row.free < least)
 
 
 def _chosen(world: World, ask: Ask) -> Callable[[Row], bool]:
@@ -173,16 +168,9 @@ def _chosen(world: World, ask: Ask) -> Callable[[Row], bool]:
     if show in ("free", "problem"):
         tests.append(lambda row: row.free > 0 if show == "free" else bool(row.problem))
     if text:
-        tests.append(lambda row: any(text in name.lower() for name in _names(row, ask)))
+        tests.append(lambda row: any(text in name.lower() for name in (row.name, row.pool, row.domain))
+                     or any(ask.sight.finds(text, one.it) for one in row.holders))  # fmt: skip
     return (lambda row: all(test(row) for test in tests)) if tests else lambda row: True
-
-
-def _names(row: Row, ask: Ask) -> Iterator[str]:
-    """What a search may find it by."""
-    yield from (row.name, row.pool, row.domain)
-    for holder in row.holders:
-        if ask.sight.sees(holder.it.namespace):
-            yield from (holder.it.name, holder.it.user)
 
 
 def _sums(them: Sequence[Row]) -> dict[str, int]:

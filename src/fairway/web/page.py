@@ -5,15 +5,17 @@ A view gives a `Page`. Its frame is HTML with empty elements for the lists; a li
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from fairway.api.figures import span
 from fairway.api.quantities import time_text
 from fairway.api.usage import hours
 
@@ -54,12 +56,6 @@ class Ask:
 
     def get(self, name: str) -> str:
         return self.query.get(name, "").strip()
-
-    @property
-    def start(self) -> int:
-        """The first row of the window."""
-        text = self.get("from")
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
 
     def link(self, **change: object) -> str:
         """This address with another query; what is empty is left out."""
@@ -109,7 +105,9 @@ def fragment(template: str, facts: Mapping[str, Any]) -> str:
 
 def window(ask: Ask, items: list[Any], most: int = WINDOW) -> dict[str, Any]:
     """A part of many rows, and the links to the parts beside it."""
-    start = min(ask.start, max(0, len(items) - 1)) // most * most
+    text = ask.get("from")
+    asked = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+    start = min(asked, max(0, len(items) - 1)) // most * most
     end = min(start + most, len(items))
     return {
         "items": items[start:end], "total": len(items), "first": start + 1 if items else 0, "last": end,
@@ -125,23 +123,22 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     made.filters |= {"span": span, "number": number, "moment": time_text, "timed": timed, "hours": hours,
-                      "marked": marked}  # fmt: skip
+                      "marked": marked, "ranges": ranges, "counted": counted}  # fmt: skip
     return made
-
-
-def span(seconds: float | None) -> str:
-    """A duration in its largest one or two units: 45s, 12m, 3h20m, 5d."""
-    if seconds is None:
-        return ""
-    whole = max(0, int(seconds))
-    if whole < 7200:
-        return f"{whole}s" if whole < 120 else f"{whole // 60}m"
-    minutes = f"{whole % 3600 // 60}m" if whole % 3600 >= 60 else ""
-    return f"{whole // 3600}h{minutes}" if whole < 172_800 else f"{whole // 86_400}d"
 
 
 def number(value: float) -> str:
     return f"{value:,.6g}" if value < 1e6 else f"{value:,.0f}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers in their order, those that follow each other joined: 0–2, 4, 6–7."""
+    runs = [[it for _, it in run] for _, run in groupby(enumerate(numbers), lambda at: at[1] - at[0])]
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
+def counted(value: float, word: str) -> str:
+    return f"{number(value)} {word}{'' if value == 1 else 's'}"
 
 
 def timed(text: str) -> Markup:

@@ -94,22 +94,15 @@ def _seen(world: World, ask: Ask) -> set[str]:
     return {name for leaf in leaves for name in lines_above(leaf, world.queues)}
 
 
-def _tree(queues: Mapping[str, types.QueueObject]) -> Iterator[tuple[str, types.QueueObject, int]]:
-    """Parents before their children, each with its depth; those of a circle, or of a parent that is missing, as
-    roots."""
-    below: defaultdict[str, list[str]] = defaultdict(list)
-    for name in sorted(queues):
-        *_, root = lines_above(name, queues)
-        is_root = not queues[name].spec.parent or queues[name].spec.parent not in queues or queues[root].spec.parent
-        below["" if is_root else queues[name].spec.parent].append(name)
+def _tree(queues: Mapping[str, types.QueueObject]) -> list[tuple[str, types.QueueObject, int]]:
+    """Parents before their children, each with its depth; those in or below a circle as roots, as are those of a parent
+    that is missing."""
 
-    def walk(name: str, depth: int) -> Iterator[tuple[str, types.QueueObject, int]]:
-        yield name, queues[name], depth
-        for child in below[name]:
-            yield from walk(child, depth + 1)
+    def path(name: str) -> list[str]:
+        root, *below = reversed([it for it in lines_above(name, queues) if it in queues])
+        return [name] if queues[root].spec.parent in queues else [root, *below]
 
-    for root in below[""]:
-        yield from walk(root, 0)
+    return [(name, queues[name], len(path(name)) - 1) for name in sorted(queues, key=path)]
 
 
 def _tallies(world: World, ask: Ask) -> defaultdict[str, Tally]:
@@ -134,17 +127,11 @@ def _row(said: types.QueueObject, depth: int, tally: Tally, capacity: float) -> 
     share = [amounts[GPU] for amounts in status.share.values() if GPU in amounts]
     problem = next((it.message for it in status.conditions if it.status == "False" and it.message), "")
     return Row(
-        name=said.metadata.name,
-        depth=depth,
-        guaranteed=_sum([it.guaranteed.get(GPU) for it in quotas], capacity),
-        limit=_sum([it.limit.get(GPU) for it in quotas], capacity),
-        share=_sum(list(share), capacity),
-        now=tally,
-        others=tuple(_others(said)),
-        budget=_budget(said, tally.held),
-        stopped=spec.stop_policy if spec.stop_policy != "None" else "",
-        problem=problem,
-    )
+        said.metadata.name, depth, _sum([it.guaranteed.get(GPU) for it in quotas], capacity),
+        limit=_sum([it.limit.get(GPU) for it in quotas], capacity), share=_sum(list(share), capacity),
+        now=tally, others=tuple(_others(said)), budget=_budget(said, tally.held),
+        stopped=spec.stop_policy if spec.stop_policy != "None" else "", problem=problem,
+    )  # fmt: skip
 
 
 def _sum(amounts: list[str | int | float | None], capacity: float) -> float | None:

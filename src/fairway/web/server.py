@@ -39,11 +39,11 @@ HEADERS = {
 }  # fmt: skip
 STATIC = {"fairway.css": "text/css", "fairway.js": "text/javascript", "icon.svg": "image/svg+xml"}
 VIEWS = {
-    "now": now.page, "waiting": waiting.page, "queues": queues.page, "timeline": timeline.page,
+    "now": now.page, "waiting": waiting.page, "find": waiting.find, "queues": queues.page, "timeline": timeline.page,
     "operations": operations.page, "usage": usage.page, "submit": submit.page, "workload": workload_page.page,
     "runbook": operations.runbook,
 }  # fmt: skip
-MENU = [(name, name.capitalize()) for name in VIEWS if name not in ("workload", "runbook")]
+MENU = [(name, name.capitalize()) for name in VIEWS if name not in ("find", "workload", "runbook")]
 STOP_SECONDS = 0.5
 Answer = Callable[[web.Request, Viewer], Awaitable[web.StreamResponse]]
 

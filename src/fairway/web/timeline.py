@@ -2,28 +2,31 @@
 
 What is known is drawn: each attempt of a workload and how it ended, evictions on the line of the victim and on that of
 the workload that took the room, until when what runs should run, when what waits should start, and from when on room is
-kept for it. Reservations are lines of their own. A line is a picture whose words say the same.
+kept for it. Reservations are lines of their own; on the line of a node stand those of it, and what closes it, and there
+a bar is as high as its part of the node's GPUs. A line is a picture whose words say the same.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import floor
+from math import ceil, floor
 
 from fairway.api import types
+from fairway.api.figures import amount
 from fairway.api.quantities import Malformed
 from fairway.api.queues import reservation
 from fairway.engine import Reservation
 
 from .ends import End, Ends
+from .floor import Row, rows
 from .now import queue_choices, within
-from .page import Ask, Page, drawn, window
+from .page import Ask, Page, counted, drawn, number, window
 from .workload import Workload
 from .workload_page import beneficiary, taken
 from .world import World
 
-HOUR, DAY = 3600.0, 86_400.0
+HOUR, DAY, NEVER = 3600.0, 86_400.0, 1e12
 SPANS = {"": (DAY, DAY), "6h": (6 * HOUR, 6 * HOUR), "week": (6 * DAY, DAY)}
 """By the word in the query: seconds back and seconds ahead."""
 WIDTH = 1000.0
@@ -34,18 +37,21 @@ STEPS = (HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY)
 @dataclass(frozen=True, slots=True)
 class Bar:
     """In the units of the picture, of WIDTH. `kind`: ran, failed, runs, ahead (should run on), start (should start,
-    from the earlier to the later time), evicted, took (another's room), hold, reserved."""
+    from the earlier to the later time), evicted, took (another's room), hold, reserved, closed."""
 
     kind: str
     left: float
     width: float
     words: str
+    top: float = 2.0
+    height: float = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told instead, of what waits
-    `starts`. `served`: when a workload was evicted last and for which; `took`: the last evictions that were for it."""
+    """`note`: queue and GPUs. `word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told
+    instead, of what waits `starts`. `served`: when a workload was evicted last and for which; `took`: the last
+    evictions that were for it."""
 
     key: str
     name: str
@@ -57,7 +63,10 @@ class Line:
     starts: tuple[str, float | None, float | None] = ("", None, None)
     served: tuple[float, str] | None = None
     took: tuple[tuple[float, str], ...] = ()
-    queue: str = ""
+    note: str = ""
+
+
+Reserved = Sequence[tuple[Reservation, Line]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +87,14 @@ class Axis:
     def ticks(self) -> list[tuple[float, float]]:
         """Some round moments, with their places."""
         step = next((it for it in STEPS if (self.end - self.start) / it <= 12), STEPS[-1])
-        first = floor(self.start / step) + 1
-        moments = (at * step for at in range(first, floor(self.end / step) + 1))
+        moments = (at * step for at in range(floor(self.start / step) + 1, floor(self.end / step) + 1))
         return [(moment, round(self.at(moment), 1)) for moment in moments]
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What all lines are drawn from. `taken`: by workload, the evictions that were for it."""
+    """What all lines are drawn from. `taken`: by workload, the evictions that were for it. `nodes`: where lines are of
+    nodes, those that the viewer may see."""
 
     world: World
     ask: Ask
@@ -93,21 +102,28 @@ class Scene:
     ends: Ends
     taken: Mapping[str, Sequence[tuple[float, str]]]
     by: str
+    nodes: Mapping[str, Row]
+    reserved: Reserved
 
 
 def page(world: World, ask: Ask) -> Page:
     back, ahead = SPANS.get(ask.get("span"), SPANS[""])
     now = floor(ask.now / 60) * 60.0  # a line moves once a minute
     axis, by = Axis(now - back, now + ahead), ask.get("by") or "workload"
-    scene = Scene(world, replace(ask, now=now), axis, Ends(world, now), taken(world, ask.sight), by)
+    reserved = _reserved(world.reservations, axis)
+    nodes = {it.name: it for it in rows(world)} if by == "node" and ask.sight.sees_nodes else {}
+    ends, is_chosen = Ends(world, now), within(world, ask.get("queue"))
+    scene = Scene(world, replace(ask, now=now), axis, ends, taken(world, ask.sight), by, nodes, reserved)
     on: defaultdict[str, list[Workload]] = defaultdict(list)
-    is_chosen = within(world, ask.get("queue"))
     them = (it for it in world.workloads.values() if is_chosen(it.queue) and _is_in_sight(it, scene))
     for it in sorted(them, key=_order):
         for key in _keys(it, scene):
             on[key].append(it)
-    part = window(ask, [*_reserved(world.reservations, axis), *(on if by == "workload" else sorted(on))])
-    shown = [it if isinstance(it, Line) else _line(it, on[it], scene) for it in part["items"]]
+    closed = {name for one, _ in reserved for name in one.nodes} | {name for name in nodes if nodes[name].problem}
+    keys = on if by == "workload" else sorted({*on, *(closed & nodes.keys() if not ask.get("queue") else ())})
+    part = window(ask, [*(line for _, line in reserved), *keys])
+    draw = {"node": _node, "queue": _queue}.get(by, _workload)
+    shown = [it if isinstance(it, Line) else draw(it, on[it], scene) for it in part["items"]]
     facts = {
         "ask": ask, "part": part, "by": by, "ticks": axis.ticks(), "now": round(axis.at(now), 1),
         "queues": queue_choices(world),
@@ -125,6 +141,7 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
     """Each with the nodes that it is of."""
     axis, now = scene.axis, scene.ask.now
     name, nodes = scene.ask.sight.name(it), tuple(dict.fromkeys(share.node for share in it.shares))
+    gpus = counted(it.held or it.asked, "GPU")
     for one in it.evictions:
         if one.began is not None:
             yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was evicted")
@@ -136,16 +153,16 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
         bar = axis.bar("failed" if it.state == "failed" else "ran", it.began, it.ended, f"{name} {it.state}")
         yield nodes, bar
     elif it.began is not None and it.shares:
-        yield nodes, axis.bar("runs", it.began, now, f"{name} runs")
+        yield nodes, axis.bar("runs", it.began, now, f"{name} runs on {gpus}")
         _, early, late = scene.ends.of(it)
         if until := late or early:
-            yield nodes, axis.bar("ahead", now, max(now, until), f"{name} should run on")
+            yield nodes, axis.bar("ahead", now, max(now, until), f"{name} should keep {gpus}")
     elif it.state == "waiting":
         if it.kept is not None:
             until = it.kept + (it.limit or it.expected or HOUR)
-            yield nodes, axis.bar("hold", it.kept, until, f"room is kept for {name}")
+            yield nodes, axis.bar("hold", it.kept, until, f"room for {gpus} is kept for {name}")
         if it.forecast[0]:
-            yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start")
+            yield nodes, axis.bar("start", it.forecast[0], it.forecast[1] or axis.end, f"{name} should start on {gpus}")
 
 
 def _is_in_sight(it: Workload, scene: Scene) -> bool:
@@ -167,43 +184,71 @@ def _keys(it: Workload, scene: Scene) -> Iterable[str]:
     return (it.key if sight.sees(it.namespace) else scene.world.mask(it.key),)
 
 
-def _line(key: str, them: Sequence[Workload], scene: Scene) -> Line:
-    by, sight, it = scene.by, scene.ask.sight, them[0]
-    bars = tuple(bar for one in them for nodes, bar in _bars(one, scene) if bar and (by != "node" or key in nodes))
-    if by in ("queue", "node"):
-        runs = [sight.name(one) for one in them if any(by == "queue" or share.node == key for share in one.shares)]
-        more = f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else ""
-        word = f"runs {', '.join(runs[:MOST_NAMED])}{more}" if runs else "nothing runs"
-        return Line(key, key, f"/waiting?queue={key}" if by == "queue" else f"/now?q={key}", bars, word)
-    last = it.evictions[-1] if it.evictions else None
+def _workload(key: str, them: Sequence[Workload], scene: Scene) -> Line:
+    it = them[0]
+    sight, last = scene.ask.sight, it.evictions[-1] if it.evictions else None
     return Line(
-        key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "", bars,
-        queue=it.queue, word=it.state, times=(None, it.ended), starts=it.starts(scene.ask.now),
+        key, sight.name(it), f"/workload/{it.key}" if sight.sees(it.namespace) else "",
+        tuple(bar for _, bar in _bars(it, scene) if bar), note=f"{it.queue} · {counted(it.held or it.asked, 'GPU')}",
+        word=it.state, times=(None, it.ended), starts=it.starts(scene.ask.now),
         ends=scene.ends.of(it) if it.began and it.shares else None,
         served=(last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,
         took=tuple(scene.taken.get(it.key, ())[-MOST_TAKEN:]),
     )  # fmt: skip
 
 
-def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Iterator[Line]:
+def _queue(key: str, them: Sequence[Workload], scene: Scene) -> Line:
+    bars = tuple(bar for one in them for _, bar in _bars(one, scene) if bar)
+    return Line(key, key, f"/waiting?queue={key}", bars, _runs([(it, it.held) for it in them if it.shares], scene))
+
+
+def _node(key: str, them: Sequence[Workload], scene: Scene) -> Line:
+    """What lies side by side there now is as high as the GPUs it holds; an earlier attempt is as high as the line."""
+    held = [(it, [share.gpus for share in it.shares if share.node == key]) for it in them]
+    closed, gpus = _closed(key, scene), scene.nodes[key].gpus if key in scene.nodes else 0
+    whole, top, bars = max(gpus, sum(sum(own) for _, own in held)) or 1, 2.0, list(closed)
+    for it, own in held:
+        lane = {"top": round(top, 1), "height": round(12 * sum(own) / whole, 1)} if sum(own) else {}
+        found = (bar for nodes, bar in _bars(it, scene) if bar and key in nodes)
+        bars += [replace(bar, **lane) if bar.kind in ("runs", "ahead") else bar for bar in found]
+        top += 12 * sum(own) / whole
+    words = _runs([(it, sum(own)) for it, own in held if own], scene)
+    return Line(key, key, f"/now?q={key}", tuple(bars), "; ".join([words, *dict.fromkeys(bar.words for bar in closed)]))
+
+
+def _runs(held: Sequence[tuple[Workload, float]], scene: Scene) -> str:
+    names = [f"{scene.ask.sight.name(it)} ({number(gpus)})" for it, gpus in held[:MOST_NAMED]]
+    more = f" and {len(held) - MOST_NAMED} more" if len(held) > MOST_NAMED else ""
+    total = counted(sum(gpus for _, gpus in held), "GPU")
+    return f"{total} held: {', '.join(names)}{more}" if held else "nothing runs"
+
+
+def _closed(key: str, scene: Scene) -> list[Bar]:
+    """Of a node: the windows of its reservations, and from now on what keeps new work from it."""
+    bars = [bar for one, line in scene.reserved if key in one.nodes for bar in line.bars]
+    if key in scene.nodes and (problem := scene.nodes[key].problem):
+        bars += filter(None, [scene.axis.bar("closed", scene.ask.now, scene.axis.end, problem)])
+    return [replace(bar, top=0.0, height=16.0) for bar in bars]
+
+
+def _reserved(known: Mapping[str, types.ReservationObject], axis: Axis) -> Reserved:
+    found = []
     for name, said in sorted(known.items()):
         with suppress(Malformed):
             one = reservation(said)
             words = f"kept for queue {one.queue}" if one.queue else "maintenance"
             spans = [(start, start + one.duration) for start in _windows(one, axis)]
-            bars = tuple(filter(None, (axis.bar("reserved", *span, words) for span in spans)))
+            bars = tuple(filter(None, (axis.bar("reserved", *span, f"{words}: {name}") for span in spans)))
             if bars:
-                yield Line(f"reservation {name}", name, "", bars, words, spans[0] if len(spans) == 1 else (None, None))
+                times = spans[0] if len(spans) == 1 else (None, None)
+                amounts = ", ".join(amount(value, resource) for resource, value in one.amount)
+                note = counted(len(one.nodes), "node") if one.nodes else f"{amounts} of pool {one.pool}"
+                found.append((one, Line(f"reservation {name}", name, "", bars, words, times, note=note)))
+    return found
 
 
 def _windows(one: Reservation, axis: Axis) -> Iterator[float]:
     """When its windows that are in sight begin."""
-    step = {"Daily": DAY, "Weekly": 7 * DAY}.get(one.repeat)
-    start = one.start
-    if step and start + one.duration < axis.start:
-        start += step * floor((axis.start - start - one.duration) / step)
-    while start <= axis.end:
-        yield start
-        if not step:
-            return
-        start += step
+    step = {"Daily": DAY, "Weekly": 7 * DAY}.get(one.repeat, NEVER)
+    first, last = ceil((axis.start - one.start - one.duration) / step), floor((axis.end - one.start) / step)
+    return (one.start + at * step for at in range(max(0, first), last + 1))

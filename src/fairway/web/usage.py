@@ -5,12 +5,13 @@ workloads. A month that is not closed says so.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from fairway.api.accounts import day_of
-from fairway.api.usage import Figures, Line, Usage, usage
+from fairway.api.usage import Figures, Usage, usage
 
 from .page import Ask, Page, drawn, window
 from .world import World
@@ -21,7 +22,7 @@ MOST_MONTHS = 24
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`most`: what the largest row has."""
+    """`most`: what the largest row has; 0 of the total, which has no bar."""
 
     key: str
     depth: int
@@ -37,10 +38,13 @@ def page(world: World, ask: Ask) -> Page:
     months = sorted({it.spec.day[:7] for it in known} | {month}, reverse=True)[:MOST_MONTHS]
     way = ask.get("by") if ask.get("by") in WAYS and ask.sight.sees_usage else "queue"
     found = usage(days, way)  # type: ignore[arg-type]
-    part = window(ask, _rows(found))
+    rows = _rows(found)
+    part, total = window(ask, rows), _sum(it.figures for it in rows if not it.depth)
+    prices = [(name, it.spec.cost_per_gpu_hour) for name, it in sorted(world.pools.items())]
     counted = {name for one in days for name in one.status.pools}
     facts = {
-        "ask": ask, "part": part, "way": way, "month": month,
+        "ask": ask, "part": part, "way": way, "month": month, "prices": [it for it in prices if it[1] is not None],
+        "total": Row("total", 0, total, 0),
         "pools": [it for it in found.pools if it.name in counted],
         "months": [("" if it == day_of(ask.now)[:7] else it, it) for it in months],
         "is_closed": bool(days) and all(it.status.closed for it in days), "sees": ask.sight.sees_usage,
@@ -54,7 +58,8 @@ def _rows(found: Usage) -> list[Row]:
     rows: list[tuple[list[tuple[float, str]], Row]] = []
     above: list[tuple[float, str]] = []
     for name, lines in groupby(found.lines, key=attrgetter("name")):
-        row = _row(name, list(lines))
+        known = list(lines)  # what was used late, after its month was closed, is a line of its own
+        row = Row(name or "?", known[0].depth, _sum(it.figures for it in known))
         above = [*above[: row.depth], (-row.figures.allocated, name)]
         if row.figures.allocated or row.figures.lost:
             rows.append((above, row))
@@ -62,7 +67,6 @@ def _rows(found: Usage) -> list[Row]:
     return [replace(row, most=most) for _, row in sorted(rows, key=itemgetter(0))]
 
 
-def _row(name: str, lines: list[Line]) -> Row:
-    """What was used late, after its month was closed, is part of it."""
-    sums = {part.name: sum(getattr(each.figures, part.name) for each in lines) for part in fields(Figures)}
-    return Row(name or "?", lines[0].depth, Figures(**sums))
+def _sum(them: Iterable[Figures]) -> Figures:
+    known = list(them)
+    return Figures(**{part.name: sum(getattr(one, part.name) for one in known) for part in fields(Figures)})

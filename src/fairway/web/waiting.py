@@ -1,34 +1,42 @@
-"""The view Waiting: each workload that waits, its place in its queue, what stops it, and when it should start."""
+"""The view Waiting: each workload that waits, its place in its queue, what stops it, and when it should start.
+
+The view Find has the same rows, of workloads in any state: the search of the header leads there.
+"""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .act import leaves, offered
+from .ends import End, Ends
+from .floor import Labels, labels_of_pools, may_use
 from .now import queue_choices, within
 from .page import Ask, Page, drawn, window
 from .workload import Workload
 from .world import World
 
+WAITS = ("waiting", "paused", "suspended")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`key`: of the row, which names nothing that may not be seen. `starts`: as Workload.starts says."""
+    """`key`: of the row, which names nothing that may not be seen. `can`: the actions that are offered. `pools`: where
+    it runs, or may. `starts`: as Workload.starts says; `ends`: of what runs."""
 
     key: str
     it: Workload
     is_seen: bool
+    can: str
+    priority: str
+    pools: str
     starts: tuple[str, float | None, float | None]
-
-    @property
-    def can(self) -> str:
-        """The actions that make sense."""
-        return " ".join(offered(self.it))
+    ends: End | None
 
 
 SORTS: dict[str, Callable[[Workload, float], Any]] = {
-    "": lambda it, _: (it.queue, it.position or 1 << 30, it.since or 0.0),
+    "position": lambda it, _: (it.queue, it.position or 1 << 30, it.since or 0.0),
+    "name": lambda it, _: (it.ended is not None, it.name),
     "since": lambda it, _: it.since or 0.0,
     "gpus": lambda it, _: -it.asked,
     "starts": lambda it, now: it.starts(now)[1] or it.starts(now)[2] or float("inf"),
@@ -36,25 +44,46 @@ SORTS: dict[str, Callable[[Workload, float], Any]] = {
 
 
 def page(world: World, ask: Ask) -> Page:
-    waits = [it for it in world.workloads.values() if it.state in ("waiting", "paused", "suspended")]
-    found, order = list(filter(_chosen(world, ask), waits)), SORTS.get(ask.get("sort"), SORTS[""])
+    waits = [it for it in world.workloads.values() if it.state in WAITS]
+    return _listed(world, ask, waits, "reason")
+
+
+def find(world: World, ask: Ask) -> Page:
+    return _listed(world, ask, list(world.workloads.values()), "state")
+
+
+def _listed(world: World, ask: Ask, them: Sequence[Workload], by: str) -> Page:
+    """`by`: what they may be chosen by, their reason or their state."""
+    is_find = by == "state"
+    found, order = list(filter(_chosen(world, ask, by), them)), SORTS.get(ask.get("sort"))
+    order = order or SORTS["name" if is_find else "position"]
     found.sort(key=lambda it: (it.state == "suspended", order(it, ask.now), it.key))
-    reasons = Counter(it.reason for it in waits if it.state != "suspended" and it.reason)
+    counts = Counter(getattr(it, by) for it in them if is_find or (it.state != "suspended" and it.reason))
     part = window(ask, found)
-    told = [(it, ask.sight.sees(it.namespace)) for it in part["items"]]
-    rows = [Row(it.key if seen else world.mask(it.key), it, seen, it.starts(ask.now)) for it, seen in told]
     facts = {
-        "ask": ask, "part": part, "leaves": leaves(world),
+        "ask": ask, "part": part, "leaves": leaves(world), "by": by, "counts": counts.most_common(),
         "queues": queue_choices(world), "waits": [it.asked for it in found if it.state == "waiting"],
-        "reasons": [("", "all reasons"), *((it, f"{it} ({count})") for it, count in reasons.most_common())],
     }  # fmt: skip
-    return drawn("waiting", "Waiting", facts, {"waits": {row.key: row for row in rows}}, ask.before)
+    rows = {row.key: row for row in _rows(world, ask, part["items"], is_find)}
+    return drawn("waiting", "Find" if is_find else "Waiting", facts, {"waits": rows}, ask.before)
 
 
-def _chosen(world: World, ask: Ask) -> Callable[[Workload], bool]:
-    text, reason, sight, is_within = ask.get("q").lower(), ask.get("reason"), ask.sight, within(world, ask.get("queue"))
+def _rows(world: World, ask: Ask, them: Sequence[Workload], is_find: bool) -> Iterator[Row]:
+    labels, ends = labels_of_pools(world) if ask.sight.sees_nodes else {}, Ends(world, ask.now)
+    for it in them:
+        is_seen = ask.sight.sees(it.namespace)
+        yield Row(
+            it.key if is_seen else world.mask(it.key), it, is_seen, "" if is_find else " ".join(offered(it)),
+            world.priority(it), pools(it, labels), it.starts(ask.now), ends.of(it) if it.shares else None,
+        )  # fmt: skip
 
-    def is_named(it: Workload) -> bool:
-        return sight.sees(it.namespace) and any(text in name.lower() for name in (it.name, it.user, it.namespace))
 
-    return lambda it: is_within(it.queue) and reason in ("", it.reason) and (not text or is_named(it))
+def pools(it: Workload, labels: Labels) -> str:
+    """Where it runs, or may."""
+    may = [name for name in labels if may_use(it, name, labels[name])]
+    return it.pool or ", ".join(it.pools or (may if len(may) < len(labels) else ())) or "any"
+
+
+def _chosen(world: World, ask: Ask, by: str) -> Callable[[Workload], bool]:
+    text, word, sight, is_within = ask.get("q").lower(), ask.get(by), ask.sight, within(world, ask.get("queue"))
+    return lambda it: is_within(it.queue) and word in ("", getattr(it, by)) and (not text or sight.finds(text, it))

@@ -16,7 +16,7 @@ from fairway.api.conditions import kept_from
 from fairway.api.names import name_of
 from fairway.api.objects import SUBMITTED, Metadata
 from fairway.api.quantities import Malformed, duration, time
-from fairway.api.workloads import Reading, condition
+from fairway.api.workloads import Reading, condition, priority_class
 from fairway.api.workloads import workload as value_of
 from fairway.engine import Group, gpus_of, groups
 
@@ -60,8 +60,8 @@ class Workload:
     """`name`: what people call it. `since`: when it entered its state. `shares`: where it runs, or is about to.
     `owners`: group and version, kind and name of the objects that the user made. `podsets`: name, pods, GPUs of each.
     `groups`: by which runs alike are known. `kept`: from when on room is kept for it. `counted`: until when
-    `attained` counts. `selects`: of which one a node's
-    labels must satisfy, empty for any; `pools`: those that it names."""
+    `attained` counts. `selects`: of which one a node's labels must satisfy, empty for any; `pools`: those that it
+    names; `pool`: the one in which it was admitted."""
 
     key: str
     name: str
@@ -92,6 +92,7 @@ class Workload:
     groups: tuple[Group, ...] = ()
     selects: tuple[engine.Selector, ...] = ()
     pools: tuple[str, ...] = ()
+    pool: str = ""
 
     @property
     def namespace(self) -> str:
@@ -122,32 +123,19 @@ class Workload:
 
 def workload(said: types.WorkloadObject) -> Workload:
     meta, spec, status = said.metadata, said.spec, said.status
-    state, limit = _state(said), _seconds(spec.time_limit)
-    value = _value(said)
+    state, value = _state(said), _value(said)
     each = {it.name: gpus_of((it,), (1,)) for it in value.podsets} if value else {}
     forecast = status.forecast or types.Forecast()
     return Workload(
-        key=f"{meta.namespace}/{meta.name}",
-        name=_called(meta),
-        queue=spec.queue,
-        user=spec.user.rpartition(":")[2],
-        state=state,
-        since=_since(said, state),
-        version=meta.resource_version,
-        priority=spec.priority_class_name,
-        reason=status.reason,
-        message=status.message,
-        position=status.position,
+        key=f"{meta.namespace}/{meta.name}", name=_called(meta), queue=spec.queue, user=spec.user.rpartition(":")[2],
+        state=state, since=_since(said, state), version=meta.resource_version, priority=priority_class(spec, ""),
+        reason=status.reason, message=status.message, position=status.position,
         kept=_moment(kept_from(status.message)) if state == "waiting" else None,
         forecast=(_moment(forecast.p50), _moment(forecast.p90), forecast.rough),
-        began=_turned(said, "Admitted"),
-        ended=_turned(said, "Finished"),
-        limit=limit,
-        expected=_seconds(spec.expected_runtime),
-        saved=_moment(spec.last_checkpoint),
+        began=_turned(said, "Admitted"), ended=_turned(said, "Finished"),
+        limit=_seconds(spec.time_limit), expected=_seconds(spec.expected_runtime), saved=_moment(spec.last_checkpoint),
         asked=sum(it.count * each.get(it.name, 0.0) for it in spec.pod_sets),
-        attempt=status.attempt,
-        attained=status.attained,
+        attempt=status.attempt, attained=status.attained,
         counted=_moment(status.served.until) if status.served else None,
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
         evictions=tuple(
@@ -157,10 +145,10 @@ def workload(said: types.WorkloadObject) -> Workload:
         ),
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
         podsets=tuple((it.name, it.count, each.get(it.name, 0.0)) for it in spec.pod_sets),
-        groups=groups(value) if value else (),
+        groups=groups(value) if value else (), pools=value.pools if value else (),
         selects=_selects(value.podsets[0].pod) if value and value.podsets else (),
-        pools=value.pools if value else (),
-    )
+        pool=status.admission.pool if status.admission else "",
+    )  # fmt: skip
 
 
 def _selects(pod: engine.PodClass) -> tuple[engine.Selector, ...]:

@@ -19,7 +19,9 @@ from fairway.kube.runs import Run, kept, runs_in
 from .access import Sight
 from .act import ACTIONS, leaves, line, offered
 from .ends import Ends
+from .floor import labels_of_pools
 from .page import Ask, Page, drawn, fragment
+from .waiting import pools
 from .workload import HOLDS, OVER, Eviction, Workload
 from .world import World
 
@@ -31,8 +33,10 @@ def page(world: World, ask: Ask) -> Page:
     it = seen(world, ask.sight, ask.path.partition("/")[2])
     if it is None:
         return drawn("gone", "Workload", {"ask": ask}, {})
+    ends = Ends(world, ask.now)
     facts = {
-        "it": it, "ends": Ends(world, ask.now).of(it),
+        "it": it, "ends": ends.of(it), "limit": ends.limit(it.queue), "priority": world.priority(it),
+        "pools": pools(it, labels_of_pools(world) if ask.sight.sees_nodes else {}),
         "evictions": [(one, beneficiary(world, one, ask.sight)) for one in it.evictions],
         "is_over": it.state in OVER, "lost": _lost(it, ask.now), "actions": list(_offers(world, it)),
         "starts": it.starts(ask.now), "uses": _uses(world, it), "ran": it.used(ask.now) / HOUR,

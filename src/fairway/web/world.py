@@ -167,6 +167,11 @@ class World:
         """The controller's: of several, where Fairway was moved, the one that was renewed last."""
         return max(self.store(kinds.LEASES).values(), key=lambda it: it.spec.renew_time or "", default=None)
 
+    def priority(self, it: Workload) -> str:
+        """Its class, or the default one, and what that is worth."""
+        name = it.priority or next((name for name, one in self.priorities.items() if one.global_default), "")
+        return f"{name} ({self.priorities[name].value})" if name in self.priorities else name or "none"
+
     async def _run(self) -> None:
         for seen in (self._informers, self.workloads, self._written, self._own, self.on_node, self.kept):
             seen.clear()

@@ -4,13 +4,13 @@
 "use strict";
 
 const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
-const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), dialog = ONE("dialog");
+const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), search = ONE("search"), dialog = ONE("dialog");
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)");
 const MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
 const MINUTES = new Intl.DateTimeFormat([], MINUTE), SECONDS = new Intl.DateTimeFormat([], {...MINUTE, second: "2-digit"});
 const DAYS = new Intl.DateTimeFormat([], {month: "short", day: "numeric"});
-const pages = {lists: {}, waiting: {}, changed: []};
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null;
+const pages = {lists: {}, waiting: new Set(), changed: []};  // waiting: lists to be put in order once nothing is among them
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0;
 
 // Who looks
 
@@ -129,18 +129,16 @@ setInterval(() => { if (stream) warn(); }, 1000);
 
 function draw(content, isWhole) {
   if (content.title) document.title = `${content.title} · Fairway`;
-  if (isWhole) { pages.lists = {}; pages.waiting = {}; }
+  if (isWhole) pages.lists = {};
   if (content.frame !== undefined) morph(main, parsed(content.frame), true);
   for (const [name, change] of Object.entries(content.lists || {})) {
     const known = pages.lists[name] ||= {rows: {}, order: []};
     Object.assign(known.rows, change.rows);
     if (change.order) known.order = change.order;
-    const box = main.querySelector(`[data-list="${CSS.escape(name)}"]`);
-    if (box) fill(box, known, change.rows, isWhole);
   }
-  for (const box of main.querySelectorAll("[data-list]")) if (!box.children.length && pages.lists[box.dataset.list]) {
-    const known = pages.lists[box.dataset.list];
-    fill(box, known, known.rows, true);
+  for (const box of main.querySelectorAll("[data-list]")) {
+    const name = box.dataset.list, known = pages.lists[name], change = content.lists?.[name], isNew = !box.children.length;
+    if (known && (isNew || change)) fill(box, known, isNew ? known.rows : change.rows, isNew || isWhole);
   }
   if (isWhole) afterWhole();
   for (const name in content.lists?.map?.rows) map.changed.add(name);
@@ -200,8 +198,8 @@ function fill(box, known, changed, isWhole) {
   }
   const wanted = new Set(known.order);
   for (const [key, it] of there) if (!wanted.has(key)) { it.remove(); delete known.rows[key]; }
-  if (!isWhole && isBusy(box)) { pages.waiting[box.dataset.list] = true; return; }
-  order(box, known);
+  if (!isWhole && isBusy(box)) pages.waiting.add(box);
+  else order(box, known);
 }
 
 const isBusy = box => box.matches(":hover") || box.contains(document.activeElement);
@@ -215,18 +213,10 @@ function order(box, known) {
     if (it === here) here = here.nextElementSibling;
     else box.insertBefore(it, here);
   }
-  delete pages.waiting[box.dataset.list];
+  pages.waiting.delete(box);
 }
 
-function settle() {
-  for (const name of Object.keys(pages.waiting)) {
-    const box = main.querySelector(`[data-list="${CSS.escape(name)}"]`);
-    if (!box) delete pages.waiting[name];
-    else if (!isBusy(box)) order(box, pages.lists[name]);
-  }
-}
-
-setInterval(settle, 500);
+setInterval(() => pages.waiting.forEach(box => { if (!isBusy(box)) order(box, pages.lists[box.dataset.list] || {order: []}); }), 500);
 
 // The map: each GPU a cell, each with a shape of its own, so that colour is not needed
 
@@ -269,7 +259,7 @@ isDark.addEventListener("change", dueMap);
 function drawMap(isAnew) {
   const box = ONE("map"), {rows, order} = pages.lists.map || {};
   if (!box || !rows) return;
-  const shape = `${box.clientWidth} ${box.dataset.pools} ${devicePixelRatio} ${isDark.matches}`;
+  const shape = `${box.clientWidth} ${box.dataset.groups} ${devicePixelRatio} ${isDark.matches}`;
   performance.mark("map");
   const canvas = box.firstChild || box.appendChild(document.createElement("canvas")), cells = {};
   const isWhole = isAnew || shape !== map.shape || order !== map.order;
@@ -286,35 +276,43 @@ function drawMap(isAnew) {
   performance.measure("map", "map");
 }
 
+// Few nodes are named, each above its cells; of many the first of each row is, or of every third one.
 function layOut(box, canvas, rows, order) {
-  const step = order.length > 1000 ? 4 : 9, pools = [], places = new Map(), width = box.clientWidth;
-  const pitch = step * (1 + Math.max(...order.map(name => rows[name].length))), columns = Math.max(1, Math.floor(width / pitch));
+  const isNamed = "named" in box.dataset, step = order.length > 1000 ? 4 : 9, places = new Map(), width = box.clientWidth;
+  const [gutter, head, every] = isNamed ? [0, 12, 1] : [100, 2, step > 4 ? 1 : 3], texts = [];
+  const pitch = Math.max(isNamed ? 81 : 0, step * (1 + Math.max(...order.map(name => rows[name].length))));
+  const columns = Math.max(1, Math.floor((width - gutter) / pitch));
   let y = 0;
-  for (const [pool, count] of JSON.parse(box.dataset.pools)) {
-    pools.push([pool, y + 11]);
+  for (const [group, count] of JSON.parse(box.dataset.groups)) {
+    texts.push(["600 12px", group, y + 11]);
     for (let at = 0; at < count; at++) {
-      const name = order[places.size];
-      places.set(name, {name, x: at % columns * pitch, y: y + 16 + Math.floor(at / columns) * (step + 2), step});
+      const name = order[places.size], column = at % columns, row = Math.floor(at / columns), x = gutter + column * pitch;
+      const top = y + 16 + row * (step + head);
+      places.set(name, {name, x, y: top + (isNamed && 11), step});
+      if (isNamed || !(column || row % every)) texts.push(["10px", name.length > 16 ? `…${name.slice(-15)}` : name, top + 9, isNamed && x, (gutter || pitch) - 6]);
     }
-    y += 16 + Math.ceil(count / columns) * (step + 2) + 4;
+    y += 20 + Math.ceil(count / columns) * (step + head);
   }
   const pen = sized(canvas, width, y);
-  Object.assign(pen, {fillStyle: getComputedStyle(box).color, font: "600 12px system-ui, sans-serif"});
-  for (const [pool, y] of pools) pen.fillText(pool, 0, y);
-  Object.assign(map, {places, pitch});
+  pen.fillStyle = getComputedStyle(box).color;
+  for (const [font, text, y, x = 0, most] of texts) { pen.font = `${font} system-ui, sans-serif`; pen.fillText(text, Number(x), y, most); }
+  Object.assign(map, {places, pitch, head: isNamed ? 11 : 0});
   for (const key of main.querySelectorAll("[data-cell]")) paint(sized(key, 10, 10), {[key.dataset.cell]: [1, 1, 8]});
 }
 
+// What is known of a node, or of a GPU; the list has words for the holders of the nodes that it shows.
 function point(at, gpu) {
   map.at = Math.max(0, Math.min(at, map.order.length - 1));
   const name = map.order[map.at], cells = [...pages.lists.map?.rows[name] || ""];
   const counts = Object.entries(Object.groupBy(cells, it => it)).map(([letter, them]) => `${them.length} ${SHAPES[letter][0]}`).join(", ");
-  ONE("map-says").textContent = `${name}: ${cells[gpu] ? `GPU ${gpu} is ${SHAPES[cells[gpu]][0]}; ` : ""}${counts}`;
+  const card = main.querySelector(`article[data-key="${CSS.escape(name)}"] [data-gpus~="${gpu}"]`);
+  const who = [...card?.querySelectorAll("strong, .by, .when") || []].map(it => it.innerText).join(" · ");
+  ONE("map-says").textContent = `${name}: ${cells[gpu] ? `GPU ${gpu} is ${SHAPES[cells[gpu]][0]}${who && `: ${who}`}; ` : ""}${counts}`;
 }
 
 main.addEventListener("pointermove", event => {
   if (event.target.parentElement?.id !== "map") return;
-  const at = map.order.findLastIndex(name => map.places.get(name).y <= event.offsetY && map.places.get(name).x <= event.offsetX);
+  const at = map.order.findLastIndex(name => map.places.get(name).y <= event.offsetY + map.head && map.places.get(name).x <= event.offsetX);
   if (at >= 0) point(at, Math.floor((event.offsetX - map.places.get(map.order[at]).x) / map.places.get(map.order[at]).step));
 });
 main.addEventListener("keydown", event => {
@@ -324,15 +322,12 @@ main.addEventListener("keydown", event => {
   if (step) point(map.at + step); else showNode();
 });
 
-function showNode() {
-  if (map.order[map.at]) { isFocused = true; go(`/now?q=${encodeURIComponent(map.order[map.at])}`); }
-}
+const showNode = () => { if (map.order[map.at]) visit(`/now?q=${encodeURIComponent(map.order[map.at])}`); };
 
 // Going about
 
 const go = (address, isBack) => { if (!isBack) history.pushState(null, "", address); open(); };
-
-let isFocused = false, typing = 0;
+const visit = address => { isFocused = true; go(address); };
 
 function afterWhole() {
   if (isFocused) { isFocused = false; main.focus({preventScroll: true}); scrollTo(0, 0); }
@@ -344,6 +339,7 @@ function afterWhole() {
 
 function markMenu() {
   const name = location.pathname.split("/")[1];
+  search.elements.q.value = name === "find" ? new URLSearchParams(location.search).get("q") : "";
   for (const it of document.querySelectorAll("nav a")) it.ariaCurrent = it.pathname === `/${name}` ? "page" : null;
 }
 
@@ -351,15 +347,19 @@ document.addEventListener("click", event => {
   const link = event.target.closest("a[href^='/']");
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  isFocused = true;
-  go(link.getAttribute("href"));
+  visit(link.getAttribute("href"));
 });
 addEventListener("popstate", () => go("", true));
+
+search.addEventListener("submit", event => {
+  event.preventDefault();
+  visit(`/find?${new URLSearchParams(new FormData(search))}`);
+});
 
 function filter(form) {
   const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
   const kept = new URLSearchParams(location.search);
-  for (const name of ["by", "since"]) if (kept.has(name) && !form.elements[name]) query.set(name, kept.get(name));
+  for (const name of ["by", "since", "q"]) if (kept.has(name) && !form.elements[name]) query.set(name, kept.get(name));
   const address = location.pathname + (query.size ? `?${query}` : "");
   if (address !== location.pathname + location.search) { history.replaceState(null, "", address); open(); }
 }
@@ -377,7 +377,7 @@ main.addEventListener("submit", event => {
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
   const links = [...document.querySelectorAll("nav a")];
-  if (event.key === "/") { event.preventDefault(); main.querySelector("[type=search]")?.focus(); }
+  if (event.key === "/") { event.preventDefault(); (main.querySelector("[type=search]") || search.elements.q).focus(); }
   else if (/^[1-9]$/.test(event.key) && links[event.key - 1]) links[event.key - 1].click();
 });
 
