@@ -88,6 +88,8 @@ LONG, SHORT = (9 * HOUR, 30.0), (10.0, 30.0)
 LEARNED = Ledger(runtimes=((("", ""), Sketch((SHORT, LONG))), (("", "long"), Sketch((LONG,))),
                            (("", "short"), Sketch((SHORT,)))))  # fmt: skip
 """GPUs are taken for 9 hours by one workload, on the mean over their time."""
+BLURRED = Ledger(runtimes=tuple((group, Sketch((SHORT, LONG))) for group in (("", ""), ("", "long"), ("", "short"))))
+"""Runtimes as different within each name as between names."""
 HALVES = node("n", 2), node("m", 2), node("k", 2), queue("q", ledger=LEARNED)
 FRESH = tuple(one(f"short-{at}", count=2, submitted=NOW - 10 + at) for at in range(1, 4))
 
@@ -97,6 +99,9 @@ WITHIN = table(
     ("of equals the one that needs least by what was learned of its kind",
      [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 20), one("short-1", submitted=NOW - 10)],
      {"long-1": "NoRoom", "short-1": "n"}),
+    ("who came first, where what was learned tells nothing of how long one runs",
+     [node("n", 2), queue("q", ledger=BLURRED), one("long-1", submitted=NOW - 20),
+      job("short-1", gpus=1, submitted=NOW - 10)], {"long-1": "n", "short-1": "NoRoom"}),
     ("priority before what was learned",
      [node("n", 2), queue("q", ledger=LEARNED), one("long-1", submitted=NOW - 20, priority=1),
       one("short-1", submitted=NOW - 10)], {"long-1": "n", "short-1": "NoRoom"}),

@@ -15,10 +15,12 @@ from fairway.engine.runtimes import (
     Lengths,
     Runtimes,
     add,
+    explained,
     groups,
     job_family,
     known_group,
     learn,
+    moments,
 )
 from fairway.engine.state import snapshot_of
 
@@ -141,6 +143,19 @@ def test_a_name_is_told_apart_by_how_many_gpus_are_asked_for() -> None:
     long = lengths.quantile(run("job-train-9", gpus=8, hour=9), 0.1)
     assert short is not None and short < 11 and long is not None and long > 4500
     assert known_group(known, groups(run("job-train-9", gpus=2, hour=9))) == ("ann", "job-train")
+
+
+@given(st.lists(st.lists(seconds, min_size=2, max_size=30), min_size=2, max_size=6))
+def test_what_kinds_explain_of_runtimes_is_the_adjusted_share_of_their_variance(kinds: list[list[float]]) -> None:
+    sketches = [reduce(add, kind, Sketch()) for kind in kinds]
+    logs = [np.repeat(np.log(points[:, 0]), points[:, 1].astype(int)) for points in
+            (np.array(one.points) for one in sketches)]  # fmt: skip
+    every = np.concatenate(logs)
+    if every.var() < 1e-12:
+        assert explained(list(map(moments, sketches))) == 0.0
+        return
+    within = sum(one.var() * len(one) for one in logs) / (len(every) - len(logs))
+    assert abs(explained(list(map(moments, sketches))) - max(0.0, 1 - within / every.var(ddof=1))) < 1e-6
 
 
 def test_a_name_of_digits_alone_without_a_user_is_of_its_queue() -> None:

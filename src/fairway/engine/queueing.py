@@ -111,13 +111,15 @@ def runtime(workload: Workload, tree: QueueTree) -> float:
 
 def sort_by_need(line: list[Workload], kin: Sequence[Kin], waited: Values, tree: QueueTree) -> None:
     """First those that take the fewest GPU-seconds, in powers of two, halved for each `halving` of the patience that a
-    workload has waited."""
-    known = tree.needs
+    workload has waited. Powers count as far as what was learned tells runtimes at all: where it does not, the first to
+    come is first."""
+    known, queue = tree.needs, line[0].queue
     for one, group, like in {each[2]: each for each in kin}.values():
         if like not in known:
             known[like] = log2(min(max(runtime(one, tree), 1.0), LONGEST) * max(group.gpus, 1.0))
     sizes = [known[like] for _, _, like in kin]
-    needs = np.floor(np.array(sizes) - waited / (tree.policy.halving * tree.patience[line[0].queue]))
+    powers = np.array(sizes) * tree.learned.telling(queue)
+    needs = np.floor(powers - waited / (tree.policy.halving * tree.patience[queue]))
     line[:] = [line[at] for at in np.argsort(needs, kind="stable").tolist()]
 
 

@@ -9,6 +9,9 @@ Runtimes are learned per (user, name) of a queue. Where fewer than ENOUGH were s
 the user's, then the queue's; name and queue are also told apart by how many GPUs are asked for, for big gangs run
 longer than the small work beside them. Names that differ in a counter or a generated suffix are one name.
 
+How much the kinds of a queue tell of runtimes is known as well (`Learned.telling`): where they tell nothing, an order
+by runtimes would be chance.
+
 What came in the same hour is a batch, and asked first: a user who submits twice in a row submits the like (Tsafrir,
 Etsion, Feitelson, TPDS 2007). Before enough of a batch have ended, it runs at least as long as half of those that run
 now have.
@@ -35,7 +38,7 @@ KEEP, FAINT = 0.98, 0.01  # what a runtime seen counts for after one more, and w
 HOUR = 3_600.0
 MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status has room for
 
-BATCH = " @"
+BATCH, SIZE = " @", " x"
 SUFFIX = re.compile(r"(-?\d+|-[bcdfghjklmnpqrstvwxz2-9]{5})+$")
 
 Group = tuple[str, str]
@@ -131,6 +134,14 @@ def known_group(runtimes: Runtimes, groups: Iterable[Group]) -> Group:
     return "", ""
 
 
+def _sort_of(name: str) -> str:
+    """By what a group of that name is told apart from others; "" for those of all names and sizes."""
+    if not name or BATCH in name:
+        return name and BATCH
+    kind, is_sized, _ = name.rpartition(SIZE)
+    return "both" if kind else is_sized or "name"
+
+
 def _is_enough(sketch: Sketch) -> bool:
     """Whether `count` comes to ENOUGH, counted no further than that: it is asked for each kind in each cycle."""
     seen = 0.0
@@ -161,7 +172,7 @@ def runtime_group_of(workload: Workload) -> RuntimeGroup:
 
 @lru_cache(1 << 12)
 def _groups(user: str, name: str, gpus: float, hour: int) -> tuple[Group, ...]:
-    size = f" x{2 ** ceil(log2(max(gpus, 1.0)))}"
+    size = f"{SIZE}{2 ** ceil(log2(max(gpus, 1.0)))}"
     narrow = (user, f"{name}{size}{BATCH}{hour}"), (user, name + size), (user, name), (user, ""), ("", size)
     return (*dict.fromkeys(group for group in narrow if any(group)), ("", ""))
 
@@ -196,6 +207,45 @@ class RuntimeGroupNumbers(ByWorkload[object, int]):
 
 class Sketches(dict[int, tuple[Sketch, Lengths]]):
     """What was learned, made ready to be asked; by identity."""
+
+
+class Moments(NamedTuple):
+    """Of the logarithms of a sketch's runtimes: how much was seen, the mean, the mean square from it."""
+
+    seen: float
+    mean: float
+    square: float
+
+
+def moments(sketch: Sketch) -> Moments:
+    logs = [(log(seconds), weight) for seconds, weight in sketch.points]
+    seen = sum(weight for _, weight in logs)
+    mean = sum(one * weight for one, weight in logs) / seen
+    return Moments(seen, mean, sum(weight * (one - mean) ** 2 for one, weight in logs) / seen)
+
+
+def explained(kinds: Sequence[Moments]) -> float:
+    """The part of the variance that kinds explain, 0..1: R², adjusted for their number (Ezekiel, 1930)."""
+    seen = sum(one.seen for one in kinds)
+    free = seen - len(kinds)
+    if len(kinds) < 2 or free < 1:
+        return 0.0
+    mean = sum(one.seen * one.mean for one in kinds) / seen
+    within = sum(one.seen * one.square for one in kinds)
+    whole = within + sum(one.seen * (one.mean - mean) ** 2 for one in kinds)
+    return max(0.0, 1 - (within / free) / (whole / (seen - 1))) if whole else 0.0
+
+
+class Told(NamedTuple):
+    """Of a queue's memory: how telling it is, and the moments of its sketches, by identity."""
+
+    runtimes: object
+    telling: float
+    moments: dict[int, tuple[Sketch, Moments]]
+
+
+class Telling(dict[str, Told]):
+    """By queue, as long as it remembers the same."""
 
 
 class Learned:
@@ -241,6 +291,21 @@ class Learned:
         short ones, and over the GPU-time that the running ones have had so far."""
         ended = self._runtimes.get(queue, {}).get(("", ""), Sketch()).points
         return max(_mean_over_time(ended), _mean_over_time(self._running[1].get(queue, ())))
+
+    def telling(self, queue: str) -> float:
+        """How well its kinds tell how long a workload of a queue runs, 0..1: the root of the correlation ratio of the
+        logarithms of its runtimes with their batch, their name or their number of GPUs, whichever tells most."""
+        known, runtimes = self._snapshot.memo.of(Telling), self._snapshot.queues[queue].ledger.runtimes
+        if queue not in known or known[queue].runtimes is not runtimes:
+            before = known[queue].moments if queue in known else {}
+            found = {id(one): before.get(id(one)) or (one, moments(one)) for _, one in runtimes}
+            sorts = defaultdict[str, list[Moments]](list)
+            for (_, name), sketch in runtimes:
+                if (known_as := found[id(sketch)][1]).seen >= ENOUGH:
+                    sorts[_sort_of(name)].append(known_as)
+            most = max((explained(kinds) for sort, kinds in sorts.items() if sort), default=0.0)
+            known[queue] = Told(runtimes, most ** 0.25, found)
+        return known[queue].telling
 
     def knows(self, workload: Workload) -> bool:
         """Whether anything was learned."""
