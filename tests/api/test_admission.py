@@ -468,3 +468,38 @@ def test_what_names_no_queue_has_the_one_of_its_namespace():
              let_in("Pod", pod, group="", things=things)]
     assert [it["metadata"].get("labels") for it in found] == [
         {"fairway.dev/queue": "vision"}, {"fairway.dev/queue": "q"}, None]
+
+
+def test_a_template_from_before_its_owner_was_managed_is_left_alone():
+    """The one of a Job cannot change; a Deployment would replace its pods. They are steered as they come."""
+    spaces = {("Namespace", "ns"): MANAGED}
+    for kind, group in (("Job", "batch"), ("Deployment", "apps"), ("StatefulSet", "apps")):
+        old, new = job(), job({"team": "vision"})
+        del old["metadata"]["labels"], new["metadata"]["labels"]
+        assert let_in(kind, new, group=group, old=old, things=spaces)["spec"] == old["spec"]
+    driver = {"metadata": {"name": "s"}, "spec": {"driver": {}, "executor": {}}}
+    noted = {"metadata": {"name": "s", "annotations": {"team": "vision"}}, "spec": driver["spec"]}
+    made = let_in("SparkApplication", noted, group="sparkoperator.k8s.io", old=driver, things=spaces)
+    assert made["spec"] == driver["spec"]
+
+
+def test_a_template_that_says_more_than_before_is_completed_where_it_can_be():
+    spaces = {("Namespace", "ns"): MANAGED}
+    old, new = job(), job()
+    del old["metadata"]["labels"]
+    labelled = let_in("Job", new, group="batch", old=old)
+    assert labelled["spec"] == old["spec"] and labelled["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+    gated = let_in("Deployment", new, group="apps", old=old)["spec"]["template"]
+    assert gated["metadata"]["labels"] == {"fairway.dev/queue": "q"}
+    assert gated["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+    del new["metadata"]["labels"]
+    new["spec"]["template"]["spec"]["containers"][0]["image"] = "v2"
+    image = let_in("Deployment", new, group="apps", old=old, things=spaces)["spec"]["template"]["spec"]
+    assert image["schedulerName"] == "fairway"
+
+
+def test_a_template_that_was_completed_stays_so_when_its_manifest_is_put_again():
+    made = let_in("Job", job(), group="batch")
+    assert let_in("Job", {**job(), "spec": {**job()["spec"], "suspend": True}}, group="batch", old=made) == made
+    spread = let_in("Deployment", job(), group="apps")
+    assert let_in("Deployment", job(), group="apps", old=spread) == spread

@@ -20,7 +20,7 @@ from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
 from .review import Review as Review
 from .review import Said, Thing, at, dicts, is_made, is_of_others, is_part, kind_of, part, queue_of, templates
-from .revision import inherit, keep_queue, keep_suspended
+from .revision import inherit, is_steered, keep_queue, keep_suspended, marks
 from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
@@ -181,15 +181,10 @@ def _managed(review: Review) -> None:
                 _check_place(template, where, review)
             if is_ours and kind in owners.GATED and is_made(new):  # its maker compares it; pods are gated as they come
                 _keep_user(template, new, review)
-                continue
-            if is_ours and kind in owners.GATED:
-                inherit(template, new, review.old)
-            if is_ours and _waits_at_gates(kind):
-                _gate(template)
-            elif is_ours:
-                _steer(template)
+            elif is_ours and not _stays(template, before.get(where), review):
+                _complete(template, review)
         if is_ours:
-            _name_scheduler(new, kind)
+            _name_scheduler(new, kind, review.old)
     elif kind == ("batch", "CronJob"):
         _claim(new, ("metadata", "annotations", USER), review)
         inherit(at(new, ("spec", "jobTemplate")), new, review.old)
@@ -209,9 +204,25 @@ def _choose_queue(review: Review) -> None:
         at(review.new, ("metadata", "labels")).setdefault(QUEUE, usual)
 
 
-def _name_scheduler(new: Thing, kind: tuple[str, str]) -> None:
+def _stays(template: Thing, before: Said | None, review: Review) -> bool:
+    """Whether a template that no door completed is left as it is. Of a Job it cannot change, and a Deployment would
+    replace its pods for it: they are steered, or gated, one by one as they come."""
+    if before is None or (review.group, review.kind) not in owners.GATED:
+        return before is not None and not is_steered(before)
+    return template == before and marks(review.new) == marks(review.old)
+
+
+def _complete(template: Thing, review: Review) -> None:
+    kind = (review.group, review.kind)
+    if kind in owners.GATED:
+        inherit(template, review.new, review.old)
+    _gate(template) if _waits_at_gates(kind) else _steer(template)
+
+
+def _name_scheduler(new: Thing, kind: tuple[str, str], before: Said | None = None) -> None:
     for path in owners.OWNERS[kind].names if kind in owners.OWNERS else ():
-        at(new, path).setdefault("schedulerName", SCHEDULER)
+        if before is None or part(before, *path).get("schedulerName") == SCHEDULER:
+            at(new, path).setdefault("schedulerName", SCHEDULER)
 
 
 def held_back(owner: Thing, kind: tuple[str, str]) -> Thing:

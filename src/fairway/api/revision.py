@@ -4,6 +4,8 @@ What runs keeps its queue. Fairway alone resumes an owner: a user who does, or s
 What a template has from its owner follows that; an owner that queues no longer gives it back.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from . import objects, owners
@@ -25,7 +27,7 @@ def keep_queue(review: Review) -> list[str]:
     field = f"metadata.labels[{QUEUE}]"
     if not now and (kind in owners.GATED or kind == ("batch", "CronJob")):
         _release(new, old)
-    elif not now and _is_steered(old):
+    elif not now and is_steered(old):
         raise Malformed(f"is removed, and only Fairway binds its pods; make the {review.kind} anew without it", field)
     elif now and kind == ("", "Pod") and part(old, "spec").get("nodeName"):
         raise Malformed(f"found {shown(now)}; a pod keeps its queue, {shown(before)}, once it has a node", field)
@@ -46,8 +48,8 @@ def _is_off(said: Said, switch: owners.Switch) -> bool:
     return part(said, *switch.path[:-1]).get(switch.path[-1]) == switch.off
 
 
-def _is_steered(said: Said) -> bool:
-    """Whether no other scheduler binds its pods."""
+def is_steered(said: Said) -> bool:
+    """Whether no other scheduler binds its pods; of an owner, a template or a pod."""
     specs = [part(one, "spec") for _, one in templates(said)] or [part(said, "spec")]
     gates = [one.get("name") for it in specs for one in dicts(it.get("schedulingGates"))]
     return GATE in gates or any(it.get("schedulerName") == SCHEDULER for it in specs)
@@ -94,14 +96,17 @@ def _read_json(text: object) -> Said:
     return said if isinstance(said, dict) else {}
 
 
+def marks(said: Said | None) -> Mapping[str, Thing]:
+    """The labels and the annotations of an object that Fairway reads."""
+    return {name: {key: text for key, text in part(said, "metadata", name).items() if key.startswith(f"{GROUP}/")}
+            for name in ("labels", "annotations")}
+
+
 def inherit(template: Thing, owner: Thing, before: Said | None) -> None:
     """A template, of pods or of Jobs, has the queue and our annotations of its owner, where it has none of its own.
     What it had from the owner as that was `before` follows; its user is always the owner's."""
-    for name in ("labels", "annotations"):
-        said, was = (
-            {key: text for key, text in part(one, "metadata", name).items() if key.startswith(f"{GROUP}/")}
-            for one in (owner, before)
-        )
+    for name, said in marks(owner).items():
+        was = marks(before)[name]
         user = {USER: said[USER]} if USER in said else {}
         if said or was:
             own = {key: text for key, text in part(template, "metadata", name).items() if was.get(key, ...) != text}
