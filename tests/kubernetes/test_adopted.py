@@ -1,30 +1,17 @@
 """Objects that existed before they were managed, on a real API server: they can be changed, and keep their pods."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from plane import Plane, Thing, fairway, free_ports, until
+from plane import Plane, Thing, until
 from test_other_scheduler import job
-from test_webhook import DEPLOYMENTS, LABELS, answered, installed, pod
+from test_webhook import DEPLOYMENTS, LABELS, pod, served
 
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref
 
 STATEFUL_SETS = Kind("StatefulSet", "statefulsets", "apps/v1")
-
-
-@asynccontextmanager
-async def served(plane: Plane) -> AsyncIterator[tuple[Client, Client]]:
-    """An administrator and a user, once the webhook answers."""
-    address = ("127.0.0.1", free_ports(1)[0])
-    async with (
-        plane.client() as admin, plane.client("ann") as ann, installed(admin, address), fairway(plane, webhook=address)
-    ):  # fmt: skip
-        await answered(ann)
-        yield admin, ann
 
 
 def plain_job(name: str, namespace: str, **spec: Any) -> Thing:

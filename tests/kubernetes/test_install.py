@@ -190,6 +190,8 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
                   "duration": "1h"}  # fmt: skip
         reservation = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "later"}}
         await admin.create(kinds.RESERVATIONS, {**reservation, "spec": window})
+        vital = labelled("Pod", "vital", pod_spec(1, priorityClassName="system-node-critical"))
+        await admin.create(kinds.PODS, vital, dry_run=True)  # the webhook asks whether an administrator may
         await _stores(admin)
         certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
         await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew

@@ -75,6 +75,17 @@ def pod(name: str, namespace: str = "default", **meta: Any) -> Thing:
     return {"metadata": {"name": name, "namespace": namespace, **meta}, "spec": spec}
 
 
+@asynccontextmanager
+async def served(plane: Plane) -> AsyncIterator[tuple[Client, Client]]:
+    """An administrator and a user, once the webhook answers."""
+    address = ("127.0.0.1", free_ports(1)[0])
+    async with (
+        plane.client() as admin, plane.client("ann") as ann, installed(admin, address), fairway(plane, webhook=address)
+    ):  # fmt: skip
+        await answered(ann)
+        yield admin, ann
+
+
 LABELS = {"fairway.dev/queue": "default"}
 OVER: Thing = {
     "apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "over"},
@@ -127,6 +138,43 @@ async def test_users_are_stamped_and_only_the_controller_admits(plane: Plane) ->
         await admin.delete(own)
         await admin.patch(workload, {"metadata": {"finalizers": None}})
         await admin.delete(workload)
+
+
+async def test_only_administrators_name_the_priorities_of_the_system(plane: Plane) -> None:
+    async with served(plane) as (admin, ann):
+        vital = job("vital")
+        vital["spec"]["template"]["spec"]["priorityClassName"] = "system-node-critical"
+        bare = pod("vital", labels=LABELS)
+        bare["spec"]["priorityClassName"] = "system-cluster-critical"
+        noted = pod("vital", labels=LABELS, annotations={"fairway.dev/priority-class": "system-node-critical"})
+        for kind, made, field in (
+            (kinds.JOBS, vital, "spec.template.spec.priorityClassName"),
+            (kinds.PODS, bare, "spec.priorityClassName"),
+            (kinds.PODS, noted, "metadata.annotations[fairway.dev/priority-class]"),
+        ):
+            said = await refusal(ann.create(kind, made, dry_run=True))
+            assert f"{field}: found system-" in said
+            assert "; only an administrator uses the priorities of the system; choose another" in said
+            await admin.create(kind, made, dry_run=True)
+        del bare["metadata"]["labels"]
+        await ann.create(kinds.PODS, bare, dry_run=True)  # what is not managed is the cluster's matter
+
+
+async def test_a_pod_with_an_owner_that_is_not_its_own_counts_as_its_makers(plane: Plane) -> None:
+    async with served(plane) as (admin, ann):
+        mine = await ann.create(kinds.JOBS, job("mine"))
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "mine", "uid": mine["metadata"]["uid"]}
+        await ann.create(kinds.PODS, pod("p", labels=LABELS, ownerReferences=[{**owner, "controller": True}]))
+        where = Ref(kinds.PODS, "p", "default")
+
+        async def is_released() -> Thing | None:
+            found = await admin.get(where)
+            return None if found["metadata"].get("ownerReferences") else found
+
+        released = await until(is_released)
+        assert released["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+        await admin.delete(where)
+        await admin.delete(Ref(kinds.JOBS, "mine", "default"))
 
 
 async def test_a_managed_namespace_needs_no_label_and_bad_input_names_its_field(plane: Plane) -> None:
