@@ -264,7 +264,9 @@ def test_a_pod_of_a_replica_set_waits_at_a_gate_under_its_users_name():
 def test_a_pod_of_a_job_is_only_steered():
     new = let_in("Pod", pod("Job"), group="")
     assert new["spec"]["schedulerName"] == "fairway"
-    assert "schedulingGates" not in new["spec"]
+    assert "schedulingGates" not in new["spec"] and new["metadata"]["annotations"] == {"fairway.dev/user": "ann"}
+    made = let_in("Pod", pod("Job"), group="", user="system:serviceaccount:kube-system:job-controller")
+    assert "annotations" not in made["metadata"]
 
 
 @pytest.mark.parametrize("left", [pod("DaemonSet"), pod(nodeName="n1"), pod(schedulerName="other")])

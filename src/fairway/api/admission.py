@@ -263,15 +263,18 @@ def _keep_user(template: Thing, owner: Thing, review: Review) -> None:
 
 
 def _pod(review: Review) -> None:
-    """A pod of an admitted owner only has its scheduler; any other waits at a gate, but those of DaemonSets."""
+    """A pod of an admitted owner only has its scheduler, and its user where no controller made it; any other waits at a
+    gate, but those of DaemonSets."""
     new, refs = review.new, part(review.new, "metadata").get("ownerReferences")
     kinds = {kind_of(one) for one in dicts(refs) if one.get("controller")}
     whole = owners.owner_of(decode({"metadata": cleaned(part(new, "metadata"))}, PodObject).metadata)
-    if whole and whole[:2] in owners.OWNERS and not kinds <= owners.GATED:
-        _gate(new) if _waits_at_gates(whole[:2]) else _steer(new)
-    elif kinds != {("apps", "DaemonSet")} or not review.user.startswith(CONTROLLERS):
+    is_of_kubernetes = review.user.startswith(CONTROLLERS)
+    if kinds == {("apps", "DaemonSet")} and is_of_kubernetes:
+        return
+    kind = whole[:2] if whole and whole[:2] in owners.OWNERS and not kinds <= owners.GATED else None
+    if kind is None or not (is_of_kubernetes or review.is_trusted):  # a user may name an owner that is not the pod's
         _claim(new, ("metadata", "annotations", USER), review)
-        _gate(new)
+    _gate(new) if kind is None or _waits_at_gates(kind) else _steer(new)
 
 
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:
