@@ -195,6 +195,34 @@ async def test_a_managed_namespace_needs_no_label_and_bad_input_names_its_field(
     assert "spec.start: found 2020-01-01T00:00:00Z, which is over" in said
 
 
+async def test_a_workload_stays_until_it_is_charged_whatever_its_user_removes(plane: Plane) -> None:
+    """Deleted, or in a namespace that is, it goes once the controller or an administrator takes its finalizer off."""
+    off = {"metadata": {"finalizers": None}}
+    async with plane.client() as admin, plane.client("ann") as ann, plane.client("fairway") as controller:
+        await admin.create(kinds.NAMESPACES, {"metadata": {"name": "owes"}})
+        for name in ("a", "b"):
+            meta = {"name": name, "namespace": "owes", "finalizers": ["fairway.dev/charge", "example.com/own"]}
+            made = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Workload", "spec": {}, "metadata": meta}
+            await ann.create(kinds.WORKLOADS, made)
+        one, other = (Ref(kinds.WORKLOADS, name, "owes") for name in ("a", "b"))
+        async with installed(admin, ("127.0.0.1", free_ports(1)[0])):  # nothing answers there
+            await until(lambda: is_told(ann, kinds.PODS, pod("x", annotations={"fairway.dev/user": "bob"})))
+            for left in (["example.com/own"], None):
+                said = await refusal(ann.patch(one, {"metadata": {"finalizers": left}}))
+                assert "fairway.dev/charge stays until what it used is charged" in said
+            await ann.patch(one, {"metadata": {"finalizers": ["fairway.dev/charge"]}})  # another it may
+            await ann.delete(one)
+            await refusal(ann.patch(one, off))
+            await admin.patch(one, off)
+            await admin.delete(Ref(kinds.NAMESPACES, "owes"))
+            await controller.patch(other, off)
+            await until(lambda: is_gone(admin, "owes"))
+
+
+async def is_gone(client: Client, namespace: str) -> bool:
+    return await client.find(Ref(kinds.NAMESPACES, namespace)) is None
+
+
 async def is_there(client: Client, name: str) -> bool:
     return name in {it["metadata"]["name"] for it in await client.list(Selection(kinds.WORKLOADS, "default"))}
 

@@ -2,9 +2,9 @@
 
 The PriorityClasses `system-*`, and numbers as high, are for what a cluster cannot run without. Such a workload preempts
 all that users submit, so only an administrator names them; Kubernetes leaves this to a ResourceQuota. An object names a
-class anywhere in its spec, or by an annotation; a number without a class counts as well, for a Workload takes the one of
-its template. The embedded server asks this of all objects, the webhook of what is managed.
-What an administrator once wrote into an object stays writable.
+class anywhere in its spec, or by an annotation; a number without a class counts as well, for a Workload takes that of
+its template. The embedded server asks this of all objects, the webhook of managed ones. What an administrator once
+wrote into an object stays writable.
 """
 
 from collections.abc import Callable, Iterator
