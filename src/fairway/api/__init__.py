@@ -1,5 +1,5 @@
 """Kubernetes objects as engine values and back; admission; all English. Others import the modules named here."""
 
 __all__ = ["accounts", "admission", "alone", "conditions", "crds", "decode", "ends", "forms", "indexes",
-           "ledger", "names", "nodes", "objects", "owners", "pods", "priorities", "quantities", "queues", "scalars",
-           "team", "types", "usage", "volumes", "workloads"]  # fmt: skip
+           "ledger", "names", "nodes", "objects", "owners", "pods", "priorities", "quantities", "queues",
+           "review", "revision", "scalars", "team", "types", "usage", "volumes", "workloads"]  # fmt: skip

@@ -5,6 +5,7 @@ What a template has from its owner follows that; an owner that queues no longer 
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 import msgspec
 
@@ -62,10 +63,25 @@ def _release(new: Thing, old: Said) -> None:
         return
     for _, template in templates(new):
         inherit(template, new, old)
-        spec = at(template, ("spec",))
-        gates = [one for one in dicts(spec.pop("schedulingGates", None)) if one.get("name") != GATE]
-        spec |= {"schedulingGates": gates} if gates else {}
-        spec |= {"schedulerName": DEFAULT_SCHEDULER} if spec.get("schedulerName") == SCHEDULER else {}
+        _free(at(template, ("spec",)))
+
+
+def _free(spec: Thing) -> None:
+    """Takes off Fairway's gate and its name, so that any scheduler may start the pods."""
+    gates = [one for one in dicts(spec.pop("schedulingGates", None)) if one.get("name") != GATE]
+    spec |= {"schedulingGates": gates} if gates else {}
+    spec |= {"schedulerName": DEFAULT_SCHEDULER} if spec.get("schedulerName") == SCHEDULER else {}
+
+
+def given_back(owner: Thing, kind: tuple[str, str]) -> Thing:
+    """An owner as it is where there is no Fairway: any scheduler may start the pods of its templates."""
+    made = deepcopy(owner)
+    for _, template in templates(made):
+        _free(at(template, ("spec",)))
+    for path in owners.OWNERS[kind].names if kind in owners.OWNERS else ():
+        if part(made, *path).get("schedulerName") == SCHEDULER:
+            del at(made, path)["schedulerName"]
+    return made
 
 
 def keep_suspended(review: Review) -> list[str]:
