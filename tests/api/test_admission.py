@@ -31,7 +31,7 @@ def review(kind, new, group="fairway.dev", old=None, operation=None, **more):
 
 def let_in(kind, new, **more):
     found, warnings = admit(review(kind, copy.deepcopy(new), **more))
-    assert kind == "Reservation" or warnings == []
+    assert kind in ("Reservation", "Queue") or warnings == []
     return found
 
 
@@ -162,6 +162,23 @@ def test_a_reservation_warns_of_what_it_names_and_does_not_exist():
     new = {"metadata": {"name": "r"}, "spec": spec}
     _, warnings = admit(review("Reservation", new, things={("Node", "n"): {}}))
     assert warnings == ["Queue q does not exist; nothing is reserved there until it does"]
+
+
+@pytest.mark.parametrize(("spec", "said"), [
+    ({"parent": "q"}, ["spec.parent: its parents make a cycle; "]),
+    ({"parent": "gone"}, ["spec.parent: queue q names parent gone, which does not exist; "]),
+    ({"quotas": [{"pool": "moon"}, {"pool": "a"}]}, ["NodePool moon does not exist; "]),
+    ({"quotas": [{"guaranteed": {"nvidia.com/gpu": 8}, "limit": {"nvidia.com/gpu": 4}}]},
+     ["spec.quotas: nvidia.com/gpu of pool '*' has guaranteed 8, above the limit 4 of queue q; "]),
+    ({"parent": "top", "quotas": [{"guaranteed": {"cpu": "60%", "memory": "2Gi"}}]},
+     ["spec.quotas: cpu of pool '*' has guaranteed 60%, above the limit 50% of queue top; "]),
+    ({"parent": "top", "quotas": [{"guaranteed": {"cpu": 4}, "limit": {"cpu": 4}}]}, []),
+])  # fmt: skip
+def test_a_queue_warns_of_what_makes_no_sense_beside_others(spec, said):
+    top = {"metadata": {"name": "top"}, "spec": {"quotas": [{"limit": {"cpu": "50%", "memory": "8Gi"}}]}}
+    things = {("Queue", "top"): top, ("NodePool", "a"): {}}
+    _, warnings = admit(review("Queue", {"metadata": {"name": "q"}, "spec": spec}, things=things))
+    assert [line[: line.index("; ") + 2] for line in warnings] == said
 
 
 def test_what_was_let_in_stays_writable():

@@ -1,6 +1,7 @@
 """The webhook on a real API server, beside a running kube-scheduler; and what holds while nobody answers."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from fairway.cli.main import cli
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request
 
 PARTS = {
     kind: Kind(kind, plural, "admissionregistration.k8s.io/v1", is_namespaced=False)
@@ -158,6 +160,28 @@ async def test_only_administrators_name_the_priorities_of_the_system(plane: Plan
             await admin.create(kind, made, dry_run=True)
         del bare["metadata"]["labels"]
         await ann.create(kinds.PODS, bare, dry_run=True)  # what is not managed is the cluster's matter
+
+
+async def test_a_queue_that_is_not_valid_is_seen_in_a_list(plane: Plane) -> None:
+    async with served(plane) as (admin, _):
+        for name, parent in (("ring", "ring"), ("root", "")):
+            spec = {"parent": parent} if parent else {}
+            made = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+            await admin.create(kinds.QUEUES, made)
+
+        async def shown() -> dict[str, str]:
+            table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+            said = json.loads(await admin.call(Request("GET", "/apis/fairway.dev/v1alpha1/queues", (), table)))
+            at = [it["name"] for it in said["columnDefinitions"]].index("Valid")
+            return {row["cells"][0]: row["cells"][at] for row in said["rows"]}
+
+        async def is_shown() -> bool:
+            found = await shown()
+            return (found["ring"], found["root"]) == ("Cycle", "Valid")
+
+        await until(is_shown)
+        for name in ("ring", "root"):
+            await admin.delete(Ref(kinds.QUEUES, name))
 
 
 async def test_a_pod_with_an_owner_that_is_not_its_own_counts_as_its_makers(plane: Plane) -> None:

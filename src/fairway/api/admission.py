@@ -7,11 +7,13 @@ door, so that files apply in any order; only a time limit is held against the qu
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import TypeAlias
 
 import msgspec
+
+from fairway.engine import Queue, invalid_parent
 
 from . import objects, owners, queues, workloads
 from .decode import cleaned, decode
@@ -50,7 +52,7 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
     try:
         if review.group == GROUP:
             _ours(review)
-            return review.new, _missing(review)
+            return review.new, _warnings(review)
         warnings = [*keep_queue(review), *keep_suspended(review)]
         if is_managed(review):
             _read(review)
@@ -60,16 +62,33 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
     return review.new, warnings
 
 
-def _missing(review: Review) -> list[str]:
-    """Warnings: what a Reservation names that does not exist. It may come later."""
-    if review.kind != "Reservation":
+def _warnings(review: Review) -> list[str]:
+    """What a Queue or a Reservation says that makes no sense with what else there is now; that may change."""
+    if review.kind == "Reservation":
+        spec = decode(cleaned(review.new), ReservationObject).spec
+        named = [("Queue", spec.queue), ("NodePool", spec.pool), *(("Node", name) for name in spec.nodes)]
+        return _missing(named, "nothing is reserved there until it does", review)
+    if review.kind != "Queue":
         return []
-    spec = decode(cleaned(review.new), ReservationObject).spec
-    named = [("Queue", spec.queue), ("NodePool", "" if spec.pool == "default" else spec.pool)]
-    named += [("Node", name) for name in spec.nodes]
+    own = _queue(review.new)
+    line = {own.name: own}
+    while (above := [*line.values()][-1].parent) and above not in line and (found := review.lookup("Queue", above)):
+        line[above] = _queue(found)
+    pools = sorted({one.pool for one in own.quotas} - {"*"} | set(own.pools))
+    odd = _missing([("NodePool", name) for name in pools], "its nodes count here once it does", review)
+    if fault := invalid_parent(own.name, line):
+        odd.append(f"spec.parent: {fault[1]}; no workload below starts until that is mended")
+    return odd + list(queues.above_limits([*line.values()]))
+
+
+def _queue(said: object) -> Queue:
+    return queues.queue(decode(cleaned(said), QueueObject), ALONE)
+
+
+def _missing(named: Iterable[tuple[str, str]], then: str, review: Review) -> list[str]:
     return [
-        f"{kind} {name} does not exist; nothing is reserved there until it does"
-        for kind, name in named if name and review.lookup(kind, name) is None
+        f"{kind} {name} does not exist; {then}" for kind, name in named
+        if name and (kind, name) != ("NodePool", "default") and review.lookup(kind, name) is None
     ]  # fmt: skip
 
 
@@ -99,7 +118,7 @@ def _ours(review: Review) -> None:
     said = cleaned(review.new)
     match review.kind:
         case "Queue":
-            queues.queue(decode(said, QueueObject), ALONE)
+            _queue(said)
         case "NodePool":
             queues.pool(decode(said, NodePoolObject))
         case "Reservation":
