@@ -87,13 +87,13 @@ def queue(said: types.QueueObject, around: Surroundings) -> engine.Queue:
 def above_limits(line: Sequence[engine.Queue]) -> Iterator[str]:
     """Where a queue, the first of the line that leads to its root, is guaranteed more than a limit on it allows. It is
     no fault: a guarantee counts up to the limit."""
-    for row in line[0].quotas:
-        for name, asked in row.guaranteed:
-            for queue, most in ((queue, dict(other.limit).get(name)) for queue in line for other in queue.quotas
-                                if other.pool == row.pool):  # fmt: skip
+    rows = [(queue.name, row) for queue in line for row in queue.quotas]
+    for own in line[0].quotas:
+        for name, asked in own.guaranteed:
+            for above, most in ((above, dict(row.limit).get(name)) for above, row in rows if row.pool == own.pool):
                 if most and most.is_relative == asked.is_relative and asked.amount > most.amount:
-                    limit = f"the limit {_amount(most, name)} of queue {queue.name}; it gets no more than that limit"
-                    of = f"{name} of pool {shown(row.pool)}"
+                    limit = f"the limit {_amount(most, name)} of queue {above}; it gets no more than that limit"
+                    of = f"{name} of pool {shown(own.pool)}"
                     yield f"spec.quotas: {of} has guaranteed {_amount(asked, name)}, above {limit}"
 
 
