@@ -31,7 +31,7 @@ def review(kind, new, group="fairway.dev", old=None, operation=None, **more):
 
 def let_in(kind, new, **more):
     found, warnings = admit(review(kind, copy.deepcopy(new), **more))
-    assert kind == "Reservation" or warnings == []
+    assert kind in ("Reservation", "Queue") or warnings == []
     return found
 
 
@@ -164,6 +164,23 @@ def test_a_reservation_warns_of_what_it_names_and_does_not_exist():
     assert warnings == ["Queue q does not exist; nothing is reserved there until it does"]
 
 
+@pytest.mark.parametrize(("spec", "said"), [
+    ({"parent": "q"}, ["spec.parent: its parents make a cycle; "]),
+    ({"parent": "gone"}, ["spec.parent: queue q names parent gone, which does not exist; "]),
+    ({"quotas": [{"pool": "moon"}, {"pool": "a"}]}, ["NodePool moon does not exist; "]),
+    ({"quotas": [{"guaranteed": {"nvidia.com/gpu": 8}, "limit": {"nvidia.com/gpu": 4}}]},
+     ["spec.quotas: nvidia.com/gpu of pool '*' has guaranteed 8, above the limit 4 of queue q; "]),
+    ({"parent": "top", "quotas": [{"guaranteed": {"cpu": "60%", "memory": "2Gi"}}]},
+     ["spec.quotas: cpu of pool '*' has guaranteed 60%, above the limit 50% of queue top; "]),
+    ({"parent": "top", "quotas": [{"guaranteed": {"cpu": 4}, "limit": {"cpu": 4}}]}, []),
+])  # fmt: skip
+def test_a_queue_warns_of_what_makes_no_sense_beside_others(spec, said):
+    top = {"metadata": {"name": "top"}, "spec": {"quotas": [{"limit": {"cpu": "50%", "memory": "8Gi"}}]}}
+    things = {("Queue", "top"): top, ("NodePool", "a"): {}}
+    _, warnings = admit(review("Queue", {"metadata": {"name": "q"}, "spec": spec}, things=things))
+    assert [line[: line.index("; ") + 2] for line in warnings] == said
+
+
 def test_what_was_let_in_stays_writable():
     past = {
         "metadata": {"name": "r"},
@@ -264,7 +281,9 @@ def test_a_pod_of_a_replica_set_waits_at_a_gate_under_its_users_name():
 def test_a_pod_of_a_job_is_only_steered():
     new = let_in("Pod", pod("Job"), group="")
     assert new["spec"]["schedulerName"] == "fairway"
-    assert "schedulingGates" not in new["spec"]
+    assert "schedulingGates" not in new["spec"] and new["metadata"]["annotations"] == {"fairway.dev/user": "ann"}
+    made = let_in("Pod", pod("Job"), group="", user="system:serviceaccount:kube-system:job-controller")
+    assert "annotations" not in made["metadata"]
 
 
 @pytest.mark.parametrize("left", [pod("DaemonSet"), pod(nodeName="n1"), pod(schedulerName="other")])
@@ -468,3 +487,38 @@ def test_what_names_no_queue_has_the_one_of_its_namespace():
              let_in("Pod", pod, group="", things=things)]
     assert [it["metadata"].get("labels") for it in found] == [
         {"fairway.dev/queue": "vision"}, {"fairway.dev/queue": "q"}, None]
+
+
+def test_a_template_from_before_its_owner_was_managed_is_left_alone():
+    """The one of a Job cannot change; a Deployment would replace its pods. They are steered as they come."""
+    spaces = {("Namespace", "ns"): MANAGED}
+    for kind, group in (("Job", "batch"), ("Deployment", "apps"), ("StatefulSet", "apps")):
+        old, new = job(), job({"team": "vision"})
+        del old["metadata"]["labels"], new["metadata"]["labels"]
+        assert let_in(kind, new, group=group, old=old, things=spaces)["spec"] == old["spec"]
+    driver = {"metadata": {"name": "s"}, "spec": {"driver": {}, "executor": {}}}
+    noted = {"metadata": {"name": "s", "annotations": {"team": "vision"}}, "spec": driver["spec"]}
+    made = let_in("SparkApplication", noted, group="sparkoperator.k8s.io", old=driver, things=spaces)
+    assert made["spec"] == driver["spec"]
+
+
+def test_a_template_that_says_more_than_before_is_completed_where_it_can_be():
+    spaces = {("Namespace", "ns"): MANAGED}
+    old, new = job(), job()
+    del old["metadata"]["labels"]
+    labelled = let_in("Job", new, group="batch", old=old)
+    assert labelled["spec"] == old["spec"] and labelled["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+    gated = let_in("Deployment", new, group="apps", old=old)["spec"]["template"]
+    assert gated["metadata"]["labels"] == {"fairway.dev/queue": "q"}
+    assert gated["spec"]["schedulingGates"] == [{"name": "fairway.dev/admission"}]
+    del new["metadata"]["labels"]
+    new["spec"]["template"]["spec"]["containers"][0]["image"] = "v2"
+    image = let_in("Deployment", new, group="apps", old=old, things=spaces)["spec"]["template"]["spec"]
+    assert image["schedulerName"] == "fairway"
+
+
+def test_a_template_that_was_completed_stays_so_when_its_manifest_is_put_again():
+    made = let_in("Job", job(), group="batch")
+    assert let_in("Job", {**job(), "spec": {**job()["spec"], "suspend": True}}, group="batch", old=made) == made
+    spread = let_in("Deployment", job(), group="apps")
+    assert let_in("Deployment", job(), group="apps", old=spread) == spread

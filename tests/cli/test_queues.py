@@ -90,3 +90,11 @@ def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> Non
     assert re.search(r"^\S+ +Ready +2 +2 +0 .* admin \(2 GPUs\)$", machine.run("nodes"), re.MULTILINE)
     machine.kubectl("cordon", json.loads(machine.run("nodes", "-o", "json"))["items"][0]["metadata"]["name"])
     assert "Ready,SchedulingDisabled" in machine.run("nodes")
+
+
+def test_a_queue_that_is_not_valid_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    why = {"type": "Valid", "status": "False", "reason": "Cycle", "message": "its parents make a cycle"}
+    items = [{"metadata": {"name": name}, "spec": {"parent": "a"}, "status": {"conditions": told}}
+             for name, told in (("a", [why]), ("b", [{**why, "status": "True"}]))]  # fmt: skip
+    print_queues(items, {}, ())
+    assert capsys.readouterr().err == "queue a is not valid, nothing in it starts: its parents make a cycle\n"

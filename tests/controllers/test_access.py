@@ -11,6 +11,7 @@ from fairway.cli.manifests import manifests, ref_of
 from fairway.clock import VirtualClock, seeded
 from fairway.controllers.certificates import Certificates
 from fairway.controllers.idle import SERVED
+from fairway.controllers.webhook import User, is_administrator
 from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.transport import Request, Response
@@ -110,7 +111,8 @@ async def _session(world: World, name: str, above: list[dict[str, object]]) -> N
 
 
 async def _certify(world: World, client: Client) -> None:
-    """The webhook's certificate is made, told to the API server, and made anew where a part of it is lost."""
+    """The webhook's certificate is made, told to the API server, and made anew where a part of it is lost. It asks who
+    is an administrator."""
     for one in manifests():
         if one["kind"].endswith("WebhookConfiguration"):
             await world.client.create(ref_of(one).kind, one)
@@ -119,6 +121,7 @@ async def _certify(world: World, client: Client) -> None:
     await world.client.patch(door.ref, {"data": {"ca.crt": None}})
     again = Certificates(client, NAMESPACE, "0.0.0.0", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     await again.have()
+    assert not await is_administrator(client, User("ann"))
 
 
 async def _are_running(world: World, count: int) -> bool:

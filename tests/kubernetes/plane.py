@@ -50,7 +50,7 @@ AUDIT = {
 CONTROLLERS = (
     "job-controller", "replicaset-controller", "deployment-controller", "garbage-collector-controller",
     "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
-    "persistentvolume-binder-controller", "ephemeral-volume-controller",
+    "statefulset-controller", "persistentvolume-binder-controller", "ephemeral-volume-controller",
 )  # fmt: skip
 
 

@@ -190,6 +190,8 @@ async def _only_what_is_granted(plane: Plane, admin: Client) -> None:
                   "duration": "1h"}  # fmt: skip
         reservation = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "later"}}
         await admin.create(kinds.RESERVATIONS, {**reservation, "spec": window})
+        vital = labelled("Pod", "vital", pod_spec(1, priorityClassName="system-node-critical"))
+        await admin.create(kinds.PODS, vital, dry_run=True)  # the webhook asks whether an administrator may
         await _stores(admin)
         certificate = Ref(kinds.SECRETS, "fairway-webhook-tls", "fairway-system")
         await admin.patch(certificate, {"data": {"ca.crt": None}})  # it is made anew
@@ -263,6 +265,7 @@ async def _upgraded(plane: Plane, admin: Client) -> None:
             await printed(plane, f"kubectl create rolebinding ann-{role[:7]} --clusterrole={role} --user=ann")
         seen = await printed(plane, f"fairway status r --kubeconfig {plane.kubeconfig('ann')}")
         assert re.search(r"^r-\w+ +Running +n", seen, re.MULTILINE)
+        await _modified(plane)
         for block in page.blocks("start/upgrade-on-a-cluster.md"):
             await printed(plane, block)
     async with controller(plane, admin):
@@ -272,6 +275,15 @@ async def _upgraded(plane: Plane, admin: Client) -> None:
         assert await _pods(admin, "r") == before and await _is(admin, "job-r", "Running")
         await admin.delete(Ref(kinds.JOBS, "r", "default"))
         await until(lambda: _is(admin, "job-r", "none"))
+
+
+async def _modified(plane: Plane) -> None:
+    """By a user who may edit what runs in a namespace, and see no queues and priorities."""
+    for role in ("fairway-edit", "system:aggregate-to-edit"):
+        await printed(plane, f"kubectl create rolebinding ann-{role[:9]} --clusterrole={role} --user=ann")
+    as_ann = f"--kubeconfig {plane.kubeconfig('ann')}"
+    said = await printed(plane, f"fairway modify r --queue default --priority urgent {as_ann}")
+    assert said == "r modified: queue default, priority urgent\n"
 
 
 async def _decided_outside(plane: Plane, admin: Client) -> None:

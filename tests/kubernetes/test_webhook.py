@@ -1,6 +1,7 @@
 """The webhook on a real API server, beside a running kube-scheduler; and what holds while nobody answers."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from fairway.cli.main import cli
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.transport import Request
 
 PARTS = {
     kind: Kind(kind, plural, "admissionregistration.k8s.io/v1", is_namespaced=False)
@@ -75,6 +77,17 @@ def pod(name: str, namespace: str = "default", **meta: Any) -> Thing:
     return {"metadata": {"name": name, "namespace": namespace, **meta}, "spec": spec}
 
 
+@asynccontextmanager
+async def served(plane: Plane) -> AsyncIterator[tuple[Client, Client]]:
+    """An administrator and a user, once the webhook answers."""
+    address = ("127.0.0.1", free_ports(1)[0])
+    async with (
+        plane.client() as admin, plane.client("ann") as ann, installed(admin, address), fairway(plane, webhook=address)
+    ):  # fmt: skip
+        await answered(ann)
+        yield admin, ann
+
+
 LABELS = {"fairway.dev/queue": "default"}
 OVER: Thing = {
     "apiVersion": "fairway.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "over"},
@@ -129,6 +142,65 @@ async def test_users_are_stamped_and_only_the_controller_admits(plane: Plane) ->
         await admin.delete(workload)
 
 
+async def test_only_administrators_name_the_priorities_of_the_system(plane: Plane) -> None:
+    async with served(plane) as (admin, ann):
+        vital = job("vital")
+        vital["spec"]["template"]["spec"]["priorityClassName"] = "system-node-critical"
+        bare = pod("vital", labels=LABELS)
+        bare["spec"]["priorityClassName"] = "system-cluster-critical"
+        noted = pod("vital", labels=LABELS, annotations={"fairway.dev/priority-class": "system-node-critical"})
+        for kind, made, field in (
+            (kinds.JOBS, vital, "spec.template.spec.priorityClassName"),
+            (kinds.PODS, bare, "spec.priorityClassName"),
+            (kinds.PODS, noted, "metadata.annotations[fairway.dev/priority-class]"),
+        ):
+            said = await refusal(ann.create(kind, made, dry_run=True))
+            assert f"{field}: found system-" in said
+            assert "; only an administrator uses the priorities of the system; choose another" in said
+            await admin.create(kind, made, dry_run=True)
+        del bare["metadata"]["labels"]
+        await ann.create(kinds.PODS, bare, dry_run=True)  # what is not managed is the cluster's matter
+
+
+async def test_a_queue_that_is_not_valid_is_seen_in_a_list(plane: Plane) -> None:
+    async with served(plane) as (admin, _):
+        for name, parent in (("ring", "ring"), ("root", "")):
+            spec = {"parent": parent} if parent else {}
+            made = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+            await admin.create(kinds.QUEUES, made)
+
+        async def shown() -> dict[str, str]:
+            table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+            said = json.loads(await admin.call(Request("GET", "/apis/fairway.dev/v1alpha1/queues", (), table)))
+            at = [it["name"] for it in said["columnDefinitions"]].index("Valid")
+            return {row["cells"][0]: row["cells"][at] for row in said["rows"]}
+
+        async def is_shown() -> bool:
+            found = await shown()
+            return (found["ring"], found["root"]) == ("Cycle", "Valid")
+
+        await until(is_shown)
+        for name in ("ring", "root"):
+            await admin.delete(Ref(kinds.QUEUES, name))
+
+
+async def test_a_pod_with_an_owner_that_is_not_its_own_counts_as_its_makers(plane: Plane) -> None:
+    async with served(plane) as (admin, ann):
+        mine = await ann.create(kinds.JOBS, job("mine"))
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "mine", "uid": mine["metadata"]["uid"]}
+        await ann.create(kinds.PODS, pod("p", labels=LABELS, ownerReferences=[{**owner, "controller": True}]))
+        where = Ref(kinds.PODS, "p", "default")
+
+        async def is_released() -> Thing | None:
+            found = await admin.get(where)
+            return None if found["metadata"].get("ownerReferences") else found
+
+        released = await until(is_released)
+        assert released["metadata"]["annotations"]["fairway.dev/user"] == "ann"
+        await admin.delete(where)
+        await admin.delete(Ref(kinds.JOBS, "mine", "default"))
+
+
 async def test_a_managed_namespace_needs_no_label_and_bad_input_names_its_field(plane: Plane) -> None:
     address = ("127.0.0.1", free_ports(1)[0])
     async with plane.client() as admin, plane.client("ann") as ann, installed(admin, address):
@@ -145,6 +217,34 @@ async def test_a_managed_namespace_needs_no_label_and_bad_input_names_its_field(
     assert queued["spec"]["suspend"] and queued["spec"]["template"]["spec"]["schedulerName"] == "fairway"
     assert not left_alone["spec"].get("suspend") and "annotations" not in left_alone["metadata"]
     assert "spec.start: found 2020-01-01T00:00:00Z, which is over" in said
+
+
+async def test_a_workload_stays_until_it_is_charged_whatever_its_user_removes(plane: Plane) -> None:
+    """Deleted, or in a namespace that is, it goes once the controller or an administrator takes its finalizer off."""
+    off = {"metadata": {"finalizers": None}}
+    async with plane.client() as admin, plane.client("ann") as ann, plane.client("fairway") as controller:
+        await admin.create(kinds.NAMESPACES, {"metadata": {"name": "owes"}})
+        for name in ("a", "b"):
+            meta = {"name": name, "namespace": "owes", "finalizers": ["fairway.dev/charge", "example.com/own"]}
+            made = {"apiVersion": "fairway.dev/v1alpha1", "kind": "Workload", "spec": {}, "metadata": meta}
+            await ann.create(kinds.WORKLOADS, made)
+        one, other = (Ref(kinds.WORKLOADS, name, "owes") for name in ("a", "b"))
+        async with installed(admin, ("127.0.0.1", free_ports(1)[0])):  # nothing answers there
+            await until(lambda: is_told(ann, kinds.PODS, pod("x", annotations={"fairway.dev/user": "bob"})))
+            for left in (["example.com/own"], None):
+                said = await refusal(ann.patch(one, {"metadata": {"finalizers": left}}))
+                assert "fairway.dev/charge stays until what it used is charged" in said
+            await ann.patch(one, {"metadata": {"finalizers": ["fairway.dev/charge"]}})  # another it may
+            await ann.delete(one)
+            await refusal(ann.patch(one, off))
+            await admin.patch(one, off)
+            await admin.delete(Ref(kinds.NAMESPACES, "owes"))
+            await controller.patch(other, off)
+            await until(lambda: is_gone(admin, "owes"))
+
+
+async def is_gone(client: Client, namespace: str) -> bool:
+    return await client.find(Ref(kinds.NAMESPACES, namespace)) is None
 
 
 async def is_there(client: Client, name: str) -> bool:

@@ -7,11 +7,13 @@ door, so that files apply in any order; only a time limit is held against the qu
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import TypeAlias
 
 import msgspec
+
+from fairway.engine import Queue, invalid_parent
 
 from . import objects, owners, queues, workloads
 from .decode import cleaned, decode
@@ -20,7 +22,7 @@ from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
 from .review import Review as Review
 from .review import Said, Thing, at, dicts, is_made, is_of_others, is_part, kind_of, part, queue_of, templates
-from .revision import inherit, keep_queue, keep_suspended
+from .revision import inherit, is_steered, keep_queue, keep_suspended, marks
 from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
 
@@ -50,7 +52,7 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
     try:
         if review.group == GROUP:
             _ours(review)
-            return review.new, _missing(review)
+            return review.new, _warnings(review)
         warnings = [*keep_queue(review), *keep_suspended(review)]
         if is_managed(review):
             _read(review)
@@ -60,16 +62,33 @@ def admit(review: Review) -> tuple[Thing, list[str]]:
     return review.new, warnings
 
 
-def _missing(review: Review) -> list[str]:
-    """Warnings: what a Reservation names that does not exist. It may come later."""
-    if review.kind != "Reservation":
+def _warnings(review: Review) -> list[str]:
+    """What a Queue or a Reservation says that makes no sense with what else there is now; that may change."""
+    if review.kind == "Reservation":
+        spec = decode(cleaned(review.new), ReservationObject).spec
+        named = [("Queue", spec.queue), ("NodePool", spec.pool), *(("Node", name) for name in spec.nodes)]
+        return _missing(named, "nothing is reserved there until it does", review)
+    if review.kind != "Queue":
         return []
-    spec = decode(cleaned(review.new), ReservationObject).spec
-    named = [("Queue", spec.queue), ("NodePool", "" if spec.pool == "default" else spec.pool)]
-    named += [("Node", name) for name in spec.nodes]
+    own = _queue(review.new)
+    line = {own.name: own}
+    while (above := [*line.values()][-1].parent) and above not in line and (found := review.lookup("Queue", above)):
+        line[above] = _queue(found)
+    pools = sorted({one.pool for one in own.quotas} - {"*"} | set(own.pools))
+    odd = _missing([("NodePool", name) for name in pools], "its nodes count here once it does", review)
+    if fault := invalid_parent(own.name, line):
+        odd.append(f"spec.parent: {fault[1]}; no workload below starts until that is mended")
+    return odd + list(queues.above_limits([*line.values()]))
+
+
+def _queue(said: object) -> Queue:
+    return queues.queue(decode(cleaned(said), QueueObject), ALONE)
+
+
+def _missing(named: Iterable[tuple[str, str]], then: str, review: Review) -> list[str]:
     return [
-        f"{kind} {name} does not exist; nothing is reserved there until it does"
-        for kind, name in named if name and review.lookup(kind, name) is None
+        f"{kind} {name} does not exist; {then}" for kind, name in named
+        if name and (kind, name) != ("NodePool", "default") and review.lookup(kind, name) is None
     ]  # fmt: skip
 
 
@@ -99,7 +118,7 @@ def _ours(review: Review) -> None:
     said = cleaned(review.new)
     match review.kind:
         case "Queue":
-            queues.queue(decode(said, QueueObject), ALONE)
+            _queue(said)
         case "NodePool":
             queues.pool(decode(said, NodePoolObject))
         case "Reservation":
@@ -181,15 +200,10 @@ def _managed(review: Review) -> None:
                 _check_place(template, where, review)
             if is_ours and kind in owners.GATED and is_made(new):  # its maker compares it; pods are gated as they come
                 _keep_user(template, new, review)
-                continue
-            if is_ours and kind in owners.GATED:
-                inherit(template, new, review.old)
-            if is_ours and _waits_at_gates(kind):
-                _gate(template)
-            elif is_ours:
-                _steer(template)
+            elif is_ours and not _stays(template, before.get(where), review):
+                _complete(template, review)
         if is_ours:
-            _name_scheduler(new, kind)
+            _name_scheduler(new, kind, review.old)
     elif kind == ("batch", "CronJob"):
         _claim(new, ("metadata", "annotations", USER), review)
         inherit(at(new, ("spec", "jobTemplate")), new, review.old)
@@ -209,9 +223,25 @@ def _choose_queue(review: Review) -> None:
         at(review.new, ("metadata", "labels")).setdefault(QUEUE, usual)
 
 
-def _name_scheduler(new: Thing, kind: tuple[str, str]) -> None:
+def _stays(template: Thing, before: Said | None, review: Review) -> bool:
+    """Whether a template that no door completed is left as it is. Of a Job it cannot change, and a Deployment would
+    replace its pods for it: they are steered, or gated, one by one as they come."""
+    if before is None or (review.group, review.kind) not in owners.GATED:
+        return before is not None and not is_steered(before)
+    return template == before and marks(review.new) == marks(review.old)
+
+
+def _complete(template: Thing, review: Review) -> None:
+    kind = (review.group, review.kind)
+    if kind in owners.GATED:
+        inherit(template, review.new, review.old)
+    _gate(template) if _waits_at_gates(kind) else _steer(template)
+
+
+def _name_scheduler(new: Thing, kind: tuple[str, str], before: Said | None = None) -> None:
     for path in owners.OWNERS[kind].names if kind in owners.OWNERS else ():
-        at(new, path).setdefault("schedulerName", SCHEDULER)
+        if before is None or part(before, *path).get("schedulerName") == SCHEDULER:
+            at(new, path).setdefault("schedulerName", SCHEDULER)
 
 
 def held_back(owner: Thing, kind: tuple[str, str]) -> Thing:
@@ -252,15 +282,18 @@ def _keep_user(template: Thing, owner: Thing, review: Review) -> None:
 
 
 def _pod(review: Review) -> None:
-    """A pod of an admitted owner only has its scheduler; any other waits at a gate, but those of DaemonSets."""
+    """A pod of an admitted owner only has its scheduler, and its user where no controller made it; any other waits at a
+    gate, but those of DaemonSets."""
     new, refs = review.new, part(review.new, "metadata").get("ownerReferences")
     kinds = {kind_of(one) for one in dicts(refs) if one.get("controller")}
     whole = owners.owner_of(decode({"metadata": cleaned(part(new, "metadata"))}, PodObject).metadata)
-    if whole and whole[:2] in owners.OWNERS and not kinds <= owners.GATED:
-        _gate(new) if _waits_at_gates(whole[:2]) else _steer(new)
-    elif kinds != {("apps", "DaemonSet")} or not review.user.startswith(CONTROLLERS):
+    is_of_kubernetes = review.user.startswith(CONTROLLERS)
+    if kinds == {("apps", "DaemonSet")} and is_of_kubernetes:
+        return
+    kind = whole[:2] if whole and whole[:2] in owners.OWNERS and not kinds <= owners.GATED else None
+    if kind is None or not (is_of_kubernetes or review.is_trusted):  # a user may name an owner that is not the pod's
         _claim(new, ("metadata", "annotations", USER), review)
-        _gate(new)
+    _gate(new) if kind is None or _waits_at_gates(kind) else _steer(new)
 
 
 def _claim(new: Thing, path: tuple[str, ...], review: Review) -> None:

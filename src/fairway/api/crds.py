@@ -18,6 +18,7 @@ Parts: TypeAlias = Mapping[str, Mapping[str, object]]
 Column = tuple[str, str, str]
 
 AGE: Column = ("Age", "date", ".metadata.creationTimestamp")
+VALID = '.status.conditions[?(@.type=="Valid")].reason'
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ KINDS = (
     Kind("Queue", "queues", "fq", types.QueueSpec, types.QueueStatus, (
         ("Parent", "string", ".spec.parent"), ("Priority", "integer", ".spec.priority"),
         ("Pending", "integer", ".status.pending"), ("Admitted", "integer", ".status.admitted"),
-        ("Stopped", "string", ".spec.stopPolicy"), AGE)),
+        ("Stopped", "string", ".spec.stopPolicy"), ("Valid", "string", VALID), AGE)),
     Kind("NodePool", "nodepools", "fpool", types.NodePoolSpec, types.NodePoolStatus, (
         ("Nodes", "integer", ".status.nodes"), ("Strategy", "string", ".spec.strategy"), AGE)),
     Kind("Workload", "workloads", "fwl", types.WorkloadSpec, types.WorkloadStatus, (

@@ -5,7 +5,7 @@ restart loses nothing: `ledger` reads it, `ledger_status` writes it.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from .quantities import (
     amounts_of,
     duration,
     exact,
+    format,
     parse,
     share,
     shown,
@@ -81,6 +82,23 @@ def queue(said: types.QueueObject, around: Surroundings) -> engine.Queue:
         created=moment("metadata.creationTimestamp", meta.creation_timestamp) or 0.0,
         ledger=within("status", ledger, said.status),
     )
+
+
+def above_limits(line: Sequence[engine.Queue]) -> Iterator[str]:
+    """Where a queue, the first of the line that leads to its root, is guaranteed more than a limit on it allows. It is
+    no fault: a guarantee counts up to the limit."""
+    rows = [(queue.name, row) for queue in line for row in queue.quotas]
+    for own in line[0].quotas:
+        for name, asked in own.guaranteed:
+            for above, most in ((above, dict(row.limit).get(name)) for above, row in rows if row.pool == own.pool):
+                if most and most.is_relative == asked.is_relative and asked.amount > most.amount:
+                    limit = f"the limit {_amount(most, name)} of queue {above}; it gets no more than that limit"
+                    of = f"{name} of pool {shown(own.pool)}"
+                    yield f"spec.quotas: {of} has guaranteed {_amount(asked, name)}, above {limit}"
+
+
+def _amount(said: engine.Share, resource: str) -> str:
+    return f"{said.amount / 10:g}%" if said.is_relative else format(said.amount, resource)
 
 
 def _quotas(said: Sequence[types.QuotaSpec]) -> tuple[engine.Quota, ...]:

@@ -4,6 +4,9 @@ What runs keeps its queue. Fairway alone resumes an owner: a user who does, or s
 What a template has from its owner follows that; an owner that queues no longer gives it back.
 """
 
+from collections.abc import Mapping
+from copy import deepcopy
+
 import msgspec
 
 from . import objects, owners
@@ -25,7 +28,7 @@ def keep_queue(review: Review) -> list[str]:
     field = f"metadata.labels[{QUEUE}]"
     if not now and (kind in owners.GATED or kind == ("batch", "CronJob")):
         _release(new, old)
-    elif not now and _is_steered(old):
+    elif not now and is_steered(old):
         raise Malformed(f"is removed, and only Fairway binds its pods; make the {review.kind} anew without it", field)
     elif now and kind == ("", "Pod") and part(old, "spec").get("nodeName"):
         raise Malformed(f"found {shown(now)}; a pod keeps its queue, {shown(before)}, once it has a node", field)
@@ -46,8 +49,8 @@ def _is_off(said: Said, switch: owners.Switch) -> bool:
     return part(said, *switch.path[:-1]).get(switch.path[-1]) == switch.off
 
 
-def _is_steered(said: Said) -> bool:
-    """Whether no other scheduler binds its pods."""
+def is_steered(said: Said) -> bool:
+    """Whether no other scheduler binds its pods; of an owner, a template or a pod."""
     specs = [part(one, "spec") for _, one in templates(said)] or [part(said, "spec")]
     gates = [one.get("name") for it in specs for one in dicts(it.get("schedulingGates"))]
     return GATE in gates or any(it.get("schedulerName") == SCHEDULER for it in specs)
@@ -60,10 +63,25 @@ def _release(new: Thing, old: Said) -> None:
         return
     for _, template in templates(new):
         inherit(template, new, old)
-        spec = at(template, ("spec",))
-        gates = [one for one in dicts(spec.pop("schedulingGates", None)) if one.get("name") != GATE]
-        spec |= {"schedulingGates": gates} if gates else {}
-        spec |= {"schedulerName": DEFAULT_SCHEDULER} if spec.get("schedulerName") == SCHEDULER else {}
+        _free(at(template, ("spec",)))
+
+
+def _free(spec: Thing) -> None:
+    """Takes off Fairway's gate and its name, so that any scheduler may start the pods."""
+    gates = [one for one in dicts(spec.pop("schedulingGates", None)) if one.get("name") != GATE]
+    spec |= {"schedulingGates": gates} if gates else {}
+    spec |= {"schedulerName": DEFAULT_SCHEDULER} if spec.get("schedulerName") == SCHEDULER else {}
+
+
+def given_back(owner: Thing, kind: tuple[str, str]) -> Thing:
+    """An owner as it is where there is no Fairway: any scheduler may start the pods of its templates."""
+    made = deepcopy(owner)
+    for _, template in templates(made):
+        _free(at(template, ("spec",)))
+    for path in owners.OWNERS[kind].names if kind in owners.OWNERS else ():
+        if part(made, *path).get("schedulerName") == SCHEDULER:
+            del at(made, path)["schedulerName"]
+    return made
 
 
 def keep_suspended(review: Review) -> list[str]:
@@ -94,14 +112,17 @@ def _read_json(text: object) -> Said:
     return said if isinstance(said, dict) else {}
 
 
+def marks(said: Said | None) -> Mapping[str, Thing]:
+    """The labels and the annotations of an object that Fairway reads."""
+    return {name: {key: text for key, text in part(said, "metadata", name).items() if key.startswith(f"{GROUP}/")}
+            for name in ("labels", "annotations")}
+
+
 def inherit(template: Thing, owner: Thing, before: Said | None) -> None:
     """A template, of pods or of Jobs, has the queue and our annotations of its owner, where it has none of its own.
     What it had from the owner as that was `before` follows; its user is always the owner's."""
-    for name in ("labels", "annotations"):
-        said, was = (
-            {key: text for key, text in part(one, "metadata", name).items() if key.startswith(f"{GROUP}/")}
-            for one in (owner, before)
-        )
+    for name, said in marks(owner).items():
+        was = marks(before)[name]
         user = {USER: said[USER]} if USER in said else {}
         if said or was:
             own = {key: text for key, text in part(template, "metadata", name).items() if was.get(key, ...) != text}

@@ -23,7 +23,6 @@ from .manifests import Thing, ref_of
 T = TypeVar("T")
 OLDEST_MINOR = 30  # the oldest of Kubernetes 1 that serves all that is installed
 APPLY = "apply what `fairway install` prints"
-REVIEWS = Kind("SubjectAccessReview", "subjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
 BINDINGS = Kind("ClusterRoleBinding", "clusterrolebindings", "rbac.authorization.k8s.io/v1", is_namespaced=False)
 WIDTH = 16
 
@@ -108,8 +107,8 @@ async def _denied(client: Client, account: str, namespace: str, asked: dict[str,
     attributes = {**asked, "resource": resource, "subresource": part, "namespace": namespace}
     user = f"system:serviceaccount:{account}:{LEASE}"
     spec = {"user": user, "resourceAttributes": {key: value for key, value in attributes.items() if value}}
-    said = await client.create(REVIEWS, {"apiVersion": REVIEWS.group_version, "kind": REVIEWS.name,
-                                         "metadata": {}, "spec": spec})
+    said = await client.create(kinds.REVIEWS, {"apiVersion": kinds.REVIEWS.group_version, "kind": kinds.REVIEWS.name,
+                                               "metadata": {}, "spec": spec})
     where = f" in {namespace}" if namespace else ""
     may = said["status"]["allowed"]
     return "" if may else f"{user} may not {asked['verb']} {asked['resource']}{where}; {APPLY}"

@@ -12,7 +12,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Selection
 
-from .connect import on_cluster
+from .connect import on_cluster, unseen
 from .find import Found, sought
 from .job import deadline
 from .main import Problem, told
@@ -65,13 +65,15 @@ async def modify(client: Client, namespace: str, output: str, **said: Any) -> in
 
 
 async def _check(client: Client, namespace: str, given: dict[str, Any]) -> None:
-    """Names that are not there are a Problem before anything is changed."""
-    if "--queue" in given:
-        queues = await _names(client, kinds.QUEUES)
-        parents = {it.get("spec", {}).get("parent") for it in queues.values()}
-        _known("--queue", given["--queue"], [name for name in queues if name not in parents])
-    if given.get("--priority", NONE) != NONE:
-        _known("--priority", given["--priority"], list(await _names(client, kinds.PRIORITY_CLASSES)))
+    """Names that are not there are a Problem before anything is changed, where the user may see what is there."""
+    with unseen():
+        if "--queue" in given:
+            queues = await _names(client, kinds.QUEUES)
+            parents = {it.get("spec", {}).get("parent") for it in queues.values()}
+            _known("--queue", given["--queue"], [name for name in queues if name not in parents])
+    with unseen():
+        if given.get("--priority", NONE) != NONE:
+            _known("--priority", given["--priority"], list(await _names(client, kinds.PRIORITY_CLASSES)))
     for job in given.get("--after", ()):
         with told(Problem, by="--after: "):
             if job != NONE and not await sought(client, namespace, job):

@@ -192,12 +192,21 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
         click.echo("all is as of the last minute: you may not list the workloads of all namespaces", err=True)
     elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):
         click.echo("SHARE is as of the last minute, all else as of now", err=True)
+    for line in filter(None, map(_fault, items)):
+        click.echo(line, err=True)
     if budgets := [line for it in items for line in _budget(it)]:
         click.echo()
         print_table(["BUDGET", "GPU HOURS", "SPENT", "RESERVED", "LEFT", "WHOLE AGAIN"], budgets)
     if forecasts := [line for it in items for line in _accuracy(it)]:
         click.echo()
         print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "BY P90"], forecasts)
+
+
+def _fault(queue: Thing) -> str:
+    """Why its parents lead to no root; "" where they do."""
+    told = (queue.get("status") or {}).get("conditions") or ()
+    why = next((it for it in told if it["type"] == "Valid" and it["status"] == "False"), None)
+    return f"queue {queue['metadata']['name']} is not valid, nothing in it starts: {why['message']}" if why else ""
 
 
 def _budget(queue: Thing) -> Iterator[list[object]]:

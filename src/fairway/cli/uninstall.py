@@ -4,7 +4,8 @@ The order matters. A controller outside of pods cannot be deleted: while one lea
 policies go first: without the controller they would refuse what is written next. Then the controller, and it must be
 gone before its finalizers are taken off, or it would put up new ones. Then the finalizers, so that Workloads, and
 namespaces with Workloads, can go; then the definitions with all their objects, and what is left of the manifests, the
-namespace last. Users' Jobs and pods are theirs: none is deleted or stopped; those that waited for Fairway are named.
+namespace last. Users' objects are theirs: nothing that runs is deleted or stopped. Last, templates lose Fairway's gate
+and name, which a webhook that still stood would write again (`handback`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,13 +15,13 @@ from functools import partial
 import click
 
 from fairway import LEASE
-from fairway.api.objects import GATE, QUEUE, SCHEDULER
 from fairway.controllers.workloads import FINALIZER
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
-from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.kube.kinds import Ref, Selection
 
 from .connect import ask
+from .handback import everything, hand_back
 from .install import chosen, namespace_option
 from .installed import each, elsewhere
 from .leader import OUR_OWN, leader
@@ -58,7 +59,7 @@ async def _uninstall(client: Client, namespace: str, *, yes: bool) -> int:
     await _release(client)
     await _remove(client, [one for one in things if one["kind"] == DEFINITION])
     await _remove(client, [one for one in reversed(things) if one["kind"] not in (*DOORS, "Deployment", DEFINITION)])
-    for line in await _left(client):
+    for line in await hand_back(client):
         click.echo(line)
     return 0
 
@@ -69,19 +70,9 @@ async def _confirm(client: Client, namespace: str, *, yes: bool) -> None:
         raise Problem("this is the cluster of `fairway up`; `fairway down` stops it")
     if other := await elsewhere(client, namespace):
         raise Problem(f"--namespace: found {namespace}; Fairway is installed in {other}: uninstall with -n {other}")
-    counts = [f"{len(await _all(client, kind))} {kind.name}s" for kind in (kinds.QUEUES, kinds.WORKLOADS)]
+    counts = [f"{len(await everything(client, kind))} {kind.name}s" for kind in (kinds.QUEUES, kinds.WORKLOADS)]
     if not yes and not is_agreed(f"Delete Fairway with {' and '.join(counts)}? Jobs that run go on"):
         raise click.Abort
-
-
-async def _all(client: Client, kind: Kind) -> list[Thing]:
-    """The objects of a kind; none where it is not served."""
-    try:
-        return await client.list(Selection(kind))
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return []
 
 
 async def _remove(client: Client, things: list[Thing]) -> None:
@@ -123,7 +114,7 @@ async def _until(
 
 async def _release(client: Client) -> None:
     """Takes our finalizer off all Workloads."""
-    held = [it for it in await _all(client, kinds.WORKLOADS) if FINALIZER in it["metadata"].get("finalizers", ())]
+    held = [it for it in await everything(client, kinds.WORKLOADS) if FINALIZER in it["metadata"].get("finalizers", ())]
 
     async def free(one: Thing) -> str:
         meta = one["metadata"]
@@ -135,32 +126,3 @@ async def _release(client: Client) -> None:
 
     await each(held, free)
     click.echo(f"{len(held)} Workloads: finalizer {FINALIZER} removed")
-
-
-async def _left(client: Client) -> list[str]:
-    """What users have that waits for Fairway, or will, and how it runs without."""
-    jobs = [one for one in await _all(client, kinds.JOBS) if not _is_over(one)]
-    ours = [one for one in jobs if one["spec"]["template"]["spec"].get("schedulerName") == SCHEDULER]
-    held = [one for one in jobs if one["spec"].get("suspend") and QUEUE in one["metadata"].get("labels", {})]
-    held = [one for one in held if one not in ours]
-    pods = [one for one in await _all(client, kinds.PODS) if not one["spec"].get("nodeName") and _waits(one["spec"])]
-    resume = """to start one: kubectl -n NAMESPACE patch job NAME -p '{"spec":{"suspend":false}}'"""
-    said = (
-        (ours, f"Jobs name the scheduler {SCHEDULER}", "pods that they make from now on wait, so make them anew"),
-        (held, "Jobs stay suspended", resume),
-        (pods, "pods wait for a scheduler or at a gate", "make them anew"),
-    )
-    return [f"{len(found)} {what}, {_name(found[0])} first; {then}" for found, what, then in said if found]
-
-
-def _is_over(job: Thing) -> bool:
-    told = job.get("status", {}).get("conditions") or ()
-    return any(it["type"] in ("Complete", "Failed") and it["status"] == "True" for it in told)
-
-
-def _waits(spec: Thing) -> bool:
-    return spec.get("schedulerName") == SCHEDULER or any(it["name"] == GATE for it in spec.get("schedulingGates") or ())
-
-
-def _name(one: Thing) -> str:
-    return f"{one['metadata']['namespace']}/{one['metadata']['name']}"

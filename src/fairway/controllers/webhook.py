@@ -19,8 +19,10 @@ import msgspec
 from aiohttp import web
 
 from fairway import LEASE
-from fairway.api.admission import Refused, Review, Said, Thing, admit
-from fairway.api.objects import MANAGED, QUEUE
+from fairway.api import priorities
+from fairway.api.admission import ACCOUNTS, Refused, Review, Said, Thing, admit
+from fairway.api.objects import GROUP, MANAGED, QUEUE
+from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 
 from .certificates import Certificates
@@ -37,8 +39,11 @@ class _Kind(msgspec.Struct, frozen=True):
     group: str = ""
 
 
-class _User(msgspec.Struct, frozen=True):
+class User(msgspec.Struct, frozen=True):
     username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
 
 
 class _Request(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,7 +51,7 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
     kind: _Kind
     operation: str
     namespace: str = ""
-    user_info: _User = _User()
+    user_info: User = User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -103,11 +108,22 @@ class Door:
             asked = msgspec.json.decode(await _body(request), type=_Asked).request
         except msgspec.MsgspecError as error:
             return web.Response(status=400, text=f"no AdmissionReview: {error}")
-        told = answer(asked, self._review(asked), completes=request.path == "/mutate")
+        told = await self._judged(asked, completes=request.path == "/mutate")
         if not told["allowed"]:
             self.metrics.refused.labels(asked.kind.kind).inc()
         said = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": told}
         return web.Response(body=msgspec.json.encode(said), content_type="application/json")
+
+    async def _judged(self, asked: _Request, *, completes: bool) -> dict[str, Any]:
+        """The response; only where an object names a priority of the system, the API server says whose it may be."""
+        review = self._review(asked)
+        try:
+            if not _speaks_for_others(review):
+                priorities.check(review.new, review.old, review.namespace, review.lookup)
+        except Refused as refused:
+            if not await is_administrator(self._client, asked.user_info):
+                return {"uid": asked.uid, "allowed": False, "status": _status(refused)}
+        return answer(asked, review, completes=completes)
 
     def _review(self, asked: _Request) -> Review:
         new, old = msgspec.json.decode(asked.object) or {}, msgspec.json.decode(asked.old_object)
@@ -135,6 +151,23 @@ class Door:
         if kind == "Namespace" and is_managed:
             said = {"metadata": {"labels": {**said.get("metadata", {}).get("labels", {}), MANAGED: "true"}}}
         return said or None
+
+
+def _speaks_for_others(review: Review) -> bool:
+    """Whether it passes on what an owner says that was let in: a controller of Kubernetes, or an operator."""
+    own = f"{ACCOUNTS}{review.namespace}:"
+    return review.is_trusted or (review.user.startswith(ACCOUNTS) and not review.user.startswith(own))
+
+
+async def is_administrator(client: Client, user: User) -> bool:
+    """Whether RBAC lets a user `admit` workloads, as it lets administrators; who cannot be asked about, may not."""
+    may = {"group": GROUP, "resource": "workloads", "verb": "admit"}
+    spec = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
+    form = {"apiVersion": kinds.REVIEWS.group_version, "kind": kinds.REVIEWS.name, "metadata": {}}
+    with suppress(ApiError):
+        said = await client.create(kinds.REVIEWS, {**form, "spec": {**spec, "resourceAttributes": may}})
+        return bool(said["status"]["allowed"])
+    return False
 
 
 async def _body(request: web.BaseRequest) -> bytes:

@@ -2,19 +2,18 @@
 
 Five things are added that only this server does: every namespace is managed, except kube-*, unless whoever makes it
 says otherwise; the controller is known, so that it alone speaks for others; a user's Workload stays until it is
-charged; users name no priority of the system (`access/priorities`), and store no more than they may (`allowance`).
+charged; users name no priority of the system (`api/priorities`), and store no more than they may (`allowance`).
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from fairway.api import admission
+from fairway.api import admission, priorities
 from fairway.api.objects import FINALIZER, GROUP, MANAGED
 from fairway.api.team import OWNER
 from fairway.clock import Clock
 
-from .access import priorities
 from .access.allowance import Allowance, Asked
 from .access.identity import AUTHENTICATED, MASTERS, Identity
 from .errors import named

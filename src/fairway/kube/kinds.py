@@ -81,6 +81,7 @@ VALIDATING_WEBHOOKS = Kind(
 QUEUES = Kind("Queue", "queues", FAIRWAY, is_namespaced=False)
 NODE_POOLS = Kind("NodePool", "nodepools", FAIRWAY, is_namespaced=False)
 WORKLOADS = Kind("Workload", "workloads", FAIRWAY)
+REVIEWS = Kind("SubjectAccessReview", "subjectaccessreviews", "authorization.k8s.io/v1", is_namespaced=False)
 DEFINITIONS = Kind(
     "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io/v1", is_namespaced=False
 )

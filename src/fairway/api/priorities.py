@@ -1,26 +1,26 @@
 """Which priorities a user may name: not those of the system.
 
 The PriorityClasses `system-*`, and numbers as high, are for what a cluster cannot run without. Such a workload preempts
-all that users submit, so only an administrator names them. Kubernetes leaves this to a ResourceQuota. An object names a
-class anywhere in its spec, or by an annotation; a number counts as well, for a Workload takes the one of its template.
-What an administrator once wrote into an object stays writable.
+all that users submit, so only an administrator names them; Kubernetes leaves this to a ResourceQuota. An object names a
+class anywhere in its spec, or by an annotation; a number without a class counts as well, for a Workload takes that of
+its template. The embedded server asks this of all objects, the webhook of managed ones. What an administrator once
+wrote into an object stays writable.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from fairway.api.admission import FORBIDDEN, Refused
-from fairway.api.objects import QUEUE
+from .admission import FORBIDDEN, Refused
+from .objects import QUEUE
+from .review import Said, part
 
-Thing = dict[str, Any]
-Lookup = Callable[[str, str], Thing | None]
+Lookup = Callable[[str, str], Said | None]
 HIGHEST = 1_000_000_000
 """Of a PriorityClass that is not the system's, as in Kubernetes."""
 PREFIX, ANNOTATION = "system-", "fairway.dev/priority-class"
 CLASS_FIELDS = ("priorityClassName", "priorityClass")
 
 
-def check(new: Thing, old: Thing | None, namespace: str, lookup: Lookup) -> None:
+def check(new: Said, old: Said | None, namespace: str, lookup: Lookup) -> None:
     """Raises Refused where a user's object names a priority of the system that it did not have before. `lookup`: an
     object without namespace, by kind and name."""
     before = {text for _, text in _named(old or {})}
@@ -29,9 +29,9 @@ def check(new: Thing, old: Thing | None, namespace: str, lookup: Lookup) -> None
         raise Refused(causes, forbidden=True)
 
 
-def _named(thing: Thing) -> Iterator[tuple[str, str]]:
+def _named(thing: Said) -> Iterator[tuple[str, str]]:
     """Each priority of the system in an object: field and value."""
-    noted = ((thing.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
+    noted = part(thing, "metadata", "annotations").get(ANNOTATION)
     if isinstance(noted, str) and noted.startswith(PREFIX):
         yield f"metadata.annotations[{ANNOTATION}]", noted
     left: list[tuple[str, object]] = [("spec", thing.get("spec"))]
@@ -44,16 +44,16 @@ def _named(thing: Thing) -> Iterator[tuple[str, str]]:
             left += [(f"{path}.{name}", each) for name, each in value.items()]
 
 
-def _here(path: str, value: Thing) -> Iterator[tuple[str, str]]:
-    for field in CLASS_FIELDS:
-        if isinstance(name := value.get(field), str) and name.startswith(PREFIX):
-            yield f"{path}.{field}", name
+def _here(path: str, value: Said) -> Iterator[tuple[str, str]]:
+    found = [(f"{path}.{field}", name) for field in CLASS_FIELDS
+             if isinstance(name := value.get(field), str) and name.startswith(PREFIX)]  # fmt: skip
     number = value.get("priority")
-    if isinstance(number, int | float) and number > HIGHEST:
-        yield f"{path}.priority", str(number)
+    if not found and isinstance(number, int | float) and number > HIGHEST:
+        found = [(f"{path}.priority", str(number))]
+    yield from found
 
 
-def _why(text: str, thing: Thing, namespace: str, lookup: Lookup) -> str:
+def _why(text: str, thing: Said, namespace: str, lookup: Lookup) -> str:
     about = f"found {text}; only an administrator uses the priorities of the system"
     name = _queue(thing) or _queue(lookup("Namespace", namespace) or {})
     bounds = [most for spec in _line(name, lookup) if isinstance(most := spec.get("maxPriority"), int)]
@@ -61,15 +61,15 @@ def _why(text: str, thing: Thing, namespace: str, lookup: Lookup) -> str:
     return f"{about}; queue {name} allows at most {min(bounds)}; {advice}" if bounds else f"{about}; {advice}"
 
 
-def _queue(thing: Thing) -> str:
-    return str(((thing.get("metadata") or {}).get("labels") or {}).get(QUEUE, ""))
+def _queue(thing: Said) -> str:
+    return str(part(thing, "metadata", "labels").get(QUEUE, ""))
 
 
-def _line(name: str, lookup: Lookup) -> Iterator[Thing]:
+def _line(name: str, lookup: Lookup) -> Iterator[Said]:
     """The specs of a queue and of those above it."""
     seen = set[str]()
     while name and name not in seen and (queue := lookup("Queue", name)):
         seen.add(name)
-        spec = queue.get("spec") or {}
+        spec = part(queue, "spec")
         yield spec
         name = str(spec.get("parent") or "")
