@@ -372,7 +372,7 @@ class Life:
 
     async def _count_lost(self, case: Case, placed: Admission, owner: Owner) -> float | None:
         """Places whose pods were lost are taken out of the admission: what becomes of the rest is decided. A single pod
-        is simply replaced, unless its node would not run it or is cordoned (what drains it would meet it again), or it
+        is simply replaced, unless its node would not run it or takes none (what took it would meet it again), or it
         is the last of a gang that lost the others. Returns when to look again, while it is not sure."""
         now, noted = self.means.now(), self.means.cases.lost.get(case.key, {})
         total = sum(placement.count for placement in placed.podsets)
@@ -380,7 +380,7 @@ class Life:
         sets = said.spec.pod_sets if said else ()
         least = sum(one.count if one.min_count is None else one.min_count for one in sets)
         counts = max(total, least) > 1 and said is not None and holds(said.status, "Running")
-        lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_cordoned(pod)]
+        lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_shut(pod)]
         there = sum(holds_room(pod) and pod.metadata.deletion_timestamp is None for pod in case.pods)
         missing = lost[: max(0, min(total, owner.wanted()) - there)]
         if not missing:
@@ -390,17 +390,23 @@ class Life:
         if now < sure:
             return sure
         rejected = [pod for pod in missing if is_rejected(pod)]
-        if not await self._cut(case.key, without(placed, missing), tuple(pod.spec.node_name for pod in rejected)):
+        down = [pod for pod in missing if self._is_shut(pod) and not self._is_ready(pod)]
+        failed = tuple(pod.spec.node_name for pod in (*rejected, *down))
+        if not await self._cut(case.key, without(placed, missing), failed):
             return now + SETTLE_SECONDS
         for pod in rejected:
             self.means.events.tell(owner.about(), "PodRejected", conditions.rejected(pod), is_warning=True)
         self.means.cases.counted(case.key, lost)
         return now
 
-    def _is_cordoned(self, pod: PodObject) -> bool:
+    def _is_shut(self, pod: PodObject) -> bool:
         """Whether its node takes no pods now."""
         node = self.means.view.nodes.get(pod.spec.node_name)
-        return node is not None and node.spec.unschedulable
+        return node is not None and (node.spec.unschedulable or not self._is_ready(pod))
+
+    def _is_ready(self, pod: PodObject) -> bool:
+        node = self.means.view.nodes.get(pod.spec.node_name)
+        return node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
 
     def _crowded(self, key: str, given: Sequence[tuple[PodObject, Place]]) -> list[Place]:
         """Those of these places that are on nodes which another scheduler filled meanwhile, or where the last volume
@@ -477,10 +483,8 @@ class Life:
 
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
-        node = self.means.view.nodes.get(pod.spec.node_name)
-        is_ready = node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
         leaves = pod.metadata.deletion_timestamp
-        return None if is_ready or leaves is None else time(leaves)
+        return None if self._is_ready(pod) or leaves is None else time(leaves)
 
     # Ending
 
