@@ -43,7 +43,7 @@ from fairway.api.pods import REJECTED, is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, key_of, pods_of, podsets_of, priority_class, workload
+from fairway.api.workloads import Reading, admission, back_off, key_of, pods_of, podsets_of, priority_class, workload
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
 from fairway.kube import kinds
 from fairway.kube.events import About
@@ -81,6 +81,7 @@ from .status import Said, holds, since
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
+ROOM_TAKEN = "RoomTaken"  # by another scheduler: why a workload is evicted that no decision evicts
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
@@ -417,13 +418,22 @@ class Life:
 
     async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:
         """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.
-        What runs elsewhere is decided; where nothing does, the workload waits again."""
-        if any(map(holds_room, case.pods)):
+        What can go on elsewhere is decided; else the workload waits again, and backs off: its room may be taken each
+        time that it comes. An attempt of which nothing ran counts as no service."""
+        said, owner, now = case.workload, case.owner, self.means.now()
+        assert said is not None and owner is not None
+        has_begun = any(map(holds_room, case.pods))
+        if has_begun and _can_go_on(said, left):
             await self._cut(case.key, left)
         elif not self.means.facts.state.assumes(case.key):
-            now, words = self.means.now(), Said(*conditions.crowded_out(crowded[0].node))
-            eviction = Eviction(now, Cause.PODS_LOST)
-            await self.means.write(case.key, lambda it: _once(served(it, now=now), eviction, words))
+            node, eviction = crowded[0].node, Eviction(now, ROOM_TAKEN)
+            until = back_off((*value_of(said).evictions, eviction)) or now
+            is_full = self.means.facts.is_crowded(node, case.key)
+            words = Said(eviction.reason, conditions.crowded_out(node, until, is_full=is_full))
+            if await self.means.write(
+                case.key, lambda it: _once(served(it, now=now) if has_begun else it.status, eviction, words)
+            ):
+                self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
@@ -541,6 +551,13 @@ def is_replica(owner: OwnerReference) -> bool:
 
 def _once(status: WorkloadStatus, eviction: Eviction, words: Said) -> WorkloadStatus:
     return life.evict(status, eviction, words) if holds(status, "Admitted") else status
+
+
+def _can_go_on(said: WorkloadObject, left: Admission) -> bool:
+    """Whether it runs on with what is left to it, or until it is decided what becomes of it."""
+    least = {one.name: one.min_count for one in value_of(said).podsets}
+    is_enough = all(one.count >= least[one.name] for one in left.podsets)
+    return is_enough or holds(said.status, "Running") or said.spec.restart == "Pod"
 
 
 def value_of(said: WorkloadObject) -> Workload:
