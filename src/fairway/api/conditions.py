@@ -486,6 +486,11 @@ def rejected(pod: PodObject) -> str:
     return f"{': '.join(filter(None, said))}; the workload is placed again, elsewhere if it fits"
 
 
+def full(group: str, size: int) -> str:
+    """Why a pod that came to a group after its start does not start, and what to do."""
+    return f"group {group!r} started with its {size} pods, so this one never starts; delete it, or name another group"
+
+
 def crowded_out(node: str, until: float, *, is_full: bool) -> str:
     """What others took of a workload before its pods came: the room, or the volumes."""
     took = f"another scheduler filled {node}" if is_full else f"others took its volumes on {node}"

@@ -38,14 +38,25 @@ from fairway.api.objects import (
     OwnerReference,
     PodObject,
 )
-from fairway.api.owners import OWNERS, kind_of
+from fairway.api.owners import OWNERS, group_of, kind_of
 from fairway.api.pods import REJECTED, is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, back_off, key_of, pods_of, podsets_of, priority_class, workload
+from fairway.api.workloads import (
+    Reading,
+    admission,
+    back_off,
+    condition,
+    key_of,
+    pods_of,
+    podsets_of,
+    priority_class,
+    workload,
+)
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
 from fairway.kube import kinds
+from fairway.kube.client import STRATEGIC
 from fairway.kube.events import About
 from fairway.kube.kinds import Selection, ref
 from fairway.kube.turnstile import side_by_side
@@ -82,6 +93,7 @@ SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole own
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
 ROOM_TAKEN = "RoomTaken"  # by another scheduler: why a workload is evicted that no decision evicts
+GROUP_FULL = "GroupFull"
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
@@ -118,6 +130,7 @@ class Life:
         if isinstance(owner, JobOwner | KindOwner) and owner.version() < self._written.get(case.key, 0):
             return None  # the view does not show yet that its owner was stopped or started
         self._written.pop(case.key, None)
+        await self._turn_away(case)
         if life.is_over(said.status):
             return await self._let_go(case, said)
         if outcome := self.means.cases.outcome(case):
@@ -210,6 +223,21 @@ class Life:
             self._lacking[key] = words
             self.means.events.tell(owner.about(), "GroupIncomplete", words, is_warning=True)
         return None
+
+    async def _turn_away(self, case: Case) -> None:
+        """Says once on a pod that came to a full group that it does not start: in its condition, and by an event."""
+        size = len(case.owner.pods) if isinstance(case.owner, PodsOwner) else 0
+        for pod in case.late:
+            known, meta = condition(pod.status.conditions, "PodScheduled"), pod.metadata
+            if known and known.reason == GROUP_FULL:
+                continue
+            words = conditions.full(group_of(meta, pod.spec), size)
+            said = {"type": "PodScheduled", "status": "False", "reason": GROUP_FULL, "message": words}
+            change = {"metadata": {"uid": meta.uid}, "status": {"conditions": [said]}}
+            await self.means.client.patch(ref_of(pod), change, subresource="status", form=STRATEGIC)
+            self.means.events.tell(
+                About(kinds.PODS, meta.name, meta.uid, meta.namespace), GROUP_FULL, words, is_warning=True
+            )
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
@@ -390,6 +418,11 @@ class Life:
         sure = self.means.cases.lost_since[case.key] + _patience(case, missing)
         if now < sure:
             return sure
+        if said and isinstance(owner, PodsOwner) and owner.is_remade and said.spec.restart == "Pod":
+            if there := [pod for pod in case.pods if pod.metadata.uid in {it.metadata.uid for it in missing}]:
+                await remove(self.means.client, there)  # the name is to be free
+                return now + SETTLE_SECONDS
+            await remake(self.means.client, said, owner.pods, lost={pod.metadata.name for pod in missing})
         rejected = [pod for pod in missing if is_rejected(pod)]
         down = [pod for pod in missing if self._is_shut(pod) and not self._is_ready(pod)]
         failed = tuple(pod.spec.node_name for pod in (*rejected, *down))
