@@ -418,11 +418,8 @@ class Life:
         sure = self.means.cases.lost_since[case.key] + _patience(case, missing)
         if now < sure:
             return sure
-        if said and isinstance(owner, PodsOwner) and owner.is_remade and said.spec.restart == "Pod":
-            if there := [pod for pod in case.pods if pod.metadata.uid in {it.metadata.uid for it in missing}]:
-                await remove(self.means.client, there)  # the name is to be free
-                return now + SETTLE_SECONDS
-            await remake(self.means.client, said, owner.pods, lost={pod.metadata.name for pod in missing})
+        if said and isinstance(owner, PodsOwner) and not await self._made_again(said, owner, missing):
+            return now + SETTLE_SECONDS
         rejected = [pod for pod in missing if is_rejected(pod)]
         down = [pod for pod in missing if self._is_shut(pod) and not self._is_ready(pod)]
         failed = tuple(pod.spec.node_name for pod in (*rejected, *down))
@@ -432,6 +429,17 @@ class Life:
             self.means.events.tell(owner.about(), "PodRejected", conditions.rejected(pod), is_warning=True)
         self.means.cases.counted(case.key, lost)
         return now
+
+    async def _made_again(self, said: WorkloadObject, owner: PodsOwner, lost: Sequence[PodObject]) -> bool:
+        """Makes the lost pods of a group again where the others run on; False while their names are not free."""
+        if said.spec.restart != "Pod" or not owner.is_remade:
+            return True
+        uids = {pod.metadata.uid for pod in lost}
+        if there := [pod for pod in owner.pods if pod.metadata.uid in uids]:
+            await remove(self.means.client, there)
+        else:
+            await remake(self.means.client, said, owner.pods, lost={pod.metadata.name for pod in lost})
+        return not there
 
     def _is_shut(self, pod: PodObject) -> bool:
         """Whether its node takes no pods now."""
@@ -463,9 +471,11 @@ class Life:
             until = back_off((*value_of(said).evictions, eviction)) or now
             is_full = self.means.facts.is_crowded(node, case.key)
             words = Said(eviction.reason, conditions.crowded_out(node, until, is_full=is_full))
-            if await self.means.write(
-                case.key, lambda it: _once(served(it, now=now) if has_begun else it.status, eviction, words)
-            ):
+
+            def make(it: WorkloadObject) -> WorkloadStatus:
+                return _once(served(it, now=now) if has_begun else it.status, eviction, words)
+
+            if await self.means.write(case.key, make):
                 self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
