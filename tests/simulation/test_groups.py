@@ -44,6 +44,8 @@ def test_a_pod_that_its_user_deletes_comes_back_with_its_group_or_alone(restart:
         await group(world, 0, 1, 2, seconds=None, annotations={"fairway.dev/restart": restart})
         await world.until(lambda: world.is_in("pod-g", "Running"))
         before = {it["metadata"]["uid"] for it in await world.pods()}
+        await group(world, 9)
+        await world.clock.sleep(1)
         await world.delete(kinds.PODS, "g-1")
 
         async def is_whole() -> bool:
@@ -58,4 +60,4 @@ def test_a_pod_that_its_user_deletes_comes_back_with_its_group_or_alone(restart:
 
     kept, history, found = play(story, node("n1"))
     assert (kept, history) == ((0, ["PodsLost"]) if restart == "Gang" else (2, []))
-    assert sorted(found) == ["g-0", "g-1", "g-2"]
+    assert sorted(found) == ["g-0", "g-1", "g-2", "g-9"]

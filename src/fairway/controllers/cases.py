@@ -55,6 +55,7 @@ from .owner import JobOwner, KindOwner, Owner, PodsOwner, manifests
 from .status import holds
 from .view import Named, View, asked
 
+GROUP_FULL = "GroupFull"  # the reason of a condition of pods that came too late
 PRIORITY_CLASS = "fairway.dev/priority-class"
 ORDERED = 1_000_000  # versions told apart within a second
 
@@ -278,11 +279,14 @@ class Cases:
 
 def _late(said: WorkloadObject | None, pods: Sequence[PodObject]) -> tuple[PodObject, ...]:
     """Pods that a group has beyond those that it started with, and makes again."""
-    is_begun = said is not None and said.status.attempt and MANIFESTS in said.metadata.annotations
-    if said is None or not is_begun or len(pods) <= sum(one.count for one in said.spec.pod_sets):
+    if said is None or not said.status.attempt or MANIFESTS not in said.metadata.annotations:
         return ()
+    out = [it for it in pods if not it.spec.node_name]
+    told = [it for it in out if any(one.reason == GROUP_FULL for one in it.status.conditions)]
+    if len(pods) - len(told) <= sum(one.count for one in said.spec.pod_sets):
+        return tuple(told)
     known = manifests(said)
-    return tuple(it for it in pods if it.metadata.name not in known and not it.spec.node_name)
+    return tuple(it for it in out if it.metadata.name not in known)
 
 
 def _is_left_to_us(pod: PodObject) -> bool:

@@ -316,9 +316,10 @@ class PodsOwner:
         return Outcome(False, "PodFailed", f"pod {failed[0].metadata.name} failed")
 
     def wanted(self) -> int:
-        """What its node would not run is still wanted, and so is what is gone and nobody else makes again."""
+        """What its node would not run is still wanted, so is what is told to go, or is gone and made by no other."""
         gone = max(0, self.members - len(self.pods)) if self.is_remade else 0
-        return gone + sum(not is_over(pod) or is_lost(pod.status) for pod in self.pods)
+        stays = (not is_over(pod) or is_lost(pod.status) or pod.metadata.deletion_timestamp for pod in self.pods)
+        return gone + sum(map(bool, stays))
 
     def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
         """What a pod asks for does not change."""

@@ -81,7 +81,7 @@ from .bind import (
     without,
 )
 from .binder import Binder
-from .cases import Case
+from .cases import GROUP_FULL, Case
 from .means import Means
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, keep, remake
 from .pause import Pauses, thaw
@@ -93,7 +93,6 @@ SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole own
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
 ROOM_TAKEN = "RoomTaken"  # by another scheduler: why a workload is evicted that no decision evicts
-GROUP_FULL = "GroupFull"
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
