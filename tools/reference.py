@@ -5,6 +5,7 @@ program has no place for (what a reason means) stand in `REASONS`, and the test 
 """
 
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
@@ -141,6 +142,10 @@ REASONS = {
     Cause.START_TIMEOUT: (
         "Its pods were not ready within `startTimeout`.",
         "`fairway logs JOB`; a longer `startTimeout`.",
+    ),
+    "RoomTaken": (
+        "Another scheduler filled its node before its pods came; it is tried again after a pause.",
+        "Keep pods of other schedulers off the nodes that Fairway fills: a taint, or their queue label.",
     ),
     Cause.SUSPENDED: ("Its user suspended it.", "`fairway resume JOB`."),
     Ending.TIME_LIMIT: ("It ran for as long as it may.", "Submit it with a longer `--time-limit`."),
@@ -280,7 +285,7 @@ def _metrics() -> str:
 
 
 def _reasons() -> str:
-    def rows(words: type) -> list[tuple[str, ...]]:
+    def rows(words: Iterable[str]) -> list[tuple[str, ...]]:
         return [(f"`{word}`", *REASONS[word]) for word in words]
 
     head = "reason", "meaning", "what to do"
@@ -290,7 +295,7 @@ def _reasons() -> str:
         "Every workload that waits has one reason; of several, the first of this list. What each looks like, and\n"
         "commands that help: [troubleshooting](../start/troubleshooting.md).",
         "## Why a workload waits\n", _table(head, rows(Reason)),
-        "## Why one is evicted\n", _table(head, rows(Cause)),
+        "## Why one is evicted\n", _table(head, rows((*Cause, "RoomTaken"))),
         "## Why one is ended\n", _table(head, rows(Ending)),
         "## How a program ended by itself\n", _table(head, BY_ITSELF),
     )  # fmt: skip

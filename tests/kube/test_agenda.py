@@ -4,8 +4,11 @@ import asyncio
 import logging
 from contextlib import suppress
 
+import pytest
+
 from fairway.clock import VirtualClock, seeded
 from fairway.kube.agenda import Agenda
+from fairway.kube.client import ApiError
 
 
 def worked(ranks: dict[str, float], noted: str, *, late: str = "") -> list[str]:
@@ -63,3 +66,20 @@ def test_a_key_that_fails_as_nobody_foresaw_stops_no_other_and_is_tried_again(fa
     assert order == ["bad", "good", "bad"]
     assert [it.getMessage() for it in faults] == ["bad: a fault of Fairway's own"]
     faults.clear()
+
+
+def test_that_what_is_worked_on_is_gone_or_changed_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock(0.0)
+
+    async def work(key: str) -> None:
+        raise ApiError(int(key), "", "")
+
+    async def play() -> None:
+        agenda = Agenda(clock, seeded(1))
+        for key in ("404", "409", "403"):
+            agenda.note(key)
+        with suppress(TimeoutError):
+            await clock.within(0.4, agenda.run(work))
+
+    clock.run(play())
+    assert [it.args and it.args[0] for it in caplog.records] == ["403"]

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from simtrouble import bind_where_there_is_room, cpus
-from simworld import Thing, World, cluster, is_true, job, node, pod, priority
+from simworld import Thing, World, as_controller, cluster, is_true, job, node, pod, priority
 from test_life import START
 
 from fairway.clock import VirtualClock, seeded
 from fairway.kube import kinds
 from fairway.kube.client import ApiError
 from fairway.kube.kinds import Ref, Selection
+from fairway.kube.transport import Request, Response
 
 LABELS = {"fairway.dev/queue": "default"}
 CLOSED: Thing = {
@@ -52,6 +53,10 @@ def play(story: Callable[[World], Awaitable[Any]], *nodes: Thing, on: tuple[str,
                 other.cancel()
 
     return clock.run(run())
+
+
+async def is_bound(world: World, name: str) -> bool:
+    return "nodeName" in (await world.client.get(Ref(kinds.PODS, name, "default")))["spec"]
 
 
 async def conditions(world: World, name: str) -> dict[str, str]:
@@ -211,6 +216,38 @@ def test_a_pod_is_not_bound_where_another_scheduler_took_the_room_meanwhile() ->
         return stranger["status"]["phase"], (await world.job("high"))["status"].get("failed", 0)
 
     assert play(story, node("n1")) == ("Succeeded", 0)
+
+
+def test_a_gang_whose_room_another_scheduler_takes_says_so_and_is_tried_again_after_a_pause() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        taken: list[str] = []
+
+        async def robbed(request: Request) -> Response:
+            """The room on n2 is taken each time that the job is resumed, and given back once it waits again."""
+            if request.method == "PATCH" and request.path.endswith("/jobs/a") and b'"suspend":false' in request.body:
+                taken.append(f"r{len(taken)}")
+                await world.apply(pod(taken[-1], seconds=1000, cpu="3"))
+                await world.until(lambda: is_bound(world, taken[-1]))
+                await world.clock.sleep(1)  # the Job controller is slow, and Fairway sees the pod before its own
+            if request.method == "PATCH" and request.path.endswith("/jobs/a") and b'"suspend":true' in request.body:
+                await world.delete(kinds.PODS, taken[-1])
+            return await world.server.handle(request)
+
+        await world.crash()
+        world.start(as_controller(robbed))
+        await world.apply(job("a", seconds=30, cpu="3", gpus=1, labels=LABELS, suspend=True, backoffLimit=0,
+                              parallelism=2, completions=2))  # fmt: skip
+        await world.clock.sleep(60)
+        said = (await world.workload("job-a"))["status"]
+        events = [it for it in await world.client.list(Selection(kinds.EVENTS)) if it["reason"] == "RoomTaken"]
+        return said, events
+
+    said, events = play(story, node("n1", gpus=1), node("n2", gpus=1), on=("n2",))
+    assert said["attempt"] <= 4 and said["reason"] == "BackingOff" and said.get("attained", 0) == 0
+    assert {it["reason"] for it in said["evictionHistory"]} == {"RoomTaken"} == {
+        it["reason"] for it in said["conditions"] if it["type"] == "Evicted"}  # fmt: skip
+    assert {(it["involvedObject"]["name"], it["type"]) for it in events} == {("a", "Warning")}
+    assert "another scheduler filled n2" in events[0]["message"] and "next attempt" in events[0]["message"]
 
 
 @pytest.mark.parametrize("seed", range(8))

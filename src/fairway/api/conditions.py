@@ -486,10 +486,15 @@ def rejected(pod: PodObject) -> str:
     return f"{': '.join(filter(None, said))}; the workload is placed again, elsewhere if it fits"
 
 
-def crowded_out(node: str) -> tuple[str, str]:
-    """The reason and the words where others took the room, or the volumes, of a workload before its pods came."""
-    words = f"others took its room or volumes on {node} before its pods came; it keeps its place in the queue"
-    return Cause.PODS_LOST, words
+def full(group: str, size: int) -> str:
+    """Why a pod that came to a group after its start does not start, and what to do."""
+    return f"group {group!r} started with its {size} pods, so this one never starts; delete it, or name another group"
+
+
+def crowded_out(node: str, until: float, *, is_full: bool) -> str:
+    """What others took of a workload before its pods came: the room, or the volumes."""
+    took = f"another scheduler filled {node}" if is_full else f"others took its volumes on {node}"
+    return f"{took} before its pods came; it keeps its place in the queue, with the next attempt at {_moment(until)}"
 
 
 def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:

@@ -24,7 +24,7 @@ from .pods import ALONE, GENERATED, NO_AFFINITY, Surroundings, check_fraction, p
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, positive, seconds
 
-BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
+BACK_OFF, LONGEST_BACK_OFF = {"StartTimeout": 60.0, "RoomTaken": 10.0}, 3600.0
 KEPT_EVICTIONS = 10
 MOST_RECENT = 1_000
 
@@ -127,7 +127,7 @@ def workload(said: types.WorkloadObject, reading: Reading) -> engine.Workload:
         after=tuple(f"{meta.namespace}/{name}" for name in spec.after),
         is_active=spec.may_run,
         pauses=spec.paused and spec.active,
-        backs_off_until=_back_off(evictions),
+        backs_off_until=back_off(evictions),
         excluded_nodes=status.excluded_nodes,
         evictions=evictions,
         attained=status.attained,
@@ -244,10 +244,10 @@ def _eviction(index: int, said: types.EvictionRecord, namespace: str) -> engine.
     return engine.Eviction(when or 0.0, said.reason, said.by, whom)
 
 
-def _back_off(evictions: Sequence[engine.Eviction]) -> float | None:
-    """60 s, doubled for each start in a row that timed out, at most an hour."""
-    failed = len(list(takewhile(lambda it: it.reason == "StartTimeout", reversed(evictions))))
-    return evictions[-1].time + min(BACK_OFF * 2 ** (failed - 1), LONGEST_BACK_OFF) if failed else None
+def back_off(evictions: Sequence[engine.Eviction]) -> float | None:
+    """A pause by the reason of the last start that failed, doubled for each other in a row, at most an hour."""
+    row = [*takewhile(lambda it: it.reason in BACK_OFF, reversed(evictions))]  # the last first
+    return row[0].time + min(BACK_OFF[row[0].reason] * 2 ** (len(row) - 1), LONGEST_BACK_OFF) if row else None
 
 
 def running(said: types.WorkloadObject, value: engine.Workload) -> engine.Running:

@@ -32,6 +32,7 @@ from fairway.api.objects import (
     RELEASED,
     SCHEDULER,
     PodObject,
+    PodStatus,
     PodTemplate,
 )
 from fairway.api.owners import controller_of, group_of, kind_of, role_of
@@ -277,6 +278,11 @@ async def release(client: Client, pod: PodObject, workload: str, found_by: Itera
         "$deleteFromPrimitiveList/finalizers": [TRACKING],
     }
     await client.patch(ref_of(pod), {"metadata": change}, form=STRATEGIC)
+
+
+def is_shrunk(status: PodStatus) -> bool:
+    """Whether Fairway ended the pod, and its workload runs on without it."""
+    return any(one.type == "DisruptionTarget" and one.message == SHRUNK for one in status.conditions)
 
 
 async def _disrupt(client: Client, pod: PodObject) -> None:

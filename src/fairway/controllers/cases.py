@@ -10,7 +10,7 @@ Job or their owner may be going too.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from fairway.api.forms.form import Form, Outcome
 from fairway.api.objects import (
     DEFAULT_SCHEDULER,
     GROUP_NAME,
+    MANIFESTS,
     QUEUE,
     RELEASED,
     SCHEDULER,
@@ -50,20 +51,24 @@ from fairway.api.workloads import key_of, priority_class
 from fairway.kube.kinds import Kind
 
 from .bind import holds_room, is_released
-from .owner import JobOwner, KindOwner, Owner, PodsOwner
+from .owner import JobOwner, KindOwner, Owner, PodsOwner, manifests
 from .status import holds
 from .view import Named, View, asked
 
+GROUP_FULL = "GroupFull"  # the reason of a condition of pods that came too late
 PRIORITY_CLASS = "fairway.dev/priority-class"
 ORDERED = 1_000_000  # versions told apart within a second
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
+    """`late`: pods that came to a group that had started without them; they are not of it."""
+
     key: str
     workload: WorkloadObject | None
     owner: Owner | None
     pods: tuple[PodObject, ...] = ()
+    late: tuple[PodObject, ...] = ()
 
 
 class Cases:
@@ -195,9 +200,11 @@ class Cases:
             return Case(key, workload, self._owner(WORDS[word], f"{namespace}/{own}", pods, stays=stays), pods)
         ours = [pod for pod in pods if _is_left_to_us(pod) and (stays or self.is_managed(pod.metadata))]
         ours.sort(key=lambda pod: pod.metadata.name)
+        late = _late(workload, ours)
+        ours, pods = ([it for it in those if it not in late] for those in (ours, pods))
         own = name.removeprefix(name_of("Pod", ""))
         owner = PodsOwner(namespace, own, tuple(ours), self._least(ours[0]), self._members(workload)) if ours else None
-        return Case(key, workload, owner, pods)
+        return Case(key, workload, owner, tuple(pods), late)
 
     def is_managed(self, meta: Metadata) -> bool:
         """Whether an object or its namespace says that it queues."""
@@ -268,6 +275,18 @@ class Cases:
             known = {*self.pods_of, *self.view.workloads, *(f"{own}-{row}" for row in replicas(seen))}
             return {one for one in known if one.rpartition("-")[0] == own}
         return {own, above}
+
+
+def _late(said: WorkloadObject | None, pods: Sequence[PodObject]) -> tuple[PodObject, ...]:
+    """Pods that a group has beyond those that it started with, and makes again."""
+    if said is None or not said.status.attempt or MANIFESTS not in said.metadata.annotations:
+        return ()
+    out = [it for it in pods if not it.spec.node_name]
+    told = [it for it in out if any(one.reason == GROUP_FULL for one in it.status.conditions)]
+    if len(pods) - len(told) <= sum(one.count for one in said.spec.pod_sets):
+        return tuple(told)
+    known = manifests(said)
+    return tuple(it for it in out if it.metadata.name not in known)
 
 
 def _is_left_to_us(pod: PodObject) -> bool:

@@ -34,6 +34,7 @@ from fairway.kube.kinds import Kind
 from .bind import by_podset, holds_room, is_of_others, less, packed, place_of, strays
 from .cases import Cases, group_kind
 from .names import Names
+from .outage import Outage
 from .owner import JobOwner
 from .status import since
 from .view import View
@@ -42,7 +43,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 MOST_KNOWN = 4_096  # podsets that are remembered
 KINDS: dict[Kind, tuple[str, Callable[..., Fact]]] = {
-    kinds.NODES: ("Node", nodes.node),
     kinds.NODE_POOLS: ("Pool", queues.pool),
     kinds.RESERVATIONS: ("Reservation", queues.reservation),
     kinds.DISRUPTION_BUDGETS: ("Disruption", queues.disruption),
@@ -61,7 +61,7 @@ class Refusal:
 class Facts:
     def __init__(self, view: View, cases: Cases, state: State) -> None:
         self.view, self.cases, self.state, self.names = view, cases, state, Names()
-        self.refusals: dict[str, Refusal] = {}
+        self.outage, self.refusals = Outage(), dict[str, Refusal]()
         self.promises: dict[str, tuple[Admission, tuple[str, ...]]] = {}
         self.malformed: dict[str, str] = {}
         self._stale: set[str] = set()
@@ -81,7 +81,9 @@ class Facts:
         seen = new or old
         assert seen is not None
         key = key_of(seen.metadata)
-        if kind in KINDS:
+        if kind == kinds.NODES:
+            self._tell("Node", key, self.outage.note(key, self._read(key, nodes.node, new) if new else None))
+        elif kind in KINDS:
             name, read = KINDS[kind]
             self._tell(name, key, self._read(key, read, new) if new else None)
             if isinstance(seen, DisruptionBudgetObject) and seen.spec.selector:
@@ -133,9 +135,11 @@ class Facts:
             known += [(key, one.template) for key, said in self.view.workloads.items() for one in said.spec.pod_sets]
             self._stale.update(key for key, one in known if pods.carries(one.metadata.labels, new))
 
-    def settle(self) -> bool:
+    def settle(self, now: float) -> bool:
         """Tells the State all that changed; whether anything did that matters to a decision."""
         reading = self.reading()
+        for name in sorted(self.outage.turned(now)):
+            self._tell("Node", name, self.outage.told(name))
         if self._queues_stale:
             self._queues_stale = False
             for key, queue in self.view.queues.items():

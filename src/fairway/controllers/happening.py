@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from fairway.api.conditions import first_exit
 from fairway.api.ends import exit_words
-from fairway.api.objects import ATTEMPT, PodObject
+from fairway.api.objects import ATTEMPT, RELEASED, PodObject
 from fairway.api.pods import is_lost
 from fairway.api.types import AdmissionStatus, EvictionRecord, WorkloadObject
 from fairway.api.workloads import key_of
 
+from .bind import is_shrunk
 from .status import holds, is_over, since
 
 MOST_NODES = 4
@@ -71,8 +72,13 @@ def happened_since(seen: WorkloadObject, moment: str) -> Iterator[Happening]:
 
 
 def pod_failed(old: PodObject | None, new: PodObject | None, key: str) -> Iterator[Happening]:
-    """That a pod of a workload failed, or was lost: what runs in its stead is no mystery."""
+    """That a pod of a workload failed, or was lost: what runs in its stead is no mystery. One that Fairway, its owner
+    or its user ended did neither."""
     if new is None or new.status.phase != "Failed" or (old is not None and old.status.phase == "Failed"):
+        return
+    if RELEASED in new.metadata.annotations or is_shrunk(new.status):
+        return
+    if new.metadata.deletion_timestamp is not None and not is_lost(new.status):
         return
     meta, found = new.metadata, first_exit((new,))
     facts: dict[str, object] = {"pod": meta.name, "node": new.spec.node_name}

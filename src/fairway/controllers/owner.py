@@ -12,7 +12,7 @@ with Fairway's gate in its template; of a Job that runs the template does not ch
 
 import base64
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -316,8 +316,10 @@ class PodsOwner:
         return Outcome(False, "PodFailed", f"pod {failed[0].metadata.name} failed")
 
     def wanted(self) -> int:
-        """What its node would not run is still wanted."""
-        return sum(not is_over(pod) or is_lost(pod.status) for pod in self.pods)
+        """What its node would not run is still wanted, so is what is told to go, or is gone and made by no other."""
+        gone = max(0, self.members - len(self.pods)) if self.is_remade else 0
+        stays = (not is_over(pod) or is_lost(pod.status) or pod.metadata.deletion_timestamp for pod in self.pods)
+        return gone + sum(map(bool, stays))
 
     def resized(self, podsets: Sequence[PodSetSpec], placed: int) -> tuple[PodSetSpec, ...]:
         """What a pod asks for does not change."""
@@ -381,19 +383,27 @@ def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": spec}
 
 
-async def remake(client: Client, workload: WorkloadObject, pods: Sequence[PodObject]) -> bool:
-    """Makes the pods that are missing, gated; True when all are there."""
+def manifests(workload: WorkloadObject) -> dict[str, dict[str, Any]]:
+    """Those of the bare pods that it started with, by their names."""
     said = workload.metadata.annotations.get(MANIFESTS, "")
-    manifests = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
-    there = {pod.metadata.name for pod in pods}
-    for one in manifests:
+    found = msgspec.json.decode(zlib.decompress(base64.b64decode(said))) if said else []
+    return {one["metadata"]["name"]: one for one in found}
+
+
+async def remake(
+    client: Client, workload: WorkloadObject, pods: Sequence[PodObject], *, lost: Collection[str] | None = None
+) -> bool:
+    """Makes the pods that are missing, gated, or of these only those that were lost; True when all are there."""
+    known = manifests(workload)
+    for one in known.values():
         one["spec"] |= {"schedulingGates": [{"name": GATE}], "schedulerName": SCHEDULER}
         for note in (ACTIVE, PAUSED, IDLE_SINCE):
             one["metadata"].setdefault("annotations", {}).pop(note, None)
-    for one in manifests[:1]:  # whichever its user says it on next, that is what counts
+    for one in [*known.values()][:1]:  # whichever its user says it on next, that is what counts
         one["metadata"]["annotations"] |= {
             ACTIVE: str(workload.spec.active).lower(), PAUSED: str(workload.spec.paused).lower()
         }  # fmt: skip
-    missing = [one for one in manifests if one["metadata"]["name"] not in there]
-    await side_by_side(client.ensure(kinds.PODS, one) for one in missing)
+    missing = known.keys() - {pod.metadata.name for pod in pods}
+    chosen = [one for name, one in known.items() if name in missing and (lost is None or name in lost)]
+    await side_by_side(client.ensure(kinds.PODS, one) for one in chosen)
     return not missing

@@ -144,8 +144,8 @@ class Control:
     def _catch_up(self) -> None:
         """Logs that this controller leads now, and what happened since the last one did."""
         self._leads, workloads = True, list(self._view.workloads.values())
-        until = self._means.election.worked_until
-        moment = time_text(int(until - LATE_SECONDS)) if until < inf else ""
+        until, late = self._means.election.worked_until, 0.0 if self._means.election.was_left else LATE_SECONDS
+        moment = time_text(int(until - late)) if until < inf else ""
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
         facts = {"since": moment, "running": running, "workloads": len(workloads)}
         self._means.journal.note(Happening("leading", "", facts))

@@ -42,18 +42,17 @@ class Scheduler:
         ends it. What changes together is decided together, but room that came free is given away at once."""
         clock, facts, again, rested = self.means.client.clock, self.means.facts, None, 0.0
         while True:
-            await self._awaken(again)
+            await self._awaken(_first(again, facts.outage.again_at))
             await self._rest(rested)
             if not self.means.election.is_leader():
                 await self.means.election.acquired.wait()
             started = clock.now()
-            if facts.settle() or (again is not None and again <= started):
+            if facts.settle(started) or (again is not None and again <= started):
                 again, plan = await self._cycle(record)
                 note(plan)
                 rested = clock.now() + min(2 * self._spent, LONGEST_REST)
             elif facts.is_shown:
-                shown = started + (LONG_SECONDS if self.writer.is_writing else SHOWN_SECONDS)
-                again = shown if again is None else min(again, shown)
+                again = _first(again, started + (LONG_SECONDS if self.writer.is_writing else SHOWN_SECONDS))
 
     async def _rest(self, until: float) -> None:
         clock = self.means.client.clock
@@ -92,7 +91,7 @@ class Scheduler:
         usage = usage_of(snapshot)
         self.queues.show(snapshot, plan, usage)
         means.metrics.show(snapshot, plan, usage)
-        return min((at for at in (plan.again_at, next_late) if at is not None), default=None), plan
+        return _first(plan.again_at, next_late), plan
 
     async def _compute(self, work: Callable[[], T]) -> T:
         """The result of `work`, from a thread; what it spends counts for the rest."""
@@ -128,3 +127,7 @@ class Scheduler:
             log.error("a plan has faults still without its faulty items, nothing of it is done: %s", again[:3])
             rest, _ = drop(snapshot, rest, [Fault(it.workload, "Dropped") for it in rest.verdicts])
         return rest
+
+
+def _first(*moments: float | None) -> float | None:
+    return min((at for at in moments if at is not None), default=None)

@@ -38,14 +38,25 @@ from fairway.api.objects import (
     OwnerReference,
     PodObject,
 )
-from fairway.api.owners import OWNERS, kind_of
+from fairway.api.owners import OWNERS, group_of, kind_of
 from fairway.api.pods import REJECTED, is_lost
 from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
-from fairway.api.workloads import Reading, admission, key_of, pods_of, podsets_of, priority_class, workload
+from fairway.api.workloads import (
+    Reading,
+    admission,
+    back_off,
+    condition,
+    key_of,
+    pods_of,
+    podsets_of,
+    priority_class,
+    workload,
+)
 from fairway.engine import DEVICE, GPU, Admission, Cause, Eviction, PodSetPlacement, Workload, counted, counts_of
 from fairway.kube import kinds
+from fairway.kube.client import STRATEGIC
 from fairway.kube.events import About
 from fairway.kube.kinds import Selection, ref
 from fairway.kube.turnstile import side_by_side
@@ -70,7 +81,7 @@ from .bind import (
     without,
 )
 from .binder import Binder
-from .cases import Case
+from .cases import GROUP_FULL, Case
 from .means import Means
 from .owner import JobOwner, KindOwner, Owner, PodsOwner, Written, keep, remake
 from .pause import Pauses, thaw
@@ -81,6 +92,7 @@ from .status import Said, holds, since
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
+ROOM_TAKEN = "RoomTaken"  # by another scheduler: why a workload is evicted that no decision evicts
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 
@@ -117,6 +129,7 @@ class Life:
         if isinstance(owner, JobOwner | KindOwner) and owner.version() < self._written.get(case.key, 0):
             return None  # the view does not show yet that its owner was stopped or started
         self._written.pop(case.key, None)
+        await self._turn_away(case)
         if life.is_over(said.status):
             return await self._let_go(case, said)
         if outcome := self.means.cases.outcome(case):
@@ -209,6 +222,21 @@ class Life:
             self._lacking[key] = words
             self.means.events.tell(owner.about(), "GroupIncomplete", words, is_warning=True)
         return None
+
+    async def _turn_away(self, case: Case) -> None:
+        """Says once on a pod that came to a full group that it does not start: in its condition, and by an event."""
+        size = len(case.owner.pods) if isinstance(case.owner, PodsOwner) else 0
+        for pod in case.late:
+            known, meta = condition(pod.status.conditions, "PodScheduled"), pod.metadata
+            if known and known.reason == GROUP_FULL:
+                continue
+            words = conditions.full(group_of(meta, pod.spec), size)
+            said = {"type": "PodScheduled", "status": "False", "reason": GROUP_FULL, "message": words}
+            change = {"metadata": {"uid": meta.uid}, "status": {"conditions": [said]}}
+            await self.means.client.patch(ref_of(pod), change, subresource="status", form=STRATEGIC)
+            self.means.events.tell(
+                About(kinds.PODS, meta.name, meta.uid, meta.namespace), GROUP_FULL, words, is_warning=True
+            )
 
     async def _mirror(self, said: WorkloadObject, owner: Owner) -> None:
         """The spec follows the owner's labels and annotations; its queue and podsets only while it holds no room, but
@@ -372,7 +400,7 @@ class Life:
 
     async def _count_lost(self, case: Case, placed: Admission, owner: Owner) -> float | None:
         """Places whose pods were lost are taken out of the admission: what becomes of the rest is decided. A single pod
-        is simply replaced, unless its node would not run it or is cordoned (what drains it would meet it again), or it
+        is simply replaced, unless its node would not run it or takes none (what took it would meet it again), or it
         is the last of a gang that lost the others. Returns when to look again, while it is not sure."""
         now, noted = self.means.now(), self.means.cases.lost.get(case.key, {})
         total = sum(placement.count for placement in placed.podsets)
@@ -380,7 +408,7 @@ class Life:
         sets = said.spec.pod_sets if said else ()
         least = sum(one.count if one.min_count is None else one.min_count for one in sets)
         counts = max(total, least) > 1 and said is not None and holds(said.status, "Running")
-        lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_cordoned(pod)]
+        lost = [pod for pod in noted.values() if counts or is_rejected(pod) or self._is_shut(pod)]
         there = sum(holds_room(pod) and pod.metadata.deletion_timestamp is None for pod in case.pods)
         missing = lost[: max(0, min(total, owner.wanted()) - there)]
         if not missing:
@@ -389,18 +417,37 @@ class Life:
         sure = self.means.cases.lost_since[case.key] + _patience(case, missing)
         if now < sure:
             return sure
+        if said and isinstance(owner, PodsOwner) and not await self._made_again(said, owner, missing):
+            return now + SETTLE_SECONDS
         rejected = [pod for pod in missing if is_rejected(pod)]
-        if not await self._cut(case.key, without(placed, missing), tuple(pod.spec.node_name for pod in rejected)):
+        down = [pod for pod in missing if self._is_shut(pod) and not self._is_ready(pod)]
+        failed = tuple(pod.spec.node_name for pod in (*rejected, *down))
+        if not await self._cut(case.key, without(placed, missing), failed):
             return now + SETTLE_SECONDS
         for pod in rejected:
             self.means.events.tell(owner.about(), "PodRejected", conditions.rejected(pod), is_warning=True)
         self.means.cases.counted(case.key, lost)
         return now
 
-    def _is_cordoned(self, pod: PodObject) -> bool:
+    async def _made_again(self, said: WorkloadObject, owner: PodsOwner, lost: Sequence[PodObject]) -> bool:
+        """Makes the lost pods of a group again where the others run on; False while their names are not free."""
+        if said.spec.restart != "Pod" or not owner.is_remade:
+            return True
+        uids = {pod.metadata.uid for pod in lost}
+        if there := [pod for pod in owner.pods if pod.metadata.uid in uids]:
+            await remove(self.means.client, there)
+        else:
+            await remake(self.means.client, said, owner.pods, lost={pod.metadata.name for pod in lost})
+        return not there
+
+    def _is_shut(self, pod: PodObject) -> bool:
         """Whether its node takes no pods now."""
         node = self.means.view.nodes.get(pod.spec.node_name)
-        return node is not None and node.spec.unschedulable
+        return node is not None and (node.spec.unschedulable or not self._is_ready(pod))
+
+    def _is_ready(self, pod: PodObject) -> bool:
+        node = self.means.view.nodes.get(pod.spec.node_name)
+        return node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
 
     def _crowded(self, key: str, given: Sequence[tuple[PodObject, Place]]) -> list[Place]:
         """Those of these places that are on nodes which another scheduler filled meanwhile, or where the last volume
@@ -411,13 +458,24 @@ class Life:
 
     async def _yield(self, case: Case, left: Admission, crowded: Sequence[Place]) -> None:
         """Gives up places that another scheduler filled: a pod bound there would be refused, and a Job charged for it.
-        What runs elsewhere is decided; where nothing does, the workload waits again."""
-        if any(map(holds_room, case.pods)):
+        What can go on elsewhere is decided; else the workload waits again, and backs off: its room may be taken each
+        time that it comes. An attempt of which nothing ran counts as no service."""
+        said, owner, now = case.workload, case.owner, self.means.now()
+        assert said is not None and owner is not None
+        has_begun = any(map(holds_room, case.pods))
+        if has_begun and _can_go_on(said, left):
             await self._cut(case.key, left)
         elif not self.means.facts.state.assumes(case.key):
-            now, words = self.means.now(), Said(*conditions.crowded_out(crowded[0].node))
-            eviction = Eviction(now, Cause.PODS_LOST)
-            await self.means.write(case.key, lambda it: _once(served(it, now=now), eviction, words))
+            node, eviction = crowded[0].node, Eviction(now, ROOM_TAKEN)
+            until = back_off((*value_of(said).evictions, eviction)) or now
+            is_full = self.means.facts.is_crowded(node, case.key)
+            words = Said(eviction.reason, conditions.crowded_out(node, until, is_full=is_full))
+
+            def make(it: WorkloadObject) -> WorkloadStatus:
+                return _once(served(it, now=now) if has_begun else it.status, eviction, words)
+
+            if await self.means.write(case.key, make):
+                self.means.events.tell(owner.about(), words.reason, words.message, is_warning=True)
 
     async def _cut(self, key: str, left: Admission, failed: tuple[str, ...] = ()) -> bool:
         """Writes what is left of an admission; False: later. What a plan assumes has to be seen first, or it would be
@@ -477,10 +535,8 @@ class Life:
 
     def _end_of(self, pod: PodObject) -> float | None:
         """When a pod that is going counts as gone though nobody says so: after its grace, if its node is not there."""
-        node = self.means.view.nodes.get(pod.spec.node_name)
-        is_ready = node is not None and all(it.status == "True" for it in node.status.conditions if it.type == "Ready")
         leaves = pod.metadata.deletion_timestamp
-        return None if is_ready or leaves is None else time(leaves)
+        return None if self._is_ready(pod) or leaves is None else time(leaves)
 
     # Ending
 
@@ -537,6 +593,13 @@ def is_replica(owner: OwnerReference) -> bool:
 
 def _once(status: WorkloadStatus, eviction: Eviction, words: Said) -> WorkloadStatus:
     return life.evict(status, eviction, words) if holds(status, "Admitted") else status
+
+
+def _can_go_on(said: WorkloadObject, left: Admission) -> bool:
+    """Whether it runs on with what is left to it, or until it is decided what becomes of it."""
+    least = {one.name: one.min_count for one in value_of(said).podsets}
+    is_enough = all(one.count >= least[one.name] for one in left.podsets)
+    return is_enough or holds(said.status, "Running") or said.spec.restart == "Pod"
 
 
 def value_of(said: WorkloadObject) -> Workload:

@@ -111,6 +111,6 @@ class Agenda:
 
     def _penalty(self, key: str, error: Exception) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        if not isinstance(error, ApiError) or error.status != 409:
+        if not isinstance(error, ApiError) or error.status not in (404, 409):  # it is gone, or changed: no fault
             log.warning("%s: %s: %s", key, type(error).__name__, error)
         return self.chance.jitter(min(FIRST_SECONDS * 2 ** min(failures, 10), LONGEST_SECONDS))

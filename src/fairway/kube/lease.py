@@ -47,13 +47,13 @@ class _Lease(msgspec.Struct):
 
 
 class Election:
-    """`is_leader()` is to be asked before every write. `worked_until`: when another was last known to have worked."""
+    """Ask `is_leader()` before every write. `worked_until`: when another last worked; `was_left`: in order."""
 
     def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
         self._renewed = float("-inf")
-        self._works, self.worked_until = False, float("inf")
+        self._works, self.worked_until, self.was_left = False, float("inf"), False
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def is_leader(self) -> bool:
@@ -107,6 +107,7 @@ class Election:
             if not self.acquired.is_set():
                 said = found.metadata.annotations.get(WORKED) or found.spec.acquire_time
                 self.worked_until = time(said) if said else float("inf")
+                self.was_left = found.spec.holder_identity == ""
         self._renewed = began
         self.acquired.set()
 
@@ -118,9 +119,8 @@ class Election:
         return now - self._seen[1] > (found.spec.lease_duration_seconds or self.term)
 
     def _object(self, now: float, found: _Lease) -> dict[str, object]:
-        before = found.spec
+        before, moment = found.spec, micro_time(now)
         ours = before.holder_identity == self.identity
-        moment = micro_time(now)
         spec = _Spec(
             holder_identity=self.identity,
             lease_duration_seconds=round(self.term),

@@ -20,7 +20,7 @@ DEFAULT = "kubectl.kubernetes.io/default-container"
 TEXT, PLACED, HEAD_BYTES = 0, 2, 5
 EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
-    "StartTimeout", "Suspended",
+    "StartTimeout", "RoomTaken", "Suspended",
 ))  # fmt: skip
 ENDINGS = {"Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost"}
 

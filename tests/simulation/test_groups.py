@@ -1,0 +1,63 @@
+"""Groups of bare pods that have a pod too many, or lost one."""
+
+from typing import Any
+
+import pytest
+from simworld import Thing, World, is_true, names, node, pod
+from test_life import play
+
+from fairway.kube import kinds
+from fairway.kube.kinds import Ref, Selection
+
+GROUP = {"fairway.dev/group": "g", "fairway.dev/group-size": "3"}
+WORDS = "group 'g' started with its 3 pods, so this one never starts; delete it, or name another group"
+
+
+async def group(world: World, *indices: int, seconds: float | None = 60, **said: Any) -> None:
+    await world.apply(*(pod(f"g-{index}", cpu="1", seconds=seconds, labels=GROUP, **said) for index in indices))
+
+
+async def get(world: World, index: int) -> Thing:
+    return await world.client.get(Ref(kinds.PODS, f"g-{index}", "default"))
+
+
+def test_a_pod_too_many_of_a_group_is_told_so_and_keeps_the_group_from_nothing() -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await group(world, 0, 1, 2)
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        await group(world, 3)
+        await world.until(lambda: world.is_in("pod-g", "Succeeded"), seconds=90)
+        late, events = await get(world, 3), await world.client.list(Selection(kinds.EVENTS))
+        told = [(it["involvedObject"]["name"], it["type"], it["message"])
+                for it in events if it["reason"] == "GroupFull"]  # fmt: skip
+        said = [it for it in late["status"]["conditions"] if it["type"] == "PodScheduled"]
+        return told, [(it["status"], it["reason"], it["message"]) for it in said], late["spec"].get("nodeName")
+
+    told, said, where = play(story, node("n1"))
+    assert [it[:2] for it in told] == [("g-3", "Warning")] and told[0][2] == WORDS
+    assert said == [("False", "GroupFull", told[0][2])] and where is None
+
+
+@pytest.mark.parametrize("restart", ["Gang", "Pod"])
+def test_a_pod_that_its_user_deletes_comes_back_with_its_group_or_alone(restart: str) -> None:
+    async def story(world: World) -> tuple[Any, ...]:
+        await group(world, 0, 1, 2, seconds=None, annotations={"fairway.dev/restart": restart})
+        await world.until(lambda: world.is_in("pod-g", "Running"))
+        before = {it["metadata"]["uid"] for it in await world.pods()}
+        await group(world, 9)
+        await world.clock.sleep(1)
+        await world.delete(kinds.PODS, "g-1")
+
+        async def is_whole() -> bool:
+            pods = await world.pods(phase="Running")
+            return len(pods) == 3 and is_true(await world.workload("pod-g"), "Running")
+
+        await world.clock.sleep(0.5)
+        await world.until(is_whole, seconds=90)
+        after = {it["metadata"]["uid"] for it in await world.pods()}
+        history = (await world.workload("pod-g"))["status"].get("evictionHistory", ())
+        return len(before & after), [it["reason"] for it in history], names(await world.pods())
+
+    kept, history, found = play(story, node("n1"))
+    assert (kept, history) == ((0, ["PodsLost"]) if restart == "Gang" else (2, []))
+    assert sorted(found) == ["g-0", "g-1", "g-2", "g-9"]
