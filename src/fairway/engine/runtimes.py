@@ -293,8 +293,9 @@ class Learned:
         return max(_mean_over_time(ended), _mean_over_time(self._running[1].get(queue, ())))
 
     def telling(self, queue: str) -> float:
-        """How well its kinds tell how long a workload of a queue runs, 0..1: the root of the correlation ratio of the
-        logarithms of its runtimes with their batch, their name or their number of GPUs, whichever tells most."""
+        """How well its kinds tell how long a workload of a queue runs, 0..1: 1 from where its batch, its name or its
+        number of GPUs, whichever tells most, explains half of the variance of the logarithms of runtimes; below, the
+        cube root of the part of that half that is explained."""
         known, runtimes = self._snapshot.memo.of(Telling), self._snapshot.queues[queue].ledger.runtimes
         if queue not in known or known[queue].runtimes is not runtimes:
             before = known[queue].moments if queue in known else {}
@@ -304,7 +305,7 @@ class Learned:
                 if (known_as := found[id(sketch)][1]).seen >= ENOUGH:
                     sorts[_sort_of(name)].append(known_as)
             most = max((explained(kinds) for sort, kinds in sorts.items() if sort), default=0.0)
-            known[queue] = Told(runtimes, most ** 0.25, found)
+            known[queue] = Told(runtimes, min(1.0, 2 * most) ** (1 / 3), found)
         return known[queue].telling
 
     def knows(self, workload: Workload) -> bool:
