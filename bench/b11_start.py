@@ -69,7 +69,7 @@ async def started(it: Cluster, one: Contestant, rounds: int) -> list[float]:
         name = f"first-{one.scheduler}-{at}"
         await it.make(kinds.PODS, [pod(name, one.scheduler)])
         with running(one, it.plane) as process:
-            await it.until(lambda key=f"default/{name}": bool(it.pods[key].spec.node_name))  # type: ignore[misc]
+            await it.until(lambda key=f"default/{name}": key in it.pods and bool(it.pods[key].spec.node_name))
             found.append(perf_counter() - process.began)
     return found
 
