@@ -248,10 +248,10 @@ def _cli() -> str:
     text = "`fairway` and `kubectl fairway` are the same program. Exit status: 0 done, 1 the answer is no, 2 wrong use."
     codes = (
         "`wait`, `submit --follow`, `shell` and `exec` exit as programs do: with the code of the first that failed.\n"
-        "Codes above 128 stand for a signal: 143 is SIGTERM, as of most jobs that their time limit stopped; 137 is\n"
-        "SIGKILL, of one that outlasted its grace period. It is 1 where a job failed and no program did: a time limit\n"
-        "heeded with exit code 0, a dependency that failed, a deletion; on a Kubernetes cluster also where its pods\n"
-        "are gone. `fairway status` shows the code of each run."
+        "Codes above 128 stand for a signal. 143 is SIGTERM: a time limit stops most jobs so. 137 is SIGKILL: the\n"
+        "program still ran when its grace period was over. The code is 1 where a job failed and none of its programs\n"
+        "did: one ended with 0 at its time limit, a dependency failed, or the job was deleted; on a cluster of\n"
+        "Kubernetes also where the pods are gone. `fairway status` shows the code of each run."
     )
     job = "JOB is the name of a Workload or of its owner. Where two go by it, `workload/NAME` or `job/NAME` says which."
     parts = []

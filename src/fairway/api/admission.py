@@ -21,7 +21,7 @@ from .objects import DEFAULT_SCHEDULER, GATE, GROUP, QUEUE, SCHEDULER, USER, Pod
 from .pods import ALONE, pod_class
 from .quantities import Malformed, duration, duration_text, shown, within
 from .review import Review as Review
-from .review import Said, Thing, at, dicts, is_made, is_of_others, is_part, kind_of, part, queue_of, templates
+from .review import Said, Thing, at, dicts, is_made, is_of_others, is_part, makers, part, queue_of, templates
 from .revision import inherit, is_steered, keep_queue, keep_suspended, marks
 from .types import NOTIFY, NodePoolObject, QueueObject, ReservationObject, WorkloadObject
 from .workloads import Reading
@@ -284,8 +284,7 @@ def _keep_user(template: Thing, owner: Thing, review: Review) -> None:
 def _pod(review: Review) -> None:
     """A pod of an admitted owner only has its scheduler, and its user where no controller made it; any other waits at a
     gate, but those of DaemonSets."""
-    new, refs = review.new, part(review.new, "metadata").get("ownerReferences")
-    kinds = {kind_of(one) for one in dicts(refs) if one.get("controller")}
+    new, kinds = review.new, makers(review.new)
     whole = owners.owner_of(decode({"metadata": cleaned(part(new, "metadata"))}, PodObject).metadata)
     is_of_kubernetes = review.user.startswith(CONTROLLERS)
     if kinds == {("apps", "DaemonSet")} and is_of_kubernetes:

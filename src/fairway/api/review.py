@@ -41,13 +41,18 @@ def queue_of(review: Review, said: Said | None) -> str:
 
 def is_part(new: Thing) -> bool:
     """Whether something that is queued as a whole made it: it is admitted with that."""
-    refs = dicts(part(new, "metadata").get("ownerReferences"))
-    return any(one.get("controller") and kind_of(one) in owners.OWNERS for one in refs)
+    return not makers(new).isdisjoint(owners.OWNERS)
 
 
 def is_made(new: Thing) -> bool:
     """Whether another object controls it."""
-    return any(one.get("controller") for one in dicts(part(new, "metadata").get("ownerReferences")))
+    return bool(makers(new))
+
+
+def makers(new: Said) -> set[tuple[str, str]]:
+    """Groups and kinds of the objects that control it."""
+    refs = dicts(part(new, "metadata").get("ownerReferences"))
+    return {kind_of(one) for one in refs if one.get("controller")}
 
 
 def is_of_others(owner: Thing) -> bool:

@@ -40,12 +40,13 @@ def keep_queue(review: Review) -> list[str]:
 def _runs(said: Said, kind: tuple[str, str]) -> bool:
     """Whether it may hold room, as far as it tells itself."""
     found = owners.OWNERS.get(kind)
-    if found is None or found.switch is None or _is_off(said, found.switch):
+    if found is None or found.switch is None or is_off(said, found.switch):
         return False
     return decode(cleaned(said), found.form).outcome() is None
 
 
-def _is_off(said: Said, switch: owners.Switch) -> bool:
+def is_off(said: Said, switch: owners.Switch) -> bool:
+    """Whether an owner's own field stops it."""
     return part(said, *switch.path[:-1]).get(switch.path[-1]) == switch.off
 
 
@@ -91,17 +92,17 @@ def keep_suspended(review: Review) -> list[str]:
     found, queue = owners.OWNERS.get(kind), queue_of(review, old)
     if old is None or not queue or not found or not found.switch or review.is_trusted or is_part(new):
         return []
-    was_off, is_off = _is_off(old, found.switch), _is_off(new, found.switch)
-    if was_off == is_off or is_of_others(new):
+    was_off, now_off = is_off(old, found.switch), is_off(new, found.switch)
+    if was_off == now_off or is_of_others(new):
         return []
     *path, last = found.switch.path
     applied = [part(one, "metadata", "annotations").get(APPLIED) for one in (old, new)]
-    if is_off and applied[0] == applied[1] and _is_off(_read_json(applied[1]), found.switch):
+    if now_off and applied[0] == applied[1] and is_off(_read_json(applied[1]), found.switch):
         at(new, path)[last] = found.switch.on
         return [f"{'.'.join(found.switch.path)}: Fairway sets it; `fairway suspend` stops what runs"]
-    at(new, ("metadata", "annotations"))[objects.ACTIVE] = str(not is_off).lower()
+    at(new, ("metadata", "annotations"))[objects.ACTIVE] = str(not now_off).lower()
     at(new, path)[last] = found.switch.off
-    return [] if is_off else [f"it starts when its turn comes in queue {queue}; `fairway why` says when"]
+    return [] if now_off else [f"it starts when its turn comes in queue {queue}; `fairway why` says when"]
 
 
 def _read_json(text: object) -> Said:

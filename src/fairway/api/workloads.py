@@ -24,7 +24,9 @@ from .pods import ALONE, GENERATED, NO_AFFINITY, Surroundings, check_fraction, p
 from .quantities import Malformed, shown, time_text, within
 from .queues import moment, positive, seconds
 
-BACK_OFF, LONGEST_BACK_OFF = {"StartTimeout": 60.0, "RoomTaken": 10.0}, 3600.0
+ROOM_TAKEN = "RoomTaken"  # by another scheduler: why a workload is evicted that no decision evicts
+BACK_OFF: Mapping[str, float] = {engine.Cause.START_TIMEOUT: 60.0, ROOM_TAKEN: 10.0}
+LONGEST_BACK_OFF = 3600.0
 KEPT_EVICTIONS = 10
 MOST_RECENT = 1_000
 

@@ -6,15 +6,15 @@ ordered StatefulSet waits for it. What keeps its template is named, with what he
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 
 from fairway.api.decode import cleaned, decode
 from fairway.api.objects import QUEUE, USER
 from fairway.api.owners import GATED, OWNERS, Switch
 from fairway.api.quantities import Malformed
-from fairway.api.review import is_made, kind_of
-from fairway.api.revision import given_back, is_steered
+from fairway.api.review import is_made, makers
+from fairway.api.revision import given_back, is_off, is_steered
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -49,10 +49,10 @@ async def hand_back(client: Client) -> list[str]:
         found = [it for it in await everything(client, kind) if not _is_over(key, it) and not _follows(key, it)]
         lines += await _of_kind(client, key, kind, found)
     waiting = [it for it in await everything(client, kinds.PODS) if not it["spec"].get("nodeName") and is_steered(it)]
-    remade = [it for it in waiting if _makers(it) & GATED]
+    remade = [it for it in waiting if makers(it) & GATED]
     await each(remade, lambda pod: _delete(client, pod))
     lines += [f"{len(remade)} pods that waited: deleted, and made anew by their controllers"] if remade else []
-    bare = [it for it in waiting if not _makers(it) & (GATED | OWNERS.keys())]
+    bare = [it for it in waiting if not makers(it) & (GATED | OWNERS.keys())]
     return lines + _told(bare, "pods wait for a scheduler or at a gate", "make them anew")
 
 
@@ -109,16 +109,9 @@ def _follows(key: Key, one: Thing) -> bool:
 
 
 def _is_held(one: Thing, switch: Switch) -> bool:
-    meta, said = one["metadata"], one
-    for step in switch.path[:-1]:
-        said = said.get(step) or {}
+    meta = one["metadata"]
     is_ours = QUEUE in meta.get("labels", {}) or USER in meta.get("annotations", {})
-    return is_ours and not is_made(one) and said.get(switch.path[-1]) == switch.off
-
-
-def _makers(pod: Thing) -> set[Key]:
-    refs: list[Mapping[str, object]] = pod["metadata"].get("ownerReferences") or []
-    return {kind_of(one) for one in refs if one.get("controller")}
+    return is_ours and not is_made(one) and is_off(one, switch)
 
 
 def _told(found: list[Thing], what: str, then: str) -> list[str]:

@@ -104,8 +104,8 @@ async def shell(
     """A terminal in the place of a workload: fairway shell JOB, or of a new one: fairway shell --gpus 1
 
     A new one waits in its queue like any other, and says why; Ctrl-C cancels it until it has started. It ends with the
-    last program that was started in it. Exits with the exit code of the shell, or of COMMAND. A new one that COMMAND
-    failed in has failed, with that code; one of a shell has finished."""
+    last program that was started in it. Exits with the exit code of the shell, or of COMMAND. A new one counts as
+    failed, with that code, if COMMAND failed; as finished, if it ran a shell."""
     words = ("sh", "-c", ENTER, "shell" if job else NEW, *command)
     entry = Entry(words, container, is_terminal=sys.stdin.isatty())
     if job:

@@ -131,10 +131,7 @@ def _decided(case: "Case") -> Thing:
 
 def _wait(case: "Case") -> "Wait | None":
     """The verdict, with a start in whole minutes, as the controller writes it; None where it does not wait."""
-    from fairway.engine import Wait, decide, snapshot_of
-
-    verdicts = decide(snapshot_of(case.world), case.policy).verdicts
-    wait = next((it for it in verdicts if isinstance(it, Wait) and it.workload == case.key), None)
+    wait = case.wait
     return wait and replace(wait, starts_at=wait.starts_at and ceil(wait.starts_at / 60) * 60.0)
 
 

@@ -11,10 +11,9 @@ import logging
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from fairway.engine import Node, Taint
+from fairway.engine import NOT_READY, Node
 
 TOGETHER_SECONDS, RETURN_SECONDS = 2.0, 15.0
-NOT_READY = Taint("node.kubernetes.io/not-ready")
 log = logging.getLogger(__name__)
 
 

@@ -44,6 +44,7 @@ from fairway.api.quantities import Malformed, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import (
+    ROOM_TAKEN,
     Reading,
     admission,
     back_off,
@@ -92,7 +93,6 @@ from .status import Said, holds, since
 SETTLE_SECONDS = 1.0  # a pod that went may be the first sign that its whole owner goes
 GATHER_SECONDS = 0.1  # pods of a gang are often lost together
 INCOMPLETE_SECONDS = 10.0  # the pods of a group are made one after the other
-ROOM_TAKEN = "RoomTaken"  # by another scheduler: why a workload is evicted that no decision evicts
 GATHER_OTHERS = 3.0  # and bound together by another scheduler; times of creation are in whole seconds
 
 

@@ -9,6 +9,7 @@ from .draft import Draft as Draft
 from .explain import could_hold as could_hold
 from .explain import most_between as most_between
 from .labels import NAME as NAME
+from .labels import NOT_READY as NOT_READY
 from .labels import clash as clash
 from .labels import holds as holds
 from .labels import implied as implied

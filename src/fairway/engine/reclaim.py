@@ -170,8 +170,7 @@ def _fill_back(search: Search) -> None:
 
 
 def spares(search: Search, candidate: Candidate, *, stays: bool) -> bool:
-    """Give one victim back, if the change is right without it and the workload `stays`, or has another place; else it
-    is taken as before."""
+    """Give a victim back, if all is right without it and the workload `stays` or finds another place; whether so."""
     candidate.give_back(search.cycle)
     is_fair_still = search.candidates.rule.cause is Cause.CONSOLIDATED or is_fair(search)
     is_right = is_fair_still and keeps_limits(search.workload, search.candidates.pool, search.cycle)

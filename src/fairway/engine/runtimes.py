@@ -302,8 +302,8 @@ class Learned:
             found = {id(one): before.get(id(one)) or (one, moments(one)) for _, one in runtimes}
             sorts = defaultdict[str, list[Moments]](list)
             for (_, name), sketch in runtimes:
-                if (known_as := found[id(sketch)][1]).seen >= ENOUGH:
-                    sorts[_sort_of(name)].append(known_as)
+                if (kind := found[id(sketch)][1]).seen >= ENOUGH:
+                    sorts[_sort_of(name)].append(kind)
             most = max((explained(kinds) for sort, kinds in sorts.items() if sort), default=0.0)
             known[queue] = Told(runtimes, min(1.0, 2 * most) ** (1 / 3), found)
         return known[queue].telling

@@ -19,7 +19,7 @@ from .candidates import FREE, Candidate, CandidateSet, Offer, Prices
 from .draft import Room
 from .eligibility import over_limit
 from .eviction_rules import full_bucket
-from .feasibility import Request, Shape, feasible
+from .feasibility import Request, Shape
 from .model import PodClass, Running, Workload
 from .moves import Spoken, movable, reserve_idle, speak_for
 from .place import cache_of
@@ -118,11 +118,11 @@ class Search:
 
     def may_suffice(self) -> bool:
         """Whether room would be enough with all that the rule reaches gone; a bound, cheap and on the safe side."""
-        snapshot, pool = self.cycle.snapshot, self.candidates.pool
+        cache, pool = cache_of(self._ahead), self.candidates.pool
         free = np.maximum(self._ahead.free, 0) + self.candidates.most
         for podset, count in zip(self.workload.podsets, self.cycle.least(self.workload)):
-            request = cache_of(self._ahead).shape(podset.pod, pool).request
-            mask = feasible(snapshot, podset.pod, pool)
+            shape = cache.shape(podset.pod, pool)
+            request, mask = shape.request, cache.mask(shape)
             fit = [free[column, mask] // amount for column, amount in zip(request.columns, request.amounts)]
             if not request.is_known or (fit and int(np.min(fit, axis=0).sum()) < count):
                 return False

@@ -4,6 +4,7 @@ anything is done about it.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from math import inf
 
@@ -44,9 +45,9 @@ def explained(world: World, plan: Plan, policy: Policy) -> Plan:
     return replace(plan, verdicts=tuple(found.get(it.workload, it) for it in plan.verdicts))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
-    """Which workload, in which world, by which policy."""
+    """Which workload, in which world, by which policy. What is decided as it is, is decided once."""
 
     world: World
     policy: Policy
@@ -60,15 +61,28 @@ class Case:
     def queues(self) -> dict[str, str]:
         return {key: one.queue for key, one in workloads_of(self.world).items()}
 
+    @cached_property
+    def tries(self) -> WhatIf:
+        return WhatIf(self.world, self.policy)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return self.tries.plan()
+
+    @property
+    def wait(self) -> Wait | None:
+        """Its verdict, if it waits."""
+        waits = (it for it in self.plan.verdicts if isinstance(it, Wait))
+        return next((it for it in waits if it.workload == self.key), None)
+
     def answer(self) -> Entry:
         """How it would be decided now, what that would stop, and what would come of a wait. `forecast`: null where no
         start is in sight."""
-        tries = WhatIf(self.world, self.policy)
-        ours, queues, verdicts = self.ours, self.queues, tries.plan().verdicts
+        ours, queues, verdicts = self.ours, self.queues, self.plan.verdicts
         verdict = next(one for one in verdicts if one.workload == self.key)
         told: Entry = {}
         if isinstance(verdict, Wait):
-            verdict = replace(verdict, facts=tries.facts(verdict))
+            verdict = replace(verdict, facts=self.tries.facts(verdict))
             sooner = None if would_start(verdict.facts) else self.sooner()
             told = {"forecast": self.foretold(), "sooner": sooner}
         for name, kind in (("wouldEvict", Evict), ("wouldShrink", Resize)):
@@ -78,11 +92,9 @@ class Case:
 
     def helps(self) -> tuple[list[str], Entry | None]:
         """What would let it start now, a clause each; else where it would start sooner."""
-        tries = WhatIf(self.world, self.policy)
-        wait = next((it for it in tries.plan().verdicts if isinstance(it, Wait) and it.workload == self.key), None)
-        if wait is None:
+        if (wait := self.wait) is None:
             return [], None
-        facts = tries.facts(wait)
+        facts = self.tries.facts(wait)
         in_its_way = [] if wait.facts.blocking else holders(facts, self.ours, self.queues)
         if wait.reason in LACKS_ROOM and not (in_its_way or wait.facts.blocking):
             in_its_way = self._in_use(facts)
