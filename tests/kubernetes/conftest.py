@@ -5,8 +5,10 @@ from plane import Plane, control_plane, missing
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """With the controllers of Kubernetes that a module names in CONTROLLERS, too."""
     if why := missing():
         pytest.skip(why)
-    with control_plane(tmp_path_factory.mktemp("plane")) as found:
+    more = getattr(request.module, "CONTROLLERS", ())
+    with control_plane(tmp_path_factory.mktemp("plane"), more=more) as found:
         yield found

@@ -50,7 +50,7 @@ AUDIT = {
 CONTROLLERS = (
     "job-controller", "replicaset-controller", "deployment-controller", "garbage-collector-controller",
     "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
-    "statefulset-controller", "persistentvolume-binder-controller", "ephemeral-volume-controller",
+    "persistentvolume-binder-controller", "ephemeral-volume-controller",
 )  # fmt: skip
 
 
@@ -109,9 +109,9 @@ def _start(stack: ExitStack, plane: Plane, command: Sequence[str]) -> None:
 
 
 @contextmanager
-def control_plane(folder: Path, *, is_bare: bool = False) -> Iterator[Plane]:
+def control_plane(folder: Path, *, is_bare: bool = False, more: Sequence[str] = ()) -> Iterator[Plane]:
     """With the definitions of Fairway's kinds, its namespace, and a user that may do what an ordinary one may; bare:
-    with nothing of it."""
+    with nothing of it. `more`: controllers beside the usual ones."""
     plane = Plane(folder, Path(os.environ["KUBEBUILDER_ASSETS"]))
     client, peer, secure = free_ports(3)
     etcd, key = f"http://127.0.0.1:{client}", folder / "accounts.key"
@@ -138,7 +138,7 @@ def control_plane(folder: Path, *, is_bare: bool = False) -> Iterator[Plane]:
         _start(stack, plane, [
             "kube-controller-manager", "--kubeconfig", str(plane.kubeconfig("manager")), "--leader-elect=false",
             "--secure-port=0", "--use-service-account-credentials", "--service-account-private-key-file", str(key),
-            "--controllers", ",".join(CONTROLLERS)])
+            "--controllers", ",".join((*CONTROLLERS, *more))])
         if not is_bare:
             asyncio.run(_prepare(plane))
         yield plane

@@ -10,7 +10,7 @@ from fairway.kube import kinds
 from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
-SPACE = "left"
+SPACE, CONTROLLERS = "left", ("statefulset-controller",)
 
 
 async def test_nothing_that_fairway_held_hangs_when_it_is_gone(plane: Plane) -> None:
