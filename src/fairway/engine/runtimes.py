@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from heapq import nsmallest
-from math import ceil, exp, log, log2
+from math import ceil, exp, log, log2, sqrt
 from statistics import median
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ GROWTH = log(1.1)
 ENOUGH = 4.8  # what five seen count for
 KEEP, FAINT = 0.98, 0.01  # what a runtime seen counts for after one more, and what counts for nothing
 HOUR = 3_600.0
+CHANCE = 2.0  # standard deviations by which kinds may differ though they tell nothing
 MOST, MOST_BATCHES = 200, 100  # sketches a queue keeps: as many as its status has room for
 
 BATCH, SIZE = " @", " x"
@@ -225,15 +226,17 @@ def moments(sketch: Sketch) -> Moments:
 
 
 def explained(kinds: Sequence[Moments]) -> float:
-    """The part of the variance that kinds explain, 0..1: R², adjusted for their number (Ezekiel, 1930)."""
+    """The part of the variance that kinds explain beyond chance, 0..1: R², adjusted for their number (Ezekiel, 1930),
+    less CHANCE times the deviation that it has where kinds mean nothing (R² is then of a beta distribution)."""
     seen = sum(one.seen for one in kinds)
-    free = seen - len(kinds)
-    if len(kinds) < 2 or free < 1:
+    free, more = seen - len(kinds), len(kinds) - 1
+    if more < 1 or free < 1:
         return 0.0
     mean = sum(one.seen * one.mean for one in kinds) / seen
     within = sum(one.seen * one.square for one in kinds)
     whole = within + sum(one.seen * (one.mean - mean) ** 2 for one in kinds)
-    return max(0.0, 1 - (within / free) / (whole / (seen - 1))) if whole else 0.0
+    by_chance = CHANCE * sqrt(2 * more / (free * (seen + 1)))
+    return max(0.0, 1 - (within / free) / (whole / (seen - 1)) - by_chance) if whole else 0.0
 
 
 class Told(NamedTuple):
