@@ -3,7 +3,7 @@
 import pytest
 from builders import NOW, job, meets, node, plan_of, queue, runs, snapshot_of, table, verdicts, world
 
-from fairway.engine import Policy, decide
+from fairway.engine import Policy, decide, groups
 from fairway.engine.model import GPU, Ended, Eviction, Ledger, Pool, Reservation, Sketch
 from fairway.engine.plan import Admit, Keep, Reason
 from fairway.engine.state import state_of
@@ -23,6 +23,10 @@ def until(hours: float, name: str = "r", gpus: float = 2, *, at: str = "n", **fi
 
 
 LEARNED = Ledger(runtimes=((("", "train"), Sketch(tuple((HOUR * at, 1.0) for at in range(1, 21)))),))
+SEEN = job("train-1", gpus=2), job("w", gpus=8)
+KNOWN = Ledger(runtimes=tuple({name: Sketch(tuple((HOUR * at, 1.0) for at in range(1, 21))) for one in SEEN
+                               for name in groups(one)}.items()))  # fmt: skip
+"""A queue that goes by need has a patience of about 13 hours then."""
 TAKEN = (Eviction(NOW - 1200, "HoldTaken", beneficiary="ns/v"),)
 
 LIMITS = table(
@@ -115,6 +119,37 @@ HOLDS = table(
      [node("n", 4), Pool("default", hold_depth=0), queue("q", 9), until(1), job("w", gpus=4, priority=1), fixed("x")],
      {"w": "NoRoom", "x": "n"}),
 )
+
+
+def gang(hours: float):
+    """It needs both nodes, and has waited so long."""
+    return job("w", gpus=4, count=2, priority=1, submitted=NOW - hours * HOUR)
+
+
+def trains(at: str = "n"):
+    return runs(job("train-7", gpus=2, priority=9), at, since=NOW - HOUR)
+
+
+X, TWO = fixed("x", submitted=NOW, time_limit=30 * HOUR), [node("n", 4), node("m", 4), queue("q", 20, ledger=KNOWN)]
+GANGS = table(
+    ("room is kept for a gang that no node could hold once it has waited for its line's patience",
+     [*TWO, trains(), gang(30), X], {"w": "NoRoom", "x": "HeldFor"}),
+    ("before that what was learned keeps none for it", [*TWO, trains(), gang(2), X],
+     {"w": "NoRoom", "x": "n"}),
+    ("enforced limits do at once", [*TWO, until(3), gang(2), X], {"w": "NoRoom", "x": "HeldFor"}),
+    ("but all that it waits for must have one", [*TWO, until(3), trains("m"), gang(2), X],
+     {"w": "NoRoom", "x": "m"}),
+    ("one that a node can hold need not wait", [*TWO[1:], trains("m"), job("w", gpus=4, priority=1), X],
+     {"w": "NoRoom", "x": "HeldFor"}),
+    ("nor one that has waited as long as its queue lets any wait",
+     [*TWO[:2], queue("q", 20, ledger=KNOWN, max_wait=HOUR), trains(), gang(2), X],
+     {"w": "NoRoom", "x": "HeldFor"}),
+)  # fmt: skip
+
+
+@GANGS
+def test_holds_of_gangs_by_learned_runtimes(things, expected) -> None:
+    meets(things, expected)
 
 
 @HOLDS

@@ -15,7 +15,7 @@ from .eviction_rules import full_bucket, over_share, rules_for
 from .explain import explain, may_fit
 from .model import CPU, GPU, Workload
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
-from .queueing import is_aged
+from .queueing import is_aged, is_early
 from .quota import Account, Demand
 
 
@@ -56,7 +56,8 @@ def _is_owed(accounts: tuple[Account, ...], asked: Demand) -> bool:
 
 
 def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
-    """Reserve capacity for the first `holdDepth` blocked workloads of a pool, and for any past `maxWait`."""
+    """Reserve capacity for the first `holdDepth` blocked workloads of a pool, and for any past `maxWait`; for an early
+    gang only where enforced limits say when it fits."""
     workload = attempt.workload
     pools = [pool for pool in attempt.pools if cycle.holds[pool] or is_aged(workload, cycle.tree)]
     if not pools or attempt.is_shut or not cycle.tries:
@@ -65,7 +66,7 @@ def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
     if not (pools := [pool for pool in pools if may_fit(cycle.draft, ask, pool)]):
         return None
     cycle.tries -= 1
-    window = cycle.timeline.hold(workload, ask, pools)
+    window = cycle.timeline.hold(ask, pools, by_limit=is_early(workload, cycle.tree))
     if window is None or window.admission is None:
         return None
     cycle.holds[window.admission.pool] -= 1

@@ -143,6 +143,15 @@ def overdue(line: Sequence[Workload], kin: Sequence[Kin], tree: QueueTree) -> Wo
     return next((one for one in old if tree.learned.runtime_group(one).gpus > most), None)
 
 
+def is_early(workload: Workload, tree: QueueTree) -> bool:
+    """It asks for more GPUs than any node has, and has not waited its line's patience. Nodes that come free for it one
+    by one stand idle, the longer the more what was learned of the work on the others is wrong."""
+    patience = tree.patience.get(workload.queue)
+    if patience is None or tree.snapshot.now - workload.submitted >= patience or is_aged(workload, tree):
+        return False
+    return tree.learned.runtime_group(workload).gpus > largest_node(tree.snapshot) / DEVICE
+
+
 def level(amount: float) -> int:
     """In powers of two, 0 below one."""
     return int(log2(amount)) + 1 if amount >= 1 else 0

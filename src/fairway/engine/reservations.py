@@ -106,13 +106,14 @@ class Timeline:
         for one in sorted(draft.snapshot.reservations, key=lambda one: (not one.nodes, one.start, one.name)):
             self._reserve(one)
 
-    def end(self, workload: Workload, begins: float | None = None) -> float:
-        """When it will be gone if it began then (default: now); infinity where nothing is known."""
+    def end(self, workload: Workload, begins: float | None = None, *, by_limit: bool = False) -> float:
+        """When it will be gone if it began then (default: now); infinity where nothing is known. `by_limit`: what was
+        learned is not asked."""
         now = self.draft.snapshot.now
         begins = now if begins is None else begins
         if (limit := self._limit(workload)) is not None:
             return begins + limit
-        lasts = self.draft.tree.learned.quantile(workload, CERTAIN, max(0.0, now - begins))
+        lasts = None if by_limit else self.draft.tree.learned.quantile(workload, CERTAIN, max(0.0, now - begins))
         return inf if lasts is None else begins + lasts
 
     # What may not be used
@@ -254,9 +255,11 @@ class Timeline:
 
     # Holds
 
-    def hold(self, workload: Workload, ask: Ask, pools: Iterable[str]) -> Window | None:
-        """The earliest moment at which it fits, and where; from then on that room is kept. None where none is known."""
-        found = [window for pool in pools if (window := self._earliest(workload, ask, pool)) is not None]
+    def hold(self, ask: Ask, pools: Iterable[str], *, by_limit: bool = False) -> Window | None:
+        """The earliest moment at which it fits, and where; from then on that room is kept. None where none is known.
+        `by_limit`: by enforced limits of what goes before alone."""
+        workload, moments = ask.workload, self._moments(ask.workload.key, by_limit=by_limit)
+        found = [window for pool in pools if (window := self._earliest(ask, pool, moments)) is not None]
         if not found:
             return None
         window = min(found, key=lambda one: one.since)
@@ -266,26 +269,26 @@ class Timeline:
         self.windows.append(window)
         return window
 
-    def _moments(self, owner: str) -> list[tuple[float, str]]:
+    def _moments(self, owner: str, *, by_limit: bool) -> list[tuple[float, str]]:
         """When running and starting workloads will be gone, as far as known, and ("") when windows end; earliest first.
         What backfilled into the hold of `owner` is gone once `owner` takes it back."""
         now = self.draft.snapshot.now
-        ends = [(self._gone(one, owner), key) for key, one in self.draft.running.items()]
-        ends += [(self.end(workload), key) for key, (workload, _) in self.draft.started.items()]
+        ends = [(self._gone(one, owner, by_limit=by_limit), key) for key, one in self.draft.running.items()]
+        ends += [(self.end(workload, by_limit=by_limit), key) for key, (workload, _) in self.draft.started.items()]
         ends += [(window.until, "") for window in self.windows]
         return sorted((max(end, now), key) for end, key in ends if end < inf)
 
-    def _gone(self, one: Running, owner: str = "") -> float:
+    def _gone(self, one: Running, owner: str = "", *, by_limit: bool = False) -> float:
         if one.is_leaving:
             return (one.leaving_since or self.draft.snapshot.now) + one.workload.grace
         if owner and one.backfilled_for == owner and one.workload.preemptible:
             return self.draft.snapshot.now + one.workload.grace
-        return self.end(one.workload, one.admitted_at)
+        return self.end(one.workload, one.admitted_at, by_limit=by_limit)
 
-    def _earliest(self, workload: Workload, ask: Ask, pool: str) -> Window | None:
+    def _earliest(self, ask: Ask, pool: str, moments: list[tuple[float, str]]) -> Window | None:
         """Let workloads go whose end is known, earliest first: at once as many as it takes for nodes to have the room,
         then moment by moment until it fits, beside the windows that it would meet from then on."""
-        draft, moments = self.draft, self._moments(workload.key)
+        draft = self.draft
         if (at := self._enough(ask, pool, moments)) == len(moments):
             return None
         with draft.trial():
@@ -295,7 +298,7 @@ class Timeline:
                     self._let_go(key, since, lefts)
                 is_last = row + 1 == len(moments) or moments[row + 1][0] > since
                 if row >= at and is_last and (placed := self._place(ask, pool, since, lefts)) is not None:
-                    return self._window(workload, Admission(pool, placed), since)
+                    return self._window(ask.workload, Admission(pool, placed), since)
         return None
 
     def _place(self, ask: Ask, pool: str, begins: float, lefts: Mapping[Window, Rooms]) -> Placements | None:
