@@ -18,7 +18,15 @@ from msgspec import structs
 
 from fairway import LEASE
 from fairway.api.alone import is_alone
-from fairway.api.objects import FINALIZER, NamespaceObject, Object, PodObject, PriorityClassObject
+from fairway.api.objects import (
+    FINALIZER,
+    WENT_DOWN,
+    NamespaceObject,
+    NodeObject,
+    Object,
+    PodObject,
+    PriorityClassObject,
+)
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import UsageMonthObject, WorkloadObject
@@ -55,6 +63,7 @@ from .scheduler import Scheduler
 from .status import Said, finish, holds, is_over, since
 from .view import View
 from .webhook import Address, Door
+from .workloads import begun_again
 
 RECORDINGS = 20
 LATE_SECONDS = 10.0  # a line that is this late may be lost in a crash
@@ -197,6 +206,10 @@ class Control:
             if is_default(old) != is_default(new):  # what a bare pod stands for has the name of its class
                 for key in self._cases.pods_of.keys() - self._view.stored.keys():
                     self._stands(key)
+        elif isinstance(new, NodeObject):
+            was = old.metadata.annotations.get(WENT_DOWN) if old else None
+            for key in list(self._view.workloads) if new.metadata.annotations.get(WENT_DOWN) != was else ():
+                self._stands(key)
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
@@ -213,6 +226,7 @@ class Control:
         """Keeps what a workload is now, and tells those that need to know."""
         means, known = self._means, self._view.workloads
         old, new = known.get(key), self._cases.workload(key)
+        new = new and begun_again(new, self._view.nodes)
         if old == new:
             return
         if new is None:
