@@ -256,15 +256,17 @@ def _await_end(attempt: Attempt, at_most: float | None = None) -> bool:
 
 def sweep(place: Path) -> None:
     """Kills what a lost attempt left running: every process that carries its mark, and what an engine has of it;
-    returns when they are gone."""
+    returns when they have ended."""
     with suppress(FileNotFoundError):
         spec = marshal.loads((place / "spec").read_bytes())
         if remove := spec.get("remove"):
             subprocess.run(remove, env=spec["env"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    found = []
+    files = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, ProcessLookupError):
             if process.environ().get(MARK) == str(place):
+                files.append(os.pidfd_open(process.pid))
                 process.kill()
-                found.append(process)
-    psutil.wait_procs(found, SWEEP_SECONDS)
+    for file in files:  # readable from its end on, whether anybody has reaped it or not
+        select.select([file], [], [], SWEEP_SECONDS)
+        os.close(file)
