@@ -49,7 +49,7 @@ from .cases import Cases, group_kind, key_of_owner
 from .facts import Facts
 from .forecast import Forecasts
 from .front import Front
-from .happening import Happening, failed_at, happened, happened_since, pod_failed
+from .happening import Happening, failed_at, happened, happened_since, late, pod_failed
 from .idle import Idle
 from .journal import Journal
 from .means import Means
@@ -153,16 +153,16 @@ class Control:
     def _catch_up(self) -> None:
         """Logs that this controller leads now, and what happened since the last one did."""
         self._leads, workloads = True, list(self._view.workloads.values())
-        until, late = self._means.election.worked_until, 0.0 if self._means.election.was_left else LATE_SECONDS
-        moment = time_text(int(until - late)) if until < inf else ""
+        until, lag = self._means.election.worked_until, 0.0 if self._means.election.was_left else LATE_SECONDS
+        began = float(int(until - lag)) if until < inf else inf
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
-        facts = {"since": moment, "running": running, "workloads": len(workloads)}
+        facts = {"since": time_text(began) if began < inf else "", "running": running, "workloads": len(workloads)}
         self._means.journal.note(Happening("leading", "", facts))
-        for seen in workloads if moment else ():
-            self._log(happened_since(seen, moment))
-        for pod in self._view.pods.values() if moment else ():
-            if failed_at(pod) >= moment and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
-                self._log(pod_failed(None, pod, key))
+        for seen in workloads if began < inf else ():
+            self._log(happened_since(seen, began))
+        for pod in self._view.pods.values():
+            if (at := failed_at(pod)) >= began and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
+                self._log(late(one, at) for one in pod_failed(None, pod, key))
 
     async def _guard(self) -> None:
         """Ends this life when the lease is lost."""
