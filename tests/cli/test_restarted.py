@@ -1,6 +1,7 @@
 """The server is restarted under commands that go on as long as a job does: nothing is lost, and nothing said twice."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,31 @@ def test_what_waits_or_watches_goes_on_over_a_crash_of_the_server(machine: Machi
     watches.prints("finished")
     watches.process.send_signal(signal.SIGINT)
     assert watches.ends()[0] == 130
+
+
+def test_what_follows_or_waits_goes_on_over_a_restore_from_a_backup(machine: Machine, start: Start) -> None:
+    machine.run("submit", "--name", "long", "--", "sh", "-c", COUNTS)
+    machine.until("long", "Running")
+    data, backup = machine.folder / "fairway", machine.folder / "backup"
+    machine.run("down", "--keep-pods")
+    shutil.copytree(data, backup, ignore=shutil.ignore_patterns("pods"))
+    machine.run(*UP)
+    follows, waits = start("logs", "-f", "long"), start("wait", "long")
+    follows.prints("line 9\n")
+    waits.watches()
+    for number in range(3):
+        machine.run("submit", "--name", f"later-{number}", "--", "true")
+    machine.run("down")
+    data.rename(machine.folder / "before")
+    backup.rename(data)
+    machine.run(*UP)
+    deadline = time.monotonic() + 60
+    while follows.out.read_text().count("line 0\n") < 2:
+        assert time.monotonic() < deadline, "the log does not go on"
+        time.sleep(0.05)
+    (machine.folder / "stop").touch()
+    (code, _, said), (other, *_) = follows.ends(), waits.ends()
+    assert code in (0, 7) and other == 7 and "Traceback" not in said and "resource version" not in said
 
 
 def test_ctrl_c_ends_a_command_that_waits_for_the_server(machine: Machine, start: Start) -> None:

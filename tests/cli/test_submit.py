@@ -1,5 +1,6 @@
 """`fairway submit`: what it makes, what it tells, and what it finds wrong, on a real cluster of this machine."""
 
+import asyncio
 import base64
 import json
 import os
@@ -16,6 +17,12 @@ import pytest
 from fairway.cli import variables
 from fairway.cli.job import deadline
 from fairway.cli.main import Problem
+from fairway.cli.submit import Draft, answered
+from fairway.clock import Clock
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.config import Config
+from fairway.kube.plain import plain_transport
 
 from .test_commands import Machine
 
@@ -388,3 +395,24 @@ def test_the_folder_a_program_runs_in_can_be_chosen(machine: Machine) -> None:
     assert machine.run("submit", "--chdir", "below", "--follow", "--", "sh", "-c", "basename $PWD").startswith(
         "below\n"
     )
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_a_lost_answer_leaves_open_whether_it_was_submitted(takes: bool) -> None:
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(cut, "127.0.0.1", 0)
+    where = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    if not takes:
+        server.close()
+        await server.wait_closed()
+    draft = Draft({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "long", "namespace": "default"}})
+    with pytest.raises(Problem if takes else ConnectionError) as caught:
+        async with plain_transport(Config(where), Clock()) as transport:
+            with answered(draft):
+                await Client(transport, Clock()).create(kinds.JOBS, draft.thing)
+    server.close()
+    open_ = "no answer came: long may have been submitted; `fairway ls --all` says whether it was"
+    assert (str(caught.value) == open_) == takes

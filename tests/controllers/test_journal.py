@@ -20,6 +20,7 @@ from fairway.api.objects import (
     PodStatus,
     Terminated,
 )
+from fairway.api.quantities import time, time_text
 from fairway.api.types import (
     AdmissionStatus,
     EvictionRecord,
@@ -29,9 +30,10 @@ from fairway.api.types import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from fairway.clock import Clock
+from fairway.clock import Clock, VirtualClock
 from fairway.controllers.happening import Happening, failed_at, happened, happened_since, pod_failed
 from fairway.controllers.journal import MOST_LINES, Journal, Lines, line
+from fairway.controllers.status import since
 
 PLACED = AdmissionStatus("h100", (PodSetNodes("main", (NodePods("n1", 2), NodePods("n2", 2))),))
 
@@ -81,16 +83,33 @@ def test_what_happened_while_no_controller_led_is_read_off_the_object() -> None:
     moved = replace(again, status=replace(again.status, eviction_history=history))
     at = "2026-11-21T12:00:00Z"
     assert over and again and waiting
-    told = {name: [one.event for one in happened_since(seen, at)] for name, seen in
+    told = {name: [one.event for one in happened_since(seen, time(at))] for name, seen in
             (("over", over), ("again", moved), ("evicted", waiting), ("left", LIFE[-4]))}  # fmt: skip
     assert told == {
         "over": ["admitted", "failed"], "again": ["evicted", "admitted"], "evicted": ["evicted"],
         "left": ["evicted", "requeued"],
     }  # fmt: skip
-    assert not list(happened_since(over, "2026-11-21T12:02:04Z"))
-    assert LIFE[-4] and not list(happened_since(LIFE[-4], "2026-11-21T12:01:01Z"))  # it waits since before that
+    assert not list(happened_since(over, time("2026-11-21T12:02:04Z")))
+    assert LIFE[-4] and not list(happened_since(LIFE[-4], time("2026-11-21T12:01:01Z")))  # it waits since before that
     new = replace(LIFE[1], metadata=Metadata("job-a", "ml", creation_timestamp=at))
-    assert [one.event for one in happened_since(new, at)] == ["submitted"]
+    assert [one.event for one in happened_since(new, time(at))] == ["submitted"]
+
+
+def test_what_is_told_late_has_its_own_time_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    over, clock, written = LIFE[-2], VirtualClock(), list[str]()
+    assert over
+    caplog.set_level(logging.INFO)
+
+    async def tell() -> None:
+        journal = Journal(clock, written.append)
+        for one in happened_since(over, time("2026-11-21T12:00:00Z")):
+            journal.note(one)
+        await journal.flush()
+
+    clock.run(tell())
+    told = [(text.split()[0], text.split()[2], text.split()[-1]) for text in "".join(written).splitlines()]
+    assert told == [(time_text(since(over.status, kind)), event, "late=true")
+                    for event, kind in (("admitted", "Admitted"), ("failed", "Finished"))]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reason", "text"), [
@@ -107,7 +126,7 @@ def test_a_pod_that_failed_or_was_lost_has_a_line_once(reason: str, text: str) -
     [told] = pod_failed(running, failed, "ml/job-a")
     assert text in line(told, "info", 0.0)
     assert not list(pod_failed(failed, failed, "ml/job-a")) and not list(pod_failed(None, running, "ml/job-a"))
-    assert (failed_at(failed), failed_at(running)) == ("2026-11-21T12:00:00Z", "")
+    assert (failed_at(failed), failed_at(running)) == (time("2026-11-21T12:00:00Z"), 0.0)
 
 
 def test_what_other_parts_log_has_the_form_of_the_log() -> None:

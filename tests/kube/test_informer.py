@@ -123,8 +123,12 @@ def test_a_bookmark_moves_the_version_and_tells_nothing() -> None:
     assert told == []
 
 
-def test_too_old_a_version_lists_anew_and_tells_what_was_missed() -> None:
-    gone = ("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+TOO_LARGE = {"reason": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}
+
+
+@pytest.mark.parametrize("said", [{"code": 410, "reason": "Expired"}, {"code": 504, **TOO_LARGE}])
+def test_too_old_or_too_large_a_version_lists_anew_and_tells_what_was_missed(said: dict[str, Any]) -> None:
+    gone = ("ERROR", {"kind": "Status", **said})
     first, second = ("5", [pod("a", 1), pod("b", 2)]), ("50", [pod("b", 2), pod("c", 40)])
     script, _, told = observe(lists=[first, second], watches=[[gone], None])
     assert [what for _, what in script.asked] == ["list", "watch 5", "list", "watch 50"]

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -18,6 +19,7 @@ from cluster import until
 from fairway.api.objects import ASSIGNED, ATTEMPT, ELASTIC, RELEASED, WORLD_SIZE
 from fairway.kube import kinds
 from fairway.kube.kinds import Kind, Ref, Selection
+from fairway.node import container
 from fairway.node.container import SHIM, holder, inspect, stop_all
 from fairway.node.logs import files_of
 from fairway.node.podstatus import SHUTDOWN
@@ -500,3 +502,20 @@ async def test_a_mount_path_counts_from_the_root(box: Box, tmp_path: Path) -> No
     await box.run("a", f"test -d /{here} && echo there", volumes=[{"name": "v", "emptyDir": {}}],
                   container={"volumeMounts": mounts, "terminationMessagePath": f"{here}/said"})
     assert await box.said("a") == "there\n"
+
+
+async def test_what_a_lost_process_left_has_ended_though_nobody_reaps_it(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.setattr(container, "SWEEP_SECONDS", 600.0)
+    place = tmp_path / "uid/containers/main/0"
+    place.mkdir(parents=True)
+    env = {container.MARK: str(place)}
+    code = f"import os; print(os.spawnle(os.P_NOWAIT, '/bin/sleep', 'sleep', '600', {env}), flush=True)"
+    code += "; os.execv('/bin/sleep', ['sleep', '600'])"  # which waits for no child
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        child = psutil.Process(int(parent.stdout.readline()))
+        try:
+            await asyncio.wait_for(asyncio.to_thread(container.sweep, place), 60)
+            assert child.status() == psutil.STATUS_ZOMBIE
+        finally:
+            parent.kill()

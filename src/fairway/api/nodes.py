@@ -5,6 +5,7 @@ are nodes written down by hand. Devices are those of the annotation `fairway.dev
 Fairway chooses devices, as many as `nvidia.com/gpu` says, in the NUMA groups that a NodeResourceTopology tells.
 """
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Literal
 
@@ -19,12 +20,13 @@ from .objects import (
     GPU_USE,
     TO_DISK,
     UNHEALTHY,
+    WENT_DOWN,
     NodeObject,
     NodeTopologyObject,
     Part,
     Zone,
 )
-from .quantities import Malformed, Quantity, amounts_of, parse, shown, within
+from .quantities import Malformed, Quantity, amounts_of, parse, shown, time, within
 
 KUBELET_PODS = 110
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB; like the next two set by GPU feature discovery
@@ -49,6 +51,14 @@ def uses(said: NodeObject) -> dict[int, str]:
     """How its devices are used, busy or idle, of those that tell."""
     told = (part.partition("=") for part in said.metadata.annotations.get(GPU_USE, "").split(","))
     return {int(index): kind for index, _, kind in told if index.isdecimal() and kind in KINDS_OF_USE}
+
+
+def downtime(said: NodeObject) -> tuple[float, float] | None:
+    """From when until when it was last down, with all its pods, as its own machine says; None where it says nothing."""
+    began, _, ended = said.metadata.annotations.get(WENT_DOWN, "").partition("/")
+    with suppress(ValueError):  # whoever wrote it by hand says nothing
+        return time(began), time(ended)
+    return None
 
 
 def node(said: NodeObject, topology: NodeTopologyObject | None = None) -> Node:

@@ -42,6 +42,7 @@ ELASTIC, MIN_COUNT = "fairway.dev/elastic", "fairway.dev/min-count"  # on a Job;
 IDLE_SINCE = "fairway.dev/idle-since"  # on a pod: since when it uses neither a GPU nor a twentieth of a CPU
 PARKED_REPLICAS = "fairway.dev/parked"  # on what was scaled to zero: the replicas that it has when it is woken
 GPU_USE = "fairway.dev/gpu-use"  # on a node: `0=busy,1=idle`, of the devices that tell
+WENT_DOWN = "fairway.dev/went-down"  # on a node: from when until when it was last down with all its pods, `TIME/TIME`
 OUTSIDE = "fairway.dev/outside"  # on a pod that stands for processes which Fairway did not start: device, and who
 LOST_POD = "Lost"  # the reason of a pod of which nobody knows how it ended
 NAMESPACE_NAME, HOSTNAME = "kubernetes.io/metadata.name", "kubernetes.io/hostname"

@@ -183,5 +183,5 @@ async def seen(client: Client, selection: Selection) -> AsyncGenerator[tuple[str
                     if event.type != "BOOKMARK":
                         yield event.type, msgspec.json.decode(event.object)
         except (ApiError, OSError) as error:
-            if isinstance(error, ApiError) and error.status != 410:
+            if isinstance(error, ApiError) and not error.is_of_other_times:
                 raise

@@ -131,7 +131,7 @@ class _Follower:
             return
         last = max((it.attempt for it in runs.items), default=1)
         for run in self.choice.of(runs.items):
-            if run.key not in self.printing:
+            if run.key not in self.printing and (run.started or not run.id):
                 before = self.last.get(run.rank)
                 more = (("follow", "true"),) * (run.finished is None)
                 self.printer = self.printer or await self._made_printer(runs)

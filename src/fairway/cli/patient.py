@@ -29,6 +29,8 @@ class Patient(Client):
             except (ApiError, ConnectionError) as error:
                 if request.method != "GET" or not _is_away(request, error):
                     raise
+                if ("watch", "true") in request.query:  # a new list is due: the next server may be a restored one
+                    raise ConnectionError(str(error)) from error
                 self._wait(error)
             await self.clock.sleep(PAUSE_SECONDS)
         if self._since is not None:

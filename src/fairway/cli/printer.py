@@ -108,7 +108,7 @@ class Printer:
 
     async def _has_ended(self, run: Run) -> bool:
         found = await kept(self.client, self.workload)
-        return found is None or all(it.id != run.id or it.finished is not None for it in found.items)
+        return found is None or all(it.key != run.key or it.finished is not None for it in found.items)
 
     def _miss(self, run: Run, error: ApiError | TimeoutError) -> None:
         """Says that the node of a run does not give its log; others may be read. Raises what the server refuses."""

@@ -7,7 +7,7 @@ environment is kept in a Secret (variables.py), and what becomes of the workload
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -221,7 +221,8 @@ async def _made(
     made, told = list[Thing](), 0
     try:
         for draft in drafts:
-            made.append(await make(draft))
+            with answered(draft):
+                made.append(await make(draft))
             if order.output == "table" and len(made) - told == AT_ONCE:
                 await _tell(client, drafts[told : len(made)], made[told:], order)
                 told = len(made)
@@ -229,6 +230,18 @@ async def _made(
         if made[told:]:
             await _tell(client, drafts[told : len(made)], made[told:], order)
     return made
+
+
+@contextmanager
+def answered(draft: Draft) -> Iterator[None]:
+    """Says what a lost answer leaves open; where nothing was sent, the connection tells."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.__cause__ or error, ConnectionRefusedError | FileNotFoundError):
+            raise
+        said = f"no answer came: {draft.ref.name} may have been submitted; `fairway ls --all` says whether it was"
+        raise Problem(said) from error
 
 
 async def _create(client: Client, draft: Draft) -> Thing:
@@ -256,8 +269,10 @@ async def _tell(client: Client, drafts: Sequence[Draft], made: Sequence[Thing], 
         return
     places = [Ref(kinds.WORKLOADS, name["workload"], name["namespace"]) for name in names]
     uids = [it["metadata"]["uid"] for it in made] if not order.follow else []
-    verdicts = await asyncio.gather(*(first_verdict(client, *it) for it in zip(places, uids)))
-    for draft, name, verdict in zip(drafts, names, verdicts or [""]):
+    verdicts = list[str]()
+    with suppress(OSError):  # that they were made is said, whether the server still answers or not
+        verdicts = await asyncio.gather(*(first_verdict(client, *it) for it in zip(places, uids)))
+    for draft, name, verdict in zip(drafts, names, verdicts or [""] * len(names)):
         line = f"{name['name']} queued in {name['queue']}" + (f": {verdict}" if verdict else "")
         click.echo(line, err=order.follow)
         for note in draft.program.notes if draft.program else ():

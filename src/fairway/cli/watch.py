@@ -133,7 +133,7 @@ class Source:
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and error.status == 403 and self.selection.kind == kinds.PODS:
                     return await told.put((at, None))
-                if isinstance(error, ApiError) and error.status != 410:
+                if isinstance(error, ApiError) and not error.is_of_other_times:
                     raise
 
     async def _list(self, client: Client) -> str:

@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 from fairway.api import conditions
 from fairway.api.alone import is_alone
-from fairway.api.quantities import duration, time
+from fairway.api.quantities import time
 from fairway.api.types import WorkloadObject, WorkloadStatus
 from fairway.api.workloads import admission_status
 from fairway.engine import (
@@ -43,9 +43,9 @@ from .binder import Binder
 from .disk import to_disk
 from .means import Means
 from .pause import Pauses
-from .status import Said, holds, since
+from .status import Said, holds
 from .waits import WORDS_SECONDS, Waits
-from .workloads import Life, gpus_of, served
+from .workloads import Life, lost_work, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class Writer:
         if not holds(status, "Admitted"):
             return status if holds(status, "Evicted") else life.revoke(status)
         eviction = Eviction(now, verdict.cause, decided.by, verdict.beneficiary)
-        cost = seen.spec.queue, 0 if verdict.pauses else round(_lost(seen, now) * DEVICE)
+        cost = seen.spec.queue, 0 if verdict.pauses else round(lost_work(seen, now) * DEVICE)
         status = life.evict(status, eviction, decided.words, of=cost)
         if verdict.pauses:
             status = self.life.pauses.begun(seen, status, now=now, to_disk=verdict.saves)
@@ -270,7 +270,7 @@ class Writer:
             metrics.waited.labels(queue).observe(max(0.0, self.means.now() - time(made)) if made else 0.0)
         if isinstance(verdict, Evict):
             metrics.evictions.labels(str(verdict.cause)).inc()
-            metrics.lost.inc(0.0 if verdict.pauses else _lost(seen, self.means.now()))
+            metrics.lost.inc(0.0 if verdict.pauses else lost_work(seen, self.means.now()))
         owner = self.means.cases.case(key).owner
         if owner and in_events:
             warns = conditions.is_warning(verdict)
@@ -304,14 +304,3 @@ def _by_beneficiary(those: Iterable[Decided]) -> defaultdict[str, list[Decided]]
         if key := _beneficiary(one):
             found[key].append(one)
     return found
-
-
-def _lost(seen: WorkloadObject, now: float) -> float:
-    """GPU-seconds since the last checkpoint, or since it started."""
-    start = since(seen.status, "Admitted") or now
-    if seen.spec.last_checkpoint:
-        start = max(start, time(seen.spec.last_checkpoint))
-    lost = now - start
-    if seen.spec.checkpoint_interval:
-        lost = min(lost, duration(seen.spec.checkpoint_interval))
-    return max(0.0, lost) * gpus_of(seen)

@@ -12,22 +12,24 @@ from fairway.api.conditions import first_exit
 from fairway.api.ends import exit_words
 from fairway.api.objects import ATTEMPT, RELEASED, PodObject
 from fairway.api.pods import is_lost
+from fairway.api.quantities import time
 from fairway.api.types import AdmissionStatus, EvictionRecord, WorkloadObject
 from fairway.api.workloads import key_of
 
 from .bind import is_shrunk
 from .status import holds, is_over, since
 
-MOST_NODES = 4
+MOST_NODES, EPOCH = 4, "1970-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """`facts` in the order in which they are told; empty ones are left out."""
+    """`facts` in the order in which they are told; empty ones are left out. `at`: None for now."""
 
     event: str
     key: str
     facts: Mapping[str, object] = field(default_factory=dict)
+    at: float | None = None
 
 
 def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator[Happening]:
@@ -55,19 +57,35 @@ def happened(old: WorkloadObject | None, new: WorkloadObject | None) -> Iterator
         yield Happening(event, key, {"reason": status.reason, "message": status.message, "runtime": _runtime(new)})
 
 
-def happened_since(seen: WorkloadObject, moment: str) -> Iterator[Happening]:
-    """What happened to a workload from a time on (RFC 3339, whole seconds), as far as its object tells."""
+def happened_since(seen: WorkloadObject, moment: float) -> Iterator[Happening]:
+    """What happened to a workload from a time on, as far as its object tells, and when."""
+    yield from (late(one, _when(one, seen)) for one in _since(seen, moment))
+
+
+def late(one: Happening, at: float | None) -> Happening:
+    """What may have been told before, with its own time."""
+    return Happening(one.event, one.key, {**one.facts, "late": "true"}, one.at if at is None else at)
+
+
+def _when(one: Happening, seen: WorkloadObject) -> float | None:
+    kind = {"admitted": "Admitted", "started": "Running", "evicted": "Evicted"}.get(one.event, "Finished")
+    if one.event == "submitted" and seen.metadata.creation_timestamp:
+        return time(seen.metadata.creation_timestamp)
+    return one.at or since(seen.status, kind)
+
+
+def _since(seen: WorkloadObject, moment: float) -> Iterator[Happening]:
     status = seen.status
-    earlier = tuple(one for one in status.conditions if (one.last_transition_time or "") < moment)
+    earlier = tuple(one for one in status.conditions if time(one.last_transition_time or EPOCH) < moment)
     was_over = any(one.type == "Finished" and one.status == "True" for one in earlier)
     is_evicted = any(it.type == "Evicted" and it.status == "True" for it in status.conditions if it not in earlier)
     if not is_evicted:
-        yield from (_evicted(seen, one, {}) for one in status.eviction_history if one.time >= moment)
+        yield from (_evicted(seen, one, {}) for one in status.eviction_history if time(one.time) >= moment)
     before = replace(
         status, conditions=earlier, phase=status.phase if was_over else "",
         admission=status.admission or (AdmissionStatus() if is_evicted else None),
     )  # fmt: skip
-    is_new = (seen.metadata.creation_timestamp or "") >= moment
+    is_new = time(seen.metadata.creation_timestamp or EPOCH) >= moment
     yield from happened(None if is_new else replace(seen, status=before), seen)
 
 
@@ -91,14 +109,15 @@ def pod_failed(old: PodObject | None, new: PodObject | None, key: str) -> Iterat
     yield Happening("pod-lost" if is_lost(new.status) else "pod-failed", key, {**facts, "attempt": attempt})
 
 
-def failed_at(pod: PodObject) -> str:
-    """When a pod was seen to have failed."""
-    return max((one.last_transition_time or "" for one in pod.status.conditions if one.type == "Ready"), default="")
+def failed_at(pod: PodObject) -> float:
+    """When a pod was seen to have failed; 0.0 where nothing says so."""
+    turned = (one.last_transition_time for one in pod.status.conditions if one.type == "Ready")
+    return max(map(time, filter(None, turned)), default=0.0)
 
 
 def _evicted(seen: WorkloadObject, one: EvictionRecord, attempt: Mapping[str, object]) -> Happening:
     facts = {"reason": one.reason, "for": one.beneficiary, "by": one.by}
-    return Happening("evicted", key_of(seen.metadata), {**facts, **attempt})
+    return Happening("evicted", key_of(seen.metadata), {**facts, **attempt}, time(one.time) if one.time else None)
 
 
 def _turned(old: WorkloadObject | None, new: WorkloadObject, kind: str) -> bool:

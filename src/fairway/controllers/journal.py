@@ -57,7 +57,7 @@ class Journal:
         if len(self._lines) >= MOST_LINES:
             self._dropped += 1
             return
-        self._lines.append(line(one, level, self._clock.now()))
+        self._lines.append(line(one, level, self._clock.now() if one.at is None else one.at))
         self._noted.set()
 
     async def run(self) -> None:

@@ -18,7 +18,15 @@ from msgspec import structs
 
 from fairway import LEASE
 from fairway.api.alone import is_alone
-from fairway.api.objects import FINALIZER, NamespaceObject, Object, PodObject, PriorityClassObject
+from fairway.api.objects import (
+    FINALIZER,
+    WENT_DOWN,
+    NamespaceObject,
+    NodeObject,
+    Object,
+    PodObject,
+    PriorityClassObject,
+)
 from fairway.api.owners import GROUPS, OWNERS
 from fairway.api.quantities import time_text
 from fairway.api.types import UsageMonthObject, WorkloadObject
@@ -41,7 +49,7 @@ from .cases import Cases, group_kind, key_of_owner
 from .facts import Facts
 from .forecast import Forecasts
 from .front import Front
-from .happening import Happening, failed_at, happened, happened_since, pod_failed
+from .happening import Happening, failed_at, happened, happened_since, late, pod_failed
 from .idle import Idle
 from .journal import Journal
 from .means import Means
@@ -55,6 +63,7 @@ from .scheduler import Scheduler
 from .status import Said, finish, holds, is_over, since
 from .view import View
 from .webhook import Address, Door
+from .workloads import begun_again
 
 RECORDINGS = 20
 LATE_SECONDS = 10.0  # a line that is this late may be lost in a crash
@@ -144,16 +153,16 @@ class Control:
     def _catch_up(self) -> None:
         """Logs that this controller leads now, and what happened since the last one did."""
         self._leads, workloads = True, list(self._view.workloads.values())
-        until, late = self._means.election.worked_until, 0.0 if self._means.election.was_left else LATE_SECONDS
-        moment = time_text(int(until - late)) if until < inf else ""
+        until, lag = self._means.election.worked_until, 0.0 if self._means.election.was_left else LATE_SECONDS
+        began = float(int(until - lag)) if until < inf else inf
         running = sum(one.status.phase in ("Admitted", "Running") for one in workloads)
-        facts = {"since": moment, "running": running, "workloads": len(workloads)}
+        facts = {"since": time_text(began) if began < inf else "", "running": running, "workloads": len(workloads)}
         self._means.journal.note(Happening("leading", "", facts))
-        for seen in workloads if moment else ():
-            self._log(happened_since(seen, moment))
-        for pod in self._view.pods.values() if moment else ():
-            if failed_at(pod) >= moment and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
-                self._log(pod_failed(None, pod, key))
+        for seen in workloads if began < inf else ():
+            self._log(happened_since(seen, began))
+        for pod in self._view.pods.values():
+            if (at := failed_at(pod)) >= began and (key := self._cases.key_of_pod(pod)) in self._view.workloads:
+                self._log(late(one, at) for one in pod_failed(None, pod, key))
 
     async def _guard(self) -> None:
         """Ends this life when the lease is lost."""
@@ -197,6 +206,10 @@ class Control:
             if is_default(old) != is_default(new):  # what a bare pod stands for has the name of its class
                 for key in self._cases.pods_of.keys() - self._view.stored.keys():
                     self._stands(key)
+        elif isinstance(new, NodeObject):
+            was = old.metadata.annotations.get(WENT_DOWN) if old else None
+            for key in list(self._view.workloads) if new.metadata.annotations.get(WENT_DOWN) != was else ():
+                self._stands(key)
         elif isinstance(seen, NamespaceObject):
             for key in self._cases.inside(seen.metadata.name):  # who is managed there may have changed, too
                 self._writer.agenda.note(key)
@@ -213,6 +226,7 @@ class Control:
         """Keeps what a workload is now, and tells those that need to know."""
         means, known = self._means, self._view.workloads
         old, new = known.get(key), self._cases.workload(key)
+        new = new and begun_again(new, self._view.nodes)
         if old == new:
             return
         if new is None:

@@ -12,7 +12,7 @@ here; they are read off the Workload's status, where the writer of plans put the
     waiting              keep the owner stopped; but what another scheduler has bound already is admitted where it is
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from fairway.api import conditions
 from fairway.api.alone import is_alone, is_its_own, is_plain
 from fairway.api.decode import change, decode
 from fairway.api.forms.form import Outcome
+from fairway.api.nodes import downtime
 from fairway.api.objects import (
     BEGAN,
     CANCELLED,
@@ -35,12 +36,13 @@ from fairway.api.objects import (
     SUBMITTED,
     USER,
     Metadata,
+    NodeObject,
     OwnerReference,
     PodObject,
 )
 from fairway.api.owners import OWNERS, group_of, kind_of
 from fairway.api.pods import REJECTED, is_lost
-from fairway.api.quantities import Malformed, time, time_text
+from fairway.api.quantities import Malformed, duration, time, time_text
 from fairway.api.queues import default_class
 from fairway.api.types import VERSION, AdmissionStatus, WorkloadObject, WorkloadStatus
 from fairway.api.workloads import (
@@ -114,7 +116,7 @@ class Life:
         if said is None:
             return self.means.cases.is_strange(key)
         goes_well = (is_plain(pod) and not is_over(pod) and pod.metadata.deletion_timestamp is None for pod in pods)
-        return is_alone(said) and all(goes_well)
+        return is_alone(said) and not said.status.eviction_history and all(goes_well)
 
     async def tend(self, case: Case) -> float | None:
         """The next thing for this workload; when to look again, if nothing happens before."""
@@ -124,8 +126,8 @@ class Life:
             return await self._make(case)
         if is_alone(said):
             return await self._stand_alone(case, said)
-        if said.status.phase and not self.means.view.stored[case.key].status.phase:
-            await self.means.write(case.key, lambda it: it.status)  # what its pod said so far
+        if said.status != self.means.view.stored[case.key].status:  # what its pod said so far, or its node
+            await self._catch_up(case, said)
         if isinstance(owner, JobOwner | KindOwner) and owner.version() < self._written.get(case.key, 0):
             return None  # the view does not show yet that its owner was stopped or started
         self._written.pop(case.key, None)
@@ -160,6 +162,12 @@ class Life:
             await self.means.write(case.key, lambda it: life.suspend(it.status, is_active=it.spec.may_run))
         return None
 
+    async def _catch_up(self, case: Case, said: WorkloadObject) -> None:
+        """Writes what follows from its pod or its nodes; an event says where it began again."""
+        before, after = self.means.view.stored[case.key].status.eviction_history, said.status.eviction_history
+        if await self.means.write(case.key, lambda it: it.status) and before != after and case.owner:
+            self.means.events.tell(case.owner.about(), Cause.NODE_LOST, conditions.BEGAN_AGAIN, is_warning=True)
+
     async def _stand_alone(self, case: Case, said: WorkloadObject) -> None:
         """Of a pod that is its own Workload nothing is written while all goes well, but that it was charged."""
         if not case.pods:
@@ -172,7 +180,9 @@ class Life:
             if FINALIZER in said.metadata.finalizers and not self.means.must_charge(said):
                 note = {"metadata": {"uid": pod.metadata.uid, "annotations": {CHARGED: "true"}}}
                 await self.means.view.caught_up(kinds.PODS, await self.means.client.patch(ref_of(pod), note))
-        elif not is_going and pod.spec.node_name and (is_lost(pod.status) or not is_plain(pod)):
+        elif not is_going and pod.spec.node_name and (
+            is_lost(pod.status) or not is_plain(pod) or said.status.eviction_history
+        ):
             await self.remember(case.key)
 
     async def remember(self, key: str) -> None:
@@ -626,9 +636,37 @@ def gpus_of(said: WorkloadObject) -> float:
     return held_of(said).get(GPU, 0) / DEVICE
 
 
+def lost_work(seen: WorkloadObject, now: float) -> float:
+    """GPU-seconds since the last checkpoint, or since it started."""
+    start = since(seen.status, "Admitted") or now
+    if seen.spec.last_checkpoint:
+        start = max(start, time(seen.spec.last_checkpoint))
+    lost = now - start
+    if seen.spec.checkpoint_interval:
+        lost = min(lost, duration(seen.spec.checkpoint_interval))
+    return max(0.0, lost) * gpus_of(seen)
+
+
 def served(said: WorkloadObject, *, now: float) -> WorkloadStatus:
     """Its status with what it has held until now."""
     return life.served(said.status, now=now, held=held_of(said), queue=said.spec.queue)
+
+
+def begun_again(said: WorkloadObject, nodes: Mapping[str, NodeObject]) -> WorkloadObject:
+    """Where all its nodes were down with their pods since it was admitted, what is so then: it was evicted when they
+    went down, and was back in its places, with the same pods, when they were. Else it is as it was."""
+    status, began = said.status, since(said.status, "Admitted")
+    if began is None or status.admission is None or life.is_over(status) or said.metadata.deletion_timestamp:
+        return said
+    names = {on.node for part in status.admission.pod_sets for on in part.nodes}
+    downs = [downtime(nodes[name]) if name in nodes else None for name in names]
+    if not downs or not all(one and began <= one[0] for one in downs):
+        return said
+    down, back = max(filter(None, downs))
+    words, lost = Said(Cause.NODE_LOST, conditions.BEGAN_AGAIN), round(lost_work(said, down) * DEVICE)
+    gone = life.evict(served(said, now=down), Eviction(down, words.reason), words, of=(said.spec.queue, lost))
+    left = life.leave(replace(gone, moves_to=status.admission), now=back)
+    return replace(said, status=replace(left, attempt=status.attempt))
 
 
 def used(said: WorkloadObject, *, now: float) -> WorkloadStatus:

@@ -42,9 +42,12 @@ async def down(folder: Path, clock: Clock, *, keeps_pods: bool = False) -> None:
         raise UpError(f"{folder} is another user's; only that user, or root, stops a cluster there") from error
     if not pid and not keeps_pods:
         from fairway.node.container import stop_all
+        from fairway.node.downtime import note_end
         from fairway.node.podstatus import SHUTDOWN
 
-        await clock.in_thread(partial(stop_all, folder / "pods", SHUTDOWN))  # what a killed cluster left running
+        pods = folder / "pods"
+        if await clock.in_thread(partial(stop_all, pods, SHUTDOWN)):  # what a killed cluster left running
+            note_end(pods, clock.now())
     if not pid:
         raise UpError(f"no cluster runs on {folder}")
     with suppress(ProcessLookupError):

@@ -29,7 +29,7 @@ from typing import Any
 
 from fairway import NAMESPACE
 from fairway.api.crds import crds
-from fairway.api.objects import CAN_PAUSE, HOLLOW, TO_DISK
+from fairway.api.objects import CAN_PAUSE, HOLLOW, TO_DISK, WENT_DOWN
 from fairway.clock import Chance, Clock
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -39,6 +39,7 @@ from fairway.node.archive import Bounds
 from fairway.node.claim import claimed
 from fairway.node.container import stop_all
 from fairway.node.containers.engine import EngineError, engine
+from fairway.node.downtime import downtime, note_end
 from fairway.node.hollow import Hollow
 from fairway.node.idle import watch as watch_idle
 from fairway.node.isolation.account import tenants
@@ -110,6 +111,7 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
             said = {name: getattr(options, name) for name in FLAGS}
             with _told(folder):
                 options = replace(options, **remembered(folder, said))
+                down = downtime(folder, clock.now())  # before the database is touched, whose age tells
             if options.team and options.containers:
                 raise OfferError("--containers: a team's pods run as processes of their users; leave out --team, or use"
                                  " --containers processes")
@@ -127,6 +129,8 @@ async def up(options: Options, *, clock: Clock, chance: Chance, control: Control
                 log.warning("%s", line)
             with _told(folder):
                 cluster = _Cluster.of(options, registry, claims.left_of(machine))
+            for node in (cluster.node, *hollow) if down.note else ():
+                node["metadata"]["annotations"][WENT_DOWN] = down.note
             async with cluster.serve(options.port, hollow):
                 await cluster.run(control)
 
@@ -269,6 +273,7 @@ class _Cluster:
                 task.cancel()
         if not leaving.is_set():
             await self.runner.clock.in_thread(stop)
+            note_end(self.folder / "pods", self.runner.clock.now())
 
 
 def _opened_door(team: Team | None) -> socket.socket | None:

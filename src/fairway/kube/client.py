@@ -47,12 +47,18 @@ class ApiError(Exception):
         error.causes = (said.details and said.details.causes) or []
         return error
 
+    @property
+    def is_of_other_times(self) -> bool:
+        """Whether the version asked for is forgotten, or not reached, as after a restore: a new list is due."""
+        return self.status == 410 or any(one.reason == "ResourceVersionTooLarge" for one in self.causes)
+
 
 class Cause(msgspec.Struct):
-    """A fault of one field of what was sent."""
+    """A fault of one field of what was sent; `reason`: Kubernetes' word for it."""
 
     field: str = ""
     message: str = ""
+    reason: str = ""
 
 
 class _Details(msgspec.Struct):

@@ -74,7 +74,7 @@ class Informer(Generic[T]):
                     await self._list()
                 await self.client.clock.within(WATCH_SECONDS + 30, self._watch())
             except (ApiError, OSError, msgspec.MsgspecError) as error:
-                if isinstance(error, ApiError) and error.status == 410 and self._version:
+                if isinstance(error, ApiError) and error.is_of_other_times and self._version:
                     self._version = ""
                 else:
                     await self._back_off(error)

@@ -45,7 +45,8 @@ class Run(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        return self.pod, self.id or self.container, self.retry
+        """A restored cluster gives an `id` a second time."""
+        return self.pod, f"{self.id} {self.started}" if self.id else self.container, self.retry
 
     @property
     def ending(self) -> str:

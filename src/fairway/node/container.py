@@ -92,22 +92,25 @@ def inspect(folder: Path) -> Attempt:
         )
     if started and not pid:
         message = "The container's process was lost: its keeper ended without telling how it ended."
-        return Attempt(number, folder, 0, began, _lost_at(folder) or began, 137, "", LOST, message)
+        at, why = _lost(folder)
+        return Attempt(number, folder, 0, began, at or began, 137, why, LOST, message)
     return Attempt(number, folder, pid, began)
 
 
-def note_loss(folder: Path, now: float) -> None:
-    """Its shim ended at `now`, in seconds: kept where the shim could not say how. On a full disk the log tells."""
+def note_loss(folder: Path, now: float, why: str = "") -> None:
+    """Its shim ended at `now`, in seconds: kept where the shim could not say how. `why`: what ended it, if that is
+    known. On a full disk the log tells."""
     if folder.exists() and not (folder / "exit").exists():
         with suppress(OSError):
-            write_whole(folder / "lost", str(now).encode())
+            write_whole(folder / "lost", f"{now} {why}".encode())
 
 
-def _lost_at(folder: Path) -> float:
-    """When it was lost; where nobody saw that, when it last wrote to its log; 0 where it wrote nothing."""
+def _lost(folder: Path) -> tuple[float, str]:
+    """When it was lost, and why; where nobody saw that, when it last wrote to its log; 0 where it wrote nothing."""
     if noted := text_of(folder / "lost"):
-        return float(noted)
-    return max((it.stat().st_mtime for it in folder.glob("log.*")), default=0.0)
+        at, _, why = noted.partition(" ")
+        return float(at), why
+    return max((it.stat().st_mtime for it in folder.glob("log.*")), default=0.0), ""
 
 
 def history(folder: Path) -> tuple[Attempt, ...]:
@@ -211,17 +214,18 @@ def wake(attempt: Attempt) -> None:
             os.close(file)
 
 
-def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> None:
-    """Ends every container under the folder of all pods, each with its own grace, and waits until they are gone."""
+def stop_all(folder: Path, why: str, *, at_most: float | None = None) -> bool:
+    """Ends every container under the folder of all pods, each with its own grace, and waits until they are gone;
+    whether any ran."""
     places = [place.parent for place in folder.glob("*-*/containers/*/*/lock")]
     running = [attempt for attempt in map(inspect, places) if attempt.pid]
-    if at_most is None:
-        running = save_all(running)
-    graces = [marshal.loads((it.folder / "spec").read_bytes())["grace"] for it in running]
-    for attempt, grace in zip(running, graces):
+    left = save_all(running) if at_most is None else running
+    graces = [marshal.loads((it.folder / "spec").read_bytes())["grace"] for it in left]
+    for attempt, grace in zip(left, graces):
         stop(attempt, grace if at_most is None else min(grace, at_most), why)
-    for attempt in running:
+    for attempt in left:
         _await_end(attempt)
+    return bool(running)
 
 
 def save_all(attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -252,15 +256,17 @@ def _await_end(attempt: Attempt, at_most: float | None = None) -> bool:
 
 def sweep(place: Path) -> None:
     """Kills what a lost attempt left running: every process that carries its mark, and what an engine has of it;
-    returns when they are gone."""
+    returns when they have ended."""
     with suppress(FileNotFoundError):
         spec = marshal.loads((place / "spec").read_bytes())
         if remove := spec.get("remove"):
             subprocess.run(remove, env=spec["env"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    found = []
+    files = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, ProcessLookupError):
             if process.environ().get(MARK) == str(place):
+                files.append(os.pidfd_open(process.pid))
                 process.kill()
-                found.append(process)
-    psutil.wait_procs(found, SWEEP_SECONDS)
+    for file in files:  # readable from its end on, whether anybody has reaped it or not
+        select.select([file], [], [], SWEEP_SECONDS)
+        os.close(file)

@@ -1,0 +1,179 @@
+"""The machine goes down with all that runs there: what was admitted begins again, charged until then and no further."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cluster import job, until
+from lives import live, lives
+
+from fairway.api.objects import WENT_DOWN
+from fairway.api.quantities import time
+from fairway.clock import Clock
+from fairway.embedded.datadir import UpError, down
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.config import load
+from fairway.kube.http import http_transport
+from fairway.kube.kinds import Selection
+from fairway.node.container import MARK, holder
+
+GPUS = 2
+Status = dict[str, Any]
+
+
+@asynccontextmanager
+async def life(data: Path) -> AsyncIterator[Client]:
+    """A life of the cluster, however it ends; what is left of it is ended."""
+    clock, process = Clock(), lives().Process(target=live, args=(data, "16", 8))
+    process.start()
+    try:
+        while not (data / "ready").exists():
+            await clock.sleep(0.05)
+        async with http_transport(load([data / "kubeconfig"]), clock) as transport:
+            yield Client(transport, clock)
+    except BaseException:
+        with suppress(UpError):
+            await down(data, clock)
+        raise
+    finally:
+        if holder(data / "lock"):
+            await down(data, clock, keeps_pods=True)
+        await asyncio.to_thread(process.join)
+
+
+async def crash(data: Path) -> None:
+    """Kills the server, the shims and their programs, as a loss of power would."""
+    marked = []
+    for one in psutil.process_iter():
+        with suppress(psutil.Error):
+            if one.environ().get(MARK, "").startswith(str(data)):
+                marked.append(one.pid)
+    shims = [holder(lock) for lock in data.glob("pods/*/containers/*/*/lock")]
+    for pid in filter(None, (holder(data / "lock"), *shims, *marked)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while holder(data / "lock") or any(map(holder, data.glob("pods/*/containers/*/*/lock"))):
+        await asyncio.sleep(0.02)
+    (data / "ready").unlink()
+
+
+async def stop(data: Path) -> None:
+    await down(data, Clock())
+
+
+async def leave(data: Path) -> None:
+    await down(data, Clock(), keeps_pods=True)
+
+
+def gang(script: str) -> Status:
+    made = job("gang", completions=GPUS, parallelism=GPUS, completionMode="Indexed", backoffLimit=0)
+    made["metadata"]["labels"] = {"fairway.dev/queue": "default"}
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    container |= {"command": ["sh", "-c", script], "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "100m"}}}
+    return made
+
+
+def pod(script: str) -> Status:
+    container = {"name": "main", "image": "i", "command": ["sh", "-c", script],
+                 "resources": {"limits": {"nvidia.com/gpu": str(GPUS), "cpu": "100m"}}}
+    meta = {"name": "alone", "namespace": "default", "labels": {"fairway.dev/queue": "default"}}
+    spec = {"schedulerName": "fairway", "restartPolicy": "Never", "containers": [container]}
+    return {"metadata": meta, "spec": spec}
+
+
+async def starts(client: Client, place: Path, count: int) -> None:
+    async def holds() -> bool:
+        return place.exists() and len(place.read_text().split()) >= count
+
+    await until(client, 30, holds)
+
+
+async def phase(client: Client, *wanted: str) -> Status:
+    async def holds() -> Any:
+        found = [it["status"] for it in await client.list(Selection(kinds.WORKLOADS)) if it.get("status")]
+        return found[0] if found and found[0]["phase"] in wanted else None
+
+    return await until(client, 30, holds)
+
+
+def since(status: Status, kind: str) -> float:
+    found = {it["type"]: it["lastTransitionTime"] for it in status["conditions"] if it["status"] == "True"}
+    return time(found[kind])
+
+
+async def devices(client: Client) -> list[str]:
+    return sorted(it["metadata"]["annotations"]["fairway.dev/assigned-devices"]
+                  for it in await client.list(Selection(kinds.PODS)))  # fmt: skip
+
+
+async def downtimes(client: Client) -> list[str]:
+    nodes = await client.list(Selection(kinds.NODES))
+    return [it["metadata"]["annotations"].get(WENT_DOWN, "") for it in nodes]
+
+
+@pytest.mark.parametrize("end", [stop, crash])
+async def test_a_gang_begins_again_when_its_machine_is_back_and_is_charged_until_it_went_down(end: Any, tmp_path: Path):
+    data, told = tmp_path / "data", tmp_path / "told"
+    script = f"echo $RANK >> {told}; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    async with life(data) as client:
+        await client.create(kinds.JOBS, gang(script))
+        before = await phase(client, "Running")
+        await starts(client, told, GPUS)
+        places = await devices(client)
+        await end(data)
+    async with life(data) as client:
+        await starts(client, told, 2 * GPUS)
+        after = await phase(client, "Running")
+        [said] = await downtimes(client)
+        went, back = map(time, said.split("/"))
+        assert await devices(client) == places and len(told.read_text().split()) == 2 * GPUS
+        (tmp_path / "go").touch()
+        over = await phase(client, "Succeeded", "Failed")
+        await down(data, Clock())
+    began = since(before, "Admitted")
+    assert since(after, "Admitted") == back and began < went < back
+    assert [(it["reason"], time(it["time"])) for it in after["evictionHistory"]] == [("NodeLost", went)]
+    assert after["attained"] == pytest.approx(GPUS * (went - began), abs=1e-3)
+    assert over["phase"] == "Succeeded"
+    assert over["attained"] == pytest.approx(GPUS * (went - began + since(over, "Finished") - back), abs=1e-3)
+
+
+async def test_what_runs_on_beside_a_server_that_is_restarted_goes_on(tmp_path: Path):
+    data, told = tmp_path / "data", tmp_path / "told"
+    async with life(data) as client:
+        await client.create(kinds.JOBS, gang(f"echo $RANK >> {told}; exec sleep 600"))
+        before = await phase(client, "Running")
+        await starts(client, told, GPUS)
+        await leave(data)
+    async with life(data) as client:
+        after = await phase(client, "Running")
+        assert await downtimes(client) == [""]
+        await down(data, Clock())
+    assert since(after, "Admitted") == since(before, "Admitted") and "evictionHistory" not in after
+    assert len(told.read_text().split()) == GPUS
+
+
+async def test_a_pod_that_is_its_own_workload_begins_again_too(tmp_path: Path):
+    data, told = tmp_path / "data", tmp_path / "told"
+    async with life(data) as client:
+        await client.create(kinds.PODS, pod(f"echo x >> {told}; exec sleep 600"))
+        await starts(client, told, 1)
+        assert not await client.list(Selection(kinds.WORKLOADS))
+        await stop(data)
+    async with life(data) as client:
+        await starts(client, told, 2)
+        after = await phase(client, "Running")
+        [said] = await downtimes(client)
+        [found] = await client.list(Selection(kinds.PODS))
+        await down(data, Clock())
+    went, back = map(time, said.split("/"))
+    began = next(it["lastTransitionTime"] for it in found["status"]["conditions"] if it["type"] == "PodScheduled")
+    assert since(after, "Admitted") == back
+    assert after["attained"] == pytest.approx(GPUS * (went - time(began)), abs=1e-3)
