@@ -87,6 +87,15 @@ def test_what_has_no_effect_and_what_is_not_supported_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("types", "is_noted"),
+    [("ALL", False), ("BEGIN,END,FAIL", False), ("NONE", False), ("END", True), ("begin,fail", True)],
+)
+def test_a_mail_type_that_asks_for_fewer_mails_than_come_is_named(types: str, is_noted: bool) -> None:
+    noted = [it for it in read("--mail-user=a@b.example", f"--mail-type={types}").notes if "--mail-type" in it]
+    assert noted == [f"--mail-type={types} (mail comes at the start, at each eviction and at the end)"] * is_noted
+
+
+@pytest.mark.parametrize(
     ("lines", "told"),
     [("-t soon", "--time=soon: "), ("--mem=much", "--mem=much: "), ("-n x", "--ntasks=x: "), ("-n", "-n needs a value"),
      ("word", "'word' is no option"), ("--gpus=x", "--gpus=x: "), ('--comment="', "line 2: No closing quotation")],

@@ -244,12 +244,17 @@ class Translation:
             self.unsupported.append(f"--signal={text}")
 
     def _mail(self) -> Iterator[str]:
-        user = self.said.get("mail-user", "")
-        if user and self.said.get("mail-type", "ALL").upper() != "NONE":
+        """A mail for each event, or for none: those that `--mail-type` leaves out come all the same."""
+        user, types = self.said.get("mail-user", ""), self.said.get("mail-type", "ALL")
+        if user and types.upper() != "NONE":
             if "@" in user:
                 yield from ("--notify", f"mailto:{user}")
             else:
                 self.notes.append(f"--mail-user={user} (no address)")
+            if "ALL" not in (said := set(types.upper().split(","))) and not said >= {"BEGIN", "END", "FAIL"}:
+                self.notes.append(f"--mail-type={types} (mail comes at the start, at each eviction and at the end)")
+        elif not user and "mail-type" in self.said:
+            self.notes.append(f"--mail-type={types} (no --mail-user)")
 
     def _export(self) -> Iterator[str]:
         parts = [it for it in self.said.get("export", "ALL").split(",") if it]

@@ -94,6 +94,8 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
         return max([await _foretell(client, view, it, order) for it in drafts])
     files = packed(order.sync) if order.sync and not view.is_here else {}
     made = await _made(client, drafts, order, lambda it: make(client, it, values, files))
+    for note in {_unsent(view, it.thing) for it in drafts} - {""}:
+        click.echo(f"  {note}", err=True)
     await warn(client)
     if order.watch:
         await _watch(client, drafts[0])
@@ -113,6 +115,16 @@ async def prepared(
         values |= program.variables(values)
     await check(client, view, [it.thing for it in drafts], order)
     return drafts, values
+
+
+def _unsent(view: View, thing: Thing) -> str:
+    """Why no notice can reach the address of an object; "" where one can, or where it is not known here."""
+    address = (thing["metadata"].get("annotations") or {}).get("fairway.dev/notify", "")
+    if not (view.is_here and address.startswith("mailto:")):
+        return ""
+    from fairway.controllers.mail import NO_MAIL, can_mail
+
+    return "" if can_mail() else f"--notify: {NO_MAIL}, so no mail will come; an http(s) URL is notified without"
 
 
 async def _complete(client: Client, view: View, order: SimpleNamespace, namespace: str) -> None:
