@@ -57,6 +57,8 @@ OURS = {
     "reservation": "it is --queue QUEUE, of the queue that a Reservation names",
 }  # fmt: skip
 """What a command line says here for each option of sbatch."""
+GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
+TYPED = re.compile(r"(?:gres:)?gpu:[A-Za-z][^:=]*(?:[:=]\d+)?|(?!gpu:)[A-Za-z][^:=]*:\d+")
 MEMORY = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
 
 
@@ -124,6 +126,8 @@ class Translation:
 
     def made(self) -> Import:
         options = [*self._size(), *self._rest()]
+        types = {f"--{name}={it}" for name in GPUS for it in self.said.get(name, "").split(",") if TYPED.fullmatch(it)}
+        self.notes += [f"{it} (the type of GPU; a nodeAffinity in -f FILE chooses it)" for it in sorted(types)]
         for name in self.said:
             if name in WITHOUT_EFFECT:
                 advice = WITHOUT_EFFECT[name]
