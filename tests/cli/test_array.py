@@ -109,3 +109,16 @@ def test_a_thousand_trials_run_at_once_unless_another_number_is_asked_for(text: 
     made: dict = {"metadata": {}, "spec": {}}
     spread(made, array_of(text, ["true"]), retries=0)
     assert made["spec"]["parallelism"] == at_once
+
+
+def test_trials_go_by_their_numbers_and_a_failed_array_says_which_failed(machine: Machine) -> None:
+    program = ("sh", "-c", "echo trial $FAIRWAY_ARRAY_TASK_ID; exit $((FAIRWAY_ARRAY_TASK_ID % 2))")
+    words = "array failed: 2 of 3 trials failed (11,21); the first with exit code 1"
+    said = machine.run("submit", "--array", "11,20,21", "--name", "array", "--cpus", "100m", "--follow", "--", *program,
+                       status=1)  # fmt: skip
+    assert "[20] trial 20\n" in said and words in said
+    assert "trial 11\n" in machine.run("logs", "array", "--rank", "11")
+    assert "there are attempts 1, ranks 11 to 21" in machine.run("logs", "array", "--rank", "0", status=1)
+    assert words in machine.run("wait", "array", status=1)
+    machine.run("cancel", "--forget", "array")
+    assert "trial 20\n" in machine.run("logs", "array", "--rank", "20")

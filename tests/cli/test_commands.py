@@ -417,12 +417,56 @@ def test_each_answer_to_a_foreign_command_is_a_command() -> None:
         (f"--name {70 * 'a'}", f"--name: '{70 * 'a'}' is no name for a job: "),
         ("--env =x", "--env: '' is no name of a variable; letters, digits, - . and _ are allowed"),
         ("--queue a/b/c --wait-anyway", '--queue: Invalid value: "a/b/c": a valid label must '),
+        ("--checkpoint-interval 0", "--checkpoint-interval: found '0'; more than 0 is allowed"),
         ("--dry-run --cpus -1", "--cpus: found '-1'; a quantity that is not negative is allowed"),
     ],
 )
 def test_an_option_that_the_server_refuses_is_told_by_its_name(machine: Machine, words: str, told: str) -> None:
     said = machine.run("submit", *words.split(), "--", "true", status=2)
     assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("-n nons", "-n: there is no namespace 'nons'; there are: default, "),
+        ("--topology rack", "--topology: no node has a level 'rack': this cluster has no levels (labels of nodes, "
+                            "which spec.levels of a NodePool lists)"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_answered_with_what_there_is(machine: Machine, words: str, told: str) -> None:
+    said = machine.run("submit", *words.split(), "--", "true", status=1)
+    assert said.startswith(f"fairway: {told}") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("container", "told"),
+    [
+        ("{name: m, imagee: x}", 'unknown field "spec.template.spec.containers[0].imagee"'),
+        ("{name: m}", "spec.template.spec.containers[0].image: Required value"),
+    ],
+)
+def test_a_field_of_a_file_is_told_by_the_file_and_its_path(machine: Machine, container: str, told: str) -> None:
+    spec = f"{{template: {{spec: {{restartPolicy: Never, containers: [{container}]}}}}}}"
+    head = "apiVersion: batch/v1, kind: Job, metadata: {name: bad}"
+    (machine.folder / "bad.yaml").write_text(f"{{{head}, spec: {spec}}}")
+    said = machine.run("submit", "-f", "bad.yaml", status=2)
+    assert said.startswith("fairway: -f bad.yaml: job/bad: ") and told in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--expected-runtime 2h", r"; it will miss its deadline, [\d:]+: it is expected to run 2h\n"),
+        ("--time-limit 2h", r"; it may miss its deadline, [\d:]+: it may run 2h\n"),
+        ("--time-limit 30m", r"(?!.*deadline).*\n"),
+    ],
+)
+def test_a_deadline_that_cannot_be_met_is_told_at_submit(machine: Machine, words: str, told: str) -> None:
+    said = machine.run("submit", "--name", "late", "--cpus", "100m", "--deadline", "1h", *words.split(), "--", "true")
+    machine.run("wait", "late")
+    machine.run("cancel", "--forget", "late")
+    assert re.match(f"late queued in default: (?:(?!; it ).)*{told}", said)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

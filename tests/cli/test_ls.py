@@ -147,7 +147,7 @@ def test_ls_shows_what_is_over_and_chooses_by_state_user_queue_and_label(machine
         "late10", "late9"]  # fmt: skip
     machine.kubectl("label", "job", "late9", "sweep=3")
     assert names(machine.run("ls", "-l", "sweep=3", "-o", "name")) == ["late9"]
-    assert "no workload is in that choice" in machine.run("ls", "-u", "nobody")
+    assert "no workload of user 'nobody' is in that choice" in machine.run("ls", "-u", "nobody")
     assert machine.run("ls", "-l", "a b", status=2).startswith("fairway: --selector: unable to parse requirement")
     said = machine.run("ls", "--all")
     assert re.search(r"^run +\w+ +default +running +2 +\S+ +\d\d:\d\d +.*\d\d:\d\d", said, re.MULTILINE)
@@ -183,6 +183,29 @@ def test_a_queue_that_does_not_exist_is_told(machine: Machine) -> None:
         "fairway: --queue: there is no queue 'defualt'; did you mean default? there are: default\n"
     )
     machine.run("ls", "-q", "default")
+
+
+def test_jobs_are_listed_by_name_also_those_that_are_over(machine: Machine) -> None:
+    machine.run("submit", "--name", "over", "--cpus", "100m", "--", "true")
+    machine.run("wait", "over")
+    assert machine.run("ls", "over", "job/over", "-o", "name") == "over\n"
+    assert "no workload 'other'" in machine.run("ls", "over", "other", status=1)
+    assert machine.run("ls", "-u", "me").startswith("no workload of user 'me' is in that choice; ")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        ("--state running,waiting", 0, ""),
+        ("--state pending", 2, "'pending' is a state of Slurm; here it is 'waiting'"),
+        ("--state PD,R", 2, "'PD' is a state of Slurm; here it is 'waiting'"),
+        ("--state running,soon", 2, "'soon' is not one of 'running'"),
+    ],
+)
+def test_states_may_have_commas_and_those_of_slurm_are_answered(
+    machine: Machine, words: str, status: int, told: str
+) -> None:
+    assert told in machine.run("ls", *words.split(), status=status)
 
 
 @pytest.mark.parametrize(("command", "head"), [("queues", "PARENT"), ("nodes", "PRODUCT")])

@@ -1,6 +1,7 @@
 """Notices to a real HTTP server, from a cluster of this machine."""
 
 import json
+import re
 import shutil
 import threading
 import time
@@ -12,7 +13,8 @@ import pytest
 
 from fairway.api.objects import Condition, Metadata
 from fairway.api.types import EvictionRecord, WorkloadObject, WorkloadSpec, WorkloadStatus
-from fairway.controllers.notify import NOTIFIED, PLACES, allows, due
+from fairway.controllers.mail import PLACES, can_mail
+from fairway.controllers.notify import NOTIFIED, allows, due
 
 from .test_commands import Machine
 
@@ -144,6 +146,17 @@ def test_a_mail_comes_from_the_start_to_the_end_of_a_job(machine: Machine) -> No
     assert [to for to, _ in server.got] == 2 * ["ann@example.org"]
     assert "Subject: default/job-post started" in server.got[0][1]
     assert "Subject: default/job-post failed" in server.got[1][1] and "failed: exit code 5" in server.got[1][1]
+
+
+def test_a_machine_that_cannot_mail_says_so_at_submit_and_in_the_status(machine: Machine) -> None:
+    if can_mail():
+        pytest.skip("this machine can send mail")
+    said = machine.run("submit", "--name", "mute", "--cpus", "100m", "--notify", "mailto:ann@example.org", "--", "true")
+    assert "--notify: this machine has no sendmail and no SMTP server, so no mail will come" in said
+    deadline = time.monotonic() + 60
+    while "was not sent" not in (said := machine.run("status", "mute")):
+        assert time.monotonic() < deadline, said
+    assert re.search(r"^notify: +mailto:ann@example.org: the notice \w+ was not sent: this machine has no", said, re.M)
 
 
 class Mails(ThreadingTCPServer):

@@ -87,6 +87,26 @@ def test_what_has_no_effect_and_what_is_not_supported_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "is_noted"),
+    [("--gres=gpu:a100:1", True), ("--gres=gpu:a100", True), ("--gpus=h100:2", True), ("--gres=gpu:2", False),
+     ("-G 2", False)],
+)  # fmt: skip
+def test_a_type_of_gpu_is_named_as_without_effect(line: str, is_noted: bool) -> None:
+    assert [it for it in read(line).notes if "type of GPU" in it] == [
+        f"{line} (the type of GPU; a nodeAffinity in -f FILE chooses it)"
+    ] * is_noted
+
+
+@pytest.mark.parametrize(
+    ("types", "is_noted"),
+    [("ALL", False), ("BEGIN,END,FAIL", False), ("NONE", False), ("END", True), ("begin,fail", True)],
+)
+def test_a_mail_type_that_asks_for_fewer_mails_than_come_is_named(types: str, is_noted: bool) -> None:
+    noted = [it for it in read("--mail-user=a@b.example", f"--mail-type={types}").notes if "--mail-type" in it]
+    assert noted == [f"--mail-type={types} (mail comes at the start, at each eviction and at the end)"] * is_noted
+
+
+@pytest.mark.parametrize(
     ("lines", "told"),
     [("-t soon", "--time=soon: "), ("--mem=much", "--mem=much: "), ("-n x", "--ntasks=x: "), ("-n", "-n needs a value"),
      ("word", "'word' is no option"), ("--gpus=x", "--gpus=x: "), ('--comment="', "line 2: No closing quotation")],
@@ -162,6 +182,10 @@ def test_a_header_that_is_no_options_is_one_line(machine: Machine) -> None:
     (machine.folder / "odd.sh").write_text("#!/bin/sh\n#FAIRWAY --nothing 1\n")
     said = machine.run("submit", "odd.sh", status=2)
     assert "odd.sh: " in said and "--nothing" in said
+    (machine.folder / "odd.sh").write_text("#!/bin/sh\n#FAIRWAY --cpus 1\n#FAIRWAY --time-limt=2h\n")
+    assert "odd.sh: line 3: No such option '--time-limt'. Did you mean '--time-limit'?" in machine.run(
+        "submit", "odd.sh", status=2
+    )
     (machine.folder / "odd.sh").write_text("#!/bin/sh\n#FAIRWAY python3\n")
     assert "odd.sh: " in machine.run("submit", "odd.sh", status=2)
 

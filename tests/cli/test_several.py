@@ -62,6 +62,10 @@ def test_wait_returns_when_a_job_has_started_and_gives_up_after_its_timeout(mach
     machine.run("cancel", "long")
 
 
+def test_wait_without_a_name_names_the_option_that_it_has(machine: Machine) -> None:
+    assert machine.run("wait", status=2).endswith("name one or several, or choose them with -l SELECTOR\n")
+
+
 def test_wait_for_a_name_that_does_not_exist_says_so_and_waits_for_the_others(machine: Machine) -> None:
     submit(machine, "there", "true")
     said = machine.run("wait", "nope", "there", status=1)

@@ -416,3 +416,27 @@ async def test_a_lost_answer_leaves_open_whether_it_was_submitted(takes: bool) -
     server.close()
     open_ = "no answer came: long may have been submitted; `fairway ls --all` says whether it was"
     assert (str(caught.value) == open_) == takes
+
+
+# Labels
+
+
+def test_a_label_is_on_the_job_and_other_commands_find_it_by_that(machine: Machine) -> None:
+    machine.run("submit", "--name", "marked", "--label", "study=lr", "--label", "a.org/x=", "--", "true")
+    [job] = json.loads(machine.kubectl("get", "jobs", "-l", "study=lr", "-o", "json"))["items"]
+    labels = job["metadata"]["labels"]
+    assert labels["a.org/x"] == "" and labels["fairway.dev/queue"] == "default"
+    machine.run("wait", "-l", "study=lr")
+    assert machine.run("ls", "--all", "-l", "study=lr", "-o", "name") == "marked\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("fairway.dev/queue=x", "set by options such as --queue"), ("a", "NAME=VALUE is allowed"),
+        ("a=b c", "NAME=VALUE is allowed"), ("-a=b", "NAME=VALUE is allowed"), (f"a={'x' * 64}", "at most 63 long"),
+    ],
+)  # fmt: skip
+def test_a_label_that_cannot_be_is_one_line(machine: Machine, text: str, told: str) -> None:
+    said = machine.run("submit", "--label", text, "--", "true", status=2)
+    assert "--label" in said and told in said and said.count("\n") == 1

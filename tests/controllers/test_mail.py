@@ -11,7 +11,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 
-from fairway.controllers.notify import mail
+from fairway.controllers.mail import can_mail, mail
 
 SAID = {"workload": "ns/job-train", "event": "failed", "message": "failed: exit code 3 — größer"}
 
@@ -85,6 +85,11 @@ def test_a_machine_without_mail_says_so(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
     said = mail("ann@example.org", SAID, places=str(tmp_path), port=port)
     assert said == "this machine has no sendmail and no SMTP server"
+    assert not can_mail(places=str(tmp_path), port=port)
+
+
+def test_a_machine_with_an_smtp_server_can_mail(server: Server, tmp_path: Path) -> None:
+    assert can_mail(places=str(tmp_path), port=server.server_address[1])
 
 
 def test_a_notice_is_mailed_by_sendmail_where_there_is_one(tmp_path: Path) -> None:
@@ -92,5 +97,6 @@ def test_a_notice_is_mailed_by_sendmail_where_there_is_one(tmp_path: Path) -> No
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\ncat > {tmp_path}/mail\n')
     program.chmod(0o700)
     assert mail("ann@example.org", SAID, places=str(tmp_path)) == ""
+    assert can_mail(places=str(tmp_path))
     assert (tmp_path / "asked").read_text() == "-i -- ann@example.org\n"
     check((tmp_path / "mail").read_bytes())

@@ -136,6 +136,7 @@ def _workload(said: WorkloadObject, review: Review) -> None:
     read = workloads.workload(said, Reading())
     queues.seconds("spec.startTimeout", said.spec.start_timeout)
     queues.seconds("spec.idleTimeout", said.spec.idle_timeout)
+    queues.positive("spec.checkpointInterval", said.spec.checkpoint_interval)
     if said.spec.notify and not re.match(NOTIFY, said.spec.notify):
         forms = "http://…, https://… or mailto:NAME@HOST is allowed"
         raise Malformed(f"found {shown(said.spec.notify)}; {forms}", "spec.notify")

@@ -33,6 +33,7 @@ from fairway.engine import (
 
 from .ends import exit_words
 from .figures import amount, count, is_one, number, span
+from .indexes import failed_trials, rank_in
 from .names import PARTING, short_name
 from .objects import ATTEMPT, DEFAULT_SCHEDULER, FINISHED, SCHEDULER, PodObject, PodStatus, Terminated
 from .pods import is_lost
@@ -500,7 +501,7 @@ def crowded_out(node: str, until: float, *, is_full: bool) -> str:
 
 def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObject]) -> str:
     """How a workload ended by itself: `finished`, `failed: exit code 3`. `reason` and `message` are its owner's; of
-    several pods the one is named whose container failed first."""
+    several pods the one is named whose container failed first, of an array the trials that failed."""
     if succeeded:
         return "finished"
     if reason == "DeadlineExceeded":
@@ -508,6 +509,9 @@ def ended(reason: str, message: str, *, succeeded: bool, pods: Sequence[PodObjec
     if first := first_exit(pods):
         name, end = first
         said = exit_words(end.exit_code, end.reason, end.message)
+        if reason == "FailedIndexes":
+            ends = [(rank_in(pod.metadata.annotations), pod.status.phase) for pod in pods]
+            return f"failed: {failed_trials(ends)}; the first with {said}"
         return f"failed: {said}{f' in pod {name}' if len(pods) > 1 else ''}"
     return f"failed: {message or reason}"
 

@@ -12,6 +12,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from fairway.api.indexes import TRIALS, runs_of
+
 from .main import Problem
 
 MOST_TRIALS, USUAL_AT_ONCE = 100_000, 1_000
@@ -44,25 +46,14 @@ class Trials:
 def array_of(text: str, command: Sequence[str]) -> Trials:
     """`0-199`, `1-9:2`, `0,3,7`, each with `%8` for the most at once."""
     listed, is_bounded, most = text.partition("%")
-    runs = tuple(_run(part, text) for part in listed.split(","))
+    runs = runs_of(listed)
     at_once = int(most) if most.isdecimal() and len(most) < 7 else 0
     total = sum(map(len, runs))
-    if total > MOST_TRIALS or (is_bounded and not at_once):
+    if not runs or total > MOST_TRIALS or (is_bounded and not at_once):
         raise _unreadable(text)
     if len({number for run in runs for number in run}) < total:
         raise Problem(f"--array: {text!r} names a trial twice")
     return Trials(tuple((word,) for word in command), runs, at_once)
-
-
-def _run(part: str, text: str) -> range:
-    found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", part.strip(), re.ASCII)
-    if not found:
-        raise _unreadable(text)
-    first, last, step = found.groups()
-    run = range(int(first), int(last or first) + 1, int(step or 1))
-    if not run:
-        raise _unreadable(text)
-    return run
 
 
 def _unreadable(text: str) -> Problem:
@@ -136,4 +127,7 @@ def spread(job: dict[str, Any], trials: Trials, retries: int) -> None:
         "completions": trials.count, "parallelism": min(most, trials.count), "completionMode": "Indexed",
         "backoffLimitPerIndex": retries, "backoffLimit": trials.count * (retries + 1),
     }  # fmt: skip
+    if trials.numbers != (range(trials.count),):
+        meta = job["spec"]["template"].setdefault("metadata", {})
+        meta.setdefault("annotations", {})[TRIALS] = ",".join(f"{it[0]}-{it[-1]}:{it.step}" for it in trials.numbers)
     job["metadata"].setdefault("annotations", {}).setdefault("fairway.dev/min-count", "1")

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from fairway.api.ends import exit_words
+from fairway.api.indexes import failed_trials, rank_in
 from fairway.api.names import called, name_of, ranks
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -140,12 +141,16 @@ def _is_of(pod: dict[str, Any], found: Found) -> bool:
 
 def _index(pod: dict[str, Any], named: dict[str, int]) -> int:
     notes = pod["metadata"].get("annotations") or {}
-    return int(notes.get("batch.kubernetes.io/job-completion-index", named[pod["metadata"]["name"]]))
+    return int(rank_in(notes) or named[pod["metadata"]["name"]])
 
 
-def failure(pods: Sequence[dict[str, Any]]) -> str:
-    """How the first container that failed did: `exit code 1`, of several pods with the pod; "" where none is known."""
+def failure(pods: Sequence[dict[str, Any]], reason: str = "") -> str:
+    """How the first container that failed did: `exit code 1`, of several pods with the pod, of an array with the trials
+    that failed; "" where none is known. `reason`: why the Job failed."""
     _, words, pod = min(_failures(pods), default=("", "", ""))
+    if words and reason == "FailedIndexes":
+        ends = [(rank_in(it["metadata"].get("annotations") or {}), it["status"].get("phase", "")) for it in pods]
+        return f"{failed_trials(ends)}; the first with {words}"
     return f"{words} in pod {pod}" if words and len(pods) > 1 else words
 
 

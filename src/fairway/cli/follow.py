@@ -268,9 +268,10 @@ def _phase(workload: Thing) -> str:
 async def _failed(client: Client, ref: Ref, uid: str, said: Thing, name: str = "") -> End:
     """`uid`: of the object that controls the pods, or of a pod itself; `said`: reason and message."""
     pods = [it for it in await client.list(Selection(kinds.PODS, ref.namespace)) if _controls(uid, it)]
-    cause, told = failure(pods), said.get("message") or said.get("reason") or ""
-    is_stopped = "phase" in said and not told.startswith("failed")  # by a time limit, or never started
-    words = told if is_stopped or not cause else f"failed: {cause}"
+    told = said.get("message") or said.get("reason") or ""
+    cause = failure(pods, said.get("reason", ""))
+    is_known = "phase" in said and ("exit code" in told or not told.startswith("failed"))  # it may be stopped
+    words = told if is_known or not cause else f"failed: {cause}"
     code = 1
     with suppress(ApiError):  # its Workload is gone
         found = Found(await get(client, ref if ref.kind == kinds.WORKLOADS else _workload(ref)))

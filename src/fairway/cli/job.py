@@ -84,6 +84,9 @@ def amend(thing: Thing, order: SimpleNamespace) -> list[str]:
     if order.queue:
         meta.setdefault("labels", {})["fairway.dev/queue"] = order.queue
         changes.append(f"queue={order.queue}")
+    if order.labels:
+        meta.setdefault("labels", {}).update(it.split("=", 1) for it in order.labels)
+        changes += [f"label={it}" for it in order.labels]
     notes = {name: text for name in NOTES if (text := _note(getattr(order, name)))}
     if notes:
         meta.setdefault("annotations", {}).update({f"fairway.dev/{NOTES[name]}": text for name, text in notes.items()})

@@ -25,27 +25,52 @@ from .rows import Filter, chosen, keys, taken
 AT_ONCE, MANY = 8, 3
 ALL = click.option("--all", "everything", is_flag=True, help="All that -q and --state leave.")
 QUEUE = click.option("-q", "--queue", default="", metavar="QUEUE", help="Those of this queue; with --all.")
-STATE = click.option("--state", "states", multiple=True, type=click.Choice(ORDER), help="In this state; with --all.")
+OF_SLURM = {
+    "pending": "waiting", "pd": "waiting", "r": "running", "configuring": "starting", "cf": "starting",
+    "completing": "stopping", "cg": "stopping", "s": "suspended", "completed": "finished", "cd": "finished",
+    "f": "failed", "ca": "cancelled",
+}  # fmt: skip
+"""A state of squeue → the word for it here."""
+
+
+class States(click.Choice[str]):
+    """One state, or several with commas."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        for word in value.split(","):
+            if word not in self.choices and (ours := OF_SLURM.get(word.lower())):
+                raise click.BadParameter(f"{word!r} is a state of Slurm; here it is {ours!r}", ctx, param)
+        return ",".join(super(States, self).convert(word, param, ctx) for word in value.split(","))
+
+
+def parted(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Values of an option that is repeatable, or has several with commas."""
+    return tuple(word for text in texts for word in text.split(","))
+
+
+STATE = click.option("--state", "states", multiple=True, type=States(ORDER), callback=parted,
+                     help="In this state; with --all.")  # fmt: skip
 SELECTOR = click.option("-l", "--selector", default="", metavar="SELECTOR", help="With these labels, e.g. sweep=3.")
 JOBS = click.argument("jobs", metavar="[JOB]...", nargs=-1)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The workloads that are meant: by name, or all that labels, a queue and states choose."""
+    """The workloads that are meant: by name, or all that labels, a queue and states choose. `how`: by which options."""
 
     jobs: tuple[str, ...] = ()
     selector: str = ""
     queue: str = ""
     states: tuple[str, ...] = ()
     everything: bool = False
+    how: str = "-l SELECTOR or --all"
 
     def __post_init__(self) -> None:
         by_filter = bool(self.selector or self.queue or self.states or self.everything)
         if by_filter and self.jobs:
             raise Problem("name jobs, or choose them by -l, -q, --state and --all; not both")
         if not by_filter and not self.jobs:
-            raise Problem("no job is named; name one or several, or choose them with -l SELECTOR or --all")
+            raise Problem(f"no job is named; name one or several, or choose them with {self.how}")
         if by_filter and not self.selector and not self.everything:
             raise Problem("-q and --state choose many: add --all if you mean all of them")
 

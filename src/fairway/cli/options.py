@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 Command = Callable[..., Any]
+WORD = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL = re.compile(f"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{WORD}=(?:{WORD})?")
 OUTPUTS = ["table", "name", "json", "yaml"]
 
 
@@ -14,6 +16,16 @@ def _url(context: click.Context, option: click.Parameter, text: str | None) -> s
     if text and not re.fullmatch(r"https?://[^\s/]\S*|mailto:[^\s@]+@[^\s@]+", text):
         raise click.BadParameter(f"found {text!r}; http://…, https://… or mailto:NAME@HOST is allowed")
     return text
+
+
+def _labels(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if text.startswith("fairway.dev/"):
+            raise click.BadParameter(f"found {text!r}; labels under fairway.dev/ are set by options such as --queue")
+        if not LABEL.fullmatch(text):
+            words = "letters, digits, '-', '_' and '.', each at most 63 long, the first and the last a letter or digit"
+            raise click.BadParameter(f"found {text!r}; NAME=VALUE is allowed, of {words}")
+    return texts
 
 
 _OPTIONS = (
@@ -47,6 +59,8 @@ _OPTIONS = (
     click.option("--sync", metavar="DIR", help="On a cluster: send the files of this folder that git tracks along."),
     click.option("--chdir", metavar="DIR", help="The folder it runs in; default: this one."),
     click.option("--notify", metavar="URL", callback=_url, help="Notify this address when it starts and ends."),
+    click.option("--label", "labels", multiple=True, metavar="NAME=V", callback=_labels,
+                 help="A label, by which -l of other commands finds it; repeatable."),
     click.option("--name", metavar="NAME", help="The job's name; default: made from the program's."),
     click.option("--wait-anyway", is_flag=True, help="Queue it though it could not start as things are now."),
     click.option("--ignore-unsupported", is_flag=True, help="Leave out #SBATCH lines that mean nothing here."),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fairway.api.names import called
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Kind, Ref, Selection
@@ -23,28 +24,38 @@ NONE_CHOSEN = "no workload is in that choice; `fairway ls --all` lists all, thos
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which workloads are asked for. Without `states` and `everything`: those that are not over."""
+    """Which workloads are asked for. Without `states`, `everything` and `jobs`: those that are not over."""
 
     states: tuple[str, ...] = ()
     queue: str = ""
     user: str = ""
     owners: Collection[tuple[str, str, str]] | None = None  # kind, namespace and name of those that labels choose
     everything: bool = False
+    jobs: frozenset[str] = frozenset()
 
     @property
     def is_narrow(self) -> bool:
         """Whether it leaves out some of what runs and waits."""
-        return bool(self.states or self.queue or self.user or self.owners is not None)
+        return bool(self.states or self.queue or self.user or self.owners is not None or self.jobs)
 
     def takes(self, one: Listed, now: float) -> bool:
         is_over = one.state in OVER
-        if is_over and not (self.everything or self.states):
+        if self.jobs and self.jobs.isdisjoint(names_of(one)):
             return False
-        if (self.states and one.state not in self.states) or (is_over and one.since() < now - DAY_SECONDS):
+        if is_over and not (self.everything or self.states or self.jobs):
+            return False
+        if self.states and one.state not in self.states:
+            return False
+        if is_over and not self.jobs and one.since() < now - DAY_SECONDS:
             return False
         if (self.queue and one.spec.queue != self.queue) or (self.user and self.user not in (one.user, one.spec.user)):
             return False
         return self.owners is None or any(key in self.owners for key in keys(one))
+
+
+def names_of(one: Listed) -> set[str]:
+    """What people may call it."""
+    return called(one.metadata.name, ((it.kind, it.name) for it in one.metadata.owner_references or ()))
 
 
 def keys(one: Listed) -> list[tuple[str, str, str]]:

@@ -57,6 +57,8 @@ OURS = {
     "reservation": "it is --queue QUEUE, of the queue that a Reservation names",
 }  # fmt: skip
 """What a command line says here for each option of sbatch."""
+GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
+TYPED = re.compile(r"(?:gres:)?gpu:[A-Za-z][^:=]*(?:[:=]\d+)?|(?!gpu:)[A-Za-z][^:=]*:\d+")
 MEMORY = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
 
 
@@ -124,6 +126,8 @@ class Translation:
 
     def made(self) -> Import:
         options = [*self._size(), *self._rest()]
+        types = {f"--{name}={it}" for name in GPUS for it in self.said.get(name, "").split(",") if TYPED.fullmatch(it)}
+        self.notes += [f"{it} (the type of GPU; a nodeAffinity in -f FILE chooses it)" for it in sorted(types)]
         for name in self.said:
             if name in WITHOUT_EFFECT:
                 advice = WITHOUT_EFFECT[name]
@@ -244,12 +248,17 @@ class Translation:
             self.unsupported.append(f"--signal={text}")
 
     def _mail(self) -> Iterator[str]:
-        user = self.said.get("mail-user", "")
-        if user and self.said.get("mail-type", "ALL").upper() != "NONE":
+        """A mail for each event, or for none: those that `--mail-type` leaves out come all the same."""
+        user, types = self.said.get("mail-user", ""), self.said.get("mail-type", "ALL")
+        if user and types.upper() != "NONE":
             if "@" in user:
                 yield from ("--notify", f"mailto:{user}")
             else:
                 self.notes.append(f"--mail-user={user} (no address)")
+            if "ALL" not in (said := set(types.upper().split(","))) and not said >= {"BEGIN", "END", "FAIL"}:
+                self.notes.append(f"--mail-type={types} (mail comes at the start, at each eviction and at the end)")
+        elif not user and "mail-type" in self.said:
+            self.notes.append(f"--mail-type={types} (no --mail-user)")
 
     def _export(self) -> Iterator[str]:
         parts = [it for it in self.said.get("export", "ALL").split(",") if it]

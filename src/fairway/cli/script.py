@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from .main import Problem, told
+from .main import Problem
 from .sbatch import Import, imported, ours
 
 HEADER_BYTES, SCRIPT_BYTES = 65_536, 100_000
@@ -43,6 +43,14 @@ class Script:
             return [*by, "-c", self.text, self.path, *rest]
         place = self.path if os.sep in self.path else f".{os.sep}{self.path}"
         return [*self.interpreter, place, *rest]
+
+    def line_of(self, error: click.UsageError) -> str:
+        """`line 3: `, of the header's first line with the option that an error is about; "" where none has it."""
+        own = error.param.opts if isinstance(error, click.BadParameter) and error.param else ()
+        names = {getattr(error, "option_name", ""), *own}
+        lines = [(number, line) for number, line in enumerate(self.text.splitlines(), 1) if line.startswith("#FAIRWAY")]
+        words = ((number, word.partition("=")[0]) for number, line in lines for word in line.split())
+        return next((f"line {number}: " for number, word in words if word in names), "")
 
     def _shebang(self) -> tuple[str, ...]:
         return _interpreter(self.text)
@@ -121,8 +129,10 @@ class Submit(click.Command):
             if [word for word in own if word == "--" or not word]:
                 raise Problem(f"{script.path}: its header holds more than options")
             ctx.params.clear()
-            with told(click.UsageError, by=f"{script.path}: "):
+            try:
                 rest = super().parse_args(ctx, [*own, *given])
+            except click.UsageError as error:
+                raise Problem(f"{script.path}: {script.line_of(error)}{error.format_message()}") from error
             if ctx.params["command"] != command:
                 raise Problem(f"{script.path}: the options in its header cannot be read: {' '.join(own)}")
         ctx.params["script"] = script

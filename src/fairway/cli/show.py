@@ -45,7 +45,7 @@ async def status(client: Client, namespace: str, output: str, job: str) -> None:
 
 def _print_status(found: Found, pods: list[Thing], now: float) -> None:
     spec, said, one = found.workload["spec"], found.status, msgspec.convert(found.workload, Listed)
-    is_over = one.state in OVER
+    is_over, notes = one.state in OVER, found.workload["metadata"].get("annotations") or {}
     facts = {
         "workload": f"{found.ref.namespace}/{found.ref.name}",
         **{name: spec.get(name) for name in ("queue", "user")},
@@ -54,6 +54,7 @@ def _print_status(found: Found, pods: list[Thing], now: float) -> None:
         "limit": spec.get("timeLimit"),
         "deadline": clock_time(spec.get("deadline"), now),
         "after": ", ".join(spec.get("after") or ()),
+        "notify": ": ".join(filter(None, (spec.get("notify"), notes.get("fairway.dev/notify-failed")))),
         "state": reason(one, now) if is_over else one.state,
         "since": clock_time(one.since(), now),
         "reason": "" if is_over else PARKED if one.state == "parked" else said.get("reason"),

@@ -63,11 +63,18 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object about to be made, and what was changed in it where it is the user's own."""
+    """An object about to be made; where it is the user's own, what was changed in it and its `file`."""
 
     thing: Thing
     changes: Sequence[str] = ()
     program: Program | None = None
+    file: str = ""
+
+    @property
+    def options(self) -> set[str]:
+        """The options that what it says may come from."""
+        given = {f"--{it.partition('=')[0]}" for it in self.changes}
+        return set(FIELDS.values()) if self.program else given
 
     @property
     def ref(self) -> Ref:
@@ -94,6 +101,8 @@ async def submit(client: Client, namespace: str, **options: Any) -> int:
         return max([await _foretell(client, view, it, order) for it in drafts])
     files = packed(order.sync) if order.sync and not view.is_here else {}
     made = await _made(client, drafts, order, lambda it: make(client, it, values, files))
+    for note in {_unsent(view, it.thing) for it in drafts} - {""}:
+        click.echo(f"  {note}", err=True)
     await warn(client)
     if order.watch:
         await _watch(client, drafts[0])
@@ -115,6 +124,16 @@ async def prepared(
     return drafts, values
 
 
+def _unsent(view: View, thing: Thing) -> str:
+    """Why no notice can reach the address of an object; "" where one can, or where it is not known here."""
+    address = (thing["metadata"].get("annotations") or {}).get("fairway.dev/notify", "")
+    if not (view.is_here and address.startswith("mailto:")):
+        return ""
+    from fairway.controllers.mail import NO_MAIL, can_mail
+
+    return "" if can_mail() else f"--notify: {NO_MAIL}, so no mail will come; an http(s) URL is notified without"
+
+
 async def _complete(client: Client, view: View, order: SimpleNamespace, namespace: str) -> None:
     """Checks the options by themselves, and writes out what they abbreviate."""
     if bool(order.file) == bool(order.command):
@@ -131,14 +150,17 @@ async def _complete(client: Client, view: View, order: SimpleNamespace, namespac
         check_name(order.name)
     if order.deadline:
         order.deadline = deadline(order.deadline, client.clock.now())
-    if order.topology:
-        levels = {level for it in view.pools or () for level in (it.get("spec") or {}).get("levels") or ()}
+    if order.topology and view.pools is not None:
+        levels = {level for it in view.pools for level in (it.get("spec") or {}).get("levels") or ()}
         order.topology = _known("--topology", order.topology, levels)
 
 
 def _known(option: str, word: str, names: set[str]) -> str:
     """The name that is meant: the word, or one that ends with it: `rack` is `fairway.dev/rack`."""
     found = [name for name in sorted(names) if word in (name, name.rpartition("/")[2])]
+    if not names:
+        how = "labels of nodes, which spec.levels of a NodePool lists"
+        raise Problem(f"{option}: no node has a level {word!r}: this cluster has no levels ({how})", exit_code=1)
     if not found:
         raise Problem(f"{option}: there is no {word!r}{near(word, names)}", exit_code=1)
     return found[0]
@@ -148,7 +170,7 @@ def _drafts(client: Client, view: View, order: SimpleNamespace, namespace: str) 
     if order.file:
         from .manifest import drafts_of
 
-        return [Draft(thing, changes) for thing, changes in drafts_of(client, order, namespace)]
+        return [Draft(thing, changes, file=order.file) for thing, changes in drafts_of(client, order, namespace)]
     program = program_of(order, is_here=view.is_here)
     name = order.name or f"{program.stem}-{client.chance.word()}"
     thing = program.job(order, name, namespace)
@@ -188,8 +210,10 @@ def _by_option(draft: Draft) -> Iterator[None]:
             raise Problem(NO_WEBHOOK, exit_code=1) from error
         if error.status not in (400, 422):
             raise
-        options = [(name, it.message) for it in error.causes for part, name in FIELDS.items() if part in it.field]
-        raise Problem(": ".join(options[0]) if options else error.message) from error
+        own = [(part, name) for part, name in FIELDS.items() if name in draft.options]
+        options = [(name, it.message) for it in error.causes for part, name in own if part in it.field]
+        where = f"-f {draft.file}: {draft.ref.kind.name.lower()}/{draft.ref.name}: " * bool(draft.file)
+        raise Problem(": ".join(options[0]) if options else f"{where}{error.message}") from error
 
 
 async def make(client: Client, draft: Draft, values: dict[str, str], files: Mapping[str, bytes]) -> Thing:
@@ -247,7 +271,7 @@ def answered(draft: Draft) -> Iterator[None]:
 async def _create(client: Client, draft: Draft) -> Thing:
     """A Job without the Service that its ranks meet in would wait for ever: both, or none."""
     with _by_option(draft):
-        made = await client.create(draft.ref.kind, draft.thing)
+        made = await client.create(draft.ref.kind, draft.thing, is_strict=bool(draft.file))
     service = service_of(made) if draft.program else None
     try:
         if service:

@@ -9,7 +9,8 @@ from fairway.kube.client import Client
 from fairway.kube.kinds import Ref, Selection
 
 from .find import seen
-from .output import in_local_time, start
+from .listing import length
+from .output import in_local_time, seconds, span, start
 
 Thing = dict[str, Any]
 MOST_SECONDS = 0.8
@@ -44,14 +45,25 @@ def told_of(workload: Thing, now: float) -> str:
     if phase in ("Succeeded", "Failed", "Suspended"):
         return str(phase.lower())
     if admission and is_admitted:
-        return f"starts now on {_places(admission)}"
+        return f"starts now on {_places(admission)}{_late(workload, now)}"
     if not status.get("reason"):
         return ""
     message = in_local_time(status.get("message", ""), now)
-    if not admission and not status.get("forecast"):
-        return f"waits: {status['reason']}: {message}".rstrip(": ")
     when = f"; forecast: {start(status['forecast'], now)}" if status.get("forecast") else ""
-    return f"waits: {status['reason']}: {message}{when}"
+    return f"waits: {status['reason']}: {message}".rstrip(": ") + when + _late(workload, now)
+
+
+def _late(workload: Thing, now: float) -> str:
+    """Whether it will miss its deadline, by its forecast, and its expected runtime or else its time limit; a clause."""
+    spec, forecast = workload.get("spec") or {}, (workload.get("status") or {}).get("forecast") or {}
+    expected, limit = length(spec.get("expectedRuntime", "")), length(spec.get("timeLimit", ""))
+    begins = max(now, seconds(forecast["p50"])) if forecast.get("p50") else now
+    if not spec.get("deadline") or begins + (expected or limit) <= seconds(spec["deadline"]):
+        return ""
+    does = "is expected to run" if expected else "may run"
+    why = f"it {does} {span(expected or limit)}" if expected or limit else "it starts later"
+    misses = "will miss" if expected or not limit else "may miss"
+    return f"; it {misses} its deadline, {in_local_time(spec['deadline'], now)}: {why}"
 
 
 def _places(admission: Thing) -> str:

@@ -73,7 +73,14 @@ async def usual_queue(client: Client, namespace: str) -> str:
         if error.status == 404 and namespace.isdecimal():  # sbatch counts tasks so
             words = f"there is no namespace {namespace}; for {namespace} tasks it is --workers {namespace}"
             raise Problem(f"-n: {words}") from error
-        return "default"  # who may not read it does not know, and it may not be there
+        if error.status == 404:
+            from .mistakes import near
+
+            names = {it["metadata"]["name"] for it in await _readable(client, kinds.NAMESPACES) or ()}
+            there = f"{near(namespace, names)}; " if names else "; "
+            how = f"`kubectl create namespace {namespace}` makes it"
+            raise Problem(f"-n: there is no namespace {namespace!r}{there}{how}", exit_code=1) from error
+        return "default"  # who may not read it does not know
 
 
 def selects(selector: Thing, labels: dict[str, str]) -> bool:

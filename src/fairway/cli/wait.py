@@ -44,7 +44,7 @@ async def wait(client: Client, namespace: str, goal: str, timeout: float | None,
     Exit status: 0 if all succeeded (or started), else the exit code of the first program that failed, or was stopped
     at its time limit; 1 where no program failed (a deletion, a name that does not exist); 124 if the time-out comes
     first. A server that is restarted meanwhile is waited for, for ten minutes."""
-    found = await found_by(client, namespace, Choice(**choice), with_over=True)  # type: ignore[arg-type]
+    found = await found_by(client, namespace, Choice(**choice, how="-l SELECTOR"), with_over=True)  # type: ignore[arg-type]
     problems = [it for it in found if isinstance(it, Problem)]
     for problem in problems:
         problem.show()

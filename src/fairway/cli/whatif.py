@@ -80,7 +80,7 @@ async def asked(client: Client, path: str, what: Thing) -> Thing | None:
 
 async def answered(client: Client, reader: Client, job: Thing, namespace: str) -> tuple[Thing, "World"]:
     """How the Job, if `client` sent it, would be decided now on what `reader` may see; and that."""
-    job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True)
+    job = await client.create(kinds.JOBS, job, namespace=namespace, dry_run=True, is_strict=True)
     known = await _known(reader)
     from fairway.offline import Case
 

@@ -2,18 +2,15 @@
 
 An address is an http(s) URL, which gets a small JSON document, or `mailto:NAME@HOST`. Which are allowed the setting
 `notifyHosts` says: the controller may reach what users may not. What is sent is noted on the Workload afterwards, so
-that a restart sends nothing twice; a crash between the two may, and the `id` of the notice tells. Notices have turns of
-their own: none holds up a decision or a write of one.
+that a restart sends nothing twice; a crash between the two may, and the `id` of the notice tells. Why the last one was
+not sent is noted there too. Notices have turns of their own: none holds up a decision or a write of one.
 """
 
-import json
-import shutil
 import smtplib
 import subprocess
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.message import EmailMessage
 from fnmatch import fnmatchcase
 from functools import partial
 from urllib.parse import urlsplit
@@ -28,13 +25,13 @@ from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
 from fairway.kube.kinds import ref
 
+from .mail import mail
 from .means import Means
 from .status import is_over, since
 
-NOTIFIED = "fairway.dev/notified"
+NOTIFIED, FAILED = "fairway.dev/notified", "fairway.dev/notify-failed"
 MOST_NOTED, DAY_SECONDS = 24, 86_400.0
-WIDTH, TRIES, FIRST_SECONDS, SEND_SECONDS, MAIL_SECONDS = 8, 3, 1.0, 5.0, 10.0
-PLACES = "/usr/sbin:/usr/lib:/usr/bin"  # where sendmail is looked for
+WIDTH, TRIES, FIRST_SECONDS, SEND_SECONDS = 8, 3, 1.0, 5.0
 FAILURES = (OSError, aiohttp.ClientError, smtplib.SMTPException, subprocess.SubprocessError, ValueError)
 AGAIN = frozenset((408, 425, 429))  # besides 5xx: the receiver may take it later
 
@@ -99,21 +96,25 @@ class Notices:
         if seen is None or not seen.spec.notify or not self.means.election.is_leader():
             self._sent.pop(key, None)
             return
+        failed = seen.metadata.annotations.get(FAILED)
         for notice in due(seen, self.means.now()):
             if f"{seen.metadata.uid}/{notice.id}" not in self._sent[key]:
-                if failure := await self._send(seen, notice):
+                failure = await self._send(seen, notice)
+                failed = failure[1] if failure else None
+                if failure:
                     self._tell(key, *failure)
                 self._sent[key].append(f"{seen.metadata.uid}/{notice.id}")
         before = seen.metadata.annotations.get(NOTIFIED, "").split(",")
         sent = [one.removeprefix(f"{seen.metadata.uid}/") for one in self._sent.pop(key, ())]
         if news := [one for one in sent if one not in before]:
             self._sent[key] = [f"{seen.metadata.uid}/{one}" for one in news]
-            await self._keep(seen, [*before, *news])
+            await self._keep(seen, [*before, *news], failed)
 
-    async def _keep(self, seen: WorkloadObject, ids: list[str]) -> None:
-        """Notes on the Workload what was sent; over whatever else is written meanwhile."""
+    async def _keep(self, seen: WorkloadObject, ids: list[str], failed: str | None) -> None:
+        """Notes on the Workload what was sent, and why the last notice was not; over whatever else is written
+        meanwhile."""
         noted = [one for one in ids if one][-MOST_NOTED:]
-        meta = {"uid": seen.metadata.uid, "annotations": {NOTIFIED: ",".join(noted)}}
+        meta = {"uid": seen.metadata.uid, "annotations": {NOTIFIED: ",".join(noted), FAILED: failed}}
         await self.means.client.patch(ref(kinds.WORKLOADS, key_of(seen.metadata)), {"metadata": meta})
 
     def _tell(self, key: str, reason: str, message: str) -> None:
@@ -171,20 +172,3 @@ async def _post(url: str, said: Mapping[str, object]) -> int:
         session.post(url, json=said, allow_redirects=False) as answer,
     ):
         return answer.status
-
-
-def mail(address: str, said: Mapping[str, object], *, places: str = PLACES, port: int = smtplib.SMTP_PORT) -> str:
-    """By the sendmail in one of these places, else by the SMTP server of this machine; what went wrong, if anything."""
-    message = EmailMessage()
-    message["To"], message["Subject"] = address, f"{said['workload']} {said['event']}"
-    message.set_content(f"{said['message'] or said['event']}\n\n{json.dumps(said, indent=2, ensure_ascii=False)}\n")
-    if program := shutil.which("sendmail", path=places):
-        done = subprocess.run([program, "-i", "--", address], input=bytes(message), timeout=MAIL_SECONDS, check=False)
-        return f"sendmail exits with {done.returncode}" if done.returncode else ""
-    try:
-        with smtplib.SMTP("localhost", port, timeout=SEND_SECONDS) as server:
-            message["From"] = "fairway@localhost"
-            server.send_message(message)
-    except ConnectionError:
-        return "this machine has no sendmail and no SMTP server"
-    return ""

@@ -152,11 +152,13 @@ class Client:
         ]
 
     async def create(
-        self, kind: Kind, value: dict[str, Any], *, namespace: str = "", dry_run: bool = False
+        self, kind: Kind, value: dict[str, Any], *, namespace: str = "", dry_run: bool = False, is_strict: bool = False
     ) -> dict[str, Any]:
-        """Made in `namespace`, or in the one the object names; with `dry_run` what would be, and nothing is made."""
+        """Made in `namespace`, or in the one the object names; with `dry_run` what would be, and nothing is made;
+        with `is_strict` a field that the kind does not have is an error."""
         path = kind.path(namespace or value["metadata"].get("namespace", ""))
-        return await self._send(Request("POST", path, (("dryRun", "All"),) if dry_run else ()), value)
+        query = (("dryRun", "All"),) * dry_run + (("fieldValidation", "Strict"),) * is_strict
+        return await self._send(Request("POST", path, query), value)
 
     async def ensure(self, kind: Kind, value: dict[str, Any]) -> None:
         """Made, unless one of its name is there."""

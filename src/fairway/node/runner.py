@@ -22,7 +22,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from fairway.api.objects import ASSIGNED, BEGAN, GROUP_NAME, INDEX
+from fairway.api.indexes import rank_in
+from fairway.api.objects import ASSIGNED, BEGAN, GROUP_NAME
 from fairway.api.quantities import time
 from fairway.kube import kinds
 from fairway.kube.agenda import Agenda
@@ -377,7 +378,7 @@ class Runner:
     def _note(self, pod: Pod, env: Mapping[str, str]) -> None:
         """Writes what the pod is of, before it first runs."""
         own = self.folder / pod["metadata"]["uid"]
-        rank = (pod["metadata"].get("annotations") or {}).get(INDEX) or (env["RANK"] if gang_of(pod) else "")
+        rank = rank_in(pod["metadata"].get("annotations") or {}) or (env["RANK"] if gang_of(pod) else "")
         if not (own / "origin").exists() and (said := origin_of(pod, rank)):
             write_origin(own, said)
 

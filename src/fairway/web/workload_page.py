@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from fairway.api.conditions import GROWS
+from fairway.api.indexes import rank_in
 from fairway.api.nodes import uses
 from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
@@ -155,6 +156,6 @@ async def _pods(client: Client, it: Workload) -> list[tuple[int, Thing]]:
     for pod in await client.list(Selection(kinds.PODS, it.namespace, labels=labels)):
         notes = pod["metadata"].get("annotations") or {}
         if jobs or pod["metadata"]["name"] in own or notes.get("fairway.dev/attempt", "").startswith(mark):
-            found.append((notes.get("batch.kubernetes.io/job-completion-index", ""), pod))
+            found.append((rank_in(notes), pod))
     found.sort(key=lambda one: (int(one[0] or 0), one[1]["metadata"]["creationTimestamp"], one[1]["metadata"]["name"]))
     return [(int(index) if index else at, pod) for at, (index, pod) in enumerate(found)]
