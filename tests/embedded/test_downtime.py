@@ -160,13 +160,14 @@ async def test_what_runs_on_beside_a_server_that_is_restarted_goes_on(tmp_path: 
     assert len(told.read_text().split()) == GPUS
 
 
-async def test_a_pod_that_is_its_own_workload_begins_again_too(tmp_path: Path):
+@pytest.mark.parametrize("end", [stop, crash])
+async def test_a_pod_that_is_its_own_workload_begins_again_too(end: Any, tmp_path: Path):
     data, told = tmp_path / "data", tmp_path / "told"
     async with life(data) as client:
         await client.create(kinds.PODS, pod(f"echo x >> {told}; exec sleep 600"))
         await starts(client, told, 1)
         assert not await client.list(Selection(kinds.WORKLOADS))
-        await stop(data)
+        await end(data)
     async with life(data) as client:
         await starts(client, told, 2)
         after = await phase(client, "Running")

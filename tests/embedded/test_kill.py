@@ -11,7 +11,7 @@ import random
 import select
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,7 +165,7 @@ async def test_what_is_killed_is_neither_lost_nor_run_twice_and_the_log_tells_wh
     status = {it["metadata"]["name"]: it["status"] for it in ended}
     faults = [f"twice: {line}" for line in said.twice]
     for one in asked:
-        faults += said.faults(one, killer.pods)
+        faults += said.faults(one, killer.pods, killer.pods & whole(run for run, *_ in runs[one.name]))
         faults += of_status(one, status[one.name])
         faults += of_logs(runs[one.name], said.all_pods(one), killer.pods)
         faults += of_journal(one, log, runs[one.name], killer.pods)
@@ -183,6 +183,12 @@ def of_status(one: Asked, status: dict[str, Any]) -> Iterator[str]:
     counts = status.get("succeeded", 0), status.get("failed", 0)
     if is_true(status, "Complete") != one.succeeds or counts != (one.width * one.succeeds, failed):
         yield f"{one.name}: {status}"
+
+
+def whole(runs: Iterable[Run]) -> set[str]:
+    """The pods whose last run ended by itself."""
+    lasts = {run.id.partition("/")[0]: run for run in sorted(runs, key=lambda run: run.retry)}
+    return {pod for pod, run in lasts.items() if run.exit_code is not None and not run.reason}
 
 
 def of_logs(runs: list[tuple[Run, bytes, str]], started: set[str], killed: set[str]) -> Iterator[str]:

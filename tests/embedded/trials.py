@@ -117,12 +117,15 @@ class Book:
                 book.order.append(f"-{trial}")
         return book
 
-    def faults(self, asked: Asked, killed: set[str]) -> list[str]:
+    def faults(self, asked: Asked, killed: set[str], again: set[str]) -> list[str]:
         """What is wrong with the attempts at a Job. `killed`: pods whose shims were killed. How such a pod's attempt
-        ended died with its shim, so it counts for nothing, even where it came to its end."""
+        ended died with its shim, so it counts for nothing, even where it came to its end. `again`: those of them that
+        lost it with all others while no server ran, and started again: their last end counts."""
         found = []
         for trial in asked.trials:
-            counted = [code for pod, code in self.ends[trial] if pod not in killed]
+            ends = self.ends[trial]
+            lasts = {pod: row for row, (pod, _) in enumerate(ends) if pod in again}
+            counted = [code for row, (pod, code) in enumerate(ends) if pod not in killed or lasts.get(pod) == row]
             last = self.pods[trial][-1] if self.pods[trial] else ""
             if counted != asked.codes:
                 found.append(f"{trial}: ended with {counted}, not {asked.codes}: {self.pods[trial]} {self.ends[trial]}")

@@ -54,7 +54,7 @@ def is_over(status: WorkloadStatus) -> bool:
     return status.phase in ("Succeeded", "Failed")
 
 
-def since(status: WorkloadStatus, kind: str) -> float | None:
+def since(status: WorkloadStatus | PodStatus, kind: str) -> float | None:
     """When the condition turned True; None while it is not."""
     found = condition(status.conditions, kind)
     if found is None or found.status != "True" or not found.last_transition_time:

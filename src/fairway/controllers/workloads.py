@@ -390,7 +390,7 @@ class Life:
             await take_back(self.means.client, strays(placement, pods), said.metadata.name, found_by)
             chosen, notes = (ranks.chosen(free), ranks.notes(ranks.now(free))) if ranks else (free, {})
             await self.binder.bind(said, chosen, notes)
-        if not is_up and are_up(case, owner, placed):
+        if not is_up and not any(map(self._is_stale, case.pods)) and are_up(case, owner, placed):
             await self._started(case.key, said)
         noted = said.status.reason
         words = pause(owner, case.pods, self.means.now()) or (None if noted == life.IDLE else self.short.get(case.key))
@@ -454,6 +454,12 @@ class Life:
         """Whether its node takes no pods now."""
         node = self.means.view.nodes.get(pod.spec.node_name)
         return node is not None and (node.spec.unschedulable or not self._is_ready(pod))
+
+    def _is_stale(self, pod: PodObject) -> bool:
+        """Whether it is told to be ready from before its node was last down; in whole seconds, as pods are."""
+        node, ready = self.means.view.nodes.get(pod.spec.node_name), since(pod.status, "Ready")
+        down = downtime(node) if node else None
+        return down is not None and ready is not None and ready < int(down[0])
 
     def _is_ready(self, pod: PodObject) -> bool:
         node = self.means.view.nodes.get(pod.spec.node_name)
