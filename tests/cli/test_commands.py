@@ -423,7 +423,7 @@ def test_each_answer_to_a_foreign_command_is_a_command() -> None:
         ("--cpus inf", "--cpus: found 'inf'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
         ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
         ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
-        ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most 2, as it has pods, is allowed"),
+        ("--workers 2 --min-workers 3", "--min-workers: found '3'; 0 to 2, its number of pods, is allowed"),
         ("--name UPPER_case", "--name: 'UPPER_case' is no name for a job: small letters, digits and '-', at most 63, "
                               "the first and the last no '-'; 'upper-case' would do"),
         (f"--name {70 * 'a'}", f"--name: '{70 * 'a'}' is no name for a job: "),
