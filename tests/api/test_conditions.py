@@ -286,7 +286,9 @@ def test_a_time_limit_above_that_of_the_queue_is_told_with_both():
 
 def test_a_hold_is_told():
     text = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0), READER, QUEUES)
-    assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z")
+    assert text.endswith("; room is kept for it from 1970-01-01T00:01:00Z, at the latest")
+    guess = waiting(Wait("ns/me", Reason.NO_ROOM, starts_at=60.0, is_guess=True), READER, QUEUES)
+    assert guess.endswith("; room is kept for it from 1970-01-01T00:01:00Z, probably")
     assert kept_from(text) == kept_from(f"{text}; and more") == "1970-01-01T00:01:00Z" and kept_from("x") == ""
 
 

@@ -127,7 +127,7 @@ def test_parents_and_pools_add_up(story: list[tuple[Claim, PoolDay, tuple[str, t
 
 
 
-def test_hours_are_told_with_one_digit_and_small_amounts_in_a_unit_that_shows_them() -> None:
+def test_hours_are_told_with_one_digit_and_small_amounts_with_three() -> None:
     amounts = (0, 400, 40_000, 120_000, 359_000, 360_000, 5_400_000, 3_600_000_000, -40_000)
-    said = ["0", "<1 s", "40 s", "2.0 min", "6.0 min", "0.1", "1.5", "1,000.0", "-40 s"]
+    said = ["0", "<0.001", "0.011", "0.033", "0.100", "0.1", "1.5", "1,000.0", "-0.011"]
     assert [hours(it) for it in amounts] == said

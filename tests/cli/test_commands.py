@@ -170,7 +170,8 @@ def test_what_waits_says_why_and_what_is_suspended_goes_on(machine: Machine) -> 
     assert "big" in machine.run("ls", "-A", "--queue", "default")
     machine.run("suspend", "big")
     machine.until("late", "Succeeded")
-    machine.run("resume", "big")
+    machine.until("big", "Suspended")
+    assert re.match(r"big resumed: it (starts now on|waits: )", machine.run("resume", "big"))
     machine.until("big", "Running")
     machine.run("cancel", "big")
     machine.run("cancel", "late")
@@ -325,6 +326,17 @@ def test_a_cluster_that_cannot_be_started_is_one_line(machine: Machine, how: tup
     assert "--port" in said("--data-dir", "other", "--port", "99999")
 
 
+def test_another_port_than_the_last_time_is_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert "the port" not in machine.run("up", "--detach", "--cpus", "1")
+    machine.run("down")
+    (tmp_path / "fairway" / "port").write_text("banana")
+    said = machine.run("up", "--detach", "--cpus", "1")
+    port = (tmp_path / "fairway" / "port").read_text()
+    assert f"the port of the API is {port} now; {tmp_path}/fairway/port had 'banana'\n" in said
+    machine.run("down")
+
+
 @pytest.mark.parametrize("how", [(), ("--detach",)], ids=["up", "detach"])
 def test_a_second_up_says_at_once_that_one_runs(machine: Machine, how: tuple[str, ...]) -> None:
     before = os.times()
@@ -411,7 +423,7 @@ def test_each_answer_to_a_foreign_command_is_a_command() -> None:
         ("--cpus inf", "--cpus: found 'inf'; a quantity such as 500m, 2, 64Gi or 1e3 is allowed"),
         ("--time-limit banana", "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
         ("--time-limit 0s", "--time-limit: found '0s'; more than 0 is allowed"),
-        ("--workers 2 --min-workers 3", "--min-workers: found '3'; at most its pods, which are 2, is allowed"),
+        ("--workers 2 --min-workers 3", "--min-workers: found '3'; 0 to 2, its number of pods, is allowed"),
         ("--name UPPER_case", "--name: 'UPPER_case' is no name for a job: small letters, digits and '-', at most 63, "
                               "the first and the last no '-'; 'upper-case' would do"),
         (f"--name {70 * 'a'}", f"--name: '{70 * 'a'}' is no name for a job: "),
@@ -463,10 +475,10 @@ def test_a_field_of_a_file_is_told_by_the_file_and_its_path(machine: Machine, co
     ],
 )
 def test_a_deadline_that_cannot_be_met_is_told_at_submit(machine: Machine, words: str, told: str) -> None:
-    said = machine.run("submit", "--name", "late", "--cpus", "100m", "--deadline", "1h", *words.split(), "--", "true")
-    machine.run("wait", "late")
-    machine.run("cancel", "--forget", "late")
-    assert re.match(f"late queued in default: (?:(?!; it ).)*{told}", said)
+    said = machine.run("submit", "--name", "tardy", "--cpus", "100m", "--deadline", "1h", *words.split(), "--", "true")
+    machine.run("wait", "tardy")
+    machine.run("cancel", "--forget", "tardy")
+    assert re.match(f"tardy queued in default: (?:(?!; it ).)*{told}", said)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -61,6 +61,17 @@ def test_who_follows_is_told_once_why_nothing_runs_yet(machine: Machine) -> None
     assert "waits" not in one.stderr.read()
 
 
+def test_ctrl_c_of_a_follower_says_that_what_waits_goes_on_waiting(machine: Machine) -> None:
+    machine.run("submit", "--name", "hog", "--gpus", "2", "--no-preemptible", "--", "sleep", "300")
+    one = follower(machine, "--name", "queued", "--gpus", "1", "--", "true")
+    assert one.stderr is not None
+    assert "queued in default" in one.stderr.readline() and "waits: " in one.stderr.readline()
+    one.send_signal(signal.SIGINT)
+    assert one.wait(timeout=20) == 130
+    assert "queued goes on waiting: `fairway logs -f queued` follows it again" in one.stderr.read()
+    machine.run("cancel", "hog", "queued")
+
+
 def test_a_follower_ends_once_nobody_reads_on_and_names_a_full_disk(machine: Machine) -> None:
     one = follower(machine, "--name", "much", "--", "sh", "-c", "seq 1 200000; sleep 300")
     assert one.stdout is not None and one.stderr is not None

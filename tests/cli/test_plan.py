@@ -199,7 +199,7 @@ def test_an_annotation_of_a_job_is_mirrored():
     early = job("b", metadata={"annotations": {"fairway.dev/after": "a"}, "labels": MANAGED})
     assert entries(NODE, job(), early)["ns/job-b"]["reason"] == "DependencyPending"
     said = refusal(NODE, job(metadata={"annotations": {"fairway.dev/min-count": "2"}, "labels": MANAGED}))
-    assert said.endswith("[fairway.dev/min-count]: found '2'; at most its pods, which are 1, is allowed")
+    assert said.endswith("[fairway.dev/min-count]: found '2'; 0 to 1, its number of pods, is allowed")
 
 
 JOB_SET = {

@@ -2,13 +2,14 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from fairway.cli.listing import Listed
-from fairway.cli.nodes import users
+from fairway.cli.nodes import _node_line, users
 from fairway.cli.queues import Held, print_queues, queue_lines, tallies
 
 from .test_commands import Machine
@@ -66,9 +67,19 @@ def test_a_share_that_was_decided_about_other_workloads_is_said_to_be_old(
     assert capsys.readouterr().err == told
 
 
+def test_a_column_that_is_empty_for_now_or_for_good_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    queue = {"metadata": {"name": "nlp"}, "spec": {"quotas": [{"pool": "*", "guaranteed": {GPU: "50%"}}]}}
+    print_queues([queue], {}, ())
+    told = capsys.readouterr().err
+    assert "a SHARE that is missing comes with the next decision" in told
+    assert "BORROWED is left out where GUARANTEED is in %" in told
+
+
 def test_a_node_names_the_users_and_their_gpus() -> None:
     found = users([workload("a", "nlp", "2", {"n1": 2, "n2": 1}, Listed), workload("b", "nlp", "1", None, Listed)])
     assert found == {"n1": {"ann": 4.0}, "n2": {"ann": 2.0}}
+    node = {"metadata": {"name": "n1"}, "spec": {}}
+    assert _node_line(node, Counter(), Counter({"ann": 1.0}))[-1] == "ann (1 GPU)"
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +95,7 @@ def test_queues_and_nodes_show_a_job_as_soon_as_it_runs(machine: Machine) -> Non
     machine.until("a", "Running")
     machine.run("submit", "--name", "b", "--gpus", "1", "--cpus", "1", "--", "true")
     machine.until("b", "Pending")
+    assert "admin (2 GPUs)" in machine.run("nodes")
     assert re.search(rf"^default +1 +1 +{GPU} +2 +1$", machine.run("queues"), re.MULTILINE)
     live = json.loads(machine.run("queues", "-o", "json"))["live"]["default"]
     assert (live["usage"]["default"][GPU], live["asked"][GPU]) == ("2", "1")

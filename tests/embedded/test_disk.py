@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from fairway.kube import kinds
 from fairway.kube.client import ApiError, Client
 from fairway.kube.kinds import Ref, Selection
 from fairway.kube.transport import Request
+from fairway.node.archive import Origin, write_origin
 
 MAPS_KIND = kinds.Kind("ConfigMap", "configmaps", "v1")
 EVENTS = "/api/v1/namespaces/default/events"
@@ -162,9 +164,34 @@ async def test_up_on_a_full_disk_starts_again_or_says_so(small_disk: Path):
     assert "disk" in str(told.value) and "\n" not in str(told.value)
 
 
-def test_usage_names_the_largest_parts_of_a_folder(tmp_path: Path):
-    for name, size in (("pods/one/output", 300), ("pods/two/output", 100), ("state.db", 50), ("token", 1)):
+def test_usage_names_the_jobs_of_its_reader_and_the_folders_of_their_logs(tmp_path: Path):
+    files = {"pods/one/output": 300, "pods/two/output": 100, "logs/ml/job-a/1/output": 80, "state.db": 50, "token": 1}
+    for name, size in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * size * KIB)
-    told = usage(tmp_path)
-    assert told.index("pods 4") < told.index("state.db") < told.index("(in it: one 3") < told.index("two 1")
+    write_origin(tmp_path / "pods" / "one", Origin("ml", "job-big", "u", 1, "big-x", "n", "main"))
+    told = usage(tmp_path, "ml")
+    assert told.index("pods 4") < told.index("logs ") < told.index("state.db")
+    assert told.index("(of it: job big 3") < told.index("two 1") < told.index("logs/ml/job-a 8")
+    others = usage(tmp_path, "default")
+    assert "job big" not in others and "jobs of namespace ml 3" in others and "logs/ml 9" in others
+
+
+async def test_the_log_of_the_cluster_says_once_that_the_disk_is_full_and_removed_logs_free_it(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+):
+    server, logs = await made(small_disk), small_disk / "logs" / "default" / "job-old"
+    logs.mkdir(parents=True)
+    fill(logs / "output")
+    refused = []
+    for number in range(200):
+        status, said = await server.ask("POST", MAPS, config(f"new{number}") | {"data": {"x": "y" * 100_000}})
+        refused += [said["message"]] if status == 507 else []
+        if len(refused) == 3:
+            break
+    assert "logs/default/job-old" in refused[-1] and f"rm -r {small_disk}/logs/NAMESPACE/WORKLOAD" in refused[-1]
+    assert [it.getMessage() for it in caplog.records if "is full" in it.getMessage()] == [
+        f"the disk of {small_disk} is full: nothing new is created until there is space"
+    ]
+    shutil.rmtree(logs)
+    await server.ok("POST", MAPS, config("after"))

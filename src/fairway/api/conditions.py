@@ -4,6 +4,7 @@ A sentence says what is wrong with figures, then who is in the way, then what wo
 facts do not hold. It names workloads of its reader's namespace alone; others are "3 workloads of queue X".
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
@@ -112,13 +113,13 @@ def waiting(wait: Wait, workload: Workload, queues: Queues) -> str:
     parts += holders(facts, workload, queues) if wait.reason not in _NAMES_THEM else []
     parts += protections(facts, workload, queues)
     if wait.starts_at is not None:
-        parts.append(f"{_KEPT}{_moment(wait.starts_at)}")
+        parts.append(f"{_KEPT}{_moment(wait.starts_at)}, {'probably' if wait.is_guess else 'at the latest'}")
     return "; ".join((*parts, *would_start(facts)))
 
 
 def kept_from(message: str) -> str:
     """From when on room is kept for a workload, as its message says; "" where it says nothing of it."""
-    return message.partition(_KEPT)[2].partition(";")[0]
+    return re.split("[,;]", message.partition(_KEPT)[2])[0]
 
 
 def holders(facts: Facts, workload: Workload, queues: Queues) -> list[str]:

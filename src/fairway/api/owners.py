@@ -381,7 +381,7 @@ def check_least(text: str, made: WorkloadObject) -> None:
     """What the annotation for the fewest pods says is no more than there are. Raises Malformed."""
     most = made.spec.pod_sets[-1].count
     if text and number(text) > most:
-        raise Malformed(f"found {shown(text)}; at most its pods, which are {most}, is allowed", annotated("min-count"))
+        raise Malformed(f"found {shown(text)}; 0 to {most}, its number of pods, is allowed", annotated("min-count"))
 
 
 def number(text: str) -> int:

@@ -181,13 +181,10 @@ def _pools(days: Iterable[Day | UsageDayObject], held: Mapping[str, Figures]) ->
 
 
 def hours(amount: int) -> str:
-    """GPU-milliseconds in GPU-hours; below a tenth of one in minutes or seconds, which are named: nothing used is 0."""
-    size, sign = abs(amount), "-" if amount < 0 else ""
-    if not size or size >= HOUR_UNITS // 10:
-        return f"{amount / HOUR_UNITS:,.1f}" if size else "0"
-    if size < 1000:
-        return f"{sign}<1 s"
-    return f"{sign}{size / 60_000:.1f} min" if size >= 60_000 else f"{sign}{size // 1000} s"
+    """GPU-milliseconds in GPU-hours with one digit, below a tenth of one with three: nothing used is 0."""
+    if not amount or abs(amount) >= HOUR_UNITS // 10:
+        return f"{amount / HOUR_UNITS:,.1f}" if amount else "0"
+    return f"{amount / HOUR_UNITS:.3f}" if abs(amount) >= HOUR_UNITS // 1000 else "<0.001"
 
 
 def plain(figures: object) -> dict[str, object]:

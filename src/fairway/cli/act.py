@@ -98,7 +98,7 @@ async def _resume(client: Client, found: Found) -> str:
     if not was_off and (state := msgspec.convert(found.workload, Listed).state) in ON:
         return f"is {state}: there is nothing to resume"
     made, is_paused = found.workload["metadata"].get("ownerReferences"), found.status.get("paused") is not None
-    asks = made and (is_paused or found.phase == "Parked")
+    asks = made and (is_paused or found.phase in ("Parked", "Suspended"))
     line = await first_verdict(client, found.ref, made[0]["uid"], but=OFF) if asks else ""
     return f"resumed: it {line or ('goes on when its place is free' if is_paused else 'queues again')}"
 

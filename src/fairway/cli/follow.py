@@ -43,11 +43,12 @@ class End:
 async def follow_job(client: Client, job: Ref, uid: str) -> End:
     """Prints the logs of all ranks of a Job while they are written, over evictions, and returns how it ended.
     Interrupted, it says on standard error that the job goes on, and ends at once."""
+    follower = _Follower(Patient(client), _workload(job), job, uid, Choice())
     try:
-        return await _Follower(Patient(client), _workload(job), job, uid, Choice()).run()
+        return await follower.run()
     except asyncio.CancelledError:
         look, end = f"`fairway logs -f {job.name}` follows it again", f"`fairway cancel {job.name}` ends it"
-        click.echo(f"\n{job.name} goes on: {look}, {end}", err=True)
+        click.echo(f"\n{job.name} goes on{' waiting' * follower.waits}: {look}, {end}", err=True)
         raise
 
 
@@ -72,6 +73,7 @@ class _Follower:
     printing: dict[tuple[str, str, int], asyncio.Task[None]] = field(default_factory=dict)
     last: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # by rank
     printer: Printer | None = None
+    waits: bool = False
 
     async def run(self) -> End:
         ending = asyncio.create_task(end_of(self.client, self.owner, self.uid))
@@ -104,7 +106,7 @@ class _Follower:
     async def _watch_workload(self) -> None:
         """Reports each eviction that is new, each pause, since a program that is frozen writes nothing, and once
         why it waits."""
-        told, was_paused, waited = "", False, False
+        told, was_paused = "", False
         async with aclosing(seen(self.client, _named(self.workload))) as states:
             async for change, state in states:
                 if not _is_of(state, self.uid):
@@ -117,9 +119,9 @@ class _Follower:
                     say(paused(state) if is_paused else f"{Found(state).name} is paused no longer")
                 elif history[-1]["time"] > told and not is_paused:
                     say(evicted(state, history[-1]))
-                if (waits := is_waiting(state)) and not (waited or is_paused):
+                if (waits := is_waiting(state)) and not (self.waits or is_paused):
                     say(f"{Found(state).name} {told_of(state, self.client.clock.now())}")
-                told, was_paused, waited = max(told, history[-1]["time"]), is_paused, waits
+                told, was_paused, self.waits = max(told, history[-1]["time"]), is_paused, waits
                 self.changed.set()
 
     async def _refresh(self) -> None:

@@ -15,7 +15,7 @@ from .leader import warn
 from .listing import ORDER, OVER, rank
 from .main import Problem
 from .many import JOBS, States, parted
-from .output import listing_option, show
+from .output import listing_option, near, show
 from .rows import MOST_ROWS, NONE, NONE_CHOSEN, Filter, Sight, chosen, names_of, print_rows, taken
 from .watch import watch
 
@@ -70,6 +70,4 @@ async def _check_queue(client: Client, queue: str) -> None:
     with unseen():
         names = {it["metadata"]["name"] for it in await client.list(Selection(kinds.QUEUES))} if queue else names
     if queue not in names:
-        from .mistakes import near
-
         raise Problem(f"--queue: there is no queue {queue!r}{near(queue, names)}", exit_code=1)

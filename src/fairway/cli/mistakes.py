@@ -21,6 +21,7 @@ from .cancelled import unknown
 from .find import get, sought
 from .job import template_of
 from .main import Problem
+from .output import near
 from .quota import over_quota
 from .view import View, selects
 
@@ -89,15 +90,6 @@ def _of_priority(view: View, thing: Thing) -> Iterator[Mistake]:
     highest = [most for it in view.line(_queue(thing)).values() if (most := it.get("maxPriority")) is not None]
     if highest and view.classes[name] > (most := min(highest)):
         yield Mistake(f"--priority: {name} is {view.classes[name]}; queue {_queue(thing)} allows at most {most}")
-
-
-def near(word: str, names: Any) -> str:
-    """What there is instead, the likeliest first."""
-    from difflib import get_close_matches
-
-    likely = get_close_matches(word, sorted(names), n=1)
-    meant = f"; did you mean {likely[0]}?" if likely else ";"
-    return f"{meant} there are: {', '.join(sorted(names)) or 'none'}"
 
 
 async def _of_namespace(client: Client, view: View, thing: Thing) -> list[Mistake]:

@@ -123,7 +123,7 @@ def _node_line(node: Thing, used: dict[tuple[str, str], int] | None, by: Counter
     if used is None:
         return [*start, "", "", offered.get("cpu"), "", "", product]
     gpus = [quantities.format(it, GPU) for it in (used[name, GPU], max(0, has - used[name, GPU]))]
-    whose = ", ".join(f"{user} ({held:g} GPUs)" if held else user for user, held in by.most_common())
+    whose = ", ".join(f"{user} ({held:g} GPU{'s' * (held != 1)})" if held else user for user, held in by.most_common())
     figures = [*gpus, offered.get("cpu"), quantities.format(used[name, "cpu"], "cpu"), used[name, "pods"]]
     return [*start, *figures, product, whose]
 

@@ -106,6 +106,15 @@ def _wrapped(text: str, room: int, *, is_cut: bool) -> list[str]:
     return [text[: room - 1] + "…"] if is_cut else textwrap.wrap(text, room)
 
 
+def near(word: str, names: Any) -> str:
+    """What there is instead, the likeliest first."""
+    from difflib import get_close_matches
+
+    likely = get_close_matches(word, sorted(names), n=1)
+    meant = f"; did you mean {likely[0]}?" if likely else ";"
+    return f"{meant} there are: {', '.join(sorted(names)) or 'none'}"
+
+
 def span(seconds: float) -> str:
     """A duration in its largest one or two units, as kubectl prints ages: 45s, 12m, 3h20m, 5d."""
     whole = max(0, int(seconds))

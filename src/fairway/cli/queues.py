@@ -192,6 +192,10 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
         click.echo("all is as of the last minute: you may not list the workloads of all namespaces", err=True)
     elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):
         click.echo("SHARE is as of the last minute, all else as of now", err=True)
+    if any((it.get("spec") or {}).get("quotas") and not (it.get("status") or {}).get("share") for it in items):
+        click.echo("a SHARE that is missing comes with the next decision, within a minute", err=True)
+    if "%" in "".join(str(line[5]) for line in lines if len(line) > 5):
+        click.echo("BORROWED is left out where GUARANTEED is in %", err=True)
     for line in filter(None, map(_fault, items)):
         click.echo(line, err=True)
     if budgets := [line for it in items for line in _budget(it)]:
@@ -199,7 +203,8 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
         print_table(["BUDGET", "GPU HOURS", "SPENT", "RESERVED", "LEFT", "WHOLE AGAIN"], budgets)
     if forecasts := [line for it in items for line in _accuracy(it)]:
         click.echo()
-        print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "BY P90"], forecasts)
+        print_table(["FORECASTS", "AHEAD", "STARTS", "OFF BY", "IN TIME"], forecasts)
+        click.echo("OFF BY: from the earlier time that was forecast; IN TIME: the starts by the later one", err=True)
 
 
 def _fault(queue: Thing) -> str:

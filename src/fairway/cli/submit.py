@@ -26,9 +26,9 @@ from .job import amend, check_name, deadline, kind_of, of_maker, template_of
 from .launch import service_of
 from .leader import warn
 from .main import Problem
-from .mistakes import check, near
+from .mistakes import check
 from .options import submit_options
-from .output import show
+from .output import near, show
 from .program import Program, program_of
 from .quota import over_quota
 from .script import Submit

@@ -88,6 +88,19 @@ def up(folder: str, detach: bool, config: str, team: bool, admins: str, **offer:
         asyncio.run(_detach(place) if detach else _up(place, settings, offer))
 
 
+def _port(folder: Path) -> str | None:
+    """What the file says that names the port; None where there is none yet."""
+    from fairway.embedded.datadir import small_text
+
+    return small_text(folder / "port") if (folder / "port").exists() else None
+
+
+def _say_port(folder: Path, before: str | None) -> None:
+    """Says whether the API has another port than the last time, which copies of the kubeconfig still have."""
+    if before is not None and (now := _port(folder)) != before:
+        click.echo(f"the port of the API is {now} now; {folder / 'port'} had {before[:20]!r}", err=True)
+
+
 def _place(chosen: str, *, is_of_team: bool) -> Path:
     """The data directory."""
     return data_dir(chosen or (TEAM_DIR if is_of_team else None))
@@ -107,8 +120,10 @@ async def _detach(folder: Path) -> None:
     """The same command again, without --detach, in the background."""
     from fairway.embedded.datadir import detach
 
+    before = _port(folder)
     again = [argument for argument in sys.argv[1:] if argument != "--detach"]
     await detach([sys.executable, "-m", "fairway.cli.main", *again], folder, Clock())
+    _say_port(folder, before)
     if sys.stderr.isatty():
         click.echo("`fairway dashboard` prints the link of a page of what happens there", err=True)
     click.echo(str(folder / "kubeconfig"))
@@ -119,8 +134,10 @@ async def _up(folder: Path, settings: Any, offer: dict[str, Any]) -> None:
     from fairway.node.archive import Bounds
 
     settings = replace(settings, metrics_token_file=settings.metrics_token_file or str(folder / "token"))
+    before = _port(folder)
 
     async def decide(transport: Any) -> None:
+        _say_port(folder, before)
         click.echo(str(folder / "kubeconfig"))
         async with asyncio.TaskGroup() as tasks:
             config = load([folder / "kubeconfig"])

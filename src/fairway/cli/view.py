@@ -12,6 +12,7 @@ from fairway.kube.transport import Request
 
 from .connect import NOT_INSTALLED, unseen
 from .main import Problem
+from .output import near
 
 Thing = dict[str, Any]
 
@@ -74,8 +75,6 @@ async def usual_queue(client: Client, namespace: str) -> str:
             words = f"there is no namespace {namespace}; for {namespace} tasks it is --workers {namespace}"
             raise Problem(f"-n: {words}") from error
         if error.status == 404:
-            from .mistakes import near
-
             names = {it["metadata"]["name"] for it in await _readable(client, kinds.NAMESPACES) or ()}
             there = f"{near(namespace, names)}; " if names else "; "
             how = f"`kubectl create namespace {namespace}` makes it"

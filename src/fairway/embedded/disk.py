@@ -7,8 +7,12 @@ disk takes what it can get.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+from fairway.api.names import short_name
+from fairway.node.archive import read_origin
 
 PARTS = 4
 RESERVE_BYTES = 8 << 20
@@ -56,19 +60,28 @@ def free_bytes(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def usage(folder: Path) -> str:
-    """How much is free, and what takes most of a data directory."""
-    parts = sorted(_sizes(folder), reverse=True)[:SHOWN]
-    text = ", ".join(f"{name} {shown(size)}" for size, name in parts)
-    largest = folder / parts[0][1] if parts else folder
-    inner = sorted(_sizes(largest), reverse=True)[:SHOWN] if largest.is_dir() else []
-    names = ", ".join(f"{name} {shown(size)}" for size, name in inner)
-    return f"{shown(free_bytes(folder))} free; in {folder}: {text}" + (f" (in it: {names})" if names else "")
+def usage(folder: Path, namespace: str) -> str:
+    """How much is free, what takes most of a data directory, and whose it is: jobs of the reader's `namespace` and the
+    folders of their logs are named, of others the namespace."""
+    text, whose = _largest(Counter({name: size for size, name in _sizes(folder)})), Counter[str]()
+    for size, name in _sizes(folder / "pods"):
+        said = read_origin(folder / "pods" / name)
+        own = f"job {short_name(said.workload)}" if said else name
+        whose[own if not said or said.namespace == namespace else f"jobs of namespace {said.namespace}"] += size
+    for size, space in _sizes(folder / "logs"):
+        own = Counter({f"logs/{space}/{name}": most for most, name in _sizes(folder / "logs" / space)})
+        whose.update(own if space == namespace else {f"logs/{space}": size})
+    names = _largest(whose)
+    return f"{shown(free_bytes(folder))} free; in {folder}: {text}" + (f" (of it: {names})" if names else "")
+
+
+def _largest(sizes: Counter[str]) -> str:
+    return ", ".join(f"{name} {shown(size)}" for name, size in sizes.most_common(SHOWN))
 
 
 def _sizes(folder: Path) -> Iterator[tuple[int, str]]:
-    """Bytes on disk and name of each thing in the folder."""
-    for entry in os.scandir(folder):
+    """Bytes on disk and name of each thing in the folder, if there is one."""
+    for entry in os.scandir(folder) if folder.is_dir() else ():
         size = _blocks(entry)
         if entry.is_dir(follow_symlinks=False):
             for place, folders, files in os.walk(entry.path):

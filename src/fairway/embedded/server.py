@@ -6,6 +6,7 @@ asks, its authenticators tell; controllers of the same process use `spoken_by`.
 """
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -34,6 +35,7 @@ from fairway.embedded.registry import Registry, Write
 from fairway.embedded.store import TooLarge, encode
 from fairway.kube.transport import Request, Response, Transport
 
+log = logging.getLogger(__name__)
 _SYSTEM = f"{ACCOUNT}kube-system:"
 GROWING = ("pods", "events", "events.events.k8s.io")
 RECORD = encode(CANCELLED)  # the reason of an event that lists of what ended need
@@ -71,6 +73,7 @@ class Server:
         self._tokens = tokens or Tokens(registry.chance.token().encode(), registry.clock, registry.chance)
         self._signed = accounts.Signed(registry.store, self._tokens)
         self._authenticators = (*authenticators, self._signed.user) if authenticators else ()
+        self._is_full = False
         self._people, self._seats = 0, asyncio.Semaphore(SEATS)
 
     async def start(self) -> None:
@@ -172,10 +175,15 @@ class Server:
     async def _check_disk(self, call: Call) -> None:
         """Refuses what grows on a full disk: objects of people, and of controllers GROWING, but no record of an end."""
         if not _is_controller(call.user) or (call.resource.name in GROWING and RECORD not in call.request.body):
-            folder = await self.registry.store.full_disk()
+            folder, was_full = await self.registry.store.full_disk(), self._is_full
+            self._is_full = folder is not None
             if folder is not None:
-                raise Failure(507, "InsufficientStorage", "the disk is full and nothing new is created; delete jobs or "
-                              f"files: {await self.registry.clock.in_thread(partial(usage, folder))}")
+                if not was_full:
+                    log.warning("the disk of %s is full: nothing new is created until there is space", folder)
+                used = await self.registry.clock.in_thread(partial(usage, folder, call.namespace))
+                how = f"cancel jobs, or free files (rm -r {folder}/logs/NAMESPACE/WORKLOAD, of a job that is deleted)"
+                why = f"the disk is full and nothing new is created; {how}: {used}"
+                raise Failure(507, "InsufficientStorage", why)
 
     @asynccontextmanager
     async def _lane(self, user: str) -> AsyncIterator[None]:

@@ -17,6 +17,7 @@ from .model import CPU, GPU, Workload
 from .plan import RANK, Cause, Facts, Reason, Verdict, Wait, Why
 from .queueing import is_aged, is_early
 from .quota import Account, Demand
+from .reservations import Window
 
 
 def admit(workload: Workload, cycle: Cycle) -> Attempt:
@@ -71,7 +72,17 @@ def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
         return None
     cycle.holds[window.admission.pool] -= 1
     cycle.wake(window.since)
-    return replace(wait(attempt, cycle), starts_at=window.since, held=window.admission)
+    is_guess = _is_unlimited(window, cycle)
+    return replace(wait(attempt, cycle), starts_at=window.since, held=window.admission, is_guess=is_guess)
+
+
+def _is_unlimited(window: Window, cycle: Cycle) -> bool:
+    """Whether something runs on the nodes of a hold, or is held there before it, without a time limit."""
+    nodes = window.admission.nodes if window.admission else frozenset[str]()
+    others = (one for one in cycle.timeline.windows if one is not window)
+    held = [(one.workload, one.admission) for one in others if one.workload and one.admission]
+    there = chain(((one.workload, one.admission) for one in cycle.snapshot.running), held)
+    return any(where.nodes & nodes and cycle.tree.time_limit(one) is None for one, where in there)
 
 
 def wait(attempt: Attempt, cycle: Cycle) -> Wait:

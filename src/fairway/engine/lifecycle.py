@@ -79,8 +79,9 @@ def _stop(one: Running, cycle: Cycle) -> Verdict | None:
         return Evict(key, Cause.DRAINED)
     if (verdict := _fails(one, cycle)) is not None:
         return verdict
-    if one.lost and workload.restart == "Gang":
-        return Evict(key, Cause.PODS_LOST)
+    if one.lost and workload.restart == "Gang":  # on a cordoned node it is the drain that took its pods
+        nodes = (cycle.snapshot.nodes[cycle.snapshot.row_of[name]] for name in one.admission.nodes)
+        return Evict(key, Cause.DRAINED if any(it.is_unschedulable for it in nodes) else Cause.PODS_LOST)
     return None
 
 

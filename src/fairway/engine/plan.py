@@ -193,7 +193,8 @@ class Admit:
 
 @dataclass(slots=True)
 class Wait:
-    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`. Not frozen, as `Admit`."""
+    """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`; `is_guess`: something in that
+    room has no time limit. Not frozen, as `Admit`."""
 
     workload: str
     reason: Reason
@@ -201,6 +202,7 @@ class Wait:
     position: int = 0  # in its queue, from 1
     starts_at: float | None = None
     held: Admission | None = None
+    is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)

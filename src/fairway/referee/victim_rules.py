@@ -53,7 +53,8 @@ def is_due(view: PlanView, one: Running, cause: Cause) -> bool:
     nodes = [view.snapshot.nodes[row_of[name]] for name in used if name in row_of]
     others = [kept for kept in view.snapshot.reservations if kept.queue not in {queue.name for queue in path}]
     is_lost = len(nodes) < len(used) or any(node.is_unhealthy or not node.is_ready for node in nodes)
-    drains = any(node.is_leaving for node in nodes) or any(queue.stop == "Drain" for queue in path)
+    is_leaving = any(node.is_leaving or (one.lost and node.is_unschedulable) for node in nodes)
+    drains = is_leaving or any(queue.stop == "Drain" for queue in path)
     return {
         Cause.DRAINED: is_lost or drains,
         Cause.NODE_LOST: is_lost,
