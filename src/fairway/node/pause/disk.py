@@ -2,7 +2,8 @@
 
 The image lies in the folder of the attempt, closed to all but the user of the machine. It holds the memory of the
 processes; the files that they have open stay where they are. Processes with a GPU have their GPU memory in host memory
-by then, which CRIU can do from version 4 on. Another process must not have taken their pids meanwhile.
+by then, which CRIU can do from version 4 on. Processes come back with their pids: while another process has one of
+these, the restore waits. What else fails is tried again, up to MOST_TRIES times in all; until then the image stays.
 """
 
 import marshal
@@ -13,11 +14,16 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from fairway.node.draft import text_of, write_whole
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
 """The first version that knows processes with a GPU."""
-IMAGE = "image"
+IMAGE, SIZES, SAID, TRIES = "image", "sizes", "said", "tries"
+MOST_TRIES = 4
+TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
 SPARE_BYTES = 1 << 30
 """What an image leaves free on the disk, for the database and the logs of others."""
@@ -62,6 +68,7 @@ def dump(folder: Path, pid: int, pids: Iterable[int], *, has_gpu: bool) -> None:
     what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks"]
     try:
         _said([path, "dump", *what], seconds=CALL_SECONDS + size * SECONDS_PER_BYTE)
+        (image / SIZES).write_bytes(marshal.dumps(_sizes(image)))
     except DiskError:
         shutil.rmtree(image, ignore_errors=True)
         raise
@@ -75,12 +82,32 @@ def memory_of(pid: int) -> int:
     return 0
 
 
-def restoring(folder: Path) -> dict[str, list[str] | str]:
-    """What the shim is to do instead of starting the program: a command, and the pipes that its own stand in for."""
+def _sizes(image: Path) -> dict[str, int]:
+    return {it.name: it.stat().st_size for it in image.iterdir()}
+
+
+def restoring(folder: Path) -> dict[str, Any]:
+    """What the shim is to do instead of starting the program: a command, and the pipes that its own stand in for.
+    `tries`: how many of them failed; `why`: what CRIU said the last time. DiskError where no other try is worth it."""
     image = folder / IMAGE
-    command = [criu(), "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
+    with suppress(FileNotFoundError):
+        if lost := marshal.loads((image / SIZES).read_bytes()).items() - _sizes(image).items():
+            raise DiskError(f"{min(lost)[0]} of its image is missing, or not whole")
+    tries, why = int(text_of(image / TRIES) or 0), ""
+    if (image / SAID).exists():
+        why = words_of((image / SAID).read_text(errors="replace"))
+        tries += not TAKEN.search(why)
+        write_whole(image / TRIES, str(tries).encode())
+    if tries >= MOST_TRIES:
+        raise DiskError(why)
+    (image / SAID).unlink(missing_ok=True)
+    if not (path := shutil.which("criu", path=PLACES)):
+        raise DiskError("CRIU is not installed")
+    command = [path, "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
                "--restore-sibling", "--pidfile", str(image / "pid")]  # fmt: skip
-    return {"command": command, "pipes": (image / "pipes").read_text().split("\n"), "image": str(image)}
+    pipes = (image / "pipes").read_text().split("\n")
+    return {"command": command, "pipes": pipes, "image": str(image), "said": str(image / SAID), "why": why,
+            "tries": tries}  # fmt: skip
 
 
 def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
@@ -89,6 +116,11 @@ def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
     except subprocess.TimeoutExpired as error:
         raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
     if found.returncode:
-        lines = [line for line in (found.stdout + found.stderr).splitlines() if "Error" in line]
-        raise DiskError(f"`criu {command[1]}` failed: {(lines or ['without a word'])[-1].strip()}")
+        raise DiskError(f"`criu {command[1]}` failed: {words_of(found.stdout + found.stderr)}")
     return found.stdout
+
+
+def words_of(said: str) -> str:
+    """The first thing that went wrong. What follows from it comes later; that a limit stays as it is stops nothing."""
+    found = re.findall(r"Error\b(?: \(\S+\))?: (?!rlimit: Can't setup)(.*)", said)
+    return str(found[0]).strip() if found else "without a word"
