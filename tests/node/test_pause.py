@@ -262,6 +262,32 @@ async def test_a_restore_that_is_killed_is_repeated(box: Box, victim: str) -> No
 
 
 @needs_criu
+@pytest.mark.parametrize("moment", [0.0, 0.02])
+async def test_a_freezer_that_is_killed_is_started_again(box: Box, moment: float) -> None:
+    attempt, count = await save(box)
+    criu = await asyncio.to_thread(criu_at, attempt.folder)
+    freezer = int(Path(f"/proc/{criu}/stat").read_text().rpartition(")")[2].split()[1])
+    await asyncio.sleep(moment)
+    with suppress(ProcessLookupError):  # it was faster
+        os.kill(freezer, 9)
+    await said(box, "a", "OnDisk")
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+@pytest.mark.parametrize("moment", [0.0, 0.03, 0.06])
+async def test_a_process_stays_in_memory_where_criu_is_killed_and_wakes(box: Box, moment: float) -> None:
+    attempt, count = await save(box)
+    criu = await asyncio.to_thread(criu_at, attempt.folder)
+    await asyncio.sleep(moment)
+    os.kill(criu, 9)
+    assert await said(box, "a", "NotSaved") == "`criu dump` failed: signal 9"
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
 async def test_what_a_killed_restore_leaves_is_gone_with_its_pod(box: Box) -> None:
     attempt, _ = await save(box)
     await said(box, "a", "OnDisk")

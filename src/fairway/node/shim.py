@@ -327,12 +327,12 @@ def attend(stop, wake, pipes, log):
     for fd in (wake, *pipes):
         poll.register(fd, select.POLLIN)
     stop.look()
-    code = reap(stop.child)
+    code = reap(stop)
     while code is None:
         for fd, _ in poll.poll():
             if fd == wake:
                 numbers = os.read(wake, 256)
-                code = reap(stop.child)
+                code = reap(stop)
                 if code is None:
                     stop.mind(numbers)
             elif not copy(fd, pipes[fd], log):
@@ -358,7 +358,7 @@ def copy(fd, stream, log):
 
 
 class Pause:
-    """Has what `pause` asks for done, once for each text of it."""
+    """Has what `pause` asks for done, once for each text of it; again where the freezer was killed."""
 
     def __init__(self, folder):
         self.folder, self.seen, self.freezer = folder, "", 0
@@ -445,8 +445,8 @@ def send(child, number):
         os.kill(child, number)
 
 
-def reap(child):
-    """Buries the dead; the exit code of `child` if it is among them."""
+def reap(stop):
+    """Buries the dead; the exit code of the child if it is among them."""
     code = None
     while True:
         try:
@@ -455,7 +455,9 @@ def reap(child):
             return code
         if not pid:
             return code
-        if pid == child:
+        if pid == stop.pause.freezer and os.WIFSIGNALED(status):
+            stop.pause.seen = None
+        if pid == stop.child:
             code = os.waitstatus_to_exitcode(status)
             code = 128 - code if code < 0 else code
 

@@ -6,14 +6,17 @@ by then, which CRIU can do from version 4 on. Processes come back with their pid
 these, the restore waits. What else fails is tried again, up to MOST_TRIES times in all; until then the image stays.
 """
 
+import ctypes
 import marshal
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from fairway.node.draft import text_of, write_whole
@@ -25,6 +28,7 @@ IMAGE, SIZES, SAID, TRIES = "image", "sizes", "said", "tries"
 MOST_TRIES = 4
 TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
+DEATH_SIGNAL = 1
 SPARE_BYTES = 1 << 30
 """What an image leaves free on the disk, for the database and the logs of others."""
 
@@ -111,13 +115,22 @@ def restoring(folder: Path) -> dict[str, Any]:
 
 
 def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env={"PATH": PLACES})
-    except subprocess.TimeoutExpired as error:
-        raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
-    if found.returncode:
-        raise DiskError(f"`criu {command[1]}` failed: {words_of(found.stdout + found.stderr)}")
-    return found.stdout
+    """Its output. That is a file, not a pipe: what it dumps holds the other end, and keeps it where CRIU was killed."""
+    with TemporaryFile("w+", errors="replace") as said:
+        try:
+            code = subprocess.run(command, stdout=said, stderr=said, timeout=seconds, env={"PATH": PLACES},
+                                  preexec_fn=_die_with_us).returncode  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
+        said.seek(0)
+        text = said.read()
+    if code:
+        raise DiskError(f"`criu {command[1]}` failed: {words_of(text) if code > 0 else f'signal {-code}'}")
+    return text
+
+
+def _die_with_us() -> None:
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def words_of(said: str) -> str:
