@@ -204,10 +204,12 @@ for n in itertools.count():
 """
 
 
-async def save(box: Box, program: str = "", **rest: Any) -> tuple[Attempt, int]:
+async def save(
+    box: Box, container: dict[str, Any] | None = None, program: str = "", **rest: Any
+) -> tuple[Attempt, int]:
     """A pod `a` that counts, frozen and to be on disk; its attempt, and how far it had counted."""
     command = {"command": [sys.executable, "-c", program + COUNTER]}
-    pod = await box.run("a", "", container=command, **rest)
+    pod = await box.run("a", "", container=command | (container or {}), **rest)
     count = box.folder / pod["metadata"]["uid"] / "work" / "count"
     await grows(count)
     await annotate(box, "a", "r1")
@@ -283,6 +285,16 @@ async def test_a_process_stays_in_memory_where_criu_is_killed_and_wakes(box: Box
     await asyncio.sleep(moment)
     os.kill(criu, 9)
     assert await said(box, "a", "NotSaved") == "`criu dump` failed: signal 9"
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_pod_with_a_mount_namespace_stays_in_memory_and_says_why(box: Box) -> None:
+    mounted = {"volumeMounts": [{"name": "own", "mountPath": "/tmp/own"}]}
+    attempt, count = await save(box, mounted, volumes=[{"name": "own", "emptyDir": {}}])
+    assert (await said(box, "a", "NotSaved")).startswith("it has a namespace of its own (mnt), which CRIU cannot")
+    assert {state_of(pid) for pid in tree(attempt.folder)} == {"T"}
     await resume(box)
     assert await counted_on(box, attempt) >= count
 

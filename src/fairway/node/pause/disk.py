@@ -13,7 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -31,6 +31,10 @@ CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
 DEATH_SIGNAL = 1
 SPARE_BYTES = 1 << 30
 """What an image leaves free on the disk, for the database and the logs of others."""
+
+
+OWN_NAMESPACE = ("it has a namespace of its own ({}), which CRIU cannot bring back: volumes, terminationMessagePath, "
+                 "Services in its Kubernetes namespace and hidden GPUs need one")  # fmt: skip
 
 
 class DiskError(Exception):
@@ -56,11 +60,13 @@ def can_save() -> bool:
     return False
 
 
-def dump(folder: Path, pid: int, pids: Iterable[int], *, has_gpu: bool) -> None:
+def dump(folder: Path, pid: int, pids: Collection[int], *, has_gpu: bool) -> None:
     """Writes the image of a process and its descendants, all of them `pids`, which stay as they are. Raises DiskError,
     and leaves nothing of an image that is not whole."""
     if "engine" in marshal.loads((folder / "spec").read_bytes()):
         raise DiskError("containers of an engine stay in memory")
+    if own := {name for each in pids for name in _own_namespaces(each)}:
+        raise DiskError(OWN_NAMESPACE.format(", ".join(sorted(own))))
     path, image, size = criu(has_gpu=has_gpu), folder / IMAGE, sum(map(memory_of, pids))
     shutil.rmtree(image, ignore_errors=True)
     if (free := shutil.disk_usage(folder).free) < size + SPARE_BYTES:
@@ -76,6 +82,14 @@ def dump(folder: Path, pid: int, pids: Iterable[int], *, has_gpu: bool) -> None:
     except DiskError:
         shutil.rmtree(image, ignore_errors=True)
         raise
+
+
+def _own_namespaces(pid: int) -> Iterator[str]:
+    """Those in which it sees another part of the machine than we do, and so than a restore."""
+    for place in Path("/proc/self/ns").iterdir():
+        with suppress(FileNotFoundError):  # it has ended
+            if (seen := os.readlink(place)) != os.readlink(f"/proc/{pid}/ns/{place.name}"):
+                yield seen.partition(":")[0]
 
 
 def memory_of(pid: int) -> int:

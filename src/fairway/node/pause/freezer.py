@@ -82,7 +82,7 @@ class Freezer:
         others = [pid for pid in children(self.root) if pid != os.getpid() and state_of(pid) not in DEAD]
         if len(others) != 1:
             raise CannotError("some of its processes have left the first one")
-        dump(self.folder, others[0], self._tree(), has_gpu=has_gpu)
+        dump(self.folder, others[0], list(self._tree()), has_gpu=has_gpu)
 
     def _down(self) -> bool:
         """One step; False where it is over with the processes."""
