@@ -21,7 +21,7 @@ from fairway.kube import kinds
 from fairway.kube.kinds import Ref, Selection
 from fairway.node.container import Attempt, inspect, stop_all
 from fairway.node.pause.cuda import Cuda, CudaError
-from fairway.node.pause.disk import DiskError, criu, dump
+from fairway.node.pause.disk import DiskError, can_save, criu, dump
 from fairway.node.pause.freezer import Freezer, children
 from fairway.node.pause.gang import next_step
 from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
@@ -298,6 +298,42 @@ async def test_a_pod_with_a_mount_namespace_stays_in_memory_and_says_why(box: Bo
     assert {state_of(pid) for pid in tree(attempt.folder)} == {"T"}
     await resume(box)
     assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_deleted_file_that_is_open_comes_back_from_disk(box: Box) -> None:
+    program = "import tempfile\nheld = tempfile.TemporaryFile()\nheld.write(bytes(4 << 20))\nheld.flush()\n"
+    attempt, count = await save(box, program=program)
+    await said(box, "a", "OnDisk")
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_connection_keeps_a_process_in_memory_and_the_first_error_says_why(box: Box) -> None:
+    program = "import socket\none = socket.create_server(('127.0.0.1', 0))\n"
+    program += "other = socket.create_connection(one.getsockname())\nheld = one.accept()\n"
+    await save(box, program=program)
+    assert "criu dump` failed: inet: Connected TCP socket" in await said(box, "a", "NotSaved")
+    await asyncio.to_thread(stop_all, box.folder, SHUTDOWN)
+    assert "could not be written to disk: `criu dump` failed: inet" in await said(box, "a", "CannotFreeze")
+
+
+@needs_criu
+@pytest.mark.skipif(os.getuid() != 0, reason="processes of other users are root's to freeze")
+def test_the_disk_is_offered_to_a_team_where_processes_of_other_users_can_go_there(tmp_path: Path) -> None:
+    (tmp_path / "spec").write_bytes(marshal.dumps({}))
+    process = subprocess.Popen(["sleep", "100"], user=65534, start_new_session=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    refused = ""
+    try:
+        dump(tmp_path, process.pid, [process.pid], has_gpu=False)
+    except DiskError as error:
+        refused = str(error)
+    finally:
+        process.kill()
+        process.wait()
+    assert can_save(of_others=True) is not bool(refused), refused
 
 
 @needs_criu

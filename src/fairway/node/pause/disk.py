@@ -28,7 +28,7 @@ IMAGE, SIZES, SAID, TRIES = "image", "sizes", "said", "tries"
 MOST_TRIES = 4
 TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
-DEATH_SIGNAL = 1
+DEATH_SIGNAL, SYS_RESOURCE = 1, 1 << 24
 SPARE_BYTES = 1 << 30
 """What an image leaves free on the disk, for the database and the logs of others."""
 
@@ -53,10 +53,12 @@ def criu(*, has_gpu: bool = False) -> str:
     return path
 
 
-def can_save() -> bool:
-    """Whether this machine can write frozen processes to disk at all."""
+def can_save(*, of_others: bool = False) -> bool:
+    """Whether this machine can write frozen processes to disk at all. `of_others`: those of other users, whose limits
+    only CAP_SYS_RESOURCE lets CRIU read; `criu check` does not ask for that."""
+    held = int(re.findall(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)[0], 16)
     with suppress(DiskError):
-        return bool(criu())
+        return bool(criu()) and (not of_others or bool(held & SYS_RESOURCE))
     return False
 
 
@@ -75,7 +77,8 @@ def dump(folder: Path, pid: int, pids: Collection[int], *, has_gpu: bool) -> Non
     image.mkdir(mode=0o700)
     pipes = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
     (image / "pipes").write_text("\n".join(pipes))
-    what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks"]
+    what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks",
+            "--ghost-limit", str(SPARE_BYTES // 4)]  # fmt: skip
     try:
         _said([path, "dump", *what], seconds=CALL_SECONDS + size * SECONDS_PER_BYTE)
         (image / SIZES).write_bytes(marshal.dumps(_sizes(image)))

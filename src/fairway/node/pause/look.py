@@ -27,7 +27,9 @@ def freeze(
         return None, False
     if not running:
         is_saved = any(it.stopped == ON_DISK for it in lasts)
-        return Frozen(is_saved, "" if is_saved else "no process of it runs", is_on_disk=is_saved), False
+        kept = [f"it could not be written to disk: {why}" for it in lasts if (why := unsaved(it.folder))]
+        why = "" if is_saved else (kept or ["no process of it runs"])[0]
+        return Frozen(is_saved, why, is_on_disk=is_saved), False
     for attempt, stand in zip(running, own):
         if not request and stand.why and not attempt.is_asked:
             stop(attempt, 0.0, NOT_WOKEN)
