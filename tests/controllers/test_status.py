@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from fairway.api.decode import change
-from fairway.api.types import Forecast, WorkloadStatus
+from fairway.api.types import Forecast, PausedStatus, WorkloadStatus
+from fairway.api.workloads import admission_status
 from fairway.controllers import status as life
 from fairway.controllers.status import Said, holds, since
 from fairway.engine import Admission, Eviction, NodeShare, PodSetPlacement
@@ -78,6 +79,15 @@ def test_a_workload_suspended_by_its_user_is_not_pending() -> None:
     status = evicted(life.admit(WorkloadStatus(), HERE, ADMITTED, now=100.0), 150.0, "Suspended")
     assert status.phase == "Suspended"
     assert life.suspend(status, is_active=True).phase == "Pending"
+
+
+def test_a_workload_paused_by_its_user_says_where_its_processes_are() -> None:
+    here = admission_status(HERE)
+    assert here is not None
+    status = life.suspend(WorkloadStatus(paused=PausedStatus("", here)), is_active=False)
+    assert status.message == "paused by its user; its processes are frozen where they are"
+    written = life.suspend(life.save(status, "Written"), is_active=False)
+    assert (written.reason, written.message) == ("Suspended", "paused by its user; its processes are on disk")
 
 
 def test_the_last_ten_evictions_are_remembered() -> None:

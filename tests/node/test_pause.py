@@ -18,10 +18,10 @@ from cluster import until
 
 from fairway.api.objects import FREEZE, FROZEN, SAVE
 from fairway.kube import kinds
-from fairway.kube.kinds import Ref
-from fairway.node.container import inspect, stop_all
+from fairway.kube.kinds import Ref, Selection
+from fairway.node.container import Attempt, inspect, stop_all
 from fairway.node.pause.cuda import Cuda, CudaError
-from fairway.node.pause.disk import DiskError, criu, dump
+from fairway.node.pause.disk import DiskError, can_save, criu, dump
 from fairway.node.pause.freezer import Freezer, children
 from fairway.node.pause.gang import next_step
 from fairway.node.pause.stand import LOCKED, RUNNING, SAVED, STILL, Stand, ask, stand_of
@@ -122,7 +122,10 @@ def why_no_criu() -> str:
 WHY_NOT = why_no_criu()
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+needs_criu = pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+
+
+@needs_criu
 async def test_a_frozen_process_goes_to_disk_when_the_machine_goes_down_and_counts_on_later(tmp_path: Path) -> None:
     program = "import itertools, pathlib, time\nfor n in itertools.count():\n  print(n, file=open('count', 'w'))\n"
     life = machine(tmp_path)
@@ -149,7 +152,7 @@ async def test_a_frozen_process_goes_to_disk_when_the_machine_goes_down_and_coun
     await asyncio.to_thread(stop_all, tmp_path / "pods", SHUTDOWN, at_most=0.0)
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+@needs_criu
 async def test_a_frozen_process_goes_to_disk_while_the_machine_is_up_and_counts_on_when_it_wakes(box: Box) -> None:
     program = "import itertools, time\nfor n in itertools.count():\n  print(n, file=open('count', 'w'), flush=True)\n"
     pod = await box.run("a", "", container={"command": [sys.executable, "-c", program + "  time.sleep(0.01)"]})
@@ -178,7 +181,7 @@ async def said(box: Box, name: str, reason: str) -> str:
     return str((await until(box.client, 30, holds)).get("message") or "")
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+@needs_criu
 async def test_what_cannot_go_to_disk_says_why_stays_frozen_and_wakes(box: Box) -> None:
     pod = await box.run("a", TREE)
     work = box.folder / pod["metadata"]["uid"] / "work"
@@ -192,7 +195,200 @@ async def test_what_cannot_go_to_disk_says_why_stays_frozen_and_wakes(box: Box) 
     assert await grows(work / "own") > 0
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"a paused process cannot go to disk here: {WHY_NOT}")
+COUNTER = """
+import itertools, os, time
+for n in itertools.count():
+    print(n, file=open("count.new", "w"), flush=True)
+    os.rename("count.new", "count")
+    time.sleep(0.01)
+"""
+
+
+async def save(
+    box: Box, container: dict[str, Any] | None = None, program: str = "", **rest: Any
+) -> tuple[Attempt, int]:
+    """A pod `a` that counts, frozen and to be on disk; its attempt, and how far it had counted."""
+    command = {"command": [sys.executable, "-c", program + COUNTER]}
+    pod = await box.run("a", "", container=command | (container or {}), **rest)
+    count = box.folder / pod["metadata"]["uid"] / "work" / "count"
+    await grows(count)
+    await annotate(box, "a", "r1")
+    await condition(box, "a", FROZEN, "True")
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: "r1"}}})
+    return inspect(box.attempt(pod)), int(count.read_text())
+
+
+async def resume(box: Box) -> None:
+    await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: None, FREEZE: None}}})
+
+
+async def counted_on(box: Box, attempt: Attempt) -> int:
+    """Where it counts again, once it does."""
+    await condition(box, "a", "Ready", "True")
+    return await grows(attempt.folder.parents[2] / "work" / "count")
+
+
+def criu_at(folder: Path) -> int:
+    """The pid of a CRIU that works in this folder; waits for it."""
+    while True:
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (place / "cmdline").read_bytes()
+                if b"criu\0" in words and os.fsencode(folder / "image") + b"\0" in words:
+                    return int(place.name)
+
+
+async def told(box: Box, reason: str, words: str = "") -> str:
+    """The message of an event with this reason and these words, once there is one."""
+
+    async def holds() -> Any:
+        found = await box.client.list(Selection(kinds.EVENTS))
+        return next((it["message"] for it in found if it["reason"] == reason and words in it["message"]), None)
+
+    return str(await until(box.client, 60, holds))
+
+
+@needs_criu
+@pytest.mark.parametrize("victim", ["criu", "shim"])
+async def test_a_restore_that_is_killed_is_repeated(box: Box, victim: str) -> None:
+    attempt, count = await save(box)
+    await said(box, "a", "OnDisk")
+    await resume(box)
+    criu = await asyncio.to_thread(criu_at, attempt.folder)
+    shim = inspect(attempt.folder.with_name("1")).pid
+    os.kill({"criu": criu, "shim": shim}[victim], 9)
+    assert await counted_on(box, attempt) >= count
+    assert (await box.status("a"))["containerStatuses"][0]["restartCount"] == 0
+    assert await told(box, "NotWoken") == "its processes could not be restored yet: without a word; this is tried again"
+    assert not (attempt.folder.with_name("2")).exists()
+
+
+@needs_criu
+@pytest.mark.parametrize("moment", [0.0, 0.02])
+async def test_a_freezer_that_is_killed_is_started_again(box: Box, moment: float) -> None:
+    attempt, count = await save(box)
+    criu = await asyncio.to_thread(criu_at, attempt.folder)
+    freezer = int(Path(f"/proc/{criu}/stat").read_text().rpartition(")")[2].split()[1])
+    await asyncio.sleep(moment)
+    with suppress(ProcessLookupError):  # it was faster
+        os.kill(freezer, 9)
+    await said(box, "a", "OnDisk")
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_process_stays_in_memory_where_criu_is_killed_and_wakes(box: Box) -> None:
+    attempt, count = await save(box, program="held = bytearray(b'x') * (256 << 20)")
+    criu = await asyncio.to_thread(criu_at, attempt.folder)
+    pages = attempt.folder / "image" / "pages-1.img"
+    while not (pages.exists() and pages.stat().st_size):
+        await asyncio.sleep(0.001)
+    os.kill(criu, 9)
+    assert await said(box, "a", "NotSaved") == "`criu dump` failed: signal 9"
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_pod_with_a_mount_namespace_stays_in_memory_and_says_why(box: Box) -> None:
+    mounted = {"volumeMounts": [{"name": "own", "mountPath": "/tmp/own"}]}
+    attempt, count = await save(box, mounted, volumes=[{"name": "own", "emptyDir": {}}])
+    assert (await said(box, "a", "NotSaved")).startswith("it has a namespace of its own (mnt), which CRIU cannot")
+    assert {state_of(pid) for pid in tree(attempt.folder)} == {"T"}
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_deleted_file_that_is_open_comes_back_from_disk(box: Box) -> None:
+    program = "import tempfile\nheld = tempfile.TemporaryFile()\nheld.write(bytes(4 << 20))\nheld.flush()\n"
+    attempt, count = await save(box, program=program)
+    await said(box, "a", "OnDisk")
+    await resume(box)
+    assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_connection_keeps_a_process_in_memory_and_the_first_error_says_why(box: Box) -> None:
+    program = "import socket\none = socket.create_server(('127.0.0.1', 0))\n"
+    program += "other = socket.create_connection(one.getsockname())\nheld = one.accept()\n"
+    await save(box, program=program)
+    assert "criu dump` failed: inet: Connected TCP socket" in await said(box, "a", "NotSaved")
+    await asyncio.to_thread(stop_all, box.folder, SHUTDOWN)
+    assert "could not be written to disk: `criu dump` failed: inet" in await said(box, "a", "CannotFreeze")
+
+
+@needs_criu
+@pytest.mark.skipif(os.getuid() != 0, reason="processes of other users are root's to freeze")
+def test_the_disk_is_offered_to_a_team_where_processes_of_other_users_can_go_there(tmp_path: Path) -> None:
+    (tmp_path / "spec").write_bytes(marshal.dumps({}))
+    process = subprocess.Popen(["sleep", "100"], user=65534, start_new_session=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    refused = ""
+    try:
+        dump(tmp_path, process.pid, [process.pid], has_gpu=False)
+    except DiskError as error:
+        refused = str(error)
+    finally:
+        process.kill()
+        process.wait()
+    assert can_save(of_others=True) is not bool(refused), refused
+
+
+@needs_criu
+async def test_what_a_killed_restore_leaves_is_gone_with_its_pod(box: Box) -> None:
+    attempt, _ = await save(box)
+    await said(box, "a", "OnDisk")
+    await resume(box)
+    await asyncio.to_thread(criu_at, attempt.folder)
+    await box.client.delete(Ref(kinds.PODS, "a", "default"))
+    os.kill(inspect(attempt.folder.with_name("1")).pid, 9)
+    await box.gone("a")
+    assert not tree(attempt.folder) and not tree(attempt.folder.with_name("1"))
+
+
+@needs_criu
+async def test_a_restore_waits_while_another_process_has_the_pid(box: Box) -> None:
+    attempt, count = await save(box, restartPolicy="Always")
+    pid = tree(attempt.folder)[0]
+    await said(box, "a", "OnDisk")
+    other = await taken(pid)
+    await resume(box)
+    assert f"yet: Can't fork for {pid}: File exists" in await told(box, "NotWoken")
+    other.kill()
+    await other.wait()
+    assert await counted_on(box, attempt) >= count
+
+
+async def taken(pid: int) -> asyncio.subprocess.Process:
+    """A process with this pid."""
+    while True:
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        process = await asyncio.create_subprocess_exec("sleep", "1000")
+        if process.pid == pid:
+            return process
+        process.kill()
+        await process.wait()
+
+
+@needs_criu
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_what_cannot_be_restored_starts_again_and_an_event_says_why(box: Box, is_lost: bool) -> None:
+    attempt, _ = await save(box)
+    await said(box, "a", "OnDisk")
+    core = next((attempt.folder / "image").glob("core-*.img"))
+    core.unlink() if is_lost else core.write_bytes(bytes(core.stat().st_size))
+    await resume(box)
+    why = await told(box, "NotWoken", "; it starts again from its last checkpoint")
+    assert core.name in why if is_lost else "Error" not in why
+    await condition(box, "a", "Ready", "True")
+    status = (await box.status("a"))["containerStatuses"][0]
+    assert status["restartCount"] == 0 and status["lastState"]["terminated"]["reason"] == "NotWoken"
+    assert status["lastState"]["terminated"]["message"] in why and not core.parent.exists()
+
+
+@needs_criu
 def test_an_image_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spec").write_bytes(marshal.dumps({}))
     monkeypatch.setattr("fairway.node.pause.disk.SPARE_BYTES", 1 << 60)

@@ -33,7 +33,7 @@ from fairway.outlook import NEVER
 MOST_EXCLUDED, KEPT_NODES = 10, 8
 RUNS = ("Admitted", "Running")
 IDLE, PARKED = "Idle", "Parked"
-FROZEN = "paused by its user; its processes are frozen where they are"
+FROZEN = "paused by its user; its processes are "
 S = TypeVar("S", WorkloadStatus, QueueStatus, ReservationStatus)
 
 
@@ -205,8 +205,10 @@ def leave(status: WorkloadStatus, *, now: float) -> WorkloadStatus:
 def suspend(status: WorkloadStatus, *, is_active: bool) -> WorkloadStatus:
     """By its user, or no longer. What is frozen stays so, and waits no more."""
     if status.paused:
-        is_told = is_active or is_parked(status) or status.reason == "Suspended"
-        return status if is_told else replace(status, reason="Suspended", message=FROZEN, position=0, forecast=None)
+        if is_active or is_parked(status):
+            return status
+        message = FROZEN + ("on disk" if status.paused.disk == "Written" else "frozen where they are")
+        return replace(status, reason="Suspended", message=message, position=0, forecast=None)
     if is_active:
         is_new = status.phase in ("", "Suspended", "Parked")
         return replace(status, phase="Pending", reason="", message="") if is_new else status

@@ -22,7 +22,10 @@ EVICTIONS = frozenset((
     "Preempted", "Reclaimed", "Consolidated", "HoldTaken", "Reserved", "Drained", "NodeLost", "PodsLost",
     "StartTimeout", "RoomTaken", "Suspended",
 ))  # fmt: skip
-ENDINGS = {"Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost"}
+ENDINGS = {
+    "Deleted": "deleted", "NodeShutdown": "the cluster was stopped", "ContainerStatusUnknown": "lost",
+    "OnDisk": "paused on disk", "NotWoken": "did not wake from a pause",
+}  # fmt: skip
 
 
 class Run(msgspec.Struct, frozen=True, rename="camel"):

@@ -14,6 +14,7 @@ archive.py puts away the earlier ones.
 import marshal
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,6 +30,7 @@ import psutil
 from .containers.engine import contained, message_of
 from .draft import keep_room, text_of, write_whole
 from .lock import holder
+from .pause.disk import IMAGE
 from .pause.stand import ON_DISK, STILL, Stand, ask, note_unsaved, stand_of, unsaved
 
 MARK, MESSAGE = "FAIRWAY_CONTAINER", "FAIRWAY_TERMINATION_LOG"
@@ -103,6 +105,13 @@ def note_loss(folder: Path, now: float, why: str = "") -> None:
     if folder.exists() and not (folder / "exit").exists():
         with suppress(OSError):
             write_whole(folder / "lost", f"{now} {why}".encode())
+
+
+def note_unwoken(last: Attempt, why: str, reason: str) -> None:
+    """Its processes did not wake, or cannot come back from disk: it is over."""
+    said = text_of(last.folder / "exit").partition("\n")[0].split()
+    write_whole(last.folder / "exit", f"{' '.join(said[:3])} {reason} -\n{why}".encode())
+    shutil.rmtree(last.folder / IMAGE, ignore_errors=True)
 
 
 def _lost(folder: Path) -> tuple[float, str]:
@@ -255,18 +264,25 @@ def _await_end(attempt: Attempt, at_most: float | None = None) -> bool:
 
 
 def sweep(place: Path) -> None:
-    """Kills what a lost attempt left running: every process that carries its mark, and what an engine has of it;
-    returns when they have ended."""
+    """Kills what a lost attempt left running: every process that carries its mark, or that of an earlier attempt, for
+    what came back from disk has that; and what an engine has of it. Returns when they have ended."""
     with suppress(FileNotFoundError):
         spec = marshal.loads((place / "spec").read_bytes())
         if remove := spec.get("remove"):
             subprocess.run(remove, env=spec["env"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    while _kill_marked(f"{place.parent}/"):
+        pass  # one that was killed may have had another child meanwhile
+
+
+def _kill_marked(mark: str) -> bool:
+    """Whether there were any, and all have ended."""
     files = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, ProcessLookupError):
-            if process.environ().get(MARK) == str(place):
+            if process.environ().get(MARK, "").startswith(mark):
                 files.append(os.pidfd_open(process.pid))
                 process.kill()
-    for file in files:  # readable from its end on, whether anybody has reaped it or not
-        select.select([file], [], [], SWEEP_SECONDS)
+    ended = [bool(select.select([file], [], [], SWEEP_SECONDS)[0]) for file in files]  # whether reaped or not
+    for file in files:
         os.close(file)
+    return bool(files) and all(ended)

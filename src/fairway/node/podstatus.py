@@ -132,7 +132,7 @@ def _phase(sight: Sight) -> str:
         return "Failed"
     if outlooks == {"succeeded"}:
         return "Succeeded"
-    return "Running" if any(_has_run(sight.last(container)) for container in sight.mains) else "Pending"
+    return "Running" if any(_has_run(it) for one in sight.mains for it in sight.histories[one["name"]]) else "Pending"
 
 
 def _turn(sight: Sight) -> Iterator[Container]:
@@ -197,8 +197,8 @@ def _pause(last: Attempt) -> float:
     return float(min(FIRST_SECONDS * 2 ** min(last.restarts - 1, 10), LONGEST_SECONDS))
 
 
-def _has_run(attempt: Attempt | None) -> bool:
-    return attempt is not None and attempt.started_at is not None and attempt.reason != REFUSED
+def _has_run(attempt: Attempt) -> bool:
+    return attempt.started_at is not None and attempt.reason != REFUSED
 
 
 def _deadline(sight: Sight) -> float | None:

@@ -35,7 +35,7 @@ from fairway.kube.kinds import Ref, Selection
 from .archive import Archive, Bounds, Origin, Run, origin_of, read_origin, retire, write_origin
 from .attended import kept
 from .cards import Card, Dealer
-from .container import LOST, Attempt, Nursery, history, inspect, note_loss, prepare, stop, sweep
+from .container import LOST, Attempt, Nursery, history, inspect, note_loss, note_unwoken, prepare, stop, sweep
 from .containers.engine import Engine, is_of_image
 from .environment import (
     Container,
@@ -60,9 +60,10 @@ from .isolation.outside import is_mirror
 from .logs import Gap, LogOptions, Piece, dropped, read_log
 from .names import Names
 from .packed import Packed, attempt_of, packed, unpacked
-from .pause.look import freeze, restoring
+from .pause.disk import DiskError
+from .pause.look import freeze, last_begun, restoring
 from .pause.stand import STILL, Stand, asked, stand_of, write_stand
-from .podstatus import AGAIN, DELETED, TERMINAL, Next, Sight, next_of, status_of
+from .podstatus import AGAIN, DELETED, NOT_WOKEN, TERMINAL, Next, Sight, next_of, status_of
 from .ports import port_of
 from .resize import RESIZED, is_agreed, is_leaving, size_of, size_run, voice
 from .volumes import make_volumes, mounts, moved
@@ -287,7 +288,7 @@ class Runner:
             last = attempts[-1] if attempts else None
             if last and last.pid:
                 self._watch(uid, last)
-            elif last and last.reason == LOST and last.folder not in self._swept:
+            elif last and (last.reason == LOST or not last.is_over) and last.folder not in self._swept:
                 await self.clock.in_thread(partial(sweep, last.folder))
                 self._swept.add(last.folder)
 
@@ -361,19 +362,37 @@ class Runner:
         spec = await self._wanted(pod, container)
         uid, name = pod["metadata"]["uid"], container["name"]
         self._note(pod, spec["env"])
-        begun = next((it for it in reversed(attempts) if it.started_at is not None), None)
+        begun = last_begun(attempts)
         for old in attempts[:-1]:
             if old is not begun:
                 retire(old)
         is_ours = bool(attempts) and attempts[-1].stopped in AGAIN
-        spec |= await self.clock.in_thread(partial(restoring, begun))
+        plan = await self._restoring(pod, begun)
+        spec |= plan
         place = prepare(self._place(pod, name), attempts, spec, is_own=not is_ours)
-        if begun and "restore" in spec:
-            write_stand(place, replace(stand_of(begun.folder), step=STILL))
+        if begun:  # what could not be restored begins anew in the same place
+            write_stand(place, replace(stand_of(begun.folder), step=STILL) if plan else Stand())
         pipe = self._nursery.launch(place)
         self._starting[uid, name] = inf
-        asyncio.get_running_loop().add_reader(pipe, self._started, place, pipe)
+        self._swept.discard(place)
+        pause = PAUSE_SECONDS * 2 ** (plan["restore"]["tries"] if plan else 0)
+        asyncio.get_running_loop().add_reader(pipe, self._started, place, pipe, pause)
         self.events.tell(_about(pod), "Started", f"Started container {name}")
+
+    async def _restoring(self, pod: Pod, last: Attempt | None) -> dict[str, Any]:
+        """What a shim has to do more where its processes are on disk; nothing where they are lost."""
+        about, what = _owner(pod), "its processes could not be restored"
+        try:
+            plan = await self.clock.in_thread(partial(restoring, last))
+        except DiskError as error:
+            assert last is not None
+            await self.clock.in_thread(partial(note_unwoken, last, str(error), NOT_WOKEN))
+            again = "it starts again from its last checkpoint"
+            self.events.tell(about, NOT_WOKEN, f"{what}: {error}; {again}", is_warning=True)
+            return {}
+        if plan and (why := plan["restore"]["why"]):
+            self.events.tell(about, NOT_WOKEN, f"{what} yet: {why}; this is tried again", is_warning=True)
+        return plan
 
     def _note(self, pod: Pod, env: Mapping[str, str]) -> None:
         """Writes what the pod is of, before it first runs."""
@@ -382,14 +401,14 @@ class Runner:
         if not (own / "origin").exists() and (said := origin_of(pod, rank)):
             write_origin(own, said)
 
-    def _started(self, place: Path, pipe: int) -> None:
-        """The process runs, or its shim is gone; where it did not come so far, another waits a moment."""
+    def _started(self, place: Path, pipe: int, pause: float) -> None:
+        """The process runs, or its shim is gone; where it did not come so far, another waits `pause` seconds."""
         asyncio.get_running_loop().remove_reader(pipe)
         os.close(pipe)
         uid, _, name, _ = place.parts[-4:]
         del self._starting[uid, name]
         if inspect(place).started_at is None:
-            self._starting[uid, name] = self.clock.now() + PAUSE_SECONDS
+            self._starting[uid, name] = self.clock.now() + pause
         self.agenda.note(uid)
 
     async def _spec(self, pod: Pod, container: Container) -> dict[str, Any]:
@@ -534,6 +553,13 @@ def _grace_of(sight: Sight, name: str) -> float:
 def _about(pod: Pod) -> About:
     meta = pod["metadata"]
     return About(kinds.PODS, meta["name"], meta["uid"], meta["namespace"])
+
+
+def _owner(pod: Pod) -> About:
+    """What controls the pod; the pod itself where nothing does."""
+    ours = (it for it in pod["metadata"].get("ownerReferences") or () if it.get("controller"))
+    return next((About(kinds.Kind(it["kind"], it["kind"], it["apiVersion"]), it["name"], it["uid"],
+                       pod["metadata"]["namespace"]) for it in ours), _about(pod))  # fmt: skip
 
 
 def _is_told(status: Mapping[str, Any], message: str) -> bool:

@@ -5,7 +5,8 @@ It outlives Fairway, so what must not be lost is its work: it holds the lock of 
 writes the log, and writes `exit` before it goes. Fairway reads the folder and sends one signal, SIGTERM, which means
 "look at `stop`". The rules:
 - *At most once.* The lock first, then `started`, which only one shim can make, then the process. So an `exit` tells
-  the truth; `started` without lock and `exit` means lost; without `started` nothing ran.
+  the truth; `started` without lock and `exit` means lost; without `started` nothing ran. What comes back from disk is
+  frozen: there `started` follows the restore, and the image goes last, so that a restore that fails can be repeated.
 - *Out of memory* is what a failure means that nobody asked for, where the kernel counted such a kill in its cgroup.
   Without a cgroup of its own SIGKILL means it, where the kernel counted such a kill anywhere while it ran.
 - *Nothing stays behind.* The shim is the reaper of all its descendants and kills what is left when the first process
@@ -156,25 +157,30 @@ def shim(folder, told):
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, lambda *_: None)
     lock = os.open(f"{folder}/lock", os.O_CREAT | os.O_RDWR, 0o600)
+    with open(f"{folder}/spec", "rb") as file:
+        spec = marshal.load(file)
+    child, error = 0, ""
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        libc.prctl(SUBREAPER, 1, 0, 0, 0)
+        if "restore" in spec and not os.path.exists(f"{folder}/started"):
+            child, pipes = restore(spec, wake, folder)
+            if not child:
+                return
         begun = time.time_ns()
         write(f"{folder}/started", str(begun), only=True)
     except (BlockingIOError, FileExistsError):
         return
     with suppress(OSError):
         keep_room(f"{folder}/exit")
-    libc.prctl(SUBREAPER, 1, 0, 0, 0)
-    with open(f"{folder}/spec", "rb") as file:
-        spec = marshal.load(file)
     log, before = Log(folder), oom_kills()
-    child, pipes, error = restore(spec) if "restore" in spec else start(spec, wake, folder)
+    if not child:
+        child, pipes, error = start(spec, wake, folder)
     os.close(told)
     stop = Stop(folder, child, spec)
     if "restore" in spec:
-        if error:
-            write(f"{folder}/exit", f"137 {begun} {time.time_ns()} NotWoken -\n{error}")
-            return
+        for entry in os.scandir(spec["restore"]["image"]):
+            os.unlink(entry.path)
         stop.pause.wake()
     code, why = attend(stop, wake, pipes, log)
     if code and not why and stop.pause.is_on_disk():
@@ -259,30 +265,37 @@ def start(spec, wake, folder):
     return child, {out: "stdout", err: "stderr"}, error
 
 
-def restore(spec):
-    """As `start`, of processes that are on disk: they are our children again, and write to our pipes."""
+def restore(spec, wake, folder):
+    """As `start`, of processes that are on disk: they are our children again, and write to our pipes. The child is 0
+    where that failed, or it is to stop by then; CRIU says why in the file `said`."""
     (out, out_w), (err, err_w), plan = os.pipe(), os.pipe(), spec["restore"]
+    said = os.open(plan["said"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     command = list(plan["command"])
     for end, pipe in zip((out_w, err_w), plan["pipes"]):
         os.set_inheritable(end, True)
         command += ["--inherit-fd", f"fd[{end}]:{pipe}"]
     criu = os.fork()
     if not criu:
-        with suppress(OSError):
+        try:
+            libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
             enclosure.enter_cgroups(spec["cgroups"])
-            os.execve(command[0], command, {})
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            os.execve(command[0], command, plan["env"])
+        except OSError as error:
+            os.write(said, f"Error: {error}".encode())
         os._exit(1)
-    _, status = os.waitpid(criu, 0)
-    os.close(out_w)
-    os.close(err_w)
-    if status:
+    while not (ended := os.waitpid(criu, os.WNOHANG))[0]:
+        os.read(wake, 256)
+        if os.path.exists(f"{folder}/stop"):
+            os.kill(criu, signal.SIGKILL)
+    for end in (out_w, err_w, said):
+        os.close(end)
+    if ended[1]:
         kill_rest()
-        return 0, {}, "its processes could not be brought back from disk"
+        return 0, {}
     with open(f"{plan['image']}/pid", encoding="ascii") as file:
-        child = int(file.read())
-    for entry in os.scandir(plan["image"]):
-        os.unlink(entry.path)
-    return child, {out: "stdout", err: "stderr"}, ""
+        return int(file.read()), {out: "stdout", err: "stderr"}
 
 
 def become(spec, shim, out, err):
@@ -314,12 +327,12 @@ def attend(stop, wake, pipes, log):
     for fd in (wake, *pipes):
         poll.register(fd, select.POLLIN)
     stop.look()
-    code = reap(stop.child)
+    code = reap(stop)
     while code is None:
         for fd, _ in poll.poll():
             if fd == wake:
                 numbers = os.read(wake, 256)
-                code = reap(stop.child)
+                code = reap(stop)
                 if code is None:
                     stop.mind(numbers)
             elif not copy(fd, pipes[fd], log):
@@ -345,7 +358,7 @@ def copy(fd, stream, log):
 
 
 class Pause:
-    """Has what `pause` asks for done, once for each text of it."""
+    """Has what `pause` asks for done, once for each text of it; again where the freezer was killed."""
 
     def __init__(self, folder):
         self.folder, self.seen, self.freezer = folder, "", 0
@@ -432,8 +445,8 @@ def send(child, number):
         os.kill(child, number)
 
 
-def reap(child):
-    """Buries the dead; the exit code of `child` if it is among them."""
+def reap(stop):
+    """Buries the dead; the exit code of the child if it is among them."""
     code = None
     while True:
         try:
@@ -442,7 +455,9 @@ def reap(child):
             return code
         if not pid:
             return code
-        if pid == child:
+        if pid == stop.pause.freezer and os.WIFSIGNALED(status):
+            stop.pause.seen = None
+        if pid == stop.child:
             code = os.waitstatus_to_exitcode(status)
             code = 128 - code if code < 0 else code
 

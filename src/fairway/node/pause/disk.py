@@ -2,25 +2,39 @@
 
 The image lies in the folder of the attempt, closed to all but the user of the machine. It holds the memory of the
 processes; the files that they have open stay where they are. Processes with a GPU have their GPU memory in host memory
-by then, which CRIU can do from version 4 on. Another process must not have taken their pids meanwhile.
+by then, which CRIU can do from version 4 on. Processes come back with their pids: while another process has one of
+these, the restore waits. What else fails is tried again, up to MOST_TRIES times in all; until then the image stays.
 """
 
+import ctypes
 import marshal
 import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from fairway.node.draft import text_of, write_whole
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
 """The first version that knows processes with a GPU."""
-IMAGE = "image"
+IMAGE, SIZES, SAID, TRIES = "image", "sizes", "said", "tries"
+MOST_TRIES = 4
+TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
+DEATH_SIGNAL, SYS_RESOURCE = 1, 1 << 24
 SPARE_BYTES = 1 << 30
 """What an image leaves free on the disk, for the database and the logs of others."""
+
+
+OWN_NAMESPACE = ("it has a namespace of its own ({}), which CRIU cannot bring back: volumes, terminationMessagePath, "
+                 "Services in its Kubernetes namespace and hidden GPUs need one")  # fmt: skip
 
 
 class DiskError(Exception):
@@ -39,18 +53,22 @@ def criu(*, has_gpu: bool = False) -> str:
     return path
 
 
-def can_save() -> bool:
-    """Whether this machine can write frozen processes to disk at all."""
+def can_save(*, of_others: bool = False) -> bool:
+    """Whether this machine can write frozen processes to disk at all. `of_others`: those of other users, whose limits
+    only CAP_SYS_RESOURCE lets CRIU read; `criu check` does not ask for that."""
+    held = int(re.findall(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)[0], 16)
     with suppress(DiskError):
-        return bool(criu())
+        return bool(criu()) and (not of_others or bool(held & SYS_RESOURCE))
     return False
 
 
-def dump(folder: Path, pid: int, pids: Iterable[int], *, has_gpu: bool) -> None:
+def dump(folder: Path, pid: int, pids: Collection[int], *, has_gpu: bool) -> None:
     """Writes the image of a process and its descendants, all of them `pids`, which stay as they are. Raises DiskError,
     and leaves nothing of an image that is not whole."""
     if "engine" in marshal.loads((folder / "spec").read_bytes()):
         raise DiskError("containers of an engine stay in memory")
+    if own := {name for each in pids for name in _own_namespaces(each)}:
+        raise DiskError(OWN_NAMESPACE.format(", ".join(sorted(own))))
     path, image, size = criu(has_gpu=has_gpu), folder / IMAGE, sum(map(memory_of, pids))
     shutil.rmtree(image, ignore_errors=True)
     if (free := shutil.disk_usage(folder).free) < size + SPARE_BYTES:
@@ -59,12 +77,22 @@ def dump(folder: Path, pid: int, pids: Iterable[int], *, has_gpu: bool) -> None:
     image.mkdir(mode=0o700)
     pipes = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
     (image / "pipes").write_text("\n".join(pipes))
-    what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks"]
+    what = ["-t", str(pid), "-D", str(image), "--manage-cgroups=ignore", "--leave-stopped", "--file-locks",
+            "--ghost-limit", str(SPARE_BYTES // 4)]  # fmt: skip
     try:
         _said([path, "dump", *what], seconds=CALL_SECONDS + size * SECONDS_PER_BYTE)
+        (image / SIZES).write_bytes(marshal.dumps(_sizes(image)))
     except DiskError:
         shutil.rmtree(image, ignore_errors=True)
         raise
+
+
+def _own_namespaces(pid: int) -> Iterator[str]:
+    """Those in which it sees another part of the machine than we do, and so than a restore."""
+    for place in Path("/proc/self/ns").iterdir():
+        with suppress(FileNotFoundError):  # it has ended
+            if (seen := os.readlink(place)) != os.readlink(f"/proc/{pid}/ns/{place.name}"):
+                yield seen.partition(":")[0]
 
 
 def memory_of(pid: int) -> int:
@@ -75,20 +103,54 @@ def memory_of(pid: int) -> int:
     return 0
 
 
-def restoring(folder: Path) -> dict[str, list[str] | str]:
-    """What the shim is to do instead of starting the program: a command, and the pipes that its own stand in for."""
+def _sizes(image: Path) -> dict[str, int]:
+    return {it.name: it.stat().st_size for it in image.iterdir()}
+
+
+def restoring(folder: Path) -> dict[str, Any]:
+    """What the shim is to do instead of starting the program: a command, and the pipes that its own stand in for.
+    `tries`: how many of them failed; `why`: what CRIU said the last time. DiskError where no other try is worth it."""
     image = folder / IMAGE
-    command = [criu(), "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
+    with suppress(FileNotFoundError):
+        if lost := marshal.loads((image / SIZES).read_bytes()).items() - _sizes(image).items():
+            raise DiskError(f"{min(lost)[0]} of its image is missing, or not whole")
+    tries, why = int(text_of(image / TRIES) or 0), ""
+    if (image / SAID).exists():
+        why = words_of((image / SAID).read_text(errors="replace"))
+        tries += not TAKEN.search(why)
+        write_whole(image / TRIES, str(tries).encode())
+    if tries >= MOST_TRIES:
+        raise DiskError(why)
+    (image / SAID).unlink(missing_ok=True)
+    if not (path := shutil.which("criu", path=PLACES)):
+        raise DiskError("CRIU is not installed")
+    command = [path, "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
                "--restore-sibling", "--pidfile", str(image / "pid")]  # fmt: skip
-    return {"command": command, "pipes": (image / "pipes").read_text().split("\n"), "image": str(image)}
+    pipes = (image / "pipes").read_text().split("\n")
+    return {"command": command, "pipes": pipes, "image": str(image), "said": str(image / SAID), "why": why,
+            "tries": tries}  # fmt: skip
 
 
 def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env={"PATH": PLACES})
-    except subprocess.TimeoutExpired as error:
-        raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
-    if found.returncode:
-        lines = [line for line in (found.stdout + found.stderr).splitlines() if "Error" in line]
-        raise DiskError(f"`criu {command[1]}` failed: {(lines or ['without a word'])[-1].strip()}")
-    return found.stdout
+    """Its output. That is a file, not a pipe: what it dumps holds the other end, and keeps it where CRIU was killed."""
+    with TemporaryFile("w+", errors="replace") as said:
+        try:
+            code = subprocess.run(command, stdout=said, stderr=said, timeout=seconds, env={"PATH": PLACES},
+                                  preexec_fn=_die_with_us).returncode  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
+        said.seek(0)
+        text = said.read()
+    if code:
+        raise DiskError(f"`criu {command[1]}` failed: {words_of(text) if code > 0 else f'signal {-code}'}")
+    return text
+
+
+def _die_with_us() -> None:
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+def words_of(said: str) -> str:
+    """The first thing that went wrong. What follows from it comes later; that a limit stays as it is stops nothing."""
+    found = re.findall(r"Error\b(?: \(\S+\))?: (?!rlimit: Can't setup)(.*)", said)
+    return str(found[0]).strip() if found else "without a word"

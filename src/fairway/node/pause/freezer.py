@@ -1,12 +1,13 @@
 """What freezes the processes of one container and lets them go on: a program, started by the shim for its own tree.
 
 It goes step by step to where `pause` says, looks there again after each, and writes after each how far it is, so that
-it can be killed at any moment and started again. A step up that fails is undone with all before it, and `paused` says
-why; then nothing is tried again for the same request. A process is stopped by SIGSTOP, and its children, until none is
-new. What has its GPU memory in host memory when it is to stop is killed: it cannot hear a signal, and its GPUs are
-others'.
+it can be killed at any moment; the shim starts it again. A step up that fails is undone with all before it, and
+`paused` says why; then nothing is tried again for the same request. A process is stopped by SIGSTOP, and its children,
+until none is new. What has its GPU memory in host memory when it is to stop is killed: it cannot hear a signal, and its
+GPUs are others'.
 """
 
+import ctypes
 import os
 import select
 import signal
@@ -16,12 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from .cuda import CHECKPOINTED, LOCKED, Cuda, CudaError
-from .disk import DiskError, dump
+from .disk import DEATH_SIGNAL, DiskError, dump
 from .stand import LOCKED as IS_LOCKED
 from .stand import ON_DISK, SAVED, STILL, Stand, asked, note_unsaved, stand_of, write_stand
 
 LOCK_SECONDS = 10.0
 MOST_LOOKS, LOOKS_PER_TRY, LOOK_SECONDS = 2_500, 25, 0.002
+DEAD = "ZXx"
+STOPPED = f"Tt{DEAD}"  # or it will never run again
 
 
 class CannotError(Exception):
@@ -45,9 +48,11 @@ class Freezer:
                     self._up(wanted.request)
                 elif not self._down():
                     return
-            except (CannotError, CudaError, DiskError) as error:
+            except (CannotError, CudaError, DiskError, OSError) as error:
                 self._fail(wanted.request, str(error), is_rising=wanted.step > self.stand.step)
                 return
+        if self.stand.step == ON_DISK:
+            self._send(signal.SIGKILL)
 
     def _note(self, step: int, request: str, pids: tuple[int, ...], why: str = "") -> None:
         self.stand = Stand(step, request, why, pids)
@@ -68,16 +73,16 @@ class Freezer:
         elif step == ON_DISK:
             self._save(has_gpu=bool(pids))
         self._note(step, request, pids)
-        if step == ON_DISK:
-            self._send(signal.SIGKILL)
 
     def _save(self, *, has_gpu: bool) -> None:
-        """All in one image: what has left the first process's tree cannot be in it."""
+        """All in one image: what has left the first process's tree cannot be in it. A CRIU that was killed may be dying
+        yet, and have let processes go on."""
         note_unsaved(self.folder, "")
-        others = [pid for pid in children(self.root) if pid != os.getpid()]
+        self._halt()
+        others = [pid for pid in children(self.root) if pid != os.getpid() and state_of(pid) not in DEAD]
         if len(others) != 1:
             raise CannotError("some of its processes have left the first one")
-        dump(self.folder, others[0], self._tree(), has_gpu=has_gpu)
+        dump(self.folder, others[0], list(self._tree()), has_gpu=has_gpu)
 
     def _down(self) -> bool:
         """One step; False where it is over with the processes."""
@@ -122,7 +127,7 @@ class Freezer:
         before: list[int] = []
         for look in range(1, MOST_LOOKS):
             pids = list(self._tree())
-            moving = [pid for pid in pids if is_moving(pid)]
+            moving = [pid for pid in pids if state_of(pid) not in STOPPED]
             if not moving and pids == before:
                 return
             before = pids
@@ -159,11 +164,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def is_moving(pid: int) -> bool:
-    """Whether it runs, or sleeps and may run again."""
+def state_of(pid: int) -> str:
+    """A letter, as `ps` shows it."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZXx"
-    return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
 
 
 def uses_gpu(pid: int) -> bool:
@@ -177,5 +182,6 @@ def uses_gpu(pid: int) -> bool:
 
 
 def main() -> None:
-    """Arguments: the folder of the attempt, the pid of its shim."""
+    """Arguments: the folder of the attempt, the pid of its shim, with which it ends."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     Freezer(Path(sys.argv[1]), int(sys.argv[2])).run()

@@ -1,11 +1,10 @@
 """What the runner asks of the shims of a pod that is frozen, or to be, and what it can say of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from fairway.api.objects import ASSIGNED, FREEZE, SAVE
-from fairway.node.container import Attempt, stop, wake
+from fairway.node.container import MARK, Attempt, stop, wake
 from fairway.node.environment import Pod
 from fairway.node.podstatus import NOT_WOKEN, ON_DISK, Frozen
 
@@ -21,14 +20,16 @@ def freeze(
     how far the attempts of all pods of its workload are."""
     notes = pod["metadata"].get("annotations") or {}
     request = "" if "deletionTimestamp" in pod["metadata"] else notes.get(FREEZE, "")
-    lasts = [it[-1] for it in histories.values() if it]
+    lasts = [it for it in map(last_begun, histories.values()) if it]
     running = [it for it in lasts if it.is_running]
     own = [stand_of(it.folder) for it in running]
     if not request and not any(one.step for one in own):
         return None, False
     if not running:
         is_saved = any(it.stopped == ON_DISK for it in lasts)
-        return Frozen(is_saved, "" if is_saved else "no process of it runs", is_on_disk=is_saved), False
+        kept = [f"it could not be written to disk: {why}" for it in lasts if (why := unsaved(it.folder))]
+        why = "" if is_saved else (kept or ["no process of it runs"])[0]
+        return Frozen(is_saved, why, is_on_disk=is_saved), False
     for attempt, stand in zip(running, own):
         if not request and stand.why and not attempt.is_asked:
             stop(attempt, 0.0, NOT_WOKEN)
@@ -48,9 +49,16 @@ def freeze(
     return Frozen(is_still, why, unsaved=kept), not why and not is_settled
 
 
+def last_begun(attempts: Sequence[Attempt]) -> Attempt | None:
+    """What the next attempt follows; one that is on disk stays the last while its processes are not back."""
+    return next((it for it in reversed(attempts) if it.started_at is not None), None)
+
+
 def restoring(last: Attempt | None) -> dict[str, Any]:
-    """What a shim has to do more where the last attempt is on disk; nothing where that cannot be brought back."""
-    if last and last.stopped == ON_DISK:
-        with suppress(disk.DiskError, OSError):
-            return {"restore": disk.restoring(last.folder)}
-    return {}
+    """What a shim has to do more where the last attempt is on disk. DiskError, with the reason, where its processes did
+    not wake, or cannot come back from there."""
+    if last and last.stopped == NOT_WOKEN:
+        raise disk.DiskError(last.message or stand_of(last.folder).why)
+    if not last or last.stopped != ON_DISK:
+        return {}
+    return {"restore": disk.restoring(last.folder) | {"env": {"PATH": disk.PLACES, MARK: str(last.folder)}}}
