@@ -259,7 +259,8 @@ async def test_a_restore_that_is_killed_is_repeated(box: Box, victim: str) -> No
     os.kill({"criu": criu, "shim": shim}[victim], 9)
     assert await counted_on(box, attempt) >= count
     assert (await box.status("a"))["containerStatuses"][0]["restartCount"] == 0
-    assert await told(box, "NotWoken") == "its processes could not be restored yet: without a word; this is tried again"
+    words = "its processes could not be restored yet: CRIU gave no reason; this is tried again"
+    assert await told(box, "NotWoken") == words
     assert not (attempt.folder.with_name("2")).exists()
 
 
@@ -298,6 +299,20 @@ async def test_a_pod_with_a_mount_namespace_stays_in_memory_and_says_why(box: Bo
     assert {state_of(pid) for pid in tree(attempt.folder)} == {"T"}
     await resume(box)
     assert await counted_on(box, attempt) >= count
+
+
+@needs_criu
+async def test_a_process_goes_to_disk_again_that_was_there(box: Box) -> None:
+    attempt, count = await save(box)
+    for request in ("r2", "r3"):
+        await said(box, "a", "OnDisk")
+        await resume(box)
+        before, count = count, await counted_on(box, attempt)
+        assert count >= before
+        await annotate(box, "a", request)
+        await condition(box, "a", FROZEN, "True")
+        await box.client.patch(Ref(kinds.PODS, "a", "default"), {"metadata": {"annotations": {SAVE: request}}})
+    await said(box, "a", "OnDisk")
 
 
 @needs_criu

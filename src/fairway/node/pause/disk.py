@@ -88,8 +88,9 @@ def dump(folder: Path, pid: int, pids: Collection[int], *, has_gpu: bool) -> Non
 
 
 def _own_namespaces(pid: int) -> Iterator[str]:
-    """Those in which it sees another part of the machine than we do, and so than a restore."""
-    for place in Path("/proc/self/ns").iterdir():
+    """Those in which it sees another part of the machine than we do, and so than a restore. The one for time is CRIU's:
+    each restore makes it, so that clocks go on where they stood."""
+    for place in Path("/proc/self/ns").glob("[!t]*"):
         with suppress(FileNotFoundError):  # it has ended
             if (seen := os.readlink(place)) != os.readlink(f"/proc/{pid}/ns/{place.name}"):
                 yield seen.partition(":")[0]
@@ -153,4 +154,4 @@ def _die_with_us() -> None:
 def words_of(said: str) -> str:
     """The first thing that went wrong. What follows from it comes later; that a limit stays as it is stops nothing."""
     found = re.findall(r"Error\b(?: \(\S+\))?: (?!rlimit: Can't setup)(.*)", said)
-    return str(found[0]).strip() if found else "without a word"
+    return str(found[0]).strip() if found else "CRIU gave no reason"
