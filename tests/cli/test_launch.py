@@ -17,7 +17,8 @@ Thing = dict[str, Any]
 OPTIONS = dict.fromkeys(
     ("script", "array", "sweep", "min_workers", "elastic", "queue", "workers", "cpus", "retries", "gpus", "memory",
      "grace", "priority", "kind", "time_limit", "deadline", "checkpoint_interval", "expected_runtime", "preemptible",
-     "idle_timeout", "topology", "after", "notify", "requeue_on", "chdir", "file")
+     "idle_timeout", "topology", "after", "notify", "requeue_on", "chdir", "file",
+     "labels")
 )  # fmt: skip
 
 

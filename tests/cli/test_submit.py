@@ -310,7 +310,7 @@ def test_a_manifest_is_queued_with_the_options_that_are_given(machine: Machine) 
         ("{kind: Job}", "", "-f: file.yaml: each object needs apiVersion and kind"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a}]}}", "--workers 2",
          "--workers: a Pod has no such field"),
-        ("{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: b}}", "-n c",
+        ("{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: b}}", "-n kube-public",
          "-n: job/a says namespace 'b'"),
         ("[", "", "file.yaml: line "),
         ("", "", "-f: file.yaml holds no object"),

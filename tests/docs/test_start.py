@@ -48,8 +48,9 @@ def test_the_page_about_sweeps_is_true(environment: dict[str, str]) -> None:
     text = prepared("sweeps.md", environment)
     said = [run(block, environment) for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
     assert sorted(re.findall(r"trial (\d+)\n", said[0]), key=int) == [str(number) for number in range(20)]
-    assert "     5  python3 trial.py --lr=0.01 --seed=3\n" in said[1] and "trial 4 --lr=0.01 --seed=2\n" in said[1]
-    assert said[2] == "6 of 6 trials, 0-5"
+    assert said[1].endswith("trial 11\n")
+    assert "     5  python3 trial.py --lr=0.01 --seed=3\n" in said[2] and "trial 4 --lr=0.01 --seed=2\n" in said[2]
+    assert said[3] == "6 of 6 trials, 0-5"
 
 
 @pytest.mark.kubectl
