@@ -8,6 +8,7 @@ single container is left the machine was up all the time, and containers that en
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,8 +50,9 @@ def downtime(folder: Path, now: float) -> Downtime:
     elif (began := _unnoticed(folder, known, boot)) > known.began:
         found = replace(found, began=began, ended=max(now, began))
     if found != known:
-        pods.mkdir(mode=0o700, exist_ok=True)
-        _write(pods, found)
+        with suppress(OSError):  # a full disk: the next start finds the same
+            pods.mkdir(mode=0o700, exist_ok=True)
+            _write(pods, found)
     return found
 
 
