@@ -13,17 +13,23 @@ Without `user` all is done as who we are. The file imports nothing of ours; shim
 import ctypes
 import os
 import resource
+import signal
 import stat
 
 NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
 BIND, REC, SLAVE, REMOUNT, READ_ONLY, MOVE = 0x1000, 0x4000, 0x80000, 0x20, 0x1, 0x2000
-NO_NEW_PRIVILEGES = 38
+DEATH_SIGNAL, NO_NEW_PRIVILEGES = 1, 38
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Refused(Exception):
     """The container cannot be set up as it asks."""
+
+
+def end_with_parent():
+    """From now on this process is killed when its parent ends; a change of user clears that."""
+    libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def enclose(spec):

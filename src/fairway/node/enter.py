@@ -11,7 +11,6 @@ import sys
 import termios
 from importlib.machinery import SourceFileLoader
 
-DEATH_SIGNAL = 1
 NOT_FOUND, NOT_RUN = 127, 126
 
 
@@ -34,7 +33,7 @@ def main():
     try:
         enclosure.enter_cgroups(order["cgroups"])
         join(order["pid"], order["user"])
-        enclosure.libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # last: a change of user would clear it
+        enclosure.end_with_parent()  # last: a change of user would clear it
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(order["folder"])

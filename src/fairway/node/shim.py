@@ -37,7 +37,7 @@ from importlib.machinery import SourceFileLoader
 FILE_BYTES, FILES = 10 << 20, 4
 PATH_BYTES = SPARE_BYTES = 4096
 PARTIAL_BYTES = 16 << 10
-DEATH_SIGNAL, SUBREAPER = 1, 36
+SUBREAPER = 36
 
 ROOT = os.path.abspath(f"{__file__}/../../..")
 FREEZER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from fairway.node.pause.freezer import main; main()"
@@ -277,7 +277,7 @@ def restore(spec, wake, folder):
     criu = os.fork()
     if not criu:
         try:
-            libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+            enclosure.end_with_parent()
             enclosure.enter_cgroups(spec["cgroups"])
             os.dup2(said, 1)
             os.dup2(said, 2)
@@ -305,7 +305,7 @@ def become(spec, shim, out, err):
         os.fchown(end, user["uid"], user["gid"])  # so that it may open /dev/stdout
     enclosure.enclose(spec)
     enclosure.become(user)
-    libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # last: a change of user would clear it
+    enclosure.end_with_parent()  # last: a change of user would clear it
     if os.getppid() != shim:
         os._exit(137)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

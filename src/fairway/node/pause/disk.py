@@ -6,12 +6,10 @@ by then, which CRIU can do from version 4 on. Processes come back with their pid
 these, the restore waits. What else fails is tried again, up to MOST_TRIES times in all; until then the image stays.
 """
 
-import ctypes
 import marshal
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +18,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from fairway.node.draft import text_of, write_whole
+from fairway.node.enclosure import end_with_parent
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
@@ -28,7 +27,7 @@ IMAGE, SIZES, SAID, TRIES = "image", "sizes", "said", "tries"
 MOST_TRIES = 4
 TAKEN = re.compile(r"fork for \d+: File exists")
 CALL_SECONDS, SECONDS_PER_BYTE = 120.0, 1e-8
-DEATH_SIGNAL, SYS_RESOURCE = 1, 1 << 24
+SYS_RESOURCE = 1 << 24
 SPARE_BYTES = 1 << 30
 """What an image leaves free on the disk, for the database and the logs of others."""
 
@@ -137,7 +136,7 @@ def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
     with TemporaryFile("w+", errors="replace") as said:
         try:
             code = subprocess.run(command, stdout=said, stderr=said, timeout=seconds, env={"PATH": PLACES},
-                                  preexec_fn=_die_with_us).returncode  # fmt: skip
+                                  preexec_fn=end_with_parent).returncode  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
         said.seek(0)
@@ -145,10 +144,6 @@ def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
     if code:
         raise DiskError(f"`criu {command[1]}` failed: {words_of(text) if code > 0 else f'signal {-code}'}")
     return text
-
-
-def _die_with_us() -> None:
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def words_of(said: str) -> str:

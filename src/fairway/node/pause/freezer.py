@@ -7,7 +7,6 @@ until none is new. What has its GPU memory in host memory when it is to stop is 
 GPUs are others'.
 """
 
-import ctypes
 import os
 import select
 import signal
@@ -16,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from fairway.node.enclosure import end_with_parent
+
 from .cuda import CHECKPOINTED, LOCKED, Cuda, CudaError
-from .disk import DEATH_SIGNAL, DiskError, dump
+from .disk import DiskError, dump
 from .stand import LOCKED as IS_LOCKED
 from .stand import ON_DISK, SAVED, STILL, Stand, asked, note_unsaved, stand_of, write_stand
 
@@ -183,5 +184,5 @@ def uses_gpu(pid: int) -> bool:
 
 def main() -> None:
     """Arguments: the folder of the attempt, the pid of its shim, with which it ends."""
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    end_with_parent()
     Freezer(Path(sys.argv[1]), int(sys.argv[2])).run()
