@@ -328,13 +328,16 @@ async def test_a_deleted_file_that_is_open_comes_back_from_disk(box: Box) -> Non
 
 
 @needs_criu
-async def test_a_connection_keeps_a_process_in_memory_and_the_first_error_says_why(box: Box) -> None:
+async def test_a_connection_keeps_a_process_in_memory_and_the_first_error_says_why(tmp_path: Path) -> None:
     program = "import socket\none = socket.create_server(('127.0.0.1', 0))\n"
     program += "other = socket.create_connection(one.getsockname())\nheld = one.accept()\n"
-    await save(box, program=program)
-    assert "criu dump` failed: inet: Connected TCP socket" in await said(box, "a", "NotSaved")
-    await asyncio.to_thread(stop_all, box.folder, SHUTDOWN)
-    assert "could not be written to disk: `criu dump` failed: inet" in await said(box, "a", "CannotFreeze")
+    life = machine(tmp_path)
+    async with life as first:
+        await save(first, program=program)
+        assert "criu dump` failed: inet: Connected TCP socket" in await said(first, "a", "NotSaved")
+    await asyncio.to_thread(stop_all, first.folder, SHUTDOWN)
+    async with machine(tmp_path, life.registry) as second:
+        assert "could not be written to disk: `criu dump` failed: inet" in await said(second, "a", "CannotFreeze")
 
 
 @needs_criu

@@ -379,6 +379,11 @@ class Pause:
         except FileNotFoundError:
             return ""
 
+    def ask_again(self):
+        """The same may be asked a second time while a freezer that failed at it is about to end."""
+        if self.freezer:
+            self.seen = None
+
     def wake(self):
         """What came back from disk is frozen yet, as `paused` says."""
         self.seen = None
@@ -432,6 +437,7 @@ class Stop:
     def mind(self, numbers):
         if signal.SIGTERM in numbers:
             self.look()
+            self.pause.ask_again()
         if signal.SIGALRM in numbers:
             send(self.child, signal.SIGKILL)
         self.pause.look()
