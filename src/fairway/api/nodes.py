@@ -55,9 +55,9 @@ def uses(said: NodeObject) -> dict[int, str]:
 
 def downtime(said: NodeObject) -> tuple[float, float] | None:
     """From when until when it was last down, with all its pods, as its own machine says; None where it says nothing."""
-    began, _, ended = said.metadata.annotations.get(WENT_DOWN, "").partition("/")
+    began, has_ended, ended = said.metadata.annotations.get(WENT_DOWN, "").partition("/")
     with suppress(ValueError):  # whoever wrote it by hand says nothing
-        return time(began), time(ended)
+        return (time(began), time(ended)) if has_ended else None
     return None
 
 

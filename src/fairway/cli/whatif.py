@@ -148,7 +148,7 @@ def _unbounded(case: "Case", wait: "Wait | None") -> list[str]:
     from fairway.api.conditions import names
     from fairway.engine import QueueTree, counted, counts_of, snapshot_of
 
-    if wait is None or wait.held is None:
+    if wait is None or wait.held is None or not wait.is_guess:
         return []
     tree, lacks, free = QueueTree(snapshot_of(case.world), case.policy), wait.facts.resource, []
     for one in case.world.running:

@@ -72,7 +72,7 @@ def hold(attempt: Attempt, cycle: Cycle) -> Verdict | None:
         return None
     cycle.holds[window.admission.pool] -= 1
     cycle.wake(window.since)
-    is_guess = _is_unlimited(window, cycle)
+    is_guess = cycle.policy.tells_why and _is_unlimited(window, cycle)
     return replace(wait(attempt, cycle), starts_at=window.since, held=window.admission, is_guess=is_guess)
 
 

@@ -194,7 +194,7 @@ class Admit:
 @dataclass(slots=True)
 class Wait:
     """No start now. `starts_at`: until when a hold keeps its room coming free, in `held`; `is_guess`: something in that
-    room has no time limit. Not frozen, as `Admit`."""
+    room has no time limit, where reasons are told. Not frozen, as `Admit`."""
 
     workload: str
     reason: Reason
