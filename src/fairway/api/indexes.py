@@ -8,6 +8,7 @@ MOST = 100_000
 """Indexes of a Job are below this; the text of a set may be a user's, and name any."""
 PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", re.ASCII)
+INDEX = "batch.kubernetes.io/job-completion-index"
 TRIALS, NAMED = "fairway.dev/trials", 10
 """On the pods of an array: the numbers of its trials, as `--array` takes them; of how many that failed it is said."""
 
@@ -47,7 +48,7 @@ def runs_of(text: str) -> tuple[range, ...]:
 
 def rank_in(notes: Mapping[str, str]) -> str:
     """The rank that a pod's annotations say: its completion index, of an array the number of its trial; "" for none."""
-    index = notes.get("batch.kubernetes.io/job-completion-index", "")
+    index = notes.get(INDEX, "")
     left = int(index) if index.isdecimal() else -1
     for run in runs_of(notes.get(TRIALS, "")):
         if 0 <= left < len(run):

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 
 from fairway.engine import Expression, Taint, Toleration
 
+from .indexes import INDEX as INDEX
 from .quantities import Quantity
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -37,7 +38,7 @@ FINISHED = "Finished"  # the condition of a Workload that is over, and the reaso
 BEGAN = "fairway.dev/began-as"  # on a Workload: the uid of the pod that was its own Workload before
 FINALIZER = "fairway.dev/charge"  # of a Workload that is not charged yet
 COMPLETIONS = "fairway.dev/completions"  # on the Workload of an array: how many trials it has
-INDEX, WORLD_SIZE = "batch.kubernetes.io/job-completion-index", "fairway.dev/world-size"
+WORLD_SIZE = "fairway.dev/world-size"
 ELASTIC, MIN_COUNT = "fairway.dev/elastic", "fairway.dev/min-count"  # on a Job; and on its pods, when they are bound
 IDLE_SINCE = "fairway.dev/idle-since"  # on a pod: since when it uses neither a GPU nor a twentieth of a CPU
 PARKED_REPLICAS = "fairway.dev/parked"  # on what was scaled to zero: the replicas that it has when it is woken

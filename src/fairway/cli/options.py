@@ -7,8 +7,6 @@ from typing import Any
 import click
 
 Command = Callable[..., Any]
-WORD = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-LABEL = re.compile(f"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{WORD}=(?:{WORD})?")
 OUTPUTS = ["table", "name", "json", "yaml"]
 
 
@@ -22,7 +20,10 @@ def _labels(context: click.Context, option: click.Parameter, texts: tuple[str, .
     for text in texts:
         if text.startswith("fairway.dev/"):
             raise click.BadParameter(f"found {text!r}; labels under fairway.dev/ are set by options such as --queue")
-        if not LABEL.fullmatch(text):
+        from fairway.embedded.selector import QUALIFIED, VALUE
+
+        name, is_given, value = text.partition("=")
+        if not (is_given and QUALIFIED.fullmatch(name) and VALUE.fullmatch(value)):
             words = "letters, digits, '-', '_' and '.', each at most 63 long, the first and the last a letter or digit"
             raise click.BadParameter(f"found {text!r}; NAME=VALUE is allowed, of {words}")
     return texts

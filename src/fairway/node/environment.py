@@ -129,11 +129,16 @@ def _asked(container: Container) -> int:
     return int(exact(str(amount)))
 
 
+def controller_of(pod: Pod) -> dict[str, str]:
+    """The reference to what controls it; empty where nothing does."""
+    return next((it for it in pod["metadata"].get("ownerReferences") or () if it.get("controller")), {})
+
+
 def gang_of(pod: Pod) -> str:
     """What the members of the pod's gang have in common; empty if it is in none."""
     meta = pod["metadata"]
     if WORLD_SIZE in (meta.get("annotations") or {}):
-        return next((it["uid"] for it in meta.get("ownerReferences") or () if it.get("controller")), "")
+        return controller_of(pod).get("uid", "")
     group = (meta.get("labels") or {}).get(GROUP_NAME, "")
     return f"{meta['namespace']}/{group}" if group else ""
 

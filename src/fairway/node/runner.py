@@ -44,6 +44,7 @@ from .environment import (
     Surroundings,
     Unusable,
     command,
+    controller_of,
     devices_of,
     environment,
     gang_of,
@@ -557,9 +558,10 @@ def _about(pod: Pod) -> About:
 
 def _owner(pod: Pod) -> About:
     """What controls the pod; the pod itself where nothing does."""
-    ours = (it for it in pod["metadata"].get("ownerReferences") or () if it.get("controller"))
-    return next((About(kinds.Kind(it["kind"], it["kind"], it["apiVersion"]), it["name"], it["uid"],
-                       pod["metadata"]["namespace"]) for it in ours), _about(pod))  # fmt: skip
+    if not (it := controller_of(pod)):
+        return _about(pod)
+    kind = kinds.Kind(it["kind"], it["kind"], it["apiVersion"])
+    return About(kind, it["name"], it["uid"], pod["metadata"]["namespace"])
 
 
 def _is_told(status: Mapping[str, Any], message: str) -> bool:
