@@ -407,6 +407,15 @@ def test_a_node_is_overdrawn_by_what_is_there_but_not_by_what_waits_there_for_ot
     assert state.is_overdrawn("n")
 
 
+def test_a_workload_finds_its_node_overdrawn_only_by_what_it_asks_for():
+    state, trains, counts = State(), runs(job("trains", gpus=3), "n"), runs(job("counts", cpu=1), "n")
+    state.observe(node("n", 4, cpu=8), trains, counts, Pod("ns/stranger", "n", pod(gpus=2)))
+    state.snapshot(NOW)
+    assert state.is_overdrawn("n", "ns/trains") and not state.is_overdrawn("n", "ns/counts")
+    state.observe(Pod("ns/another", "n", pod(cpu=8)))
+    assert state.is_overdrawn("n", "ns/counts")
+
+
 def test_a_move_that_was_done_before_it_was_looked_at_is_assumed_no_longer():
     state, moves = State(), runs(job("moves", gpus=1), "n", since=NOW - 10)
     state.observe(node("n", 4), node("m", 4), moves)

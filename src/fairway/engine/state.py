@@ -157,7 +157,8 @@ class State:
 
     def is_overdrawn(self, node: str, key: str = "") -> bool:
         """Whether pods ask for more than the node has, those that were placed there and are still to come included; but
-        not what workloads other than `key` hold there until others are gone, and so is held twice."""
+        not what workloads other than `key` hold there until others are gone, and so is held twice. Where `key` has
+        places there, of what it asks for."""
         row = self._rows.get(node) if node in self._nodes else None  # else it is gone since the last snapshot
         if row is not None and node in self._dirty:
             self._write(node, row)
@@ -168,7 +169,8 @@ class State:
         for where, (pod, count, _) in chain(*map(_waiting, others)):
             for resource, amount in taken(pod, memory).items() if where == node else ():
                 free[resource] += amount * count
-        return any(amount < 0 for amount in free.values())
+        own = {resource for pod, *_ in self._on[node].get(key, ()) for resource in taken(pod, memory)}
+        return any(amount < 0 for resource, amount in free.items() if not own or resource in own)
 
     # What is told
 
