@@ -18,7 +18,6 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from fairway.node.draft import text_of, write_whole
-from fairway.node.enclosure import end_with_parent
 
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OF_GPUS = 4
@@ -40,11 +39,16 @@ class DiskError(Exception):
     """What CRIU answered, or that there is none: one line."""
 
 
+def program() -> str:
+    """The path of CRIU; DiskError where it is not there."""
+    if path := shutil.which("criu", path=PLACES):
+        return path
+    raise DiskError("CRIU is not installed")
+
+
 def criu(*, has_gpu: bool = False) -> str:
     """Its path; DiskError where it is not there, or not able to work here."""
-    path = shutil.which("criu", path=PLACES)
-    if path is None:
-        raise DiskError("CRIU is not installed")
+    path = program()
     version = re.search(r"Version: (\d+)", _said([path, "--version"]))
     if has_gpu and (version is None or int(version[1]) < OF_GPUS):
         raise DiskError(f"CRIU {OF_GPUS} or later is needed for processes with a GPU")
@@ -122,9 +126,7 @@ def restoring(folder: Path) -> dict[str, Any]:
     if tries >= MOST_TRIES:
         raise DiskError(why)
     (image / SAID).unlink(missing_ok=True)
-    if not (path := shutil.which("criu", path=PLACES)):
-        raise DiskError("CRIU is not installed")
-    command = [path, "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
+    command = [program(), "restore", "-D", str(image), "--manage-cgroups=ignore", "--file-locks", "--restore-detached",
                "--restore-sibling", "--pidfile", str(image / "pid")]  # fmt: skip
     pipes = (image / "pipes").read_text().split("\n")
     return {"command": command, "pipes": pipes, "image": str(image), "said": str(image / SAID), "why": why,
@@ -135,8 +137,8 @@ def _said(command: Sequence[str], *, seconds: float = CALL_SECONDS) -> str:
     """Its output. That is a file, not a pipe: what it dumps holds the other end, and keeps it where CRIU was killed."""
     with TemporaryFile("w+", errors="replace") as said:
         try:
-            code = subprocess.run(command, stdout=said, stderr=said, timeout=seconds, env={"PATH": PLACES},
-                                  preexec_fn=end_with_parent).returncode  # fmt: skip
+            code = subprocess.run(command, stdout=said, stderr=said, timeout=seconds,
+                                  env={"PATH": PLACES}).returncode  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise DiskError(f"`criu {command[1]}` took longer than {seconds:.0f} s") from error
         said.seek(0)

@@ -18,7 +18,7 @@ from pathlib import Path
 from fairway.node.enclosure import end_with_parent
 
 from .cuda import CHECKPOINTED, LOCKED, Cuda, CudaError
-from .disk import DiskError, dump
+from .disk import DiskError, dump, program
 from .stand import LOCKED as IS_LOCKED
 from .stand import ON_DISK, SAVED, STILL, Stand, asked, note_unsaved, stand_of, write_stand
 
@@ -76,14 +76,21 @@ class Freezer:
         self._note(step, request, pids)
 
     def _save(self, *, has_gpu: bool) -> None:
-        """All in one image: what has left the first process's tree cannot be in it. A CRIU that was killed may be dying
-        yet, and have let processes go on."""
+        """All in one image: what has left the first process's tree cannot be in it. An earlier CRIU may have let
+        some go on."""
         note_unsaved(self.folder, "")
+        self._await_criu()
         self._halt()
         others = [pid for pid in children(self.root) if pid != os.getpid() and state_of(pid) not in DEAD]
         if len(others) != 1:
             raise CannotError("some of its processes have left the first one")
         dump(self.folder, others[0], list(self._tree()), has_gpu=has_gpu)
+
+    def _await_criu(self) -> None:
+        """That of a freezer that was killed. Were it killed too, the program would crash on code that it left there."""
+        path = os.path.realpath(program())
+        while any(file_of(pid) in (path, "") for pid in children(self.root)):
+            select.select((), (), (), LOOK_SECONDS)
 
     def _down(self) -> bool:
         """One step; False where it is over with the processes."""
@@ -163,6 +170,13 @@ def children(pid: int) -> list[int]:
             with suppress(FileNotFoundError, ProcessLookupError):
                 found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     return found
+
+
+def file_of(pid: int) -> str:
+    """The path of what it executes; "" where it is dead or dying."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return os.readlink(f"/proc/{pid}/exe")
+    return ""
 
 
 def state_of(pid: int) -> str:
