@@ -21,15 +21,18 @@ START = 1_800_000_000.0
 
 
 class Link:
-    """The way of one candidate to the server; it can be cut."""
+    """The way of one candidate to the server; it can be cut, or bring no answer to a write."""
 
     def __init__(self, server: Server) -> None:
-        self.server, self.is_cut = server, False
+        self.server, self.is_cut, self.is_mute = server, False, False
 
     async def __call__(self, request: Request) -> Response:
         if self.is_cut:
             raise ConnectionError("cut")
-        return await self.server.handle(request)
+        answer = await self.server.handle(request)
+        if self.is_mute and request.method != "GET":
+            await asyncio.Event().wait()
+        return answer
 
 
 class Candidate:
@@ -135,6 +138,24 @@ def test_a_lease_given_up_is_taken_within_a_second() -> None:
         return clock.now() - began
 
     assert play(story) <= 1.0
+
+
+def test_a_lease_is_given_up_though_no_answer_said_that_it_is_held() -> None:
+    async def story(server: Server, clock: VirtualClock) -> list[str]:
+        holders = []
+        one, two = Candidate(server, clock, "one"), Candidate(server, clock, "two")
+        for it in (one, two):
+            it.link.is_mute = True
+        await clock.sleep(0.1)
+        for it in (two, one):  # that of the first was taken
+            await it.crash()
+            it.link.is_mute = False
+            await it.election.release()
+            assert not it.leads
+            holders.append((await it.election.client.get(LEASE))["spec"]["holderIdentity"])
+        return holders
+
+    assert play(story) == ["one", ""]
 
 
 def test_two_never_lead_at_once_while_links_are_cut_and_mended() -> None:

@@ -52,12 +52,15 @@ class Election:
     def __init__(self, client: Client, lease: Ref, *, identity: str, term: float = TERM_SECONDS) -> None:
         self.client, self.lease, self.identity, self.term = client, lease, identity, term
         self.acquired = asyncio.Event()
-        self._renewed = float("-inf")
+        self._asked = self._renewed = float("-inf")
         self._works, self.worked_until, self.was_left = False, float("inf"), False
         self._seen: tuple[str, float] = ("", float("-inf"))
 
     def is_leader(self) -> bool:
-        return self.client.clock.elapsed() - self._renewed <= self.term * 2 / 3
+        return self._is_recent(self._renewed)
+
+    def _is_recent(self, moment: float) -> bool:
+        return self.client.clock.elapsed() - moment <= self.term * 2 / 3
 
     async def begin(self, **notes: str) -> None:
         """Notes on the lease that its holder works from now on. Not to have noted it harms nothing."""
@@ -83,13 +86,18 @@ class Election:
             self.acquired.clear()
 
     async def release(self) -> None:
-        """Gives the lease up, if it is ours: the next one need not wait for its end."""
-        if self.is_leader():
-            self._renewed = float("-inf")
+        """Gives the lease up if it is ours, also where no answer said so yet: the next one need not wait."""
+        self._renewed = float("-inf")
+        if self._is_recent(self._asked):
             with suppress(ApiError, OSError):
-                worked = {WORKED: micro_time(self.client.clock.now())} if self._works else {}
-                change = {"metadata": {"annotations": worked}, "spec": {"holderIdentity": ""}}
-                await self.client.clock.within(RELEASE_SECONDS, self.client.patch(self.lease, change))
+                await self.client.clock.within(RELEASE_SECONDS, self._give_up())
+
+    async def _give_up(self) -> None:
+        found = await self.client.get(self.lease, _Lease)
+        if found.spec.holder_identity == self.identity:
+            worked = {WORKED: micro_time(self.client.clock.now())} if self._works else {}
+            seen = {"resourceVersion": found.metadata.resource_version, "annotations": worked}
+            await self.client.patch(self.lease, {"metadata": seen, "spec": {"holderIdentity": ""}})
 
     async def _turn(self) -> None:
         now, began = self.client.clock.now(), self.client.clock.elapsed()
@@ -98,11 +106,12 @@ class Election:
         except ApiError as error:
             if error.status != 404:
                 raise
-            first = self._object(now, _Lease(_Meta(), _Spec()))
+            first, self._asked = self._object(now, _Lease(_Meta(), _Spec())), began
             await self.client.create(self.lease.kind, first, namespace=self.lease.namespace)
         else:
             if not self._may_take(found, began):
                 return
+            self._asked = began
             await self.client.update(self.lease, self._object(now, found))
             if not self.acquired.is_set():
                 said = found.metadata.annotations.get(WORKED) or found.spec.acquire_time

@@ -1,8 +1,8 @@
 """How far an attempt is frozen, and how far it is to be: two small files in its folder, each written whole.
 
-pause    <step> <request>                               what the runner asks; absent: nothing is frozen
-paused   <step> <request> <why> / <pids with a GPU>     what is so; absent: nothing is frozen
-unsaved  <why>                                          why the frozen processes could not be written to disk
+    pause    <step> <request>                               what the runner asks; absent: nothing is frozen
+    paused   <step> <request> <why> / <pids with a GPU>     what is so; absent: nothing is frozen
+    unsaved  <why>                                          why the frozen processes could not be written to disk
 """
 
 from dataclasses import dataclass
