@@ -72,7 +72,18 @@ def test_a_column_that_is_empty_for_now_or_for_good_is_explained(capsys: pytest.
     print_queues([queue], {}, ())
     told = capsys.readouterr().err
     assert "a SHARE that is missing comes with the next decision" in told
-    assert "BORROWED is left out where GUARANTEED is in %" in told
+
+
+def test_what_is_borrowed_of_a_guarantee_in_per_cent_is_that_of_the_last_decision(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = {"share": {"*": {GPU: "4"}}, "borrowed": {"default": {GPU: "2"}}, "admitted": 1}
+    spec = {"quotas": [{"pool": "*", "guaranteed": {GPU: "50%"}}]}
+    print_queues([{"metadata": {"name": "nlp"}, "spec": spec, "status": said}], {}, ())
+    told = capsys.readouterr()
+    assert "SHARE, and BORROWED where GUARANTEED is in %, is as of the last minute" in told.err
+    head, line = (text.split() for text in told.out.splitlines())
+    assert (line[head.index("GUARANTEED") - 1], line[-2]) == ("50%", "2")
 
 
 def test_a_node_names_the_users_and_their_gpus() -> None:

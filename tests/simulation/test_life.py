@@ -418,9 +418,10 @@ def test_a_finished_job_is_charged_once_and_lets_its_workload_go() -> None:
     assert [it["points"][0][1] for it in status["runtimes"]] == [1.0] * 6
 
 
-def test_a_queue_shows_what_it_holds_and_what_waits() -> None:
+@pytest.mark.parametrize("guaranteed", ["1", "25%"])
+def test_a_queue_shows_what_it_holds_and_what_waits(guaranteed: str) -> None:
     async def story(world: World) -> Thing:
-        quotas = [{"guaranteed": {"cpu": "1"}}]
+        quotas = [{"guaranteed": {"cpu": guaranteed}}]
         await world.apply({"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"},
                            "spec": {"quotas": quotas}})  # fmt: skip
         await world.apply(*(job(name, labels={"fairway.dev/queue": "q"}) for name in "abc"))

@@ -191,11 +191,11 @@ def print_queues(items: list[Thing], live: dict[str, Tally] | None, less: Sequen
     if live is None:
         click.echo("all is as of the last minute: you may not list the workloads of all namespaces", err=True)
     elif any(_is_old(it, live.get(it["metadata"]["name"], Tally())) for it in items):
-        click.echo("SHARE is as of the last minute, all else as of now", err=True)
+        is_part = any(str(line[5]).endswith("%") for line in lines if len(line) > 5)
+        old = "SHARE, and BORROWED where GUARANTEED is in %," if is_part else "SHARE"
+        click.echo(f"{old} is as of the last minute, all else as of now", err=True)
     if any((it.get("spec") or {}).get("quotas") and not (it.get("status") or {}).get("share") for it in items):
         click.echo("a SHARE that is missing comes with the next decision, within a minute", err=True)
-    if "%" in "".join(str(line[5]) for line in lines if len(line) > 5):
-        click.echo("BORROWED is left out where GUARANTEED is in %", err=True)
     for line in filter(None, map(_fault, items)):
         click.echo(line, err=True)
     if budgets := [line for it in items for line in _budget(it)]:
@@ -266,6 +266,8 @@ def queue_lines(queue: Thing, live: Tally) -> list[list[object]]:
             label = resource if pool == "*" else f"{resource} in {pool}"
             due = [guaranteed.get(resource), limit.get(resource), _of(said.get("share"), pool, resource)]
             lent = _borrowed(due[0], used, resource)
+            if str(due[0]).endswith("%") and due[2]:
+                lent = _of(said.get("borrowed"), pool, resource) or "0"
             amounts = [quantities.format(used, resource), lent, _asked(live, resource)]
             figures.append([label, *due, *amounts])
     others = ({name for _, name in live.usage} | set(live.asked or ())) - governed
@@ -284,7 +286,7 @@ def _asked(live: Tally, resource: str) -> str:
 
 
 def _borrowed(guaranteed: object, used: int, resource: str) -> str:
-    """Usage above guaranteed; of a relative guarantee nothing is told."""
+    """Usage above guaranteed; "" where that is a part of what there is, which the queue's status knows."""
     from fairway.api import quantities
 
     if guaranteed is None or str(guaranteed).endswith("%"):

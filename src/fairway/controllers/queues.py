@@ -69,6 +69,7 @@ class Picture:
     admitted: int = 0
     usage: Mapping[tuple[str, str], int] = field(default_factory=dict)
     share: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    borrowed: Mapping[tuple[str, str], int] = field(default_factory=dict)
     reserved: float = 0.0  # GPU-seconds of its budget
     fault: tuple[str, str] | None = None  # why its parents lead to no root
 
@@ -225,7 +226,7 @@ class Queues:
 
     def _shown(self, queue: Queue, status: QueueStatus) -> QueueStatus:
         picture = self._pictures.get(queue.name, Picture())
-        held = {"usage": picture.usage, "share": picture.share, "borrowed": _borrowed(queue, picture.usage)}
+        held = {"usage": picture.usage, "share": picture.share, "borrowed": picture.borrowed}
         told = {name: _by_pool(cells) for name, cells in held.items()}
         said, value = Said(*(picture.fault or ("Valid",))), str(picture.fault is None)
         status = life.told(status, "Valid", said, now=self.means.now(), value=value)
@@ -293,11 +294,11 @@ def pictures_of(snapshot: Snapshot, plan: Plan, usage: Mapping[Cell, int]) -> di
     waiting = Counter(map(attrgetter("queue"), snapshot.pending))
     pending = summed(snapshot, {(queue,): count for queue, count in waiting.items()})
     admitted = summed(snapshot, Counter((one.workload.queue,) for one in snapshot.running))
-    held, due = _by_queue(usage), _by_queue(plan.shares)
+    held, due, owed = map(_by_queue, (usage, plan.shares, plan.guaranteed))
     return {
         name: Picture(
-            pending[name,], admitted[name,], held[name], due[name], plan.reserved.get(name, 0.0),
-            invalid_parent(name, snapshot.queues),
+            pending[name,], admitted[name,], held[name], due[name], _borrowed(owed[name], held[name]),
+            plan.reserved.get(name, 0.0), invalid_parent(name, snapshot.queues),
         )
         for name in snapshot.queues
     }
@@ -310,15 +311,14 @@ def _by_queue(cells: Mapping[Cell, int]) -> defaultdict[str, dict[tuple[str, str
     return found
 
 
-def _borrowed(queue: Queue, usage: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """Usage above what is guaranteed as an amount in the very pool, or in all pools where it uses but one."""
+def _borrowed(owed: Mapping[tuple[str, str], int], usage: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Usage above what is guaranteed in the very pool, or in all pools where it uses but one."""
     found = {}
-    for quota in queue.quotas:
-        for resource, owed in quota.guaranteed:
-            pools = [pool for pool, name in usage if name == resource and quota.pool in ("*", pool)]
-            over = sum(usage[pool, resource] for pool in pools) - owed.amount
-            if pools and over > 0 and not owed.is_relative:
-                found[quota.pool if len(pools) > 1 else pools[0], resource] = over
+    for (at, resource), amount in owed.items():
+        pools = [pool for pool, name in usage if name == resource and at in ("*", pool)]
+        over = sum(usage[pool, resource] for pool in pools) - amount
+        if pools and over > 0:
+            found[at if len(pools) > 1 else pools[0], resource] = over
     return found
 
 

@@ -128,7 +128,7 @@ def plan_of(cycle: Cycle, lines: dict[str, PendingQueue]) -> Plan:
             verdicts[key] = keeps[key] = last.keeps.get(key) or Keep(key)
     last.waits, last.keeps, last.lines = waits, keeps, {} if started else passed
     reserved = {name: bound(at, cycle) for name, at in cycle.tree.branches.items() if at.queue.budget is not None}
-    return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at, reserved)
+    return Plan(tuple(verdicts.values()), cycle.tree.shares(), cycle.again_at, reserved, cycle.tree.guarantees())
 
 
 def _passed(name: str, line: PendingQueue, told: dict[str, Wait], cycle: Cycle) -> LastLine:

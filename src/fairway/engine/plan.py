@@ -251,13 +251,14 @@ Verdict = Admit | Wait | Keep | Evict | Resize | Finish
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`verdicts` in the order decided. `shares`: (queue, pool, resource) → its due now in base units, per governed
-    resource. `again_at`: the earliest time at which the answer may change by itself. `reserved`: of each queue with a
-    budget the GPU-seconds that its running workloads can come to."""
+    resource; `guaranteed` alike. `again_at`: the earliest time at which the answer may change by itself. `reserved`:
+    of each queue with a budget the GPU-seconds that its running workloads can come to."""
 
     verdicts: tuple[Verdict, ...] = ()
     shares: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     again_at: float | None = None
     reserved: Mapping[str, float] = field(default_factory=dict, compare=False)
+    guaranteed: Mapping[tuple[str, str, str], int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

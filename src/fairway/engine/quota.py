@@ -318,6 +318,15 @@ class QueueTree:
             for resource in account.resources
         }
 
+    def guarantees(self) -> dict[tuple[str, str, str], int]:
+        """The same for what is guaranteed."""
+        return {
+            (name, pool, resource): amount
+            for name, branch in self.branches.items()
+            for pool, account in branch.accounts.items()
+            for resource, amount in account.guaranteed.items()
+        }
+
     def _divide(self, branches: list[Branch], dealt: Mapping[str, Demand], above: Mapping[str, frozenset[str]]) -> None:
         """Deal out what the parent is due, by pool; a queue without quotas stands for those below it. `above`: the
         resources that a queue above governs, whose share binds."""
