@@ -528,6 +528,7 @@ def test_a_pod_of_a_deployment_is_paused_and_resumed(machine: Machine) -> None:
     assert machine.kubectl("get", "pod", name, "--no-headers").split()[1] == "0/1"
     assert "resumed" in machine.run("resume", name)
     machine.until(name, "Running")
+    assert re.search(r"^paused \d+s ago: Suspended$", machine.run("status", name), re.MULTILINE)
     machine.kubectl("delete", "deployment", "web")
 
 

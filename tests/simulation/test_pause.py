@@ -72,7 +72,8 @@ def test_the_preempted_goes_on_from_where_it_was_when_the_taker_ends() -> None:
         assert world.clock.now() - ended == pytest.approx(70, abs=3)  # of its 100 s 30 were over
         assert own <= {it["metadata"]["uid"] for it in await world.pods()}
         said = (await world.workload("job-train"))["status"]
-        assert (said["attempt"], "paused" in said, said["evictionHistory"][0].get("lost", 0)) == (1, False, 0)
+        past = said["evictionHistory"][0]
+        assert (said["attempt"], "paused" in said, past.get("lost", 0), past["paused"]) == (1, False, 0, True)
 
     tell(story)
 
@@ -221,8 +222,9 @@ def test_the_more_gpu_memory_moves_the_longer_may_a_pause_take(gpus: int, second
         await world.clock.sleep(seconds - 2)
         assert not await world.says_reason("job-train", "NotPaused")
         await world.until(lambda: world.says_reason("job-train", "NotPaused"), seconds=5)
-        message = (await world.workload("job-train"))["status"]["message"]
-        assert f"its processes did not freeze within {seconds} s" in message
+        status = (await world.workload("job-train"))["status"]
+        assert f"its processes did not freeze within {seconds} s" in status["message"]
+        assert not status["evictionHistory"][-1].get("paused")
 
     tell(story, able(cpu=2, gpus=4, labels={"nvidia.com/gpu.memory": "81920"}), queue={})
 

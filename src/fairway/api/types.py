@@ -252,6 +252,7 @@ class EvictionRecord(Part, frozen=True):
     lost: Annotated[int, says("Work since its last checkpoint, in GPU-milliseconds.")] = 0
     began: Annotated[Time, says("When it had been admitted.")] = ""
     nodes: Annotated[tuple[str, ...], says("Where it ran, at most eight nodes.")] = ()
+    paused: Annotated[bool, says("Its processes were frozen, not stopped.")] = False
 
 
 class Forecast(Part, frozen=True):

@@ -96,7 +96,8 @@ def _places(admission: Thing | None) -> str:
 def _print_history(said: Thing, now: float) -> None:
     for eviction in said.get("evictionHistory") or ():
         by = f" for {eviction['for']}" if eviction.get("for") else ""
-        click.echo(f"evicted {age(eviction['time'], now)} ago: {eviction['reason']}{by}")
+        word = "paused" if eviction.get("paused") else "evicted"
+        click.echo(f"{word} {age(eviction['time'], now)} ago: {eviction['reason']}{by}")
 
 
 @click.command()

@@ -152,7 +152,12 @@ def _nodes(admission: AdmissionStatus | None) -> tuple[str, ...]:
 
 def pause(status: WorkloadStatus, paused: PausedStatus) -> WorkloadStatus:
     """One that was evicted leaves by being frozen."""
-    return replace(status, phase="Paused", paused=paused)
+    return replace(_marked(status, is_paused=True), phase="Paused", paused=paused)
+
+
+def _marked(status: WorkloadStatus, *, is_paused: bool) -> WorkloadStatus:
+    *others, last = status.eviction_history
+    return replace(status, eviction_history=(*others, replace(last, paused=is_paused)))
 
 
 def rest(status: WorkloadStatus) -> WorkloadStatus:
@@ -172,6 +177,7 @@ def forfeit(status: WorkloadStatus, said: Said) -> WorkloadStatus:
     """It is paused no longer, and goes on from its checkpoint."""
     if status.paused is None:
         return status
+    status = _marked(status, is_paused=False)
     return replace(status, phase="Pending", reason=said.reason, message=said.message, paused=None)
 
 

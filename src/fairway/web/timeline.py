@@ -50,8 +50,8 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class Line:
     """`note`: queue and GPUs. `word`: what `times`, an earlier and a later one, mean; of what runs `ends` is told
-    instead, of what waits `starts`. `served`: when a workload was evicted last and for which; `took`: the last
-    evictions that were for it."""
+    instead, of what waits `starts`. `served`: how and when a workload gave way last, and to which; `took`: the
+    last evictions that were for it."""
 
     key: str
     name: str
@@ -61,7 +61,7 @@ class Line:
     times: tuple[float | None, float | None] = (None, None)
     ends: End | None = None
     starts: tuple[str, float | None, float | None] = ("", None, None)
-    served: tuple[float, str] | None = None
+    served: tuple[str, float, str] | None = None
     took: tuple[tuple[float, str], ...] = ()
     note: str = ""
 
@@ -144,9 +144,9 @@ def _bars(it: Workload, scene: Scene) -> Iterator[tuple[tuple[str, ...], Bar | N
     gpus = counted(it.held or it.asked, "GPU")
     for one in it.evictions:
         if one.began is not None:
-            yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was evicted")
+            yield one.nodes, axis.bar("ran", one.began, one.time, f"{name} ran until it was {one.word}")
         taker = f", room taken by queue {one.queue}" if one.queue else ""
-        yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} evicted: {one.reason}{taker}")
+        yield one.nodes, axis.bar("evicted", one.time, one.time, f"{name} {one.word}: {one.reason}{taker}")
     for at, victim in scene.taken.get(it.key, ()):
         yield nodes, axis.bar("took", at, at, f"{name} took the room of {victim}")
     if it.began is not None and it.ended is not None:
@@ -192,7 +192,7 @@ def _workload(key: str, them: Sequence[Workload], scene: Scene) -> Line:
         tuple(bar for _, bar in _bars(it, scene) if bar), note=f"{it.queue} · {counted(it.held or it.asked, 'GPU')}",
         word=it.state, times=(None, it.ended), starts=it.starts(scene.ask.now),
         ends=scene.ends.of(it) if it.began and it.shares else None,
-        served=(last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,
+        served=(last.word, last.time, whom) if last and (whom := beneficiary(scene.world, last, sight)) else None,
         took=tuple(scene.taken.get(it.key, ())[-MOST_TAKEN:]),
     )  # fmt: skip
 

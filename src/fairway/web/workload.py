@@ -44,7 +44,7 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Eviction:
     """`queue`: that took the room. `began`: when the attempt that it ended was admitted, `nodes`: where. `lost`: work,
-    in GPU-hours."""
+    in GPU-hours. `word`: paused where its processes were frozen, not stopped."""
 
     time: float
     reason: str
@@ -53,6 +53,7 @@ class Eviction:
     began: float | None = None
     nodes: tuple[str, ...] = ()
     lost: float = 0.0
+    word: str = "evicted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def workload(said: types.WorkloadObject) -> Workload:
         shares=tuple(_shares(status.admission, each)) if state in HOLDS and status.admission else (),
         evictions=tuple(
             Eviction(_moment(it.time) or 0.0, it.reason, it.by, it.beneficiary, _moment(it.began), it.nodes,
-                     it.lost / HOUR_UNITS)
+                     it.lost / HOUR_UNITS, "paused" if it.paused else "evicted")
             for it in status.eviction_history
         ),
         owners=tuple((it.api_version, it.kind, it.name) for it in meta.owner_references),
