@@ -85,6 +85,19 @@ def test_two_hundred_trials_run_once_each(machine: Machine) -> None:
     assert (status["succeeded"], status["completedIndexes"]) == (200, "0-199")
 
 
+def test_no_trial_is_lost_when_an_array_is_suspended(machine: Machine) -> None:
+    script = "test -e go || exec sleep 600"
+    machine.run("submit", "--name", "held", "--array", "0-3", "--cpus", "100m", "--", "sh", "-c", script)
+    machine.until("held", "Running")
+    machine.run("suspend", "held")
+    machine.until("held", "Suspended")
+    (machine.folder / "go").touch()
+    machine.run("resume", "held")
+    assert machine.run("wait", "held")
+    status = json.loads(machine.kubectl("get", "job", "held", "-o", "json"))["status"]
+    assert (status["succeeded"], status["completedIndexes"], status.get("failedIndexes", "")) == (4, "0-3", "")
+
+
 def test_an_array_is_one_elastic_job(machine: Machine) -> None:
     machine.run("submit", "--name", "wide", "--array", "0-9%4", "--cpus", "1", "--", "true")
     made = json.loads(machine.kubectl("get", "job", "wide", "-o", "json"))

@@ -198,6 +198,8 @@ def test_an_annotation_of_a_job_is_mirrored():
     assert entries(NODE, elastic)["ns/job-a"]["verdict"] == "Admit"
     early = job("b", metadata={"annotations": {"fairway.dev/after": "a"}, "labels": MANAGED})
     assert entries(NODE, job(), early)["ns/job-b"]["reason"] == "DependencyPending"
+    halted = job(metadata={"annotations": {"fairway.dev/active": "false"}, "labels": MANAGED})
+    assert "it comes after a, which is suspended" in entries(NODE, halted, early)["ns/job-b"]["message"]
     said = refusal(NODE, job(metadata={"annotations": {"fairway.dev/min-count": "2"}, "labels": MANAGED}))
     assert said.endswith("[fairway.dev/min-count]: found '2'; 0 to 1, its number of pods, is allowed")
 

@@ -20,15 +20,15 @@ from .test_commands import Machine, heeds_ctrl_c
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("machine"))
     machine.run("up", "--detach", "--cpus", "8", "--fake-gpus", "1")
-    for name in ("other", "parent"):
-        (machine.folder / "queue.json").write_text(json.dumps(queue(name)))
+    for name, spec in {"other": {}, "parent": {}, "below": {"parent": "parent"}}.items():
+        (machine.folder / "queue.json").write_text(json.dumps(queue(name, spec)))
         machine.kubectl("apply", "-f", str(machine.folder / "queue.json"))
     yield machine
     machine.run("down")
 
 
-def queue(name: str) -> dict:
-    return {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": {}}
+def queue(name: str, spec: dict) -> dict:
+    return {"apiVersion": "fairway.dev/v1alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
 def submit(machine: Machine, name: str, script: str, *options: str) -> None:
@@ -167,7 +167,8 @@ def test_priority_limit_and_order_are_changed_by_annotations_and_none_takes_them
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        ("--queue nope", 1, "--queue: there is no 'nope'; there are: default, other, parent"),
+        ("--queue nope", 1, "--queue: there is no 'nope'; there are: below, default, other"),
+        ("--queue parent", 1, "--queue: parent holds no workloads, only the queues below it: below"),
         ("--priority nope", 1, "--priority: there is no 'nope'; there are: "),
         ("--time-limit banana", 2, "--time-limit: found 'banana'; a duration such as 90s, 10m, 1h30m or 7d is allowed"),
         ("--after nope", 2, "--after: no workload 'nope'"),

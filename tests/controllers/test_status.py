@@ -134,3 +134,4 @@ def test_what_cannot_start_as_things_are_is_foretold_no_start() -> None:
     waits = WorkloadStatus(phase="Pending", reason="NoRoom", forecast=Forecast("2026-11-21T14:20:00Z"))
     assert life.wait(waits, Said("NoRoom", "needs 2 GPUs"), 1).forecast == waits.forecast
     assert life.wait(waits, Said("QueueStopped", "queue q admits nothing new"), 1).forecast is None
+    assert life.wait(waits, Said("DependencyPending", "it comes after a, which is suspended"), 1).forecast is None

@@ -21,7 +21,7 @@ from .cancelled import unknown
 from .find import get, sought
 from .job import template_of
 from .main import Problem
-from .output import near
+from .output import near, no_leaf
 from .quota import over_quota
 from .view import View, selects
 
@@ -69,7 +69,7 @@ def _of_queue(view: View, thing: Thing, order: SimpleNamespace) -> Iterator[Mist
         leaves = view.queues.keys() - {(one.get("spec") or {}).get("parent") for one in view.queues.values()}
         yield Mistake(f"--queue: there is no queue {name!r}{near(name, leaves)}")
     elif below:
-        yield Mistake(f"--queue: {name} holds no workloads, only the queues below it: {', '.join(below)}")
+        yield Mistake(no_leaf(name, below))
     longest = [it for one in view.line(name).values() if (it := (one.get("timeLimit") or {}).get("max"))]
     text = _notes(thing).get("fairway.dev/time-limit", "")
     try:

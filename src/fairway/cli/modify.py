@@ -17,7 +17,7 @@ from .find import Found, sought
 from .job import deadline
 from .main import Problem, told
 from .many import JOBS, SELECTOR, Choice, found_by, on_each
-from .output import output_option
+from .output import no_leaf, output_option
 from .replicas import changeable
 
 NONE = "none"
@@ -69,8 +69,10 @@ async def _check(client: Client, namespace: str, given: dict[str, Any]) -> None:
     with unseen():
         if "--queue" in given:
             queues = await _names(client, kinds.QUEUES)
-            parents = {it.get("spec", {}).get("parent") for it in queues.values()}
-            _known("--queue", given["--queue"], [name for name in queues if name not in parents])
+            above = {name: it.get("spec", {}).get("parent") for name, it in queues.items()}
+            if below := sorted(name for name, parent in above.items() if parent == given["--queue"]):
+                raise Problem(no_leaf(given["--queue"], below), exit_code=1)
+            _known("--queue", given["--queue"], list(queues.keys() - set(above.values())))
     with unseen():
         if given.get("--priority", NONE) != NONE:
             _known("--priority", given["--priority"], list(await _names(client, kinds.PRIORITY_CLASSES)))

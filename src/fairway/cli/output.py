@@ -106,6 +106,10 @@ def _wrapped(text: str, room: int, *, is_cut: bool) -> list[str]:
     return [text[: room - 1] + "…"] if is_cut else textwrap.wrap(text, room)
 
 
+def no_leaf(queue: str, below: Sequence[str]) -> str:
+    return f"--queue: {queue} holds no workloads, only the queues below it: {', '.join(below)}"
+
+
 def near(word: str, names: Any) -> str:
     """What there is instead, the likeliest first."""
     from difflib import get_close_matches

@@ -79,8 +79,9 @@ def told(status: S, kind: str, said: Said, *, now: float, value: str) -> S:
 
 
 def wait(status: WorkloadStatus, said: Said, position: int, *, is_active: bool = True) -> WorkloadStatus:
-    """What cannot start as things are is foretold no start."""
-    phase, forecast = "Pending" if is_active else off(status).phase, None if said.reason in NEVER else status.forecast
+    """What cannot start as things are is foretold no start, nor is what comes after another of which news came."""
+    is_void = said.reason in NEVER or (said.reason == "DependencyPending" and said.message != status.message)
+    phase, forecast = "Pending" if is_active else off(status).phase, None if is_void else status.forecast
     phase = "Paused" if status.paused else phase
     return replace(status, phase=phase, reason=said.reason, message=said.message, position=position, forecast=forecast)
 

@@ -144,10 +144,12 @@ def _failed_indexes(job: Job, pods: Sequence[Pod]) -> frozenset[int]:
 
 
 def failures(job: Job, pods: Sequence[Pod]) -> Counter[int]:
-    """How often each index failed: each pod says how often before it, so that failed pods may be deleted."""
+    """How often each index failed: each pod says how often before it, so that failed pods may be deleted. One that the
+    Job removes itself, which it lets go before it deletes it, has not failed."""
     found = Counter[int]()
     for pod in pods:
-        own = pod.failures_before + (_action(job.spec, pod) in COUNTED)
+        is_removed = pod.is_leaving and not pod.is_tracked
+        own = pod.failures_before + (not is_removed and _action(job.spec, pod) in COUNTED)
         found[pod.index] = max(found[pod.index], own)
     return found
 

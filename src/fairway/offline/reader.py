@@ -134,13 +134,14 @@ def read(
     known = _workloads(cluster, everything=everything)
     around = replace(_around(cluster), selected=frozenset(_selected(cluster, known.values())))
     around = replace(around, storage=None) if not has_storage else around
-    aliases = {name: keys for name, keys in _aliases(known).items() if len(keys) == 1 or not is_live}
     reading = Reading(queues.priorities(cluster.all(objects.PriorityClassObject)), around)
     written = cluster.parts[WorkloadObject]
     facts = [
         within(f"Workload {key}:", fact, one, reading) if key in written else _of_owner(one, reading)
         for key, one in known.items()
     ]
+    halted = {key for (key, one), it in zip(known.items(), facts) if it is None and not one.spec.may_run}
+    aliases = {name: keys for name, keys in _aliases(known, halted).items() if len(keys) == 1 or not is_live}
     frozen = [kept(one, reading) for key, one in known.items() if key in written]
     by_name = {one.name: one for one in nodes}
     running = [
@@ -330,7 +331,7 @@ def _used(cluster: Cluster, around: Surroundings, running: set[str]) -> Iterator
             yield taken
 
 
-def _aliases(known: Mapping[str, WorkloadObject]) -> dict[str, list[str]]:
+def _aliases(known: Mapping[str, WorkloadObject], halted: Container[str]) -> dict[str, list[str]]:
     """The workloads that a name in a namespace may mean; none where no workload waits for another."""
     if not any(one.spec.after for one in known.values()):
         return {}
@@ -338,7 +339,7 @@ def _aliases(known: Mapping[str, WorkloadObject]) -> dict[str, list[str]]:
     for key, one in known.items():
         refs = ((ref.kind, ref.name) for ref in one.metadata.owner_references)
         for name in called(one.metadata.name, refs):
-            found[f"{one.metadata.namespace}/{name}"].append(key)
+            found[f"{one.metadata.namespace}/{name}"].append(f"{key}, which is suspended" if key in halted else key)
     return found
 
 
