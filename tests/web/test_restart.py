@@ -123,3 +123,22 @@ async def test_a_tab_comes_back_by_itself_after_a_cut_and_a_kill(seconds: int, f
             assert await tab.locator("#banner").is_hidden() and "first" in await tab.evaluate(TEXT)
             await tab.reload()
             await tab.wait_for_selector("article.node")
+
+
+async def test_a_hidden_tab_gives_its_connection_back_and_goes_on_when_it_is_seen(folder: Path) -> None:
+    async with browser() as chrome, life(folder) as link:
+        await submit(folder, "first")
+        tab = await opened(chrome, link)
+        await tab.wait_for_selector("article.node:has-text('first')")
+        await _show(tab, is_hidden=True)
+        await tab.wait_for_function("() => stream === null")
+        await submit(folder, "second")
+        await _show(tab, is_hidden=False)
+        await tab.wait_for_selector("article.node:has-text('second')")
+        assert await tab.evaluate("[trouble, nap]") == ["", 0]
+
+
+async def _show(tab: Any, *, is_hidden: bool) -> None:
+    said = "true" if is_hidden else "false"
+    await tab.evaluate(f"Object.defineProperty(document, 'hidden', {{configurable: true, value: {said}}})")
+    await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

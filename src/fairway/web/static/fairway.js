@@ -5,12 +5,10 @@
 
 const KEY = "fairway-token", LATE = 10_000, ONE = id => document.getElementById(id);
 const main = ONE("main"), banner = ONE("banner"), asOf = ONE("as-of"), login = ONE("login"), search = ONE("search"), dialog = ONE("dialog");
-const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)");
-const MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
-const MINUTES = new Intl.DateTimeFormat([], MINUTE), SECONDS = new Intl.DateTimeFormat([], {...MINUTE, second: "2-digit"});
-const DAYS = new Intl.DateTimeFormat([], {month: "short", day: "numeric"});
+const isCalm = matchMedia("(prefers-reduced-motion: reduce)"), isDark = matchMedia("(prefers-color-scheme: dark)"), MINUTE = {hour: "2-digit", minute: "2-digit", hourCycle: "h23"};
+const FORM = Intl.DateTimeFormat, MINUTES = new FORM([], MINUTE), SECONDS = new FORM([], {...MINUTE, second: "2-digit"}), DAYS = new FORM([], {month: "short", day: "numeric"});
 const pages = {lists: {}, waiting: new Set(), changed: []};  // waiting: lists to be put in order once nothing is among them
-let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0;
+let stream = null, last = "", heard = 0, at = 0, view = "", trouble = "", lasting = "", untried = null, isFocused = false, typing = 0, nap = 0;
 
 // Who looks
 
@@ -60,12 +58,10 @@ login.addEventListener("submit", event => {
 
 const stop = () => { stream?.abort(); stream = null; };
 
-async function open() {
+async function open(isAgain = false) {
   stop();
   const own = stream = new AbortController();
-  view = location.pathname + location.search;
-  last = "";
-  markMenu();
+  if (!isAgain) { view = location.pathname + location.search; last = ""; markMenu(); }
   for (let pause = 500; own === stream; pause = Math.min(pause * 2, 8000)) {
     const began = Date.now();
     try {
@@ -83,6 +79,12 @@ async function open() {
     if (Date.now() - began > 10_000) pause = 500;
     await new Promise(done => setTimeout(done, pause * (0.5 + Math.random() / 2)));
   }
+}
+
+// A browser has six connections to one host for all its tabs: one that is hidden gives its own back, and goes on when it is seen.
+function doze() {
+  if (document.hidden) nap = setTimeout(() => { if (stream) { stop(); own.log?.abort(); own.log = null; nap = -1; trouble = "this tab was hidden"; } }, 2000);
+  else { clearTimeout(nap); if (nap === -1) open(true); nap = 0; }
 }
 
 async function read(body, own) {
@@ -559,6 +561,6 @@ document.addEventListener("drop", async event => {
   attempt(form, true);
 });
 
-takeToken();
 addEventListener("hashchange", () => { takeToken(); open(); });
-open();
+document.addEventListener("visibilitychange", doze);
+takeToken(); open(); doze();
