@@ -113,6 +113,16 @@ async def devices(client: Client) -> list[str]:
                   for it in await client.list(Selection(kinds.PODS)))  # fmt: skip
 
 
+async def outlasts(client: Client, data: Path) -> None:
+    """Waits for a sign of life that is later than when the pods got ready, in whole seconds as they tell it."""
+    ready = max([since(it["status"], "Ready") for it in await client.list(Selection(kinds.PODS))])
+
+    async def holds() -> bool:
+        return any(it.stat().st_mtime >= ready + 1 for it in data.glob("state.db*"))
+
+    await until(client, 30, holds)
+
+
 async def downtimes(client: Client) -> list[str]:
     nodes = await client.list(Selection(kinds.NODES))
     return [it["metadata"]["annotations"].get(WENT_DOWN, "") for it in nodes]
@@ -127,6 +137,7 @@ async def test_a_gang_begins_again_when_its_machine_is_back_and_is_charged_until
         before = await phase(client, "Running")
         await starts(client, told, GPUS)
         places = await devices(client)
+        await outlasts(client, data)
         await end(data)
     async with life(data) as client:
         await starts(client, told, 2 * GPUS)

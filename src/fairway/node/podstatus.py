@@ -28,7 +28,7 @@ SHUTDOWN, DELETED, DEADLINE, FINISHED = "NodeShutdown", "Deleted", "DeadlineExce
 NOT_WOKEN, ON_DISK = "NotWoken", "OnDisk"
 AGAIN = (SHUTDOWN, RESIZED, NOT_WOKEN, ON_DISK)
 FIRST_SECONDS, LONGEST_SECONDS, STEADY_SECONDS = 10.0, 300.0, 600.0
-TERMINAL = ("Succeeded", "Failed")
+TERMINAL, READY = ("Succeeded", "Failed"), ("Ready", "ContainersReady")
 CANNOT = "CannotFreeze"
 REFUSED, REFUSED_SECONDS = "CreateContainerConfigError", 10.0
 LOCAL = {"hostIP": "127.0.0.1", "podIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}], "podIPs": [{"ip": "127.0.0.1"}]}
@@ -273,6 +273,8 @@ def _condition(sight: Sight, kind: str, but: tuple[str, ...]) -> dict[str, Any]:
     old = next((it for it in sight.before.get("conditions") or () if it["type"] == kind), {})
     status = "False" if but else "True"
     since = old.get("lastTransitionTime") if old.get("status") == status else None
+    if since and not but and kind in READY and time(since) < int(_begun(sight)):
+        since = None  # what was ready ended meanwhile, if only while nobody looked
     reason, message = but or ("", "")
     return {
         "type": kind,
@@ -281,6 +283,12 @@ def _condition(sight: Sight, kind: str, but: tuple[str, ...]) -> dict[str, Any]:
         "reason": reason or None,
         "message": message or None,
     }
+
+
+def _begun(sight: Sight) -> float:
+    """When the last to start of those containers began to run that the pod's readiness is of."""
+    lasts = [sight.last(it) for it in (*filter(_is_sidecar, sight.inits), *sight.mains)]
+    return max((it.started_at or 0.0 for it in lasts if it), default=0.0)
 
 
 def _container_status(sight: Sight, container: Container) -> dict[str, Any]:
