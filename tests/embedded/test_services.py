@@ -1,13 +1,29 @@
-"""Services: no two have one address."""
+"""Services: no two have one address, and what is told where connections cannot be carried."""
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
+import pytest
+from cluster import running, serve, until
 from inprocess import MERGE, Api, causes, config
 from inprocess import api as make_api
 
+from fairway.api.objects import Metadata
+from fairway.clock import Clock, seeded
 from fairway.embedded.database import Database
+from fairway.embedded.services.carry import Carrier
+from fairway.embedded.services.control import Backend, Service, Services, Spec
+from fairway.kube import kinds
+from fairway.kube.client import Client
+from fairway.kube.kinds import Selection
 
 ANN, BOB = (f"/api/v1/namespaces/{name}/services" for name in ("ann", "bob"))
 EXTERNAL = {"type": "ExternalName", "externalName": "example.com"}
@@ -73,3 +89,64 @@ async def test_a_service_without_a_spec_keeps_no_other_from_its_address(api: Api
     await homes(api)
     await api.ask("POST", BOB, config("empty"))
     assert await address(api, ANN)
+
+
+# -- connections
+
+SERVER = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+
+
+class Here:
+    """All pods are what this process has started."""
+
+    node = "here"
+
+    def shims(self, namespace: str, name: str) -> dict[str, int]:
+        return {"main": os.getpid()}
+
+
+@pytest.fixture
+def target() -> Iterator[int]:
+    """The port at which a process listens."""
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        yield int(process.stdout.readline())
+        process.stdin.close()
+
+
+async def test_an_address_that_is_in_use_is_told_once(target: int) -> None:
+    clock, place = Clock(), "127.96.0.9"
+    client = Client((await serve(clock, seeded(1))).handle, clock)
+    pods = [Backend(metadata=Metadata(name="p", namespace="default"), spec=Spec())]
+    carrier = Carrier(client, Here())  # type: ignore[arg-type]
+
+    async def told() -> list[dict[str, Any]]:
+        return await client.list(Selection(kinds.EVENTS, "default"))
+
+    with socket.create_server((place, 0)) as other:
+        port = other.getsockname()[1]
+        one = Service(metadata=Metadata(name="web", namespace="default", uid="u"), spec={
+            "clusterIP": place, "ports": [{"port": port, "targetPort": target}]})
+        for _ in range(3):
+            assert await carrier.carry(one, pods)
+    async with running(carrier.run()):
+        (event,) = await until(client, 60, told)
+    assert (event["reason"], event["count"]) == ("FailedListen", 1) and f"{place}:{port}" in event["message"]
+
+
+async def test_a_service_that_loses_its_selector_is_listened_for_no_more(api: Api) -> None:
+    client = Client(api.server.handle, Clock())
+    seen: list[bool] = []
+
+    async def carry(one: Service, pods: list[Backend]) -> None:
+        seen.append(bool(one.spec.get("selector")))
+
+    async def asked(has_selector: bool) -> bool:
+        return seen[-1:] == [has_selector]
+
+    path = "/api/v1/namespaces/default/services"
+    async with running(Services(client, carry).run()):
+        await api.ok("POST", path, service())
+        await until(client, 60, partial(asked, True))
+        await api.ok("PATCH", f"{path}/web", {"spec": {"selector": None}}, MERGE)
+        await until(client, 60, partial(asked, False))
