@@ -29,6 +29,8 @@ async def test_a_service_gets_an_address_and_keeps_it(api, services):
     status = await api.refused(422, "PATCH", f"{services}/web", {"spec": {"clusterIP": other, "clusterIPs": [other]}},
                                media=api.MERGE)
     assert "may not change once set" in status["message"]
+    status = await api.refused(422, "POST", services, service("third", clusterIP=other))
+    assert f"failed to allocate IP {other}: provided IP is already allocated" in status["message"]
 
 
 async def test_a_headless_service_has_no_address(api, services):

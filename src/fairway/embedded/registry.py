@@ -125,10 +125,10 @@ class Registry:
         if resource.name == "namespaces":  # its finalizers are its whole spec, and have a subresource
             _take(thing, old, "spec")
         self._shape(thing, old, write=write)
-        if resource.name == address.SERVICES:
-            address.keep(thing, old)
         managers = _managers(thing, old, write)
         meta.carry(thing["metadata"], old["metadata"])
+        if resource.name == address.SERVICES:
+            address.keep(self.store, thing, old)
         if managers:
             thing["metadata"]["managedFields"] = managers
         defaults.complete(resource.name, thing)

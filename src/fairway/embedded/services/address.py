@@ -1,6 +1,7 @@
 """The address of a Service: one of its own among 127.96.0.0/12, which is this machine's without asking anybody.
 
-It follows from the Service's uid, or is the next that is free; it stays the Service's for as long as that lives.
+It follows from the Service's uid, which no user can choose, or is the next that is free; it stays the Service's for as
+long as that lives. A Service may name its address, which no other Service has, in any namespace.
 """
 
 import ipaddress
@@ -10,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from fairway.embedded.errors import Cause, duplicate, required, wrong
+from fairway.embedded.errors import Cause, denied, duplicate, invalid, required, wrong
 from fairway.embedded.store import Store
 
 RANGE = ipaddress.ip_network("127.96.0.0/12")
@@ -32,23 +33,37 @@ def complete(service: Thing) -> None:
 
 
 def give(store: Store, service: Thing) -> None:
-    """Gives a new Service its address, unless it says one, or that it wants none."""
-    spec = service.get("spec") or {}
-    if not spec or spec.get("clusterIP") or spec.get("type") == EXTERNAL:
+    """Gives a Service its address, unless it says one, or that it wants none. Invalid where another Service has it."""
+    spec, about = service.get("spec") or {}, service["metadata"]
+    address = spec.get("clusterIP")
+    if not spec or address == HEADLESS or spec.get("type") == EXTERNAL:
         return
-    taken = {msgspec.json.decode(entry.value)["spec"].get("clusterIP") for entry in store.objects(SERVICES).values()}
-    start, size = UUID(service["metadata"]["uid"]).int, RANGE.num_addresses - 2
-    address = next(it for step in range(size) if (it := str(RANGE[1 + (start + step) % size])) not in taken)
-    spec["clusterIP"], spec["clusterIPs"] = address, [address]
+    taken = _taken(store)
+    if address in taken:
+        why = f"failed to allocate IP {address}: provided IP is already allocated; leave it out"
+        raise invalid("Service", "", about["name"], causes=[wrong("spec.clusterIPs", [address], why)])
+    start, size = UUID(about["uid"]).int, RANGE.num_addresses - 2
+    spec["clusterIP"] = address or next(
+        it for step in range(size) if (it := str(RANGE[1 + (start + step) % size])) not in taken)
+    spec["clusterIPs"] = [spec["clusterIP"]]
 
 
-def keep(service: Thing, old: Thing) -> None:
-    """An update that does not name the address leaves it."""
-    spec, before = service.get("spec") or {}, old.get("spec") or {}
+def _taken(store: Store) -> set[str]:
+    """The addresses of all Services, with those that are being written."""
+    values = [*(it.value for it in store.objects(SERVICES).values()),
+              *(it.value for it in store.staged() if it.key.resource == SERVICES)]
+    return {address for it in values if (address := (msgspec.json.decode(it).get("spec") or {}).get("clusterIP"))}
+
+
+def keep(store: Store, service: Thing, old: Thing) -> None:
+    """An update that does not name the address leaves it; a Service without one gets it as a new one does."""
+    spec, before = service.get("spec") or {}, (old.get("spec") or {}).get("clusterIP")
     if spec.get("type") == EXTERNAL:
         spec.pop("clusterIP", None)
-    elif before.get("clusterIP") and not spec.get("clusterIP"):
-        spec["clusterIP"] = before["clusterIP"]
+    elif not before:
+        give(store, service)
+    elif not spec.get("clusterIP"):
+        spec["clusterIP"] = before
 
 
 def faults(service: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
@@ -61,6 +76,8 @@ def faults(service: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause
     elif address not in (None, HEADLESS) and not _is_ours(address):
         yield wrong("spec.clusterIPs", [address], f"the provided IP is not in the valid range: the range of valid IPs "
                     f"is {RANGE}; leave it out")
+    if address and spec.get("type") == EXTERNAL:
+        yield denied("spec.clusterIPs", "may not be set for ExternalName services")
     if not ports and address != HEADLESS and spec.get("type") != EXTERNAL:
         yield required("spec.ports")
     seen: set[str] = set()

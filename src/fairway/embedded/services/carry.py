@@ -28,11 +28,12 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Gate:
-    """Where this process listens for a Service; `goals`: where pods do."""
+    """Where this process listens for a Service; `goals`: where pods do; `fault`: why it cannot listen, as told."""
 
     clock: Clock
-    goals: list[Place]
+    goals: list[Place] = field(default_factory=list)
     server: asyncio.Server | None = None
+    fault: str = ""
     turn: "count[int]" = field(default_factory=count)
 
     async def open(self, place: Place) -> None:
@@ -89,13 +90,12 @@ class Carrier:
         for place in [it for it in gates if it not in goals or not goals[it]]:
             gates.pop(place).close()
         for place, found in goals.items():
-            if found and place in gates:
-                gates[place].goals = found
-            elif found:
-                await self._open(one, place, found)
+            if found:
+                gates.setdefault(place, Gate(self.clock)).goals = found
+                await self._open(one, place, gates[place])
         if not gates:
             del self._gates[f"{meta.namespace}/{meta.name}"]
-        is_open = all(place in gates for place in goals)
+        is_open = all(place in gates and gates[place].server for place in goals)
         return self.clock.now() + (LATER_SECONDS if is_open else SOON_SECONDS) if goals and pods else None
 
     async def _goals(self, one: Service, pods: Sequence[Backend]) -> dict[Place, list[Place]]:
@@ -113,15 +113,16 @@ class Carrier:
             goals[place] = [] if is_direct else [(ANY.get(where, where), number) for where, number in found]
         return goals
 
-    async def _open(self, one: Service, place: Place, goals: list[Place]) -> None:
-        meta = one.metadata
-        gate = Gate(self.clock, goals)
+    async def _open(self, one: Service, place: Place, gate: Gate) -> None:
+        """Opens a gate that is not open. An event tells why it cannot be, once for each cause."""
+        if gate.server:
+            return
         try:
             await gate.open(place)
         except OSError as error:
-            why = f"cannot listen on {place[0]}:{place[1]}: {error.strerror}"
             hint = "; ports below 1024 need root: choose another" if isinstance(error, PermissionError) else ""
-            about = About(SERVICES, meta.name, meta.uid, meta.namespace)
-            self.events.tell(about, "FailedListen", why + hint, is_warning=True)
-        else:
-            self._gates.setdefault(f"{meta.namespace}/{meta.name}", {})[place] = gate
+            fault = f"cannot listen on {place[0]}:{place[1]}: {error.strerror}{hint}"
+            if fault != gate.fault:
+                gate.fault, meta = fault, one.metadata
+                about = About(SERVICES, meta.name, meta.uid, meta.namespace)
+                self.events.tell(about, "FailedListen", fault, is_warning=True)

@@ -93,8 +93,10 @@ class Services:
         if one is None:
             namespace, _, name = key.partition("/")
             return await self.carry(Service(metadata=Metadata(name=name, namespace=namespace)), [])
-        if one.metadata.deletion_timestamp or not one.spec.get("selector"):
+        if one.metadata.deletion_timestamp:
             return None
+        if not one.spec.get("selector"):
+            return await self.carry(one, [])
         pods = sorted((it for it in self.pods.store.values() if _selects(one, it)), key=lambda it: it.metadata.name)
         await self._show(one, pods)
         return await self.carry(one, [it for it in pods if it.is_ready])
